@@ -1,0 +1,66 @@
+# One door to everything a developer runs. CI calls the same targets.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DISTRIBUTIONS := $(sort $(wildcard packages/*/pyproject.toml plugins/*/pyproject.toml))
+FOLDERS := $(patsubst %/pyproject.toml,%,$(DISTRIBUTIONS))
+STAMP := $(VENV)/.installed
+SOURCES := packages plugins tools tests bench
+WORKERS ?= 2
+export PYTHONDONTWRITEBYTECODE :=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup quickstart test test-all bench chaos fmt lint types imports docs proto
+
+help: ## print this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## install everything into .venv
+	@$(BIN)/python -m compileall -q packages plugins
+
+$(STAMP): constraints.txt requirements-dev.txt $(DISTRIBUTIONS)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=…"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile -c constraints.txt -r requirements-dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile --no-build-isolation -c constraints.txt $(addprefix -e ./,$(FOLDERS))
+	@touch $@
+
+quickstart: setup ## start everything, make a first deployment, show where to look
+	@$(BIN)/pipecd quickstart $(ARGS)
+
+test: setup ## the whole suite but the slow platforms
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+test-all: setup ## `make test` and the slow platforms
+	@echo "The slow platforms (Kubernetes, Terraform, AWS) are not built yet; running \`make test\`."
+	$(MAKE) test
+
+bench: setup ## measure what we claim
+	@for program in bench/bench_*.py; do $(BIN)/python $$program || exit 1; done
+
+chaos: setup ## kill things at random and check what is left
+	@echo "The chaos kit is not built yet; it comes with the failure model."; exit 1
+
+fmt: setup ## format the code
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix --quiet $(SOURCES)
+
+lint: setup imports ## style, generated files, import contracts
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/python tools/gen_wire.py --check
+	$(BIN)/python tools/check_proto.py
+
+types: setup ## mypy strict
+	$(BIN)/mypy $(wildcard packages/*/src plugins/*/src) tools
+
+imports: setup ## the import contracts
+	$(BIN)/lint-imports
+
+docs: setup ## build the generated reference
+	@echo "The generated reference is not built yet; it comes with the configuration."
+
+proto: setup ## generate the wire package from proto/
+	$(BIN)/python tools/gen_wire.py

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wire protocol. All but `rpc/` is generated from `proto/` and never edited."""
+
+import os
+
+# gRPC's fork handlers abort calls when a process that serves also starts others (grpc/grpc#37259).
+# The library reads this once, at its first import, so it must be set before any `import grpc` of ours.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
