@@ -354,3 +354,80 @@ class PluginConfigService:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class PluginStageServiceStub:
+    """Served by a plugin beside its platform services.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.WaitStage = channel.unary_unary(
+                '/pipecd.plugin.v1.PluginStageService/WaitStage',
+                request_serializer=pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.WaitStageRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.WaitStageResponse.FromString,
+                _registered_method=True)
+
+
+class PluginStageServiceServicer:
+    """Served by a plugin beside its platform services.
+    """
+
+    def WaitStage(self, request, context):
+        """Answers when no handler of the stage runs any more, at once if none does. piped asks after it has cancelled an
+        ExecuteStage: only then is it safe to roll back. May be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_PluginStageServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'WaitStage': grpc.unary_unary_rpc_method_handler(
+                    servicer.WaitStage,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.WaitStageRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.WaitStageResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'pipecd.plugin.v1.PluginStageService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('pipecd.plugin.v1.PluginStageService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class PluginStageService:
+    """Served by a plugin beside its platform services.
+    """
+
+    @staticmethod
+    def WaitStage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.plugin.v1.PluginStageService/WaitStage',
+            pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.WaitStageRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.WaitStageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

@@ -159,3 +159,40 @@ class PluginConfigServiceServicer(metaclass=_abc_1.ABCMeta):
         """Is this configuration right? Changes nothing; answers OK with all faults found."""
 
 def add_PluginConfigServiceServicer_to_server(servicer: PluginConfigServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class PluginStageServiceStub:
+    """Served by a plugin beside its platform services."""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> PluginStageServiceAsyncStub: ...
+    WaitStage: _grpc.UnaryUnaryMultiCallable[_plugin_pb2.WaitStageRequest, _plugin_pb2.WaitStageResponse]
+    """Answers when no handler of the stage runs any more, at once if none does. piped asks after it has cancelled an
+    ExecuteStage: only then is it safe to roll back. May be repeated.
+    """
+
+@_typing.type_check_only
+class PluginStageServiceAsyncStub(PluginStageServiceStub):
+    """Served by a plugin beside its platform services."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    WaitStage: _aio.UnaryUnaryMultiCallable[_plugin_pb2.WaitStageRequest, _plugin_pb2.WaitStageResponse]  # type: ignore[assignment]
+    """Answers when no handler of the stage runs any more, at once if none does. piped asks after it has cancelled an
+    ExecuteStage: only then is it safe to roll back. May be repeated.
+    """
+
+class PluginStageServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Served by a plugin beside its platform services."""
+
+    @_abc_1.abstractmethod
+    def WaitStage(
+        self,
+        request: _plugin_pb2.WaitStageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_plugin_pb2.WaitStageResponse, _abc.Awaitable[_plugin_pb2.WaitStageResponse]]:
+        """Answers when no handler of the stage runs any more, at once if none does. piped asks after it has cancelled an
+        ExecuteStage: only then is it safe to roll back. May be repeated.
+        """
+
+def add_PluginStageServiceServicer_to_server(servicer: PluginStageServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

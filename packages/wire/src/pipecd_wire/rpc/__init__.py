@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gRPC for everybody else: the only package of ours that imports grpc.
+
+A service is written as small objects with `@rpc` methods, gathered by `Endpoints`, and served by
+`serving` (gRPC) or by `pipecd_wire.rpc.web` (gRPC-Web). A client is `connect`, a generated stub,
+and `call` or `stream`.
+"""
+
+from pipecd_wire.rpc.channel import (
+    Channel,
+    ClientTls,
+    Retry,
+    call,
+    connect,
+    stream,
+    wait_until_ready,
+)
+from pipecd_wire.rpc.endpoint import Admit, Endpoint, Endpoints, Observe, admit_all
+from pipecd_wire.rpc.handlers import (
+    HandlerTypeError,
+    Metadata,
+    Method,
+    NoHandlerError,
+    NoRightError,
+    TwoHandlersError,
+    rpc,
+)
+from pipecd_wire.rpc.server import AddressError, Server, ServerTls, serving
+from pipecd_wire.rpc.status import CallError, StatusError
+
+__all__ = [
+    "AddressError",
+    "Admit",
+    "CallError",
+    "Channel",
+    "ClientTls",
+    "Endpoint",
+    "Endpoints",
+    "HandlerTypeError",
+    "Metadata",
+    "Method",
+    "NoHandlerError",
+    "NoRightError",
+    "Observe",
+    "Retry",
+    "Server",
+    "ServerTls",
+    "StatusError",
+    "TwoHandlersError",
+    "admit_all",
+    "call",
+    "connect",
+    "rpc",
+    "serving",
+    "stream",
+    "wait_until_ready",
+]

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Call RPCs: a channel with our limits, one way to call, one way to retry."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import grpc
+
+from pipecd_wire.rpc.loop import claim_loop
+from pipecd_wire.rpc.server import MAX_MESSAGE
+from pipecd_wire.rpc.status import CallError, from_rpc_error
+
+Channel = grpc.aio.Channel
+
+Pairs = Sequence[tuple[str, str]]
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+DEADLINE: Final = 15.0
+"""Seconds a unary call may take unless its caller says otherwise: every wait has a limit."""
+
+OPTIONS: Final = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.max_send_message_length", MAX_MESSAGE),
+    # gRPC's own pause between connection attempts grows to two minutes; ours stays short, so that a
+    # peer that is back is seen at once.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # Calls of one channel share connections with no other: a closed channel is really closed.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientTls:
+    """TLS to the server: the roots to trust as PEM, or the system's."""
+
+    roots: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """Repeat a call that failed for a reason that may pass, with full jitter.
+
+    `attempts` None means until it is taken. `also` names statuses that are repeated although they
+    look like bugs of the peer (a report must arrive, whatever the first answer was).
+    """
+
+    attempts: int | None = 3
+    base: float = 0.2
+    cap: float = 10.0
+    also: frozenset[str] = frozenset()
+
+    def again(self, error: CallError, attempt: int) -> bool:
+        """Is another attempt due after attempt number `attempt` (from 1) failed?"""
+        if self.attempts is not None and attempt >= self.attempts:
+            return False
+        bug = error.status in {"INTERNAL", "UNKNOWN", "DATA_LOSS"}
+        return error.status in self.also or (error.transient and not bug)
+
+    def pause(self, attempt: int) -> float:
+        ceiling = min(self.cap, self.base * 2 ** min(attempt - 1, 32))
+        return random.uniform(0, ceiling)  # noqa: S311 - spreads load, protects nothing
+
+
+@asynccontextmanager
+async def connect(
+    target: str,
+    *,
+    tls: ClientTls | None = None,
+    metadata: Callable[[], Pairs] | None = None,
+    max_message: int = MAX_MESSAGE,
+    keepalive: float | None = None,
+) -> AsyncIterator[Channel]:
+    """A channel to `host:port` (or `unix:PATH`) while the block runs; the first call connects.
+
+    `metadata` is asked before each call. `keepalive` seconds between pings only for a peer of our
+    own: a Go server cuts off a client that pings more often than every five minutes.
+    """
+    claim_loop()
+    options: list[tuple[str, Any]] = [
+        *OPTIONS,
+        ("grpc.max_receive_message_length", max_message),
+        ("grpc.max_send_message_length", max_message),
+    ]
+    if keepalive is not None:
+        options += [
+            ("grpc.keepalive_time_ms", int(keepalive * 1000)),
+            ("grpc.keepalive_timeout_ms", 10_000),
+            ("grpc.http2.max_pings_without_data", 0),
+        ]
+    interceptors: list[grpc.aio.ClientInterceptor] = []
+    if metadata is not None:
+        interceptors = [_UnaryMetadata(metadata), _StreamMetadata(metadata)]
+    if tls is None:
+        channel = grpc.aio.insecure_channel(target, options=options, interceptors=interceptors)
+    else:
+        channel = grpc.aio.secure_channel(
+            target,
+            grpc.ssl_channel_credentials(tls.roots),
+            options=options,
+            interceptors=interceptors,
+        )
+    async with channel:
+        yield channel
+
+
+async def wait_until_ready(channel: Channel, *, limit: float) -> None:
+    """Wait until the peer accepts connections; CallError UNAVAILABLE when it does not in time."""
+    try:
+        async with asyncio.timeout(limit):
+            await channel.channel_ready()
+    except TimeoutError:
+        raise CallError("UNAVAILABLE", f"not reachable within {limit:g}s") from None
+
+
+async def call(
+    method: "grpc.aio.UnaryUnaryMultiCallable[Request, Response]",
+    request: Request,
+    *,
+    deadline: float | None = DEADLINE,
+    retry: Retry | None = None,
+    metadata: Pairs = (),
+) -> Response:
+    """Call a unary RPC of a stub: `await call(stub.GetDeployment, request)`. Raises CallError."""
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            return await method(request, timeout=deadline, metadata=tuple(metadata))
+        except grpc.aio.AioRpcError as failed:
+            error = from_rpc_error(failed, method=_name(method))
+            if retry is None or not retry.again(error, attempt):
+                raise error from None
+        await asyncio.sleep(retry.pause(attempt))
+
+
+async def stream(
+    method: "grpc.aio.UnaryStreamMultiCallable[Request, Response]",
+    request: Request,
+    *,
+    deadline: float | None = None,
+    metadata: Pairs = (),
+) -> AsyncIterator[Response]:
+    """Read a server stream: `async for x in stream(stub.Watch, request)`. Raises CallError.
+
+    Leaving the loop early cancels the call once the generator is closed: use `contextlib.aclosing`.
+    """
+    reading = method(request, timeout=deadline, metadata=tuple(metadata))
+    try:
+        async for response in reading:
+            yield response
+    except grpc.aio.AioRpcError as failed:
+        raise from_rpc_error(failed, method=_name(method)) from None
+    finally:
+        reading.cancel()
+
+
+def _name(method: object) -> str:
+    path = getattr(method, "_method", b"")
+    return path.decode() if isinstance(path, bytes) else str(path)
+
+
+class _UnaryMetadata(grpc.aio.UnaryUnaryClientInterceptor):
+    def __init__(self, metadata: Callable[[], Pairs]) -> None:
+        self._metadata = metadata
+
+    async def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
+        return await continuation(_with(details, self._metadata()), request)
+
+
+class _StreamMetadata(grpc.aio.UnaryStreamClientInterceptor):
+    def __init__(self, metadata: Callable[[], Pairs]) -> None:
+        self._metadata = metadata
+
+    async def intercept_unary_stream(self, continuation: Any, details: Any, request: Any) -> Any:
+        return await continuation(_with(details, self._metadata()), request)
+
+
+def _with(details: Any, pairs: Pairs) -> grpc.aio.ClientCallDetails:
+    extended: grpc.aio.ClientCallDetails = details._replace(
+        metadata=grpc.aio.Metadata(*(details.metadata or ()), *pairs)
+    )
+    return extended

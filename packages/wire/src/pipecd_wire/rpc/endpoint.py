@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chain every call goes through, whatever transport brought it.
+
+Admit (who is calling, and may they) → validate the request → the handler → errors to statuses.
+Handlers therefore hold no permission code, no validation and no `try`.
+"""
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, Final, cast
+
+from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.message import Message
+
+from pipecd_wire.rpc import validation
+from pipecd_wire.rpc.handlers import Handler, Metadata, Method, gather
+from pipecd_wire.rpc.status import StatusError, to_status
+
+Admit = Callable[[Method, Metadata], Awaitable[Any]]
+"""Answers the caller, the first argument of every handler, or raises an error with a status."""
+
+Observe = Callable[[Method, str, float], None]
+"""Told of every finished call: the method, the status's name, the seconds it took."""
+
+# What an older gateway called the services of the control plane; v0 pipeds still do.
+LEGACY_PREFIX: Final = "/pipe.api.service."
+PREFIX: Final = "/grpc.service."
+
+
+async def admit_all(_method: Method, metadata: Metadata) -> Metadata:
+    """For a service that only its own machine reaches: every caller is welcome."""
+    return metadata
+
+
+class Endpoint:
+    """One RPC with everything that stands between the wire and its handler."""
+
+    __slots__ = ("_admit", "_handler", "_observers", "method")
+
+    def __init__(
+        self, method: Method, handler: Handler | None, admit: Admit, observers: tuple[Observe, ...]
+    ) -> None:
+        self.method = method
+        self._handler = handler
+        self._admit = admit
+        self._observers = observers
+
+    async def unary(self, request: Message, metadata: Metadata) -> Message:
+        """Answer one call; raises only StatusError (and lets a cancellation through)."""
+        started = time.monotonic()
+        status = "CANCELLED"  # unless one of the ways below is taken
+        try:
+            caller = await self._enter(request, metadata)
+            handler = cast(Callable[[Any, Any], Awaitable[Message]], self._handler)
+            response = await handler(caller, request)
+            status = "OK"
+        except Exception as error:  # the one door of all handlers: every error becomes a status
+            refusal = to_status(error, method=self.method.path)
+            status = refusal.status
+            raise refusal from error
+        finally:
+            self._observe(status, started)
+        return response
+
+    async def stream(self, request: Message, metadata: Metadata) -> AsyncIterator[Message]:
+        """Answer one call with many messages; raises as `unary` does."""
+        started = time.monotonic()
+        status = "CANCELLED"
+        try:
+            caller = await self._enter(request, metadata)
+            handler = cast(Callable[[Any, Any], AsyncIterator[Message]], self._handler)
+            async for response in handler(caller, request):
+                yield response
+            status = "OK"
+        except Exception as error:
+            refusal = to_status(error, method=self.method.path)
+            status = refusal.status
+            raise refusal from error
+        finally:
+            self._observe(status, started)
+
+    async def _enter(self, request: Message, metadata: Metadata) -> Any:
+        if self._handler is None:
+            raise StatusError("UNIMPLEMENTED", f"{self.method.name} is not served yet")
+        caller = await self._admit(self.method, metadata)
+        if violation := validation.check(request):
+            raise StatusError("INVALID_ARGUMENT", f"invalid request: {violation}")
+        return caller
+
+    def _observe(self, status: str, started: float) -> None:
+        for observe in self._observers:
+            observe(self.method, status, time.monotonic() - started)
+
+
+class Endpoints:
+    """All RPCs a process serves, found by their path."""
+
+    def __init__(self, *, admit: Admit, observers: Iterable[Observe] = ()) -> None:
+        self._admit = admit
+        self._observers = tuple(observers)
+        self._by_path: dict[str, Endpoint] = {}
+
+    def add(self, service: ServiceDescriptor, *apis: object, owed: Iterable[str] = ()) -> None:
+        """Serve a service from several small objects; every RPC exactly once."""
+        for method, handler in gather(service, apis, owed):
+            self._by_path[method.path] = Endpoint(method, handler, self._admit, self._observers)
+
+    def find(self, path: str) -> Endpoint | None:
+        """The endpoint of a path such as `/package.Service/Method`, also by its legacy prefix."""
+        if path.startswith(LEGACY_PREFIX):
+            path = PREFIX + path.removeprefix(LEGACY_PREFIX)
+        return self._by_path.get(path)
+
+    def __iter__(self) -> Iterable[Endpoint]:
+        return iter(self._by_path.values())

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an RPC is, who may call it, and which of our functions answers it."""
+
+import inspect
+import typing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from pipecd_wire.model import rbac_pb2
+from pipecd_wire.options import rights_pb2
+
+Metadata = Mapping[str, str]
+"""The metadata of a call: lower-case keys, text values; the last one wins."""
+
+Handler = Callable[[Any, Any], Awaitable[Message]] | Callable[[Any, Any], AsyncIterator[Message]]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MARK = "__rpc_name__"
+
+
+class NoHandlerError(Exception):
+    """An RPC of a service has no handler and is not among the owed ones."""
+
+
+class TwoHandlersError(Exception):
+    """An RPC has two handlers, or has one although it is listed as owed."""
+
+
+class HandlerTypeError(Exception):
+    """A handler does not fit its RPC: wrong messages, or a stream where none is."""
+
+
+class NoRightError(Exception):
+    """Nothing says who may call an RPC."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """One RPC as declared in the protos."""
+
+    path: str
+    service: str
+    name: str
+    request: type[Message]
+    response: type[Message]
+    streams: bool
+    callers: frozenset[int]
+    """Kinds of caller, `pipecd.options.Caller`."""
+    role: int
+    """The role an API key needs, `pipecd.options.Role`."""
+    rbac: rbac_pb2.RBAC | None
+    """The right a session needs."""
+
+
+def rpc(name: str) -> Callable[[F], F]:
+    """Mark `async def f(self, caller, request) -> response` as the handler of the RPC `name`."""
+
+    def mark(function: F) -> F:
+        setattr(function, _MARK, name)
+        return function
+
+    return mark
+
+
+def describe(descriptor: MethodDescriptor) -> Method:
+    """Read one RPC from its descriptor; it must say who may call it."""
+    service = descriptor.containing_service
+    callers = frozenset(service.GetOptions().Extensions[rights_pb2.callers])
+    options = descriptor.GetOptions()
+    role = options.Extensions[rights_pb2.role]
+    rbac = options.Extensions[rbac_pb2.rbac] if options.HasExtension(rbac_pb2.rbac) else None
+    missing = None
+    if not callers:
+        missing = "the service names no callers"
+    elif rights_pb2.API_KEY in callers and role == rights_pb2.ROLE_UNSPECIFIED:
+        missing = "it takes API keys but names no role"
+    elif rights_pb2.SESSION in callers and rbac is None:
+        missing = "it takes sessions but names no right"
+    if missing:
+        raise NoRightError(f"{service.full_name}.{descriptor.name} has no right: {missing}")
+    return Method(
+        path=f"/{service.full_name}/{descriptor.name}",
+        service=service.full_name,
+        name=descriptor.name,
+        request=GetMessageClass(descriptor.input_type),
+        response=GetMessageClass(descriptor.output_type),
+        streams=descriptor.server_streaming,
+        callers=callers,
+        role=role,
+        rbac=rbac,
+    )
+
+
+def gather(
+    service: ServiceDescriptor, apis: Iterable[object], owed: Iterable[str] = ()
+) -> list[tuple[Method, Handler | None]]:
+    """Find the one handler of every RPC of a service; owed ones have none yet."""
+    methods = {descriptor.name: describe(descriptor) for descriptor in service.methods}
+    found: dict[str, Handler] = {}
+    for api in apis:
+        for name, handler in _marked(api):
+            if name not in methods:
+                raise NoHandlerError(f"{service.full_name} has no RPC {name!r} for {handler!r}")
+            if name in found:
+                raise TwoHandlersError(f"{service.full_name}.{name} has two handlers")
+            _check_types(methods[name], handler)
+            found[name] = handler
+    owed = set(owed)
+    if wrong := sorted(owed & found.keys() | owed - methods.keys()):
+        raise TwoHandlersError(
+            f"{service.full_name}: no longer owed, strike from the list: {wrong}"
+        )
+    if missing := sorted(methods.keys() - found.keys() - owed):
+        raise NoHandlerError(f"{service.full_name} has no handler for {', '.join(missing)}")
+    return [(method, found.get(name)) for name, method in methods.items()]
+
+
+def _marked(api: object) -> Iterable[tuple[str, Handler]]:
+    for attribute, function in inspect.getmembers(type(api), inspect.isfunction):
+        if name := getattr(function, _MARK, None):
+            yield name, getattr(api, attribute)
+
+
+def _check_types(method: Method, handler: Handler) -> None:
+    """A handler with the wrong messages would fail at its first call; fail at the start instead."""
+    is_generator = inspect.isasyncgenfunction(handler)
+    if is_generator != method.streams:
+        kind = "an async generator" if method.streams else "a coroutine function"
+        raise HandlerTypeError(f"{method.path}: the handler must be {kind}")
+    hints = typing.get_type_hints(handler)
+    parameters = list(inspect.signature(handler).parameters)
+    wanted = hints.get(parameters[-1])
+    if wanted is not method.request:
+        raise HandlerTypeError(f"{method.path}: the handler takes {wanted}, not {method.request}")

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""grpc.aio works with one event loop per process (grpc/grpc#25364); a second one is refused."""
+
+import asyncio
+import weakref
+
+_claimed: "weakref.ref[asyncio.AbstractEventLoop] | None" = None
+
+
+class SecondLoopError(RuntimeError):
+    """gRPC is already used by another running event loop of this process."""
+
+
+def claim_loop() -> None:
+    """Bind gRPC to the running loop; refused while another loop that uses it is still open."""
+    global _claimed  # noqa: PLW0603 - the limit is the process's, so is the record
+    running = asyncio.get_running_loop()
+    other = _claimed() if _claimed else None
+    if other is not None and other is not running and not other.is_closed():
+        raise SecondLoopError("gRPC is already used by another event loop of this process")
+    if other is not running:
+        _claimed = weakref.ref(running)

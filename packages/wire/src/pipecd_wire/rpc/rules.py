@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of field options, each as a test and as the sentence that a caller reads.
+
+Read once per message type by `validation`, which decides where the tests are applied.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+
+from pipecd_wire.options import rules_pb2
+
+KINDS: Final = {
+    FieldDescriptor.TYPE_STRING: "string",
+    FieldDescriptor.TYPE_ENUM: "enum",
+    FieldDescriptor.TYPE_INT32: "int32",
+    FieldDescriptor.TYPE_INT64: "int64",
+    FieldDescriptor.TYPE_FLOAT: "float",
+    FieldDescriptor.TYPE_MESSAGE: "message",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    test: Callable[[Any], Any]
+    """Answers something true when the value keeps the rule.
+
+    Where it can be it is a method of a built-in type, which costs no Python frame.
+    """
+
+    text: str
+    """What the value must be, and the rule's name as the wire table spells it."""
+
+
+def of_field(field: FieldDescriptor) -> rules_pb2.FieldRules:
+    """The rules declared for a field, empty when there are none."""
+    rules = field.GetOptions().Extensions[rules_pb2.rules]
+    if (entry := map_entry(field)) is not None:
+        _refuse_others("map", field, rules)
+        _refuse_others(_kind(entry.fields_by_name["key"]), field, rules.map.keys)
+        _refuse_others(_kind(entry.fields_by_name["value"]), field, rules.map.values)
+    elif field.is_repeated:
+        _refuse_others("repeated", field, rules)
+        _refuse_others(_kind(field), field, rules.repeated.items)
+    else:
+        _refuse_others(_kind(field), field, rules)
+    return rules
+
+
+def map_entry(field: FieldDescriptor) -> Descriptor | None:
+    """The type of a map's pairs; None when the field is no map."""
+    entry = field.message_type
+    return entry if entry is not None and entry.GetOptions().map_entry else None
+
+
+def of_value(
+    field: FieldDescriptor, rules: rules_pb2.FieldRules, prefix: str = ""
+) -> Iterator[Rule]:
+    """The rules of one value; `prefix` says of which, when it stands in a list or a map."""
+    match _kind(field):
+        case "string":
+            yield from _of_string(rules.string, f"{prefix}string")
+        case "enum":
+            assert field.enum_type is not None  # noqa: S101 - for the type checker
+            yield from _of_enum(field.enum_type, rules.enum, f"{prefix}enum")
+        case "int32" | "int64" as kind:
+            limits: Any = getattr(rules, kind)
+            yield from _greater(limits, f"{prefix}{kind}")
+            if limits.HasField("gte"):
+                least = limits.gte
+                yield Rule(least.__le__, f"must be at least {least} ({prefix}{kind}.gte {least})")
+        case "float":
+            yield from _greater(rules.float, f"{prefix}float")
+
+
+def of_items(rules: rules_pb2.RepeatedRules) -> Iterator[Rule]:
+    """The rules of a list's length."""
+    if rules.HasField("min_items"):
+        yield _at_least(rules.min_items, "item(s)", "repeated.min_items")
+    if rules.HasField("max_items"):
+        most = rules.max_items
+        text = f"must have at most {most} item(s) (repeated.max_items {most})"
+        yield Rule(lambda items: len(items) <= most, text)
+
+
+def of_pairs(rules: rules_pb2.MapRules) -> Iterator[Rule]:
+    """The rules of a map's size."""
+    if rules.HasField("min_pairs"):
+        yield _at_least(rules.min_pairs, "pair(s)", "map.min_pairs")
+
+
+def _of_string(rules: rules_pb2.StringRules, name: str) -> Iterator[Rule]:
+    if rules.HasField("min_len"):
+        yield _at_least(rules.min_len, "character(s)", f"{name}.min_len")
+    if rules.HasField("pattern"):
+        text = f"must match {rules.pattern!r} ({name}.pattern)"
+        yield Rule(_re2(rules.pattern).search, text)
+    if rules.HasField("prefix"):
+        start = rules.prefix
+        text = f"must start with {start!r} ({name}.prefix)"
+        yield Rule(lambda value: value.startswith(start), text)
+    if allowed := getattr(rules, "in"):
+        text = f"must be one of {', '.join(map(repr, allowed))} ({name}.in)"
+        yield Rule(frozenset(allowed).__contains__, text)
+
+
+def _of_enum(enum: EnumDescriptor, rules: rules_pb2.EnumRules, name: str) -> Iterator[Rule]:
+    values = enum.values_by_number
+    if rules.defined_only:
+        text = f"must be a value of {enum.name} ({name}.defined_only)"
+        yield Rule(frozenset(values).__contains__, text)
+    if allowed := getattr(rules, "in"):
+        text = f"must be one of {', '.join(values[number].name for number in allowed)} ({name}.in)"
+        yield Rule(frozenset(allowed).__contains__, text)
+
+
+def _greater(limits: Any, name: str) -> Iterator[Rule]:
+    if limits.HasField("gt"):
+        limit = limits.gt
+        yield Rule(limit.__lt__, f"must be greater than {limit} ({name}.gt {limit})")
+
+
+def _at_least(least: int, what: str, name: str) -> Rule:
+    text = f"must have at least {least} {what} ({name} {least})"
+    return Rule(bool if least == 1 else lambda value: len(value) >= least, text)
+
+
+def _re2(pattern: str) -> re.Pattern[str]:
+    r"""RE2's reading of a pattern: `$` is the very end, `\d` and `\w` are ASCII.
+
+    Python's own `$` would let a trailing newline pass.
+    """
+    pieces = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|(?P<end>\$)", re.DOTALL)
+    translated = pieces.sub(lambda piece: r"\Z" if piece["end"] else piece[0], pattern)
+    return re.compile(translated, re.ASCII)
+
+
+def _kind(field: FieldDescriptor) -> str:
+    return KINDS.get(field.type, "no rules")
+
+
+def _refuse_others(kind: str, field: FieldDescriptor, rules: rules_pb2.FieldRules) -> None:
+    """A rule of another kind would never be looked at, and nobody would notice."""
+    for declared, _ in rules.ListFields():
+        if declared.name != kind:
+            raise TypeError(f"{field.full_name} cannot have rules of the kind {declared.name!r}")

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Serve endpoints over gRPC."""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import grpc
+from google.protobuf.message import Message
+
+from pipecd_wire.rpc.endpoint import Endpoint, Endpoints
+from pipecd_wire.rpc.handlers import Metadata
+from pipecd_wire.rpc.loop import claim_loop
+from pipecd_wire.rpc.status import CODES, StatusError
+
+log = logging.getLogger(__name__)
+
+MAX_MESSAGE: Final = 10 * 1024 * 1024
+
+OPTIONS: Final = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.max_send_message_length", MAX_MESSAGE),
+    # A taken port must be an error, not a second server that gets half of the calls.
+    ("grpc.so_reuseport", 0),
+    # A Go client that pings every 15 s is cut off by default. Of the two option names in use for
+    # this, `grpc.http2.min_recv_ping_interval_without_data_ms` has no effect in this gRPC.
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+
+
+class AddressError(OSError):
+    """An address that cannot be listened on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerTls:
+    """The server's certificate chain and key, as PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+class Server:
+    """A gRPC server over endpoints. Made inside the running loop, as grpc.aio wants it."""
+
+    def __init__(self, endpoints: Endpoints, *, max_message: int = MAX_MESSAGE) -> None:
+        claim_loop()
+        limits = (
+            ("grpc.max_receive_message_length", max_message),
+            ("grpc.max_send_message_length", max_message),
+        )
+        self._server = grpc.aio.server(options=(*OPTIONS, *limits))
+        self._server.add_generic_rpc_handlers((_Router(endpoints),))
+
+    def listen(self, address: str, tls: ServerTls | None = None) -> int:
+        """Add an address (`host:port`, port 0 = a free one; or `unix:PATH`); answers the port."""
+        try:
+            if tls is None:
+                port = self._server.add_insecure_port(address)
+            else:
+                credentials = grpc.ssl_server_credentials([(tls.key, tls.certificate)])
+                port = self._server.add_secure_port(address, credentials)
+        except RuntimeError as error:
+            raise AddressError(f"cannot listen on {address!r}; is the port taken?") from error
+        return int(port)
+
+    async def start(self) -> None:
+        await self._server.start()
+
+    async def stop(self, grace: float) -> None:
+        """Take no new call, let running ones finish for `grace` seconds, then cancel them."""
+        await self._server.stop(grace)
+
+
+@asynccontextmanager
+async def serving(
+    endpoints: Endpoints,
+    address: str,
+    *,
+    tls: ServerTls | None = None,
+    grace: float = 10,
+    max_message: int = MAX_MESSAGE,
+) -> AsyncIterator[int]:
+    """Serve on one address while the block runs; the value is the port."""
+    server = Server(endpoints, max_message=max_message)
+    port = server.listen(address, tls)
+    await server.start()
+    try:
+        yield port
+    finally:
+        await server.stop(grace)
+
+
+RpcHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+
+
+class _Router(grpc.GenericRpcHandler):
+    """Finds the endpoint of a call by its path."""
+
+    def __init__(self, endpoints: Endpoints) -> None:
+        self._endpoints = endpoints
+        self._built: dict[str, RpcHandler] = {}
+
+    def service(self, details: grpc.HandlerCallDetails) -> RpcHandler | None:
+        path = details.method
+        if path not in self._built:
+            endpoint = self._endpoints.find(path)
+            if endpoint is None:
+                return None  # answered as UNIMPLEMENTED
+            self._built[path] = _method_handler(endpoint)
+        return self._built[path]
+
+
+def _method_handler(endpoint: Endpoint) -> RpcHandler:
+    method = endpoint.method
+    make: Callable[..., RpcHandler]
+    behaviour: Any
+    if method.streams:
+        make, behaviour = grpc.unary_stream_rpc_method_handler, _streaming(endpoint)
+    else:
+        make, behaviour = grpc.unary_unary_rpc_method_handler, _unary(endpoint)
+    return make(
+        behaviour,
+        request_deserializer=method.request.FromString,
+        response_serializer=method.response.SerializeToString,
+    )
+
+
+Context: TypeAlias = "grpc.aio.ServicerContext[Message, Message]"
+
+
+def _unary(endpoint: Endpoint) -> Callable[[Message, Context], Awaitable[Message]]:
+    async def behaviour(request: Message, context: Context) -> Message:
+        try:
+            return await endpoint.unary(request, _metadata(context))
+        except StatusError as refusal:
+            await context.abort(CODES[refusal.status], refusal.message)
+
+    return behaviour
+
+
+def _streaming(endpoint: Endpoint) -> Callable[[Message, Context], AsyncIterator[Message]]:
+    async def behaviour(request: Message, context: Context) -> AsyncIterator[Message]:
+        try:
+            async for response in endpoint.stream(request, _metadata(context)):
+                yield response
+        except StatusError as refusal:
+            await context.abort(CODES[refusal.status], refusal.message)
+
+    return behaviour
+
+
+def _metadata(context: Context) -> Metadata:
+    # Binary values (`…-bin`) belong to gRPC's own extensions; nothing of ours reads them.
+    return {
+        key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)
+    }

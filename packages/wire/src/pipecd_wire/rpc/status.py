@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors to gRPC statuses and back.
+
+On the way out an error is judged by its attributes alone (`status`, `hint`), so this package needs
+no import from above it. On the way in every failed call is a `CallError`.
+"""
+
+import logging
+import uuid
+from typing import Final
+
+import grpc
+
+log = logging.getLogger(__name__)
+
+CODES: Final = {code.name: code for code in grpc.StatusCode}
+
+# The server has understood and will answer the same again: repeating such a call is pointless.
+FINAL: Final = frozenset(
+    {
+        "OK",
+        "INVALID_ARGUMENT",
+        "NOT_FOUND",
+        "ALREADY_EXISTS",
+        "PERMISSION_DENIED",
+        "FAILED_PRECONDITION",
+        "UNIMPLEMENTED",
+        "UNAUTHENTICATED",
+    }
+)
+
+
+class StatusError(Exception):
+    """An answer with a status other than OK, raised by a server on purpose."""
+
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class CallError(Exception):
+    """A call that failed, as its caller sees it."""
+
+    def __init__(self, status: str, message: str, *, method: str = "") -> None:
+        super().__init__(message or status)
+        self.status = status
+        self.message = message
+        self.method = method
+
+    @property
+    def transient(self) -> bool:
+        """May the same call succeed later?"""
+        return self.status not in FINAL
+
+    def __str__(self) -> str:
+        return f"{self.status}: {self.message}" if self.message else self.status
+
+
+def to_status(error: Exception, *, method: str) -> StatusError:
+    """What a peer is told about an error.
+
+    One that carries a `status` was raised on purpose and is shown with its hint. Any other is a
+    bug: it is logged here with its traceback, and the peer gets an id instead of our insides.
+    """
+    status = getattr(error, "status", None)
+    if isinstance(status, str) and status in CODES:
+        message = str(getattr(error, "message", "") or error)
+        hint = getattr(error, "hint", "")
+        return StatusError(status, f"{message} ({hint})" if hint else message)
+    bug = uuid.uuid4().hex[:8]
+    log.error("rpc.bug", exc_info=error, extra={"fields": {"method": method, "bug": bug}})
+    return StatusError("INTERNAL", f"internal error {bug}; the server's log has the details")
+
+
+def from_rpc_error(error: grpc.aio.AioRpcError, *, method: str) -> CallError:
+    return CallError(error.code().name, error.details() or "", method=method)
