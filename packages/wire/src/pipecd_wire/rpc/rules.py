@@ -7,7 +7,7 @@ Read once per message type by `validation`, which decides where the tests are ap
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
@@ -23,14 +23,16 @@ KINDS: Final = {
 }
 
 
+Test = Callable[[Any], Any]
+"""Answers something true when the value keeps the rule.
+
+Where it can be it is a method of a built-in type, which costs no Python frame.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
-    test: Callable[[Any], Any]
-    """Answers something true when the value keeps the rule.
-
-    Where it can be it is a method of a built-in type, which costs no Python frame.
-    """
-
+    test: Test
     text: str
     """What the value must be, and the rule's name as the wire table spells it."""
 
@@ -64,8 +66,7 @@ def of_value(
         case "string":
             yield from _of_string(rules.string, f"{prefix}string")
         case "enum":
-            assert field.enum_type is not None  # noqa: S101 - for the type checker
-            yield from _of_enum(field.enum_type, rules.enum, f"{prefix}enum")
+            yield from _of_enum(cast(EnumDescriptor, field.enum_type), rules.enum, f"{prefix}enum")
         case "int32" | "int64" as kind:
             limits: Any = getattr(rules, kind)
             yield from _greater(limits, f"{prefix}{kind}")

@@ -3,7 +3,7 @@
 
 The server asks between authentication and the handler; the rules are the field options
 `(pipecd.options.rules)`. It runs on every call, so each message type is read once. What is kept is
-one getter of all values that have a rule, a test for each, and the way down to the messages below
+a list of the values that have a rule, each with its test, and the way down to the messages below
 that have rules. A type without any costs one lookup.
 """
 
@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 
 from pipecd_wire.options import rules_pb2
 from pipecd_wire.rpc import rules
-from pipecd_wire.rpc.rules import Rule
+from pipecd_wire.rpc.rules import Rule, Test
 
 LONGEST_KEY = 40
 
@@ -37,6 +37,14 @@ class Violation:
         return Violation(field=f"{parent}.{self.field}", rule=self.rule)
 
 
+Getter = Callable[[Any], Any]
+Check = Callable[[Any], Violation | None]
+"""Looks at one field, or at all of a message of one type."""
+
+# By descriptor and not by name, because two pools may hold different types of one name.
+_checks: dict[Descriptor, Check | None] = {}
+
+
 def check(message: Message) -> Violation | None:
     """The first violation in `message` or in a message that it holds; None when all is well.
 
@@ -44,89 +52,68 @@ def check(message: Message) -> Violation | None:
     """
     descriptor: Any = message.DESCRIPTOR
     try:
-        checker = _checkers[descriptor]
+        whole = _checks[descriptor]
     except KeyError:
-        checker = _learn(descriptor)
-    return checker.first_violation(message) if checker is not None else None
+        whole = _learn(descriptor)
+    return whole(message) if whole is not None else None
 
 
-Part = Callable[[Any], Violation | None]
-"""Looks at one field of a message for which a test of the value is not enough."""
-
-
-class Checker:
-    """All that has to be looked at in messages of one type."""
-
-    __slots__ = ("_getter", "_parts", "_tests")
-
-    def __init__(self) -> None:
-        """Empty, to be filled: a message type may hold itself."""
-        self._getter: Callable[[Any], Iterable[Any]] | None = None
-        self._tests: tuple[tuple[Callable[[Any], Any], Violation], ...] = ()
-        self._parts: tuple[Part, ...] = ()
-
-    def fill(self, values: Iterable[tuple[str, Rule]], parts: Iterable[Part]) -> None:
-        names = [name for name, _ in values]
-        if names:
-            # For one name the getter would answer the bare value; a second makes it a tuple too.
-            self._getter = attrgetter(*names, names[0])
-        self._tests = tuple(
-            (rule.test, Violation(field=name, rule=rule.text)) for name, rule in values
-        )
-        self._parts = tuple(parts)
-
-    def first_violation(self, message: Any) -> Violation | None:
-        if self._getter is not None:
-            for (test, violation), value in zip(self._tests, self._getter(message), strict=False):
-                if not test(value):
-                    return violation
-        for part in self._parts:
-            if (found := part(message)) is not None:
-                return found
-        return None
-
-
-# By descriptor and not by name, because two pools may hold different types of one name.
-_checkers: dict[Descriptor, Checker | None] = {}
-
-
-def _learn(descriptor: Descriptor) -> Checker | None:
+def _learn(descriptor: Descriptor) -> Check | None:
     """Read a message type and those below it.
 
     They are published together when all are whole: another thread never finds a half-filled one.
     """
-    learned: dict[Descriptor, Checker | None] = {}
-    checker = _read(descriptor, learned)
-    _checkers.update(learned)
-    return checker
+    learned: dict[Descriptor, Check | None] = {}
+    whole = _read(descriptor, learned)
+    _checks.update(learned)
+    return whole
 
 
-def _read(descriptor: Descriptor, learned: dict[Descriptor, Checker | None]) -> Checker | None:
+def _read(descriptor: Descriptor, learned: dict[Descriptor, Check | None]) -> Check | None:
     if descriptor in learned:
         return learned[descriptor]
     if not _has_rules(descriptor):
         learned[descriptor] = None
         return None
-    checker = learned[descriptor] = Checker()
-    values: list[tuple[str, Rule]] = []
-    parts: list[Part] = []
+    values: list[tuple[Getter, Test, Violation]] = []
+    parts: list[Check] = []
+    # Known before it is filled: a message type may hold itself.
+    learned[descriptor] = whole = _of_all(values, parts)
     for field in descriptor.fields:
         name, declared, held = field.name, rules.of_field(field), _held(field)
         below = _read(held, learned) if held is not None else None
+        simple: Iterable[Rule] = ()
         if (entry := rules.map_entry(field)) is not None:
-            values += [(name, rule) for rule in rules.of_pairs(declared.map)]
+            simple = rules.of_pairs(declared.map)
             parts += _of_map(name, entry, declared.map, below)
         elif field.is_repeated:
-            values += [(name, rule) for rule in rules.of_items(declared.repeated)]
+            simple = rules.of_items(declared.repeated)
             parts += _of_list(field, declared.repeated, below)
         elif held is not None:
             parts += _of_message(name, declared.message.required, below)
         elif field.has_presence:
             parts += [partial(_if_set, name, rule) for rule in rules.of_value(field, declared)]
         else:
-            values += [(name, rule) for rule in rules.of_value(field, declared)]
-    checker.fill(values, parts)
-    return checker
+            simple = rules.of_value(field, declared)
+        values += [
+            (attrgetter(name), rule.test, Violation(field=name, rule=rule.text)) for rule in simple
+        ]
+    return whole
+
+
+def _of_all(values: list[tuple[Getter, Test, Violation]], parts: list[Check]) -> Check:
+    """The inner loop of everything: no call in it makes a Python frame unless a rule needs one."""
+
+    def whole(message: Any) -> Violation | None:
+        for get, test, violation in values:
+            if not test(get(message)):
+                return violation
+        for part in parts:
+            if (found := part(message)) is not None:
+                return found
+        return None
+
+    return whole
 
 
 def _held(field: FieldDescriptor) -> Descriptor | None:
@@ -156,14 +143,14 @@ def _if_set(name: str, rule: Rule, message: Any) -> Violation | None:
     return Violation(field=name, rule=rule.text)
 
 
-def _of_message(name: str, required: bool, below: Checker | None) -> Iterator[Part]:
+def _of_message(name: str, required: bool, below: Check | None) -> Iterator[Check]:
     missing = Violation(field=name, rule="must be set (message.required)") if required else None
 
     def part(message: Any) -> Violation | None:
         if not message.HasField(name):
             return missing
         if below is not None:
-            found = below.first_violation(getattr(message, name))
+            found = below(getattr(message, name))
             if found is not None:
                 return found.below(name)
         return None
@@ -173,12 +160,12 @@ def _of_message(name: str, required: bool, below: Checker | None) -> Iterator[Pa
 
 
 def _of_list(
-    field: FieldDescriptor, declared: rules_pb2.RepeatedRules, below: Checker | None
-) -> Iterator[Part]:
+    field: FieldDescriptor, declared: rules_pb2.RepeatedRules, below: Check | None
+) -> Iterator[Check]:
     for rule in rules.of_value(field, declared.items, "repeated.items."):
         yield partial(_items, field.name, rule)
     if below is not None:
-        yield partial(_item_messages, field.name, below.first_violation)
+        yield partial(_item_messages, field.name, below)
 
 
 def _items(name: str, rule: Rule, message: Any) -> Violation | None:
@@ -188,22 +175,22 @@ def _items(name: str, rule: Rule, message: Any) -> Violation | None:
     return None
 
 
-def _item_messages(name: str, first_violation: Part, message: Any) -> Violation | None:
+def _item_messages(name: str, check_below: Check, message: Any) -> Violation | None:
     for index, item in enumerate(getattr(message, name)):
-        if (found := first_violation(item)) is not None:
+        if (found := check_below(item)) is not None:
             return found.below(f"{name}[{index}]")
     return None
 
 
 def _of_map(
-    name: str, entry: Descriptor, declared: rules_pb2.MapRules, below: Checker | None
-) -> Iterator[Part]:
+    name: str, entry: Descriptor, declared: rules_pb2.MapRules, below: Check | None
+) -> Iterator[Check]:
     for rule in rules.of_value(entry.fields_by_name["key"], declared.keys, "map.keys."):
         yield partial(_keys, name, rule)
     for rule in rules.of_value(entry.fields_by_name["value"], declared.values, "map.values."):
         yield partial(_values, name, rule)
     if below is not None:
-        yield partial(_value_messages, name, below.first_violation)
+        yield partial(_value_messages, name, below)
 
 
 def _keys(name: str, rule: Rule, message: Any) -> Violation | None:
@@ -220,13 +207,13 @@ def _values(name: str, rule: Rule, message: Any) -> Violation | None:
     return None
 
 
-def _value_messages(name: str, first_violation: Part, message: Any) -> Violation | None:
+def _value_messages(name: str, check_below: Check, message: Any) -> Violation | None:
     for key, value in getattr(message, name).items():
-        if (found := first_violation(value)) is not None:
+        if (found := check_below(value)) is not None:
             return found.below(_at(name, key))
     return None
 
 
 def _at(name: str, key: object) -> str:
-    """Cut short: this goes into a status message, which has a limit, and the caller chose the key."""
+    """Cut short: the caller chose the key, and a status message has a limit."""
     return f"{name}[{key[:LONGEST_KEY]!r}]" if isinstance(key, str) else f"{name}[{key!r}]"
