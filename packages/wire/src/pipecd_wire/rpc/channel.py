@@ -3,7 +3,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -147,7 +147,7 @@ async def stream(
     *,
     deadline: float | None = None,
     metadata: Pairs = (),
-) -> AsyncIterator[Response]:
+) -> AsyncGenerator[Response, None]:
     """Read a server stream: `async for x in stream(stub.Watch, request)`. Raises CallError.
 
     Leaving the loop early cancels the call once the generator is closed: use `contextlib.aclosing`.

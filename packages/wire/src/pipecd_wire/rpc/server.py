@@ -104,7 +104,7 @@ class _Router(grpc.GenericRpcHandler):
         self._endpoints = endpoints
         self._built: dict[str, RpcHandler] = {}
 
-    def service(self, details: grpc.HandlerCallDetails) -> RpcHandler | None:
+    def service(self, details: grpc.HandlerCallDetails) -> "RpcHandler | None":
         path = details.method
         if path not in self._built:
             endpoint = self._endpoints.find(path)

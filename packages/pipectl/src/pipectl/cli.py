@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The entry point: gathers the commands and turns failures into a sentence and an exit code."""
+
+import sys
+from importlib.metadata import version as distribution_version
+
+import click
+
+from pipecd_model.errors import PipecdError
+from pipecd_wire.rpc import CallError
+from pipectl.commands.application import application
+from pipectl.commands.deployment import deployment
+from pipectl.commands.piped import piped
+
+# What a script can tell apart: 2 the call is wrong, 4 not found or not allowed, 5 try again later.
+EXIT_CODES = {
+    "INVALID_ARGUMENT": 2,
+    "NOT_FOUND": 4,
+    "PERMISSION_DENIED": 4,
+    "UNAUTHENTICATED": 4,
+    "UNAVAILABLE": 5,
+    "DEADLINE_EXCEEDED": 5,
+}
+
+HINTS = {
+    "UNAUTHENTICATED": "check --api-key or --api-key-file",
+    "UNAVAILABLE": "check --address; a server without TLS needs --insecure",
+    "UNIMPLEMENTED": "this control plane does not offer that",
+}
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def cli() -> None:
+    """Work with a PipeCD control plane from the command line.
+
+    Every command takes --address and --api-key or --api-key-file. They can also come from the
+    environment: PIPECTL_ADDRESS, PIPECTL_API_KEY, PIPECTL_API_KEY_FILE, PIPECTL_INSECURE.
+
+    Exit codes: 0 done, 1 failed, 2 wrong call, 3 timed out, 4 not found or not allowed,
+    5 not reachable.
+    """
+
+
+@cli.command()
+def version() -> None:
+    """Print the version."""
+    click.echo(f"pipectl {distribution_version('pipectl')}")
+
+
+cli.add_command(application)
+cli.add_command(deployment)
+cli.add_command(piped)
+
+
+def main() -> None:
+    """Run pipectl."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Exit as ended:
+        sys.exit(ended.exit_code)
+    except click.ClickException as wrong:
+        wrong.show()
+        sys.exit(wrong.exit_code)
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except CallError as failed:
+        hint = HINTS.get(failed.status)
+        click.echo(f"error: {failed}" + (f" ({hint})" if hint else ""), err=True)
+        sys.exit(EXIT_CODES.get(failed.status, 1))
+    except PipecdError as failed:
+        click.echo(f"error: {failed}" + (f" ({failed.hint})" if failed.hint else ""), err=True)
+        sys.exit(failed.exit_code)

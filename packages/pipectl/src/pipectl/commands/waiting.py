@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting for a deployment, by its stream of changes rather than by polling."""
+
+import asyncio
+from collections.abc import Callable, Collection
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from pipecd_model.errors import TimedOutError
+from pipecd_wire.model import deployment_pb2
+from pipecd_wire.pipecd.api import api_pb2
+from pipecd_wire.rpc import CallError, Retry, stream
+from pipectl.client import Client
+
+PREFIX: Final = "DEPLOYMENT_"
+
+STATUSES: Final = [
+    name.removeprefix(PREFIX)
+    for name in deployment_pb2.DeploymentStatus.keys()  # noqa: SIM118 - an enum, not a dict
+]
+
+COMPLETED: Final = frozenset(
+    {
+        deployment_pb2.DEPLOYMENT_SUCCESS,
+        deployment_pb2.DEPLOYMENT_FAILURE,
+        deployment_pb2.DEPLOYMENT_CANCELLED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """Where the waiting ended."""
+
+    status: int
+    reason: str
+    wanted: bool
+
+    @property
+    def name(self) -> str:
+        return status_name(self.status)
+
+
+def status_name(status: int) -> str:
+    return deployment_pb2.DeploymentStatus.Name(
+        deployment_pb2.DeploymentStatus.ValueType(status)
+    ).removeprefix(PREFIX)
+
+
+def status_numbers(names: Collection[str]) -> frozenset[int]:
+    return frozenset(deployment_pb2.DeploymentStatus.Value(PREFIX + name) for name in names)
+
+
+async def wait_for_status(
+    client: Client, deployment_id: str, wanted: Collection[int], limit: timedelta
+) -> Reached:
+    """Wait until a deployment has one of the statuses, or is completed with another."""
+    reached = Reached(status=0, reason="", wanted=False)
+
+    def seen(deployment: deployment_pb2.Deployment) -> bool:
+        nonlocal reached
+        reached = Reached(
+            status=deployment.status,
+            reason=deployment.status_reason,
+            wanted=deployment.status in wanted,
+        )
+        return reached.wanted or deployment.status in COMPLETED
+
+    try:
+        async with asyncio.timeout(limit.total_seconds()):
+            await follow_deployment(client, deployment_id, seen)
+    except TimeoutError:
+        raise TimedOutError(f"still {reached.name} after {limit}") from None
+    return reached
+
+
+async def follow_deployment(
+    client: Client, deployment_id: str, seen: Callable[[deployment_pb2.Deployment], bool]
+) -> None:
+    """Tell `seen` of the deployment now and at each change, until it answers True."""
+    request = api_pb2.WatchDeploymentRequest(deployment_id=deployment_id)
+    retry = Retry(attempts=None, cap=2)
+    attempt = 0
+    while True:
+        try:
+            async with aclosing(stream(client.deployments.WatchDeployment, request)) as changes:
+                async for change in changes:
+                    attempt = 0
+                    if seen(change.deployment):
+                        return
+        except CallError as lost:
+            # A control plane that restarts is waited for; one that was never there is an error.
+            attempt += 1
+            if attempt > 20 or not retry.again(lost, attempt):
+                raise
+        await asyncio.sleep(retry.pause(attempt))
