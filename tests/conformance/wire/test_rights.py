@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may call: the rights of our protos are upstream's, and the two that upstream forgot."""
+
+import json
+from pathlib import Path
+
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import MethodDescriptor
+
+from pipecd_wire.apiservice import service_pb2 as api
+from pipecd_wire.model import project_pb2, rbac_pb2
+from pipecd_wire.options import rights_pb2
+from pipecd_wire.pipedservice import service_pb2 as piped
+from pipecd_wire.plugin.deploymentapi import api_pb2 as deployment
+from pipecd_wire.plugin.livestateapi import api_pb2 as livestate
+from pipecd_wire.plugin.planpreviewapi import api_pb2 as planpreview
+from pipecd_wire.pluginservice import service_pb2 as plugin
+from pipecd_wire.webservice import service_pb2 as web
+
+TABLE = json.loads(Path(__file__).with_name("wire.json").read_text())["packages"]
+
+CALLERS = {
+    "grpc.service.apiservice.APIService": rights_pb2.API_KEY,
+    "grpc.service.pipedservice.PipedService": rights_pb2.PIPED,
+    "grpc.service.webservice.WebService": rights_pb2.SESSION,
+    "grpc.plugin.deploymentapi.v1alpha1.DeploymentService": rights_pb2.AGENT,
+    "grpc.plugin.livestateapi.v1alpha1.LivestateService": rights_pb2.AGENT,
+    "grpc.plugin.planpreviewapi.v1alpha1.PlanPreviewService": rights_pb2.AGENT,
+    "grpc.piped.service.PluginService": rights_pb2.PLUGIN,
+}
+FILES = [api, piped, web, deployment, livestate, planpreview, plugin]
+
+# The table has none for these, and upstream therefore denies them to everyone.
+FORGOTTEN = {
+    "ListDeploymentChains": "DEPLOYMENT_CHAIN:LIST",
+    "GetDeploymentChain": "DEPLOYMENT_CHAIN:GET",
+}
+RBAC = {
+    method: right or FORGOTTEN[method]
+    for method, right in TABLE["grpc.service.webservice"]["rbac"].items()
+}
+
+READ_ONLY = {
+    "GetApplication",
+    "ListApplications",
+    "GetDeployment",
+    "ListDeployments",
+    "ListStageLogs",
+    "GetCommand",
+    "GetPiped",
+    "Encrypt",
+}
+READ_WRITE = {
+    "AddApplication",
+    "SyncApplication",
+    "UpdateApplication",
+    "DeleteApplication",
+    "EnableApplication",
+    "DisableApplication",
+    "RenameApplicationConfigFile",
+    "UpdateApplicationDeployTargets",
+    "RegisterPiped",
+    "UpdatePiped",
+    "EnablePiped",
+    "DisablePiped",
+    "RegisterEvent",
+    "RequestPlanPreview",
+    "GetPlanPreviewResults",
+}
+
+
+def test_the_right_of_a_session_is_upstreams_extension() -> None:
+    assert rbac_pb2.rbac.number == 59091
+    assert rbac_pb2.rbac.containing_type == descriptor_pb2.MethodOptions.DESCRIPTOR
+
+
+def test_every_service_of_the_table_has_one_kind_of_caller() -> None:
+    declared = {
+        service.full_name: list(service.GetOptions().Extensions[rights_pb2.callers])
+        for file in FILES
+        for service in file.DESCRIPTOR.services_by_name.values()
+    }
+
+    assert declared == {service: [caller] for service, caller in CALLERS.items()}
+    assert declared.keys() == {
+        f"{package}.{service}" for package, held in TABLE.items() for service in held["services"]
+    }
+
+
+@pytest.mark.parametrize(("method", "right"), RBAC.items())
+def test_an_rpc_of_the_web_service_needs_the_tables_right(method: str, right: str) -> None:
+    rbac = method_of("grpc.service.webservice.WebService", method).GetOptions()
+
+    assert said(rbac.Extensions[rbac_pb2.rbac]) == right
+
+
+def test_every_rpc_of_the_web_service_is_in_the_table() -> None:
+    service = web.DESCRIPTOR.services_by_name["WebService"]
+
+    assert set(service.methods_by_name) == RBAC.keys()
+    assert len(RBAC) == 51
+
+
+def test_every_rpc_of_the_api_service_needs_its_role() -> None:
+    service = api.DESCRIPTOR.services_by_name["APIService"]
+    roles = {
+        method.name: method.GetOptions().Extensions[rights_pb2.role] for method in service.methods
+    }
+
+    assert roles == dict.fromkeys(READ_ONLY, rights_pb2.READ_ONLY) | dict.fromkeys(
+        READ_WRITE, rights_pb2.READ_WRITE
+    )
+    assert len(roles) == 23
+
+
+def method_of(service: str, method: str) -> MethodDescriptor:
+    return descriptor_pool.Default().FindServiceByName(service).methods_by_name[method]
+
+
+def said(right: rbac_pb2.RBAC) -> str:
+    """A right in the table's words."""
+    if right.ignored:
+        return "ignored"
+    resource = project_pb2.ProjectRBACResource.ResourceType.Name(right.resource)
+    return f"{resource}:{project_pb2.ProjectRBACPolicy.Action.Name(right.action)}"
