@@ -7,18 +7,20 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, cast
 
 import click
 
-from pipecd_wire.apiservice.service_pb2_grpc import APIServiceAsyncStub, APIServiceStub
-from pipecd_wire.pipecd.api.api_pb2_grpc import (
-    DeploymentServiceAsyncStub,
-    DeploymentServiceStub,
-    PipedServiceAsyncStub,
-    PipedServiceStub,
-)
+from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
+from pipecd_wire.pipecd.api.api_pb2_grpc import DeploymentServiceStub, PipedServiceStub
 from pipecd_wire.rpc import ClientTls, connect
+
+if TYPE_CHECKING:  # these types exist for the checker alone
+    from pipecd_wire.apiservice.service_pb2_grpc import APIServiceAsyncStub
+    from pipecd_wire.pipecd.api.api_pb2_grpc import (
+        DeploymentServiceAsyncStub,
+        PipedServiceAsyncStub,
+    )
 
 P = ParamSpec("P")
 
