@@ -17,6 +17,7 @@ from pipecd_wire.rpc.channel import (
 )
 from pipecd_wire.rpc.endpoint import Admit, Endpoint, Endpoints, Observe, admit_all
 from pipecd_wire.rpc.handlers import (
+    PEER,
     HandlerTypeError,
     Metadata,
     Method,
@@ -29,6 +30,7 @@ from pipecd_wire.rpc.server import AddressError, Server, ServerTls, serving
 from pipecd_wire.rpc.status import CallError, StatusError
 
 __all__ = [
+    "PEER",
     "AddressError",
     "Admit",
     "CallError",

@@ -6,14 +6,15 @@ Handlers therefore hold no permission code, no validation and no `try`.
 """
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from contextlib import aclosing
 from typing import Any, Final, cast
 
 from google.protobuf.descriptor import ServiceDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from pipecd_wire.rpc import validation
-from pipecd_wire.rpc.handlers import Handler, Metadata, Method, gather
+from pipecd_wire.rpc.handlers import Handler, Metadata, Method, TwoHandlersError, gather
 from pipecd_wire.rpc.status import StatusError, to_status
 
 Admit = Callable[[Method, Metadata], Awaitable[Any]]
@@ -45,6 +46,14 @@ class Endpoint:
         self._admit = admit
         self._observers = observers
 
+    def parse(self, data: bytes) -> Message:
+        """Read a request; bytes that are none are the caller's fault, and no bug of ours."""
+        try:
+            return self.method.request.FromString(data)
+        except DecodeError:
+            name = self.method.request.DESCRIPTOR.name
+            raise StatusError("INVALID_ARGUMENT", f"invalid request: not a {name}") from None
+
     async def unary(self, request: Message, metadata: Metadata) -> Message:
         """Answer one call; raises only StatusError (and lets a cancellation through)."""
         started = time.monotonic()
@@ -62,15 +71,19 @@ class Endpoint:
             self._observe(status, started)
         return response
 
-    async def stream(self, request: Message, metadata: Metadata) -> AsyncIterator[Message]:
-        """Answer one call with many messages; raises as `unary` does."""
+    async def stream(self, request: Message, metadata: Metadata) -> AsyncGenerator[Message, None]:
+        """Answer one call with many messages; raises as `unary` does.
+
+        Whoever stops reading early must close the generator, which ends the handler.
+        """
         started = time.monotonic()
         status = "CANCELLED"
         try:
             caller = await self._enter(request, metadata)
-            handler = cast(Callable[[Any, Any], AsyncIterator[Message]], self._handler)
-            async for response in handler(caller, request):
-                yield response
+            handler = cast(Callable[[Any, Any], AsyncGenerator[Message, None]], self._handler)
+            async with aclosing(handler(caller, request)) as responses:
+                async for response in responses:
+                    yield response
             status = "OK"
         except Exception as error:
             refusal = to_status(error, method=self.method.path)
@@ -103,6 +116,8 @@ class Endpoints:
     def add(self, service: ServiceDescriptor, *apis: object, owed: Iterable[str] = ()) -> None:
         """Serve a service from several small objects; every RPC exactly once."""
         for method, handler in gather(service, apis, owed):
+            if method.path in self._by_path:
+                raise TwoHandlersError(f"{service.full_name} is served twice")
             self._by_path[method.path] = Endpoint(method, handler, self._admit, self._observers)
 
     def find(self, path: str) -> Endpoint | None:
@@ -111,5 +126,5 @@ class Endpoints:
             path = PREFIX + path.removeprefix(LEGACY_PREFIX)
         return self._by_path.get(path)
 
-    def __iter__(self) -> Iterable[Endpoint]:
+    def __iter__(self) -> Iterator[Endpoint]:
         return iter(self._by_path.values())

@@ -5,7 +5,7 @@ import inspect
 import typing
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
@@ -16,6 +16,12 @@ from pipecd_wire.options import rights_pb2
 
 Metadata = Mapping[str, str]
 """The metadata of a call: lower-case keys, text values; the last one wins."""
+
+PEER: Final = ":peer"
+"""The key under which the transport puts the caller's IP address, empty when there is none.
+
+No caller can send a key that starts with a colon.
+"""
 
 Handler = Callable[[Any, Any], Awaitable[Message]] | Callable[[Any, Any], AsyncIterator[Message]]
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serve endpoints over gRPC."""
 
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import urllib.parse
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -11,11 +11,9 @@ import grpc
 from google.protobuf.message import Message
 
 from pipecd_wire.rpc.endpoint import Endpoint, Endpoints
-from pipecd_wire.rpc.handlers import Metadata
+from pipecd_wire.rpc.handlers import PEER, Metadata
 from pipecd_wire.rpc.loop import claim_loop
 from pipecd_wire.rpc.status import CODES, StatusError
-
-log = logging.getLogger(__name__)
 
 MAX_MESSAGE: Final = 10 * 1024 * 1024
 
@@ -28,6 +26,10 @@ OPTIONS: Final = (
     # this, `grpc.http2.min_recv_ping_interval_without_data_ms` has no effect in this gRPC.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    # A caller whose machine is gone must not keep its watch open for ever: it is asked, too.
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.max_pings_without_data", 0),
 )
 
 
@@ -44,16 +46,26 @@ class ServerTls:
 
 
 class Server:
-    """A gRPC server over endpoints. Made inside the running loop, as grpc.aio wants it."""
+    """A gRPC server over endpoints. Made inside the running loop, as grpc.aio wants it.
 
-    def __init__(self, endpoints: Endpoints, *, max_message: int = MAX_MESSAGE) -> None:
+    `relayed` is for a server behind a relay of this process: the IP addresses of the callers, by
+    the name that the relay's side of each connection has here (`unix-abstract:NAME`).
+    """
+
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        *,
+        max_message: int = MAX_MESSAGE,
+        relayed: Mapping[str, str] | None = None,
+    ) -> None:
         claim_loop()
         limits = (
             ("grpc.max_receive_message_length", max_message),
             ("grpc.max_send_message_length", max_message),
         )
         self._server = grpc.aio.server(options=(*OPTIONS, *limits))
-        self._server.add_generic_rpc_handlers((_Router(endpoints),))
+        self._server.add_generic_rpc_handlers((_Router(endpoints, relayed or {}),))
 
     def listen(self, address: str, tls: ServerTls | None = None) -> int:
         """Add an address (`host:port`, port 0 = a free one; or `unix:PATH`); answers the port."""
@@ -100,8 +112,9 @@ RpcHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 class _Router(grpc.GenericRpcHandler):
     """Finds the endpoint of a call by its path."""
 
-    def __init__(self, endpoints: Endpoints) -> None:
+    def __init__(self, endpoints: Endpoints, relayed: Mapping[str, str]) -> None:
         self._endpoints = endpoints
+        self._relayed = relayed
         self._built: dict[str, RpcHandler] = {}
 
     def service(self, details: grpc.HandlerCallDetails) -> "RpcHandler | None":
@@ -110,51 +123,68 @@ class _Router(grpc.GenericRpcHandler):
             endpoint = self._endpoints.find(path)
             if endpoint is None:
                 return None  # answered as UNIMPLEMENTED
-            self._built[path] = _method_handler(endpoint)
+            self._built[path] = _method_handler(endpoint, self._relayed)
         return self._built[path]
 
 
-def _method_handler(endpoint: Endpoint) -> RpcHandler:
+def _method_handler(endpoint: Endpoint, relayed: Mapping[str, str]) -> RpcHandler:
     method = endpoint.method
     make: Callable[..., RpcHandler]
     behaviour: Any
     if method.streams:
-        make, behaviour = grpc.unary_stream_rpc_method_handler, _streaming(endpoint)
+        make, behaviour = grpc.unary_stream_rpc_method_handler, _streaming(endpoint, relayed)
     else:
-        make, behaviour = grpc.unary_unary_rpc_method_handler, _unary(endpoint)
-    return make(
-        behaviour,
-        request_deserializer=method.request.FromString,
-        response_serializer=method.response.SerializeToString,
-    )
+        make, behaviour = grpc.unary_unary_rpc_method_handler, _unary(endpoint, relayed)
+    # No deserializer: grpc would answer bytes that are no message with UNKNOWN and a traceback.
+    return make(behaviour, response_serializer=method.response.SerializeToString)
 
 
-Context: TypeAlias = "grpc.aio.ServicerContext[Message, Message]"
+Context: TypeAlias = "grpc.aio.ServicerContext[bytes, Message]"
 
 
-def _unary(endpoint: Endpoint) -> Callable[[Message, Context], Awaitable[Message]]:
-    async def behaviour(request: Message, context: Context) -> Message:
+def _unary(
+    endpoint: Endpoint, relayed: Mapping[str, str]
+) -> Callable[[bytes, Context], Awaitable[Message]]:
+    async def behaviour(request: bytes, context: Context) -> Message:
         try:
-            return await endpoint.unary(request, _metadata(context))
+            return await endpoint.unary(endpoint.parse(request), _metadata(context, relayed))
         except StatusError as refusal:
             await context.abort(CODES[refusal.status], refusal.message)
 
     return behaviour
 
 
-def _streaming(endpoint: Endpoint) -> Callable[[Message, Context], AsyncIterator[Message]]:
-    async def behaviour(request: Message, context: Context) -> AsyncIterator[Message]:
+def _streaming(
+    endpoint: Endpoint, relayed: Mapping[str, str]
+) -> Callable[[bytes, Context], Awaitable[None]]:
+    # Written with `write` and not as a generator: grpc.aio leaves a generator of a cancelled call
+    # to the garbage collector, and the handler's `finally` would run at some time, in some task.
+    async def behaviour(request: bytes, context: Context) -> None:
         try:
-            async for response in endpoint.stream(request, _metadata(context)):
-                yield response
+            async with aclosing(
+                endpoint.stream(endpoint.parse(request), _metadata(context, relayed))
+            ) as responses:
+                async for response in responses:
+                    await context.write(response)
         except StatusError as refusal:
             await context.abort(CODES[refusal.status], refusal.message)
 
     return behaviour
 
 
-def _metadata(context: Context) -> Metadata:
+def _metadata(context: Context, relayed: Mapping[str, str]) -> Metadata:
     # Binary values (`…-bin`) belong to gRPC's own extensions; nothing of ours reads them.
-    return {
+    metadata = {
         key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)
     }
+    peer = context.peer()
+    metadata[PEER] = relayed[peer] if peer in relayed else _address(peer)
+    return metadata
+
+
+def _address(peer: str) -> str:
+    """The IP address in a name such as `ipv4:10.0.0.7:41808` or `ipv6:%5B::1%5D:41808`."""
+    family, _, rest = peer.partition(":")
+    if family not in {"ipv4", "ipv6"}:
+        return ""
+    return urllib.parse.unquote(rest).rpartition(":")[0].strip("[]")

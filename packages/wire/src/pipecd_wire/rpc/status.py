@@ -64,7 +64,7 @@ def to_status(error: Exception, *, method: str) -> StatusError:
     bug: it is logged here with its traceback, and the peer gets an id instead of our insides.
     """
     status = getattr(error, "status", None)
-    if isinstance(status, str) and status in CODES:
+    if isinstance(status, str) and status in CODES and status != "OK":
         message = str(getattr(error, "message", "") or error)
         hint = getattr(error, "hint", "")
         return StatusError(status, f"{message} ({hint})" if hint else message)

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Serve endpoints as gRPC-Web: an ASGI application for whatever HTTP server hosts it.
+
+The same chain as over gRPC (`Endpoint`), binary and `-text`, unary and server streaming. A caller
+that goes away cancels its handler. Cross-origin rules are the host's business.
+"""
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import aclosing
+from typing import Any, Final, TypeAlias
+
+from google.protobuf.message import Message
+
+from pipecd_wire.rpc import frames
+from pipecd_wire.rpc.endpoint import Endpoint, Endpoints
+from pipecd_wire.rpc.handlers import PEER, Metadata
+from pipecd_wire.rpc.server import MAX_MESSAGE
+from pipecd_wire.rpc.status import StatusError
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+BINARY: Final = "application/grpc-web"
+TEXT: Final = "application/grpc-web-text"
+# With the codec that we speak, or without one, which means the same.
+TYPES: Final = {BINARY, f"{BINARY}+proto", TEXT, f"{TEXT}+proto"}
+
+
+class DisconnectedError(Exception):
+    """The caller went away; nobody reads an answer any more."""
+
+
+def is_grpc_web(scope: Scope) -> bool:
+    """Is this request for `GrpcWeb`? For a host that serves other things beside it."""
+    return scope["type"] == "http" and _media_type(scope).startswith(BINARY)
+
+
+class GrpcWeb:
+    """All endpoints of a process as one ASGI application."""
+
+    def __init__(self, endpoints: Endpoints, *, max_message: int = MAX_MESSAGE) -> None:
+        self._endpoints = endpoints
+        self._max_message = max_message
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "POST":
+            await _refuse(send, 405, (b"allow", b"POST"))
+            return
+        if _media_type(scope) not in TYPES:
+            await _refuse(send, 415, (b"accept-post", ", ".join(sorted(TYPES)).encode()))
+            return
+        exchange = _Exchange(scope, receive, send, self._max_message)
+        try:
+            async with asyncio.timeout(exchange.time_limit()):
+                status, message = await self._answer(exchange)
+        except StatusError as refusal:
+            status, message = refusal.status, refusal.message
+        except TimeoutError:
+            status, message = "DEADLINE_EXCEEDED", "the deadline of the call has passed"
+        except DisconnectedError:
+            return
+        await exchange.end(status, message)
+
+    async def _answer(self, exchange: "_Exchange") -> tuple[str, str]:
+        endpoint = self._endpoints.find(exchange.path)
+        if endpoint is None:
+            raise StatusError("UNIMPLEMENTED", f"unknown method {exchange.path}")
+        request = endpoint.parse(await exchange.read())
+        ending: tuple[str, str] | None = None
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                watching = tasks.create_task(exchange.disconnected())
+                ending = await _run(endpoint, request, exchange)
+                watching.cancel()
+        except* DisconnectedError:
+            pass  # the group has cancelled the handler, and waited for it
+        if ending is None:
+            raise DisconnectedError
+        return ending
+
+
+async def _run(endpoint: Endpoint, request: Message, exchange: "_Exchange") -> tuple[str, str]:
+    """Call the handler and send what it answers; the value is how the call ended."""
+    try:
+        if endpoint.method.streams:
+            async with aclosing(endpoint.stream(request, exchange.metadata)) as responses:
+                async for response in responses:
+                    await exchange.write(response)
+        else:
+            await exchange.write(await endpoint.unary(request, exchange.metadata))
+    except StatusError as refusal:
+        return refusal.status, refusal.message
+    return "OK", ""
+
+
+class _Exchange:
+    """One HTTP request and its response, seen as messages."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, max_message: int) -> None:
+        self.path: str = scope["path"]
+        self.metadata = _metadata(scope)
+        self._receive = receive
+        self._send = send
+        self._max_message = max_message
+        self._asked_in_text = _media_type(scope).startswith(TEXT)
+        accept = self.metadata.get("accept", "")
+        self._answer_in_text = TEXT in accept if BINARY in accept else self._asked_in_text
+        self._started = False
+
+    def time_limit(self) -> float | None:
+        timeout = self.metadata.get("grpc-timeout")
+        return None if timeout is None else frames.seconds(timeout)
+
+    async def read(self) -> bytes:
+        """The request's one message. Reads no further than the longest that is allowed."""
+        longest = self._max_message + frames.HEADER.size
+        if self._asked_in_text:
+            longest = (longest + 2) // 3 * 4
+        body = bytearray()
+        more = True
+        while more:
+            event = await self._receive()
+            if event["type"] == "http.disconnect":
+                raise DisconnectedError
+            body += event.get("body", b"")
+            frames.check_size(len(body), limit=longest)
+            more = event.get("more_body", False)
+        whole = frames.from_text(bytes(body)) if self._asked_in_text else bytes(body)
+        return frames.only_message(whole, limit=self._max_message)
+
+    async def disconnected(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        raise DisconnectedError
+
+    async def write(self, response: Message) -> None:
+        payload = response.SerializeToString()
+        frames.check_size(len(payload), limit=self._max_message)
+        await self._write(frames.frame(payload), more=True)
+
+    async def end(self, status: str, message: str) -> None:
+        await self._write(frames.trailers(status, message), more=False)
+
+    async def _write(self, data: bytes, *, more: bool) -> None:
+        if not self._started:
+            content_type = f"{TEXT if self._answer_in_text else BINARY}+proto".encode()
+            headers = [(b"content-type", content_type)]
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+            self._started = True
+        body = base64.b64encode(data) if self._answer_in_text else data
+        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+async def _refuse(send: Send, status: int, header: tuple[bytes, bytes]) -> None:
+    """Answer what is no gRPC-Web at all in plain HTTP."""
+    headers = [header, (b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _media_type(scope: Scope) -> str:
+    for name, value in scope["headers"]:
+        if name == b"content-type":
+            full: str = value.decode("latin-1")
+            return full.partition(";")[0].strip().lower()
+    return ""
+
+
+def _metadata(scope: Scope) -> Metadata:
+    # ASGI promises lower-case names.
+    text = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
+    metadata = {name: value for name, value in text if not name.endswith("-bin")}
+    metadata[PEER] = (scope.get("client") or ("",))[0]
+    return metadata
