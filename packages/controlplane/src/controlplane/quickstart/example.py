@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The example repository: two applications in the two forms of the script-run documents."""
+
+import subprocess
+from pathlib import Path
+
+from controlplane.quickstart.folder import Folder
+
+BRANCH = "main"
+
+# The documented form: `with.run`, `with.env`, `with.onRollback`.
+HELLO = """\
+apiVersion: pipecd.dev/v1beta1
+kind: Application
+spec:
+  name: hello
+  labels:
+    env: quickstart
+  pipeline:
+    stages:
+      - name: SCRIPT_RUN
+        desc: Build what message.txt says
+        with:
+          env:
+            OUT: "{out}/hello.txt"
+          run: |
+            echo "building: $(cat message.txt)"
+            echo "build $SR_TRIGGERED_COMMIT_HASH" >> "$OUT"
+          onRollback: |
+            echo "throwing the build away"
+            echo "undo-build $SR_TRIGGERED_COMMIT_HASH" >> "$OUT"
+      - name: WAIT
+        with:
+          duration: 1s
+      - name: WAIT_APPROVAL
+      - name: SCRIPT_RUN
+        desc: Publish
+        with:
+          env:
+            OUT: "{out}/hello.txt"
+          run: |
+            echo "publish $SR_TRIGGERED_COMMIT_HASH" >> "$OUT"
+            sh ./publish.sh
+          onRollback: |
+            echo "taking the publication back"
+            echo "undo-publish $SR_TRIGGERED_COMMIT_HASH" >> "$OUT"
+"""
+
+PUBLISH = """\
+# Add a line `exit 1` and commit: the deployment fails here and rolls back.
+echo "published: $(cat message.txt)"
+"""
+
+# The form of the RFC: `runs`, `env` and `runsOnRollback` on the stage itself.
+NOTIFY = """\
+apiVersion: pipecd.dev/v1beta1
+kind: Application
+spec:
+  name: notify
+  labels:
+    env: quickstart
+  pipeline:
+    stages:
+      - name: SCRIPT_RUN
+        env:
+          OUT: "{out}/notify.txt"
+        runs:
+          - "echo successfully deployed $SR_APPLICATION_NAME"
+          - "echo deployed $SR_TRIGGERED_COMMIT_HASH >> $OUT"
+        runsOnRollback:
+          - "echo failed-to-deploy $SR_TRIGGERED_COMMIT_HASH >> $OUT"
+"""
+
+APPLICATIONS = ("hello", "notify")
+
+
+def create(folder: Folder) -> None:
+    """Make the repository with its first commit; leaves an existing one alone."""
+    if (folder.repository / ".git").exists():
+        return
+    folder.repository.mkdir(parents=True, exist_ok=True)
+    _git(folder, "init", "--quiet", f"--initial-branch={BRANCH}")
+    # The repository has an author of its own, so that commits work where git has none configured.
+    _git(folder, "config", "user.name", "PipeCD quickstart")
+    _git(folder, "config", "user.email", "quickstart@localhost")
+    write(folder, "hello/app.pipecd.yaml", HELLO.format(out=folder.out))
+    write(folder, "hello/message.txt", "hello, world\n")
+    write(folder, "hello/publish.sh", PUBLISH)
+    write(folder, "notify/app.pipecd.yaml", NOTIFY.format(out=folder.out))
+    commit(folder, "Say hello")
+
+
+def write(folder: Folder, path: str, text: str) -> None:
+    file = folder.repository / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def commit(folder: Folder, message: str) -> str:
+    """Commit everything; answers the hash."""
+    _git(folder, "add", "--all")
+    _git(folder, "commit", "--quiet", "--message", message)
+    return commit_hash(folder)
+
+
+def commit_hash(folder: Folder) -> str:
+    """The head of the branch."""
+    return _git(folder, "rev-parse", "HEAD").strip()
+
+
+def output(folder: Folder, application: str) -> list[str]:
+    """What an application's scripts have written themselves, line by line."""
+    file: Path = folder.out / f"{application}.txt"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def _git(folder: Folder, *arguments: str) -> str:
+    done = subprocess.run(  # noqa: S603 - our own arguments
+        ["git", "-C", str(folder.repository), *arguments],  # noqa: S607 - git is found on the PATH
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout
