@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The document `ControlPlane`: where a control plane keeps things and who may sign in.
+
+All of it is optional: without a file a single process keeps everything in its data folder.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from pipecd_model.config.schema import ConfigModel, Report
+from pipecd_model.config.values import Duration, Secret
+
+_BCRYPT = re.compile(r"\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53}")
+_ELSEWHERE = {
+    "MYSQL": "use POSTGRESQL",
+    "FIRESTORE": "use POSTGRESQL",
+    "GCS": "use S3 or FOLDER",
+    "GOOGLE": "use OIDC",
+}
+
+
+class SqliteConfig(ConfigModel):
+    """One file; without a path, in the data folder."""
+
+    path: str = ""
+
+
+class PostgresqlConfig(ConfigModel):
+    """A PostgreSQL server that any number of control planes share."""
+
+    url: Secret
+    """As libpq writes it: `postgresql://user:password@host:5432/database`."""
+    password_file: str = ""
+
+
+class DatastoreConfig(ConfigModel):
+    """Where entities are kept."""
+
+    variants: ClassVar = {"SQLITE": SqliteConfig, "POSTGRESQL": PostgresqlConfig}
+
+    type: Literal["SQLITE", "POSTGRESQL"] = "SQLITE"
+    config: SqliteConfig | PostgresqlConfig = msgspec.field(default_factory=SqliteConfig)
+
+    @classmethod
+    def prepare(cls, raw: dict[str, Any], report: Report) -> dict[str, Any]:
+        return _with_known_type(raw, report)
+
+    def check(self, report: Report) -> None:
+        missing = self.type == "POSTGRESQL" and isinstance(self.config, SqliteConfig)
+        if missing and not report.broken("config"):
+            report.fault("config", message="missing", hint="POSTGRESQL needs config.url")
+
+
+class FolderConfig(ConfigModel):
+    """A folder; without a path, in the data folder."""
+
+    path: str = ""
+
+
+class S3Config(ConfigModel):
+    """A bucket at AWS."""
+
+    bucket: str
+    region: str
+    profile: str = ""
+    credentials_file: str = ""
+    role_arn: str = msgspec.field(name="roleARN", default="")
+    token_file: str = ""
+
+
+class MinioConfig(ConfigModel):
+    """A bucket at anything that speaks S3."""
+
+    endpoint: str
+    bucket: str
+    access_key_file: str = ""
+    secret_key_file: str = ""
+    auto_create_bucket: bool = False
+
+
+class FilestoreConfig(ConfigModel):
+    """Where large objects are kept."""
+
+    variants: ClassVar = {"FOLDER": FolderConfig, "S3": S3Config, "MINIO": MinioConfig}
+
+    type: Literal["FOLDER", "S3", "MINIO"] = "FOLDER"
+    config: FolderConfig | S3Config | MinioConfig = msgspec.field(default_factory=FolderConfig)
+
+    @classmethod
+    def prepare(cls, raw: dict[str, Any], report: Report) -> dict[str, Any]:
+        return _with_known_type(raw, report)
+
+    def check(self, report: Report) -> None:
+        missing = self.type != "FOLDER" and isinstance(self.config, FolderConfig)
+        if missing and not report.broken("config"):
+            report.fault("config", message="missing", hint=f"{self.type} needs config.bucket")
+
+
+def _with_known_type(raw: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Say what to use instead of a store that others have and we do not."""
+    chosen = raw.get("type")
+    if not isinstance(chosen, str) or chosen not in _ELSEWHERE:
+        return raw
+    report.fault("type", message=f"{chosen} is not supported", hint=_ELSEWHERE[chosen])
+    return {}
+
+
+class CacheConfig(ConfigModel):
+    """How long what was read is trusted."""
+
+    ttl: Duration = Duration(minutes=5)
+
+
+class ApplicationInsightConfig(ConfigModel):
+    """Counting of applications."""
+
+    enabled: bool = True
+    schedule: str = "0 * * * *"
+
+    def check(self, report: Report) -> None:
+        check_cron(report, "schedule", self.schedule)
+
+
+class DeploymentInsightConfig(ConfigModel):
+    """Counting of deployments."""
+
+    enabled: bool = True
+    schedule: str = "30 * * * *"
+    chunk_max_count: int = 1000
+
+    def check(self, report: Report) -> None:
+        check_cron(report, "schedule", self.schedule)
+
+
+class InsightCollectorConfig(ConfigModel):
+    """What is counted, and when."""
+
+    application: ApplicationInsightConfig = msgspec.field(default_factory=ApplicationInsightConfig)
+    deployment: DeploymentInsightConfig = msgspec.field(default_factory=DeploymentInsightConfig)
+
+
+class StaticAdminConfig(ConfigModel):
+    """A person who signs in with a password."""
+
+    username: str
+    password_hash: Secret
+    """A bcrypt hash."""
+
+    def check(self, report: Report) -> None:
+        if self.password_hash and not _BCRYPT.fullmatch(self.password_hash.reveal()):
+            report.fault("passwordHash", message="not a bcrypt hash", hint="starts with $2")
+
+
+class ProjectConfig(ConfigModel):
+    """A project that is there from the start."""
+
+    id: str
+    desc: str = ""
+    static_admin: StaticAdminConfig | None = None
+
+
+class GithubConfig(ConfigModel):
+    """An OAuth app at GitHub."""
+
+    client_id: str = msgspec.field(name="clientId")
+    client_secret: Secret
+    base_url: str = msgspec.field(name="baseUrl", default="")
+    upload_url: str = msgspec.field(name="uploadUrl", default="")
+    proxy_url: str = msgspec.field(name="proxyUrl", default="")
+
+
+class OidcConfig(ConfigModel):
+    """A client at an OpenID Connect provider."""
+
+    client_id: str = msgspec.field(name="clientId")
+    client_secret: Secret
+    issuer: str
+    redirect_uri: str
+    authorization_endpoint: str = ""
+    token_endpoint: str = ""
+    user_info_endpoint: str = ""
+    proxy_url: str = msgspec.field(name="proxyUrl", default="")
+    scopes: tuple[str, ...] = ("openid",)
+    username_claim_key: str = ""
+    roles_claim_key: str = ""
+    avatar_url_claim_key: str = msgspec.field(name="avatarUrlClaimKey", default="")
+
+
+class SharedSsoConfig(ConfigModel):
+    """A way to sign in that several projects use."""
+
+    name: str
+    provider: Literal["GITHUB", "OIDC"]
+    session_ttl: int = 168
+    """Hours."""
+    github: GithubConfig | None = None
+    oidc: OidcConfig | None = None
+
+    def check(self, report: Report) -> None:
+        if self.session_ttl <= 0:
+            report.fault("sessionTtl", message=f"must be positive: {self.session_ttl}")
+        for provider, section in (("GITHUB", self.github), ("OIDC", self.oidc)):
+            key = provider.lower()
+            if self.provider == provider and section is None and not report.broken(key):
+                report.fault(key, message="missing", hint=f"the provider is {provider}")
+
+
+class ControlPlaneConfig(ConfigModel):
+    """Where a control plane keeps things and who may sign in."""
+
+    address: str = ""
+    """Its public URL, for links and for signing in through others."""
+    state_key: Secret | None = None
+    """Signs what travels with a sign-in through others."""
+    datastore: DatastoreConfig = msgspec.field(default_factory=DatastoreConfig)
+    filestore: FilestoreConfig = msgspec.field(default_factory=FilestoreConfig)
+    cache: CacheConfig = msgspec.field(default_factory=CacheConfig)
+    insight_collector: InsightCollectorConfig = msgspec.field(
+        default_factory=InsightCollectorConfig
+    )
+    projects: tuple[ProjectConfig, ...] = ()
+    shared_sso_configs: tuple[SharedSsoConfig, ...] = msgspec.field(
+        name="sharedSSOConfigs", default=()
+    )
+
+    def check(self, report: Report) -> None:
+        for key, name, values in (
+            ("projects", "id", [project.id for project in self.projects]),
+            ("sharedSSOConfigs", "name", [sso.name for sso in self.shared_sso_configs]),
+        ):
+            seen: set[str] = set()
+            for index, value in enumerate(values):
+                if value and value in seen:
+                    report.fault(key, index, name, message=f"{name} {value!r} is used already")
+                seen.add(value)
+        if self.shared_sso_configs and not self.address:
+            report.fault("address", message="missing", hint="signing in through others needs it")
+        if self.shared_sso_configs and not self.state_key:
+            report.fault("stateKey", message="missing", hint="signing in through others needs it")
+
+
+def check_cron(report: Report, key: str, schedule: str) -> None:
+    """Refuse a schedule that is not of five fields."""
+    if len(schedule.split()) != 5:
+        report.fault(key, message=f"not a schedule: {schedule!r}", hint="five fields: 0 * * * *")

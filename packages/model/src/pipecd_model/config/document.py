@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that people write, loaded: text in, a struct or all of its faults out.
+
+Every document has the same envelope (`apiVersion`, `kind`, `metadata`, `spec`); what is under
+`spec` is the struct of its kind. Reading the file itself is the caller's part.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+
+from pipecd_model.config import dialect, syntax, v0
+from pipecd_model.config.application import ApplicationConfig
+from pipecd_model.config.controlplane import ControlPlaneConfig
+from pipecd_model.config.decode import Finding, Findings, decode
+from pipecd_model.config.fault import ConfigFaultsError, Fault, Loaded
+from pipecd_model.config.locate import Path, Places
+from pipecd_model.config.piped import PipedConfig
+from pipecd_model.config.schema import ConfigModel
+
+API_VERSION = "pipecd.dev/v1beta1"
+
+M = TypeVar("M", bound=ConfigModel)
+
+
+def load_piped(text: str | bytes, *, file: str) -> Loaded[PipedConfig]:
+    """Load the document `Piped`; raises `ConfigFaultsError` with everything that is wrong."""
+    document = _Document(text, file)
+    document.expect(("Piped",))
+    return document.load(PipedConfig, document.spec)
+
+
+def load_application(text: str | bytes, *, file: str) -> Loaded[ApplicationConfig]:
+    """Load an application file of any kind; raises `ConfigFaultsError` with all that is wrong."""
+    document = _Document(text, file)
+    document.expect(("Application", *v0.KINDS))
+    spec = document.spec
+    if document.kind in v0.KINDS and isinstance(spec, dict):
+        spec = v0.to_application(document.kind, spec)
+    loaded = document.load(ApplicationConfig, spec)
+    config = msgspec.structs.replace(
+        loaded.config, kind=document.kind, labels=document.labels | loaded.config.labels
+    )
+    return Loaded(config=config, warnings=loaded.warnings)
+
+
+def load_control_plane(text: str | bytes, *, file: str) -> Loaded[ControlPlaneConfig]:
+    """Load the document `ControlPlane`; here unknown keys are faults too."""
+    document = _Document(text, file, strict=True)
+    document.expect(("ControlPlane",))
+    return document.load(ControlPlaneConfig, document.spec)
+
+
+class _Document:
+    """One file on its way from text to struct."""
+
+    def __init__(self, text: str | bytes, file: str, *, strict: bool = False) -> None:
+        self._file = file
+        self._strict = strict
+        self._text = self._decoded(text)
+        self._findings = Findings()
+        self._faults: list[Fault] = []
+        self._warnings: list[Fault] = []
+        self._raw = self._parsed()
+        self.kind = ""
+        self.spec: Any = None
+        self.labels: dict[str, str] = msgspec.field(default_factory=dict)
+        self._open_envelope()
+
+    def _decoded(self, text: str | bytes) -> str:
+        if isinstance(text, bytes):
+            try:
+                text = text.decode()
+            except UnicodeDecodeError as error:
+                raise self._refused(
+                    f"not UTF-8 at byte {error.start}", "save it as UTF-8"
+                ) from None
+        return text.removeprefix("\ufeff")
+
+    def _parsed(self) -> dict[str, Any]:
+        try:
+            parsed = dialect.parse(self._text)
+        except yaml.YAMLError as error:
+            raise ConfigFaultsError([self._slipped(syntax.explain(error, self._text))]) from None
+        self._faults += [self._slipped(slip) for slip in parsed.faults]
+        self._warnings += [self._slipped(slip) for slip in parsed.warnings]
+        if parsed.value is None:
+            raise self._refused("the document is empty", "expected apiVersion, kind and spec")
+        if not isinstance(parsed.value, dict):
+            kind = "a list" if isinstance(parsed.value, list) else "a single value"
+            hint = 'is there a space after each ":"?' if kind == "a single value" else ""
+            raise self._refused(f"the document must be a mapping, got {kind}", hint)
+        return parsed.value
+
+    def _open_envelope(self) -> None:
+        known = ("apiVersion", "kind", "metadata", "spec")
+        folded = {key.lower(): key for key in known}
+        envelope: dict[str, Any] = {}
+        for key, value in self._raw.items():
+            if key.lower() in folded:
+                envelope[folded[key.lower()]] = value
+                continue
+            near = get_close_matches(key.lower(), folded, n=1)
+            hint = f"did you mean {folded[near[0]]!r}?" if near else ""
+            finding = Finding(path=(key,), message="unknown key, ignored", hint=hint, on_key=True)
+            self._findings.warnings.append(finding)
+        version = envelope.get("apiVersion")
+        if version is None:
+            self._fault(("apiVersion",), "missing", f"write apiVersion: {API_VERSION}")
+        elif version != API_VERSION:
+            self._fault(("apiVersion",), f"unknown version {version!r}", f"use {API_VERSION}")
+        self.kind = envelope.get("kind") or ""
+        self.spec = envelope.get("spec")
+        self.labels = _metadata_kind(envelope.get("metadata"))
+
+    def expect(self, kinds: tuple[str, ...]) -> None:
+        """Refuse a document of another kind."""
+        if self.kind in kinds:
+            return
+        if not self.kind:
+            self._fault(("kind",), "missing", f"one of {', '.join(kinds)}")
+            return
+        near = get_close_matches(str(self.kind), kinds, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"expected {kinds[0]}"
+        self._fault(("kind",), f"this is not of kind {kinds[0]} but {self.kind!r}", hint)
+
+    def load(self, cls: type[M], spec: Any) -> Loaded[M]:
+        """Decode the body, then report everything that was found on the way."""
+        config, found = decode(cls, spec, path=("spec",), strict=self._strict)
+        findings = Findings(
+            faults=self._findings.faults + found.faults,
+            warnings=self._findings.warnings + found.warnings,
+        )
+        if findings.faults or findings.warnings:
+            places = Places(self._text)
+            self._faults += [self._placed(finding, places) for finding in findings.faults]
+            self._warnings += [self._placed(finding, places) for finding in findings.warnings]
+        if self._faults or config is None:
+            raise ConfigFaultsError(self._faults)
+        return Loaded(config=config, warnings=tuple(self._warnings))
+
+    def _fault(self, path: Path, message: str, hint: str) -> None:
+        self._findings.faults.append(Finding(path=path, message=message, hint=hint))
+
+    def _refused(self, message: str, hint: str) -> ConfigFaultsError:
+        return ConfigFaultsError([Fault(file=self._file, message=message, hint=hint)])
+
+    def _slipped(self, slip: dialect.Slip) -> Fault:
+        return Fault(
+            file=self._file,
+            line=slip.line,
+            column=slip.column,
+            message=slip.message,
+            hint=slip.hint,
+        )
+
+    def _placed(self, finding: Finding, places: Places) -> Fault:
+        at = places.key(finding.path) if finding.on_key else places.value(finding.path)
+        return Fault(
+            file=self._file,
+            line=at[0],
+            column=at[1],
+            path=written_path(finding.path),
+            message=finding.message,
+            hint=finding.hint,
+        )
+
+
+def written_path(path: Path) -> str:
+    """Write a path as people read it: `spec.pipeline.stages[2].with.duration`."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += f".{step}" if text else step
+    return text
+
+
+def _metadata_kind(metadata: Any) -> dict[str, str]:
+    """Take the application's kind as the plugin document writes it; the rest is free text."""
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    kind = labels.get("kind") if isinstance(labels, dict) else None
+    return {"kind": kind} if isinstance(kind, str) and kind else {}

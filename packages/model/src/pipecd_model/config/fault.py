@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong in a file somebody wrote, said to that person with the place and a hint.
+
+The loader collects faults while it reads and hands them over all at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pipecd_model.errors import ConfigError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that is wrong, and where. Lines and columns count from 1; 0 is the whole file."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+    path: str = ""
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        path = f" {self.path}:" if self.path else ""
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{place}:{path} {self.message}{hint}"
+
+
+class ConfigFaultsError(ConfigError):
+    """A file cannot be used; carries everything that is wrong in it."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = tuple(sorted(faults, key=lambda fault: (fault.line, fault.column)))
+        super().__init__("\n".join(str(fault) for fault in self.faults), file=self.faults[0].file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded(Generic[T]):
+    """A file that can be used, and what its author should look at all the same."""
+
+    config: T
+    warnings: tuple[Fault, ...] = ()

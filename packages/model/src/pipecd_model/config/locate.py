@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where in a text a value stands. Used only once something has to be said about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+Step = str | int
+Path = tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Line and column, counted from 1, of a key and of what it holds."""
+
+    key: tuple[int, int]
+    value: tuple[int, int]
+
+
+class Places:
+    """Finds the place of a path, or of the nearest thing around it that is in the text."""
+
+    def __init__(self, text: str) -> None:
+        self._places = _index(text)
+
+    def key(self, path: Path) -> tuple[int, int]:
+        """Where the key at this path is written; for what is missing, where it should be."""
+        return self._find(path).key
+
+    def value(self, path: Path) -> tuple[int, int]:
+        place = self._find(path)
+        return place.value if _fold(path) in self._places else place.key
+
+    def _find(self, path: Path) -> Place:
+        folded = _fold(path)
+        while folded and folded not in self._places:
+            folded = folded[:-1]
+        return self._places.get(folded, Place((1, 1), (1, 1)))
+
+
+def _fold(path: Path) -> Path:
+    return tuple(step.lower() if isinstance(step, str) else step for step in path)
+
+
+def _index(text: str) -> dict[Path, Place]:
+    """Walk the first document; keys are found whatever their case, as they are read."""
+    places: dict[Path, Place] = {}
+    path: list[Step] = []
+    counts: list[int | None] = []  # per open list the next index, per open map None
+    waiting = False  # a key was read, its value comes next
+    key_at = (1, 1)
+
+    def place(event: Any) -> None:
+        nonlocal waiting
+        at = (event.start_mark.line + 1, event.start_mark.column + 1)
+        if counts and counts[-1] is not None:
+            path.append(counts[-1])
+            counts[-1] += 1
+            places.setdefault(tuple(path), Place(at, at))
+        else:
+            places.setdefault(tuple(path), Place(key_at if waiting else at, at))
+        waiting = False
+
+    try:
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+            kind = type(event)
+            if kind is yaml.DocumentEndEvent:
+                break
+            if kind is yaml.ScalarEvent or kind is yaml.AliasEvent:
+                if counts and counts[-1] is None and not waiting:
+                    path.append(getattr(event, "value", event.anchor or "").lower())
+                    key_at = (event.start_mark.line + 1, event.start_mark.column + 1)
+                    waiting = True
+                    continue
+                place(event)
+                if path:
+                    path.pop()
+            elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+                place(event)
+                counts.append(0 if kind is yaml.SequenceStartEvent else None)
+            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+                counts.pop()
+                if path:
+                    path.pop()
+    except yaml.YAMLError:
+        pass  # the places up to here are still good
+    return places

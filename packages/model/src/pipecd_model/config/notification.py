@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is told about what: routes and receivers of a piped, mentions of an application."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+import msgspec
+
+from pipecd_model.config.schema import ConfigModel, Report
+from pipecd_model.config.values import Base64Secret, Secret
+
+EVENTS = (
+    "DEPLOYMENT_TRIGGERED",
+    "DEPLOYMENT_PLANNED",
+    "DEPLOYMENT_STARTED",
+    "DEPLOYMENT_APPROVED",
+    "DEPLOYMENT_WAIT_APPROVAL",
+    "DEPLOYMENT_ROLLING_BACK",
+    "DEPLOYMENT_SUCCEEDED",
+    "DEPLOYMENT_FAILED",
+    "DEPLOYMENT_CANCELLED",
+    "DEPLOYMENT_TRIGGER_FAILED",
+    "APPLICATION_SYNCED",
+    "APPLICATION_OUT_OF_SYNC",
+    "APPLICATION_HEALTHY",
+    "PIPED_STARTED",
+    "PIPED_STOPPED",
+    "STAGE_STARTED",
+    "STAGE_SKIPPED",
+    "STAGE_SUCCEEDED",
+    "STAGE_FAILED",
+    "STAGE_CANCELLED",
+)
+GROUPS = ("NONE", "DEPLOYMENT", "APPLICATION_SYNC", "APPLICATION_HEALTH", "PIPED", "STAGE")
+ANY_EVENT = "*"
+
+
+class SlackConfig(ConfigModel):
+    """A Slack channel: through an incoming webhook, or a token and a channel."""
+
+    hook_url: Secret | None = None
+    oauth_token: Secret | None = None
+    oauth_token_data: Base64Secret | None = None
+    oauth_token_file: str = ""
+    channel_id: str = ""
+    mentioned_accounts: tuple[str, ...] = ()
+    mentioned_groups: tuple[str, ...] = ()
+
+    def check(self, report: Report) -> None:
+        tokens = [
+            key
+            for key, value in (
+                ("oauthToken", self.oauth_token),
+                ("oauthTokenData", self.oauth_token_data),
+                ("oauthTokenFile", self.oauth_token_file),
+            )
+            if value or report.broken(key)
+        ]
+        if self.hook_url and (tokens or self.channel_id):
+            other = tokens[0] if tokens else "channelID"
+            report.fault(other, message=f"hookURL and {other} exclude each other", hint="keep one")
+        elif len(tokens) > 1:
+            report.fault(tokens[1], message=f"{tokens[0]} and {tokens[1]} exclude each other")
+        elif tokens and not self.channel_id and not report.broken("channelID"):
+            report.fault("channelID", message="missing", hint="a token needs a channel to write to")
+        elif not tokens and not self.hook_url and not report.broken("hookURL"):
+            report.fault(message="needs hookURL, or channelID with a token")
+
+
+class WebhookConfig(ConfigModel):
+    """An HTTP address that events are posted to."""
+
+    url: Secret
+    signature_key: str = "PipeCD-Signature"
+    """The header's name."""
+    signature_value: Secret | None = None
+    signature_value_file: str = ""
+
+    def check(self, report: Report) -> None:
+        if self.signature_value and self.signature_value_file:
+            report.fault(
+                "signatureValueFile",
+                message="signatureValue and signatureValueFile exclude each other",
+            )
+
+
+class ReceiverConfig(ConfigModel):
+    """Where messages go."""
+
+    name: str
+    slack: SlackConfig | None = None
+    webhook: WebhookConfig | None = None
+
+    def check(self, report: Report) -> None:
+        if (self.slack is None) == (self.webhook is None):
+            report.fault(message="set exactly one of slack and webhook")
+
+
+class RouteConfig(ConfigModel):
+    """Which events go to which receiver; an empty list sets no limit."""
+
+    name: str
+    receiver: str
+    events: tuple[str, ...] = ()
+    ignore_events: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    ignore_groups: tuple[str, ...] = ()
+    apps: tuple[str, ...] = ()
+    ignore_apps: tuple[str, ...] = ()
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    ignore_labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def check(self, report: Report) -> None:
+        for key, names, known in (
+            ("events", self.events, EVENTS),
+            ("ignoreEvents", self.ignore_events, EVENTS),
+            ("groups", self.groups, GROUPS),
+            ("ignoreGroups", self.ignore_groups, GROUPS),
+        ):
+            for index, name in enumerate(names):
+                if name not in known:
+                    report.fault(
+                        key, index, message=f"unknown value {name!r}", hint=nearest(name, known)
+                    )
+
+
+class NotificationsConfig(ConfigModel):
+    """Who is told about what."""
+
+    routes: tuple[RouteConfig, ...] = ()
+    receivers: tuple[ReceiverConfig, ...] = ()
+
+    def check(self, report: Report) -> None:
+        names = [receiver.name for receiver in self.receivers]
+        if report.broken("receivers"):
+            return
+        for index, route in enumerate(self.routes):
+            if route.receiver and route.receiver not in names:
+                report.fault(
+                    "routes",
+                    index,
+                    "receiver",
+                    message=f"there is no receiver {route.receiver!r}",
+                    hint=nearest(route.receiver, names),
+                )
+
+
+class MentionConfig(ConfigModel):
+    """Who is named in the messages about an event."""
+
+    event: str
+    slack: tuple[str, ...] = ()
+    slack_users: tuple[str, ...] = msgspec.field(name="slackusers", default=())
+    slack_groups: tuple[str, ...] = msgspec.field(name="slackgroups", default=())
+    email: tuple[str, ...] = ()
+
+    def check(self, report: Report) -> None:
+        if self.event and self.event != ANY_EVENT and self.event not in EVENTS:
+            report.fault(
+                "event",
+                message=f"unknown value {self.event!r}",
+                hint=nearest(self.event, EVENTS) or 'or "*" for all events',
+            )
+
+
+class ApplicationNotificationConfig(ConfigModel):
+    """Whom an application wants to be told."""
+
+    mentions: tuple[MentionConfig, ...] = ()
+
+
+def nearest(name: str, known: tuple[str, ...] | list[str]) -> str:
+    """Suggest what was probably meant."""
+    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else ""

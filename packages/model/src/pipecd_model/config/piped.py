@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The document `Piped`: who an agent is, whom it serves, and which plugins it runs.
+
+What belongs to a plugin (its `config` and its deploy targets' `config`) is passed on unread.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+from typing import Any, ClassVar, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from pipecd_model.config.notification import NotificationsConfig
+from pipecd_model.config.schema import ConfigModel, Report
+from pipecd_model.config.values import Base64Secret, Duration
+
+_PLUGIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.IGNORECASE)
+_SCHEMES = ("file", "http", "https", "oci")
+_PORTS = range(1, 65536)
+
+
+class GitConfig(ConfigModel):
+    """How git is used and who signs the commits."""
+
+    username: str = "piped"
+    email: str = "pipecd.dev@gmail.com"
+    ssh_config_file_path: str = ""
+    host: str = "github.com"
+    host_name: str = ""
+    """The host's address, when it is not `host` itself."""
+    ssh_key_file: str = ""
+    ssh_key_data: Base64Secret | None = None
+    password: Base64Secret | None = None
+    """Base64 of the password or token for HTTPS remotes; needs a user name of its own."""
+
+    def check(self, report: Report) -> None:
+        if self.ssh_key_file and self.ssh_key_data:
+            report.fault("sshKeyData", message="sshKeyFile and sshKeyData exclude each other")
+        if self.password and (self.ssh_key_file or self.ssh_key_data):
+            report.fault("password", message="password and an ssh key exclude each other")
+        if self.password and self.username == GitConfig().username:
+            report.fault("username", message="missing", hint="a password needs its user name")
+
+
+class RepositoryConfig(ConfigModel):
+    """A git repository that is watched."""
+
+    repo_id: str = msgspec.field(name="repoId")
+    """The handle that applications use."""
+    remote: str
+    branch: str
+
+
+class DeployTargetConfig(ConfigModel):
+    """A place that a plugin deploys to."""
+
+    name: str
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    config: dict[str, Any] | None = None
+    """The plugin's own settings for this place, passed on unread."""
+
+
+class PluginConfig(ConfigModel):
+    """A plugin to run. Without `url` it is the installed Python package `pipecd-plugin-<name>`."""
+
+    aliases: ClassVar = {"sourceURL": "url"}
+
+    name: str
+    url: str = ""
+    """Where it comes from: `file://`, `https://`, `oci://`, `http://` with `sha256`, or a path."""
+    sha256: str = ""
+    """What the file must hash to."""
+    port: int = 0
+    """Where it listens; an installed package chooses its own."""
+    config: dict[str, Any] | None = None
+    """The plugin's own settings, passed on unread."""
+    deploy_targets: tuple[DeployTargetConfig, ...] = ()
+
+    @classmethod
+    def finish(cls, values: dict[str, Any]) -> dict[str, Any]:
+        url = values["url"]
+        # A path is what the plugin document calls a source too; plugins themselves insist on a URL.
+        if url.startswith("/"):
+            values["url"] = f"file://{url}"
+        return values
+
+    def start_json(self) -> str:
+        """Write the entry as a plugin gets it on its command line."""
+        entry: dict[str, Any] = {"name": self.name, "url": self.url, "port": self.port}
+        if self.config:
+            entry["config"] = self.config
+        if self.deploy_targets:
+            entry["deployTargets"] = [_target_entry(target) for target in self.deploy_targets]
+        return json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
+
+    def check(self, report: Report) -> None:
+        if self.name and not _PLUGIN_NAME.fullmatch(self.name):
+            report.fault(
+                "name", message=f"not a plugin name: {self.name!r}", hint="letters, digits, . _ -"
+            )
+        if self.sha256 and not _SHA256.fullmatch(self.sha256):
+            report.fault("sha256", message="not a SHA-256 sum", hint="64 hexadecimal digits")
+        if self.url:
+            self._check_source(report)
+        seen: set[str] = set()
+        for index, target in enumerate(self.deploy_targets):
+            if target.name and target.name in seen:
+                report.fault(
+                    "deployTargets",
+                    index,
+                    "name",
+                    message=f"the deploy target {target.name!r} is there already",
+                )
+            seen.add(target.name)
+
+    def _check_source(self, report: Report) -> None:
+        scheme = urlsplit(self.url).scheme if "://" in self.url else ""
+        if scheme and scheme not in _SCHEMES:
+            report.fault(
+                "url",
+                message=f"cannot fetch {scheme!r} addresses",
+                hint="use file, https or oci, or a path",
+            )
+        if scheme == "http" and not self.sha256 and not report.broken("sha256"):
+            report.fault("url", message="http needs sha256", hint="or use https")
+        if self.port not in _PORTS and not report.broken("port"):
+            problem = f"not a port: {self.port}" if self.port else "missing"
+            report.fault("port", message=problem, hint="where the plugin listens, 1 to 65535")
+
+
+def _target_entry(target: DeployTargetConfig) -> dict[str, Any]:
+    labels = {"labels": target.labels} if target.labels else {}
+    return {"name": target.name, **labels, "config": target.config}
+
+
+class KeyPairConfig(ConfigModel):
+    """The two halves of an RSA key that closes and opens secrets."""
+
+    private_key_file: str = ""
+    private_key_data: Base64Secret | None = None
+    public_key_file: str = ""
+    public_key_data: str = ""
+
+    def check(self, report: Report) -> None:
+        for half in ("private", "public"):
+            file, data = f"{half}KeyFile", f"{half}KeyData"
+            given = [
+                bool(getattr(self, f"{half}_key_file")),
+                bool(getattr(self, f"{half}_key_data")) or report.broken(data),
+            ]
+            if given.count(True) != 1:
+                report.fault(file, message=f"set exactly one of {file} and {data}")
+
+
+class SecretManagementConfig(ConfigModel):
+    """How secrets in git are opened."""
+
+    variants: ClassVar = {"KEY_PAIR": KeyPairConfig}
+
+    type: Literal["KEY_PAIR"]
+    config: KeyPairConfig
+
+
+class EventWatcherRepositoryConfig(ConfigModel):
+    """What is special about events in one repository."""
+
+    repo_id: str = msgspec.field(name="repoId")
+    commit_message: str = ""
+    includes: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+
+
+class PipedEventWatcherConfig(ConfigModel):
+    """How often events are looked for, and where."""
+
+    check_interval: Duration = Duration(minutes=1)
+    git_repos: tuple[EventWatcherRepositoryConfig, ...] = ()
+
+
+class PlanPreviewConfig(ConfigModel):
+    """How many previews are worked on, and how long one may take."""
+
+    worker_num: int = 3
+    command_queue_buffer_size: int = 10
+    command_check_interval: Duration = Duration(seconds=5)
+    command_handle_timeout: Duration = Duration(minutes=5)
+
+    def check(self, report: Report) -> None:
+        for key, number in (
+            ("workerNum", self.worker_num),
+            ("commandQueueBufferSize", self.command_queue_buffer_size),
+        ):
+            if number < 0:
+                report.fault(key, message=f"must not be negative: {number}")
+        not_negative(report, "commandCheckInterval", self.command_check_interval)
+        not_negative(report, "commandHandleTimeout", self.command_handle_timeout)
+
+
+class PipedConfig(ConfigModel):
+    """An agent: who it is, whom it serves, and which plugins it runs."""
+
+    aliases: ClassVar = {"plugin": "plugins"}
+    moved: ClassVar = {
+        "platformProviders": "move them to plugins[].deployTargets",
+        "cloudProviders": "move them to plugins[].deployTargets",
+        "analysisProviders": "move them to the config of the plugin analysis",
+        "chartRepositories": "move them to the config of the plugin kubernetes",
+        "chartRegistries": "move them to the config of the plugin kubernetes",
+    }
+
+    project_id: str
+    """The project this piped belongs to."""
+    piped_id: str
+    """The id it got when it was registered."""
+    api_address: str
+    """`host:port` of the control plane."""
+    piped_key_file: str = ""
+    piped_key_data: Base64Secret | None = None
+    """Base64 of the key it got when it was registered."""
+    name: str = ""
+    web_address: str = ""
+    sync_interval: Duration = Duration(minutes=1)
+    """How often watched branches are compared with what is deployed."""
+    app_config_sync_interval: Duration = Duration(minutes=1)
+    """How often repositories are searched for application files."""
+    git: GitConfig = msgspec.field(default_factory=GitConfig)
+    repositories: tuple[RepositoryConfig, ...] = ()
+    plugins: tuple[PluginConfig, ...] = ()
+    notifications: NotificationsConfig = msgspec.field(default_factory=NotificationsConfig)
+    secret_management: SecretManagementConfig | None = None
+    event_watcher: PipedEventWatcherConfig = msgspec.field(default_factory=PipedEventWatcherConfig)
+    plan_preview: PlanPreviewConfig = msgspec.field(default_factory=PlanPreviewConfig)
+    app_selector: dict[str, str] = msgspec.field(default_factory=dict)
+    """Labels that an application file must carry to be suggested for registration."""
+
+    def check(self, report: Report) -> None:
+        self._check_identity(report)
+        not_negative(report, "syncInterval", self.sync_interval)
+        not_negative(report, "appConfigSyncInterval", self.app_config_sync_interval)
+        repositories = [repository.repo_id for repository in self.repositories]
+        _unique(report, "repositories", "repoId", repositories)
+        _unique(report, "plugins", "name", [plugin.name for plugin in self.plugins])
+        _unique(report, "plugins", "port", [plugin.port for plugin in self.plugins])
+        watched = [repository.repo_id for repository in self.event_watcher.git_repos]
+        _unique(report, "eventWatcher", "repoId", watched, inside="gitRepos")
+        for index, repo_id in enumerate(watched):
+            if repo_id and repo_id not in repositories and not report.broken("repositories"):
+                report.fault(
+                    "eventWatcher",
+                    "gitRepos",
+                    index,
+                    "repoId",
+                    message=f"there is no repository {repo_id!r}",
+                )
+
+    def _check_identity(self, report: Report) -> None:
+        unread = report.broken("pipedKeyFile") or report.broken("pipedKeyData")
+        if not unread and bool(self.piped_key_file) == bool(self.piped_key_data):
+            report.fault(
+                "pipedKeyData" if self.piped_key_data else "pipedKeyFile",
+                message="set exactly one of pipedKeyFile and pipedKeyData",
+            )
+        if self.api_address and not _is_host_and_port(self.api_address):
+            report.fault(
+                "apiAddress",
+                message=f"not host:port: {self.api_address!r}",
+                hint="without a scheme, e.g. pipecd.example.com:443",
+            )
+
+
+def _is_host_and_port(address: str) -> bool:
+    host, colon, port = address.rpartition(":")
+    return bool(host and colon) and "/" not in address and port.isdigit() and int(port) in _PORTS
+
+
+def _unique(
+    report: Report, key: str, name: str, values: list[Any], *, inside: str | None = None
+) -> None:
+    first: dict[Any, int] = {}
+    for index, value in enumerate(values):
+        if not value:
+            continue
+        if value in first:
+            report.fault(
+                key,
+                *([inside] if inside else []),
+                index,
+                name,
+                message=f"{name} {value!r} is used already, by item {first[value] + 1}",
+            )
+        first.setdefault(value, index)
+
+
+def not_negative(report: Report, key: str, value: timedelta) -> None:
+    """Refuse a time that runs backwards."""
+    if value < timedelta():
+        report.fault(key, message=f"must not be negative: {value}")

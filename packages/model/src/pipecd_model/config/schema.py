@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a piece of a config file is: an immutable struct that says how files spell it.
+
+The structs carry names, types, defaults and rules; `decode` reads plain values into them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol, dataclass_transform
+
+import msgspec
+
+
+def yaml_key(name: str) -> str:
+    """Spell a field as existing files do: `piped_id` is `pipedID`, `host_name` is `hostName`."""
+    first, *rest = name.strip("_").split("_")
+    return first + "".join(_ACRONYMS.get(word, word.title()) for word in rest)
+
+
+_ACRONYMS = {"id": "ID", "url": "URL"}
+
+
+class Report(Protocol):
+    """Where a rule says what it found."""
+
+    def fault(self, *path: str | int, message: str, hint: str = "") -> None:
+        """Refuse the file because of what stands at the path, which starts at this struct."""
+
+    def warn(self, *path: str | int, message: str, hint: str = "") -> None:
+        """Tell the author, and go on."""
+
+    def broken(self, key: str) -> bool:
+        """Was something under this key refused already? Then a rule about it proves nothing."""
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class _ConfigMeta(msgspec.StructMeta):
+    """Makes every struct immutable and built by keyword, without each of them having to say so."""
+
+    def __new__(mcs, name: str, bases: Any, namespace: Any, **options: Any) -> Any:
+        options = {"frozen": True, "kw_only": True, "rename": yaml_key, **options}
+        return super().__new__(mcs, name, bases, namespace, **options)
+
+
+class ConfigModel(msgspec.Struct, metaclass=_ConfigMeta):
+    """A piece of a config file: immutable, spelled as existing files spell it.
+
+    A field without a default must be given and must not be empty. Zero and empty mean the default,
+    as everywhere in these files; only booleans can be turned off.
+    """
+
+    aliases: ClassVar[Mapping[str, str]] = {}
+    """Other spellings that are read, each with the key it stands for."""
+    moved: ClassVar[Mapping[str, str]] = {}
+    """Keys that people still write although they do nothing here, each with what to do instead."""
+    variants: ClassVar[Mapping[str, type[ConfigModel]]] = {}
+    """For a pair of `type` and `config`: what `config` is for each type."""
+    derived: ClassVar[frozenset[str]] = frozenset()
+    """Fields that no file may set."""
+    open: ClassVar[bool] = False
+    """Unknown keys belong to somebody else: no word about them."""
+
+    @classmethod
+    def prepare(cls, raw: dict[str, Any], report: Report) -> dict[str, Any]:
+        """Bring other shapes of the same thing into the decoded one, in a copy of `raw`."""
+        return raw
+
+    @classmethod
+    def finish(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Complete the decoded fields before the struct is made."""
+        return values
+
+    def check(self, report: Report) -> None:
+        """Say what is wrong between fields. Required fields may be missing: then they are empty."""

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors we raise on purpose. Anything else that escapes is a bug, and is shown as one.
+
+PipecdError                     something of ours failed                  INTERNAL            exit 1
+├── ConfigError                 a file or a call is wrong                 INVALID_ARGUMENT    exit 2
+├── NotFoundError               no such thing, or not yours               NOT_FOUND           exit 4
+├── UnauthenticatedError        we do not know who is calling             UNAUTHENTICATED     exit 4
+├── DeniedError                 we know, and they may not                 PERMISSION_DENIED   exit 4
+├── ConflictError               it is there already                       ALREADY_EXISTS      exit 1
+├── StateError                  not possible in the state it is in        FAILED_PRECONDITION exit 1
+├── SourceError                 git, or a commit, is not as needed        FAILED_PRECONDITION exit 1
+├── PluginError                 absent, silent or broken plugin           FAILED_PRECONDITION exit 1
+│   ├── NoPluginForStageError   no plugin offers the stage
+│   └── AmbiguousStageError     several do, and the application chose none
+├── TimedOutError               not done in the time that was given       DEADLINE_EXCEEDED   exit 3
+└── UnavailableError            try again; the caller retries             UNAVAILABLE         exit 5
+
+This module imports nothing heavy, so that a command line can say what is wrong at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from difflib import get_close_matches
+from typing import ClassVar
+
+
+class PipecdError(Exception):
+    """What failed, on which thing, and what the reader can do about it."""
+
+    status: ClassVar[str] = "INTERNAL"  # the name of a gRPC code; this package knows no gRPC
+    exit_code: ClassVar[int] = 1  # what a command ends with when this reaches its user
+
+    def __init__(self, message: str, *, hint: str = "", **subject: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.subject = subject  # goes to the log as fields, never into the message
+
+
+class ConfigError(PipecdError):
+    """A file that somebody wrote, or a call that somebody made, is wrong."""
+
+    status = "INVALID_ARGUMENT"
+    exit_code = 2
+
+
+class NotFoundError(PipecdError):
+    """There is no such thing, or it belongs to somebody else: the answer is the same."""
+
+    status = "NOT_FOUND"
+    exit_code = 4
+
+
+class UnauthenticatedError(PipecdError):
+    """The caller did not prove who it is."""
+
+    status = "UNAUTHENTICATED"
+    exit_code = 4
+
+
+class DeniedError(PipecdError):
+    """The caller is known and may not do this."""
+
+    status = "PERMISSION_DENIED"
+    exit_code = 4
+
+
+class ConflictError(PipecdError):
+    """Something with this name or id exists already."""
+
+    status = "ALREADY_EXISTS"
+
+
+class StateError(PipecdError):
+    """The thing exists, but is not in a state that allows this."""
+
+    status = "FAILED_PRECONDITION"
+
+
+class SourceError(PipecdError):
+    """The desired state cannot be had: git refuses, or the commit lacks what is needed."""
+
+    status = "FAILED_PRECONDITION"
+
+
+class PluginError(PipecdError):
+    """A plugin is absent, silent or broken."""
+
+    status = "FAILED_PRECONDITION"
+
+
+class NoPluginForStageError(PluginError):
+    """The pipeline names a stage that no running plugin offers."""
+
+    def __init__(self, stage: str, *, offered: Collection[str]) -> None:
+        near = get_close_matches(stage, offered, n=1)
+        super().__init__(
+            f"no plugin offers the stage {stage!r}",
+            hint=f"did you mean {near[0]!r}?" if near else "add its plugin to the piped config",
+            stage=stage,
+        )
+
+
+class AmbiguousStageError(PluginError):
+    """Several plugins offer a stage and the application does not say which one it wants."""
+
+    def __init__(self, stage: str, *, plugins: Collection[str]) -> None:
+        names = sorted(plugins)
+        super().__init__(
+            f"the stage {stage!r} is offered by {', '.join(repr(name) for name in names)}",
+            hint=f"name one of them as the stage's plugin, e.g. plugin: {names[0]}",
+            stage=stage,
+        )
+
+
+class TimedOutError(PipecdError):
+    """What was waited for did not come in the time that was given."""
+
+    status = "DEADLINE_EXCEEDED"
+    exit_code = 3
+
+
+class UnavailableError(PipecdError):
+    """Somebody we need does not answer right now. The one error that is worth a retry."""
+
+    status = "UNAVAILABLE"
+    exit_code = 5

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Path patterns as a Docker-ignore file has them: which changed files a rule means.
+
+`*` and `?` stay within one folder, `**` spans any depth, a leading `!` excludes, and a pattern also
+matches everything below a folder that it names. Paths are relative to the repository's root.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+
+class BadPatternError(ValueError):
+    """A pattern that means nothing."""
+
+
+def matches(patterns: Iterable[str], path: str) -> bool:
+    """Does any pattern mean this path, and no excluding one take it out again?"""
+    found = False
+    for pattern in patterns:
+        compiled = _compile(pattern)
+        if compiled is None or not compiled.means(path):
+            continue
+        if compiled.excludes:
+            return False
+        found = True
+    return found
+
+
+def check(pattern: str) -> None:
+    """Raise `BadPatternError` for a pattern that cannot be used."""
+    _compile(pattern)
+
+
+class _Pattern:
+    __slots__ = ("_regex", "excludes", "parts")
+
+    def __init__(self, regex: re.Pattern[str], *, excludes: bool, parts: int) -> None:
+        self._regex = regex
+        self.excludes = excludes
+        self.parts = parts
+
+    def means(self, path: str) -> bool:
+        if self._regex.fullmatch(path):
+            return True
+        # A pattern that names a folder means what is in it.
+        folders = path.split("/")[:-1]
+        return len(folders) >= self.parts and bool(
+            self._regex.fullmatch("/".join(folders[: self.parts]))
+        )
+
+
+@lru_cache(maxsize=4096)
+def _compile(written: str) -> _Pattern | None:
+    pattern = written.strip()
+    if not pattern:
+        return None
+    pattern = posixpath.normpath(pattern)
+    excludes = pattern.startswith("!")
+    if excludes:
+        pattern = pattern[1:]
+        if not pattern:
+            raise BadPatternError("a lone '!' excludes nothing")
+    try:
+        regex = re.compile(_regex(pattern))
+    except re.error as error:
+        raise BadPatternError(f"bad pattern {written!r}: {error}") from None
+    return _Pattern(regex, excludes=excludes, parts=pattern.count("/") + 1)
+
+
+def _regex(pattern: str) -> str:
+    out = []
+    index = 0
+    while index < len(pattern):
+        char = pattern[index]
+        index += 1
+        if char == "*":
+            if pattern[index : index + 1] == "*":
+                index += 1
+                if pattern[index : index + 1] == "/":
+                    index += 1
+                out.append(".*" if index >= len(pattern) else "(?:.*/)?")
+            else:
+                out.append("[^/]*")
+        elif char == "?":
+            out.append("[^/]")
+        elif char in ".$":
+            out.append(f"\\{char}")
+        elif char == "\\":
+            # Escapes the next character; at the very end it stands for itself.
+            escaped = pattern[index : index + 1]
+            out.append(re.escape(escaped) if escaped else "\\\\")
+            index += 1
+        else:
+            out.append(char)
+    return "".join(out)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of a stage: which status may follow which, and which rollback stages run, in order.
+
+The agent's schedule runs what `rollback_stages` answers; whoever wants to know beforehand asks the
+same function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pipecd_wire.model import deployment_pb2 as pb
+
+SCRIPT_RUN = "SCRIPT_RUN"
+SCRIPT_RUN_ROLLBACK = "SCRIPT_RUN_ROLLBACK"
+ROLLBACK = "ROLLBACK"  # what every platform's rollback was called in stored older deployments
+
+COMPLETED = frozenset(
+    {
+        pb.STAGE_SUCCESS,
+        pb.STAGE_FAILURE,
+        pb.STAGE_CANCELLED,
+        pb.STAGE_SKIPPED,
+        pb.STAGE_EXITED,
+    }
+)
+_OPEN = frozenset({pb.STAGE_NOT_STARTED_YET, pb.STAGE_RUNNING})
+# A skipped stage did nothing, so there is nothing to undo.
+_STARTED = frozenset({pb.STAGE_RUNNING}) | COMPLETED - {pb.STAGE_SKIPPED}
+
+
+def is_completed(status: pb.StageStatus.ValueType) -> bool:
+    """Has the stage come to an end?"""
+    return status in COMPLETED
+
+
+def can_become(status: pb.StageStatus.ValueType, new: pb.StageStatus.ValueType) -> bool:
+    """May the status follow? An end is final; until then reports may repeat themselves."""
+    if new == pb.STAGE_NOT_STARTED_YET:
+        return status == pb.STAGE_NOT_STARTED_YET
+    return status in _OPEN
+
+
+def has_started(stage: pb.PipelineStage) -> bool:
+    """Has the stage begun to do something that may have to be undone?"""
+    return stage.status in _STARTED
+
+
+def is_rollback(stage: pb.PipelineStage) -> bool:
+    """Is it there for the case that the deployment fails or is cancelled?"""
+    return stage.rollback or stage.name in {ROLLBACK, SCRIPT_RUN_ROLLBACK}
+
+
+def forward_stages(deployment: pb.Deployment) -> tuple[pb.PipelineStage, ...]:
+    """List the stages of the way forward, in the order in which they run."""
+    return tuple(stage for stage in deployment.stages if not is_rollback(stage))
+
+
+def rollback_stages(deployment: pb.Deployment) -> tuple[pb.PipelineStage, ...]:
+    """List the rollback stages that run if the deployment stops as it is now, in their order.
+
+    First every platform's rollback, then the rollback of each script that had started, both in
+    pipeline order. Those that have ended already are listed too: who goes on after a restart passes
+    over them.
+    """
+    started = {each.index for each in forward_stages(deployment) if has_started(each)}
+    return tuple(
+        each
+        for each in in_rollback_order(deployment.stages)
+        if each.name != SCRIPT_RUN_ROLLBACK or each.index in started
+    )
+
+
+def in_rollback_order(stages: Iterable[pb.PipelineStage]) -> tuple[pb.PipelineStage, ...]:
+    """Pick the rollback stages out of all and bring them into the order in which they run."""
+    return tuple(
+        sorted(
+            (each for each in stages if is_rollback(each)),
+            key=lambda each: (each.name == SCRIPT_RUN_ROLLBACK, each.index),
+        )
+    )

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether something deploys an application, and why. Pure: the agent brings the facts."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from pipecd_model.config import ApplicationConfig
+from pipecd_model.paths import matches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Deploy or not, with a sentence for whoever wonders."""
+
+    deploy: bool
+    reason: str
+
+
+def on_commit(
+    config: ApplicationConfig,
+    *,
+    app_dir: str,
+    head: str,
+    last: str | None,
+    changed: Collection[str],
+) -> Decision:
+    """Decide about a branch that stands at `head`; `last` is the commit that was deployed last.
+
+    `changed` are the files that differ between the two, from the repository's root.
+    """
+    rule = config.trigger.on_commit
+    if rule.disabled:
+        return Decision(deploy=False, reason="the application does not deploy on commits")
+    if last is None:
+        return Decision(deploy=True, reason="the application was never deployed")
+    if head == last:
+        return Decision(deploy=False, reason=f"the commit {head[:7]} was deployed already")
+    file = next(touching(changed, app_dir=app_dir, paths=rule.paths, ignores=rule.ignores), None)
+    if file is None:
+        return Decision(deploy=False, reason=f"the commit {head[:7]} touches none of its files")
+    return Decision(deploy=True, reason=f"the commit {head[:7]} changes {file}")
+
+
+def on_command(config: ApplicationConfig) -> Decision:
+    """Decide about a person's wish."""
+    if config.trigger.on_command.disabled:
+        return Decision(deploy=False, reason="the application does not deploy on command")
+    return Decision(deploy=True, reason="somebody asked for it")
+
+
+def touched(
+    changed: Iterable[str], *, app_dir: str, paths: Collection[str], ignores: Collection[str]
+) -> bool:
+    """Is any of the changed files one of the application's?"""
+    return any(touching(changed, app_dir=app_dir, paths=paths, ignores=ignores))
+
+
+def touching(
+    changed: Iterable[str], *, app_dir: str, paths: Collection[str], ignores: Collection[str]
+) -> Iterator[str]:
+    """Pick the changed files that are the application's: in its folder, or named by its paths.
+
+    An ignored file takes out itself and nothing else: what is committed beside it still counts.
+    """
+    folder = posixpath.normpath(app_dir)
+    for file in changed:
+        if matches(ignores, file):
+            continue
+        if folder == "." or file.startswith(f"{folder}/") or matches(paths, file):
+            yield file
