@@ -39,10 +39,40 @@ class Violation:
 
 Getter = Callable[[Any], Any]
 Check = Callable[[Any], Violation | None]
-"""Looks at one field, or at all of a message of one type."""
+"""Looks at one field of a message for which a test of the value is not enough."""
+
+
+class Plan:
+    """All that has to be looked at in messages of one type.
+
+    It is filled after it is made, because a message type may hold itself.
+    """
+
+    __slots__ = ("parts", "values")
+
+    def __init__(self) -> None:
+        self.values: list[tuple[Getter, Test, Violation]] = []
+        self.parts: list[Check] = []
+
+    def violation(self, message: Any) -> Violation | None:
+        for get, test, violation in self.values:
+            if not test(get(message)):
+                return violation
+        for part in self.parts:
+            if (found := part(message)) is not None:
+                return found
+        return None
+
+    def passes(self, messages: list[Any]) -> bool:
+        """The same for many, value by value: a batch of log lines takes half the time so."""
+        for get, test, _ in self.values:
+            if not all(map(test, map(get, messages))):
+                return False
+        return all(part(message) is None for part in self.parts for message in messages)
+
 
 # By descriptor and not by name, because two pools may hold different types of one name.
-_checks: dict[Descriptor, Check | None] = {}
+_plans: dict[Descriptor, Plan | None] = {}
 
 
 def check(message: Message) -> Violation | None:
@@ -52,68 +82,50 @@ def check(message: Message) -> Violation | None:
     """
     descriptor: Any = message.DESCRIPTOR
     try:
-        whole = _checks[descriptor]
+        plan = _plans[descriptor]
     except KeyError:
-        whole = _learn(descriptor)
-    return whole(message) if whole is not None else None
+        plan = _learn(descriptor)
+    return plan.violation(message) if plan is not None else None
 
 
-def _learn(descriptor: Descriptor) -> Check | None:
+def _learn(descriptor: Descriptor) -> Plan | None:
     """Read a message type and those below it.
 
     They are published together when all are whole: another thread never finds a half-filled one.
     """
-    learned: dict[Descriptor, Check | None] = {}
-    whole = _read(descriptor, learned)
-    _checks.update(learned)
-    return whole
+    learned: dict[Descriptor, Plan | None] = {}
+    plan = _read(descriptor, learned)
+    _plans.update(learned)
+    return plan
 
 
-def _read(descriptor: Descriptor, learned: dict[Descriptor, Check | None]) -> Check | None:
+def _read(descriptor: Descriptor, learned: dict[Descriptor, Plan | None]) -> Plan | None:
     if descriptor in learned:
         return learned[descriptor]
     if not _has_rules(descriptor):
         learned[descriptor] = None
         return None
-    values: list[tuple[Getter, Test, Violation]] = []
-    parts: list[Check] = []
-    # Known before it is filled: a message type may hold itself.
-    learned[descriptor] = whole = _of_all(values, parts)
+    plan = learned[descriptor] = Plan()
     for field in descriptor.fields:
         name, declared, held = field.name, rules.of_field(field), _held(field)
         below = _read(held, learned) if held is not None else None
         simple: Iterable[Rule] = ()
         if (entry := rules.map_entry(field)) is not None:
             simple = rules.of_pairs(declared.map)
-            parts += _of_map(name, entry, declared.map, below)
+            plan.parts += _of_map(name, entry, declared.map, below)
         elif field.is_repeated:
             simple = rules.of_items(declared.repeated)
-            parts += _of_list(field, declared.repeated, below)
+            plan.parts += _of_list(field, declared.repeated, below)
         elif held is not None:
-            parts += _of_message(name, declared.message.required, below)
+            plan.parts += _of_message(name, declared.message.required, below)
         elif field.has_presence:
-            parts += [partial(_if_set, name, rule) for rule in rules.of_value(field, declared)]
+            plan.parts += [partial(_if_set, name, rule) for rule in rules.of_value(field, declared)]
         else:
             simple = rules.of_value(field, declared)
-        values += [
+        plan.values += [
             (attrgetter(name), rule.test, Violation(field=name, rule=rule.text)) for rule in simple
         ]
-    return whole
-
-
-def _of_all(values: list[tuple[Getter, Test, Violation]], parts: list[Check]) -> Check:
-    """The inner loop of everything: no call in it makes a Python frame unless a rule needs one."""
-
-    def whole(message: Any) -> Violation | None:
-        for get, test, violation in values:
-            if not test(get(message)):
-                return violation
-        for part in parts:
-            if (found := part(message)) is not None:
-                return found
-        return None
-
-    return whole
+    return plan
 
 
 def _held(field: FieldDescriptor) -> Descriptor | None:
@@ -143,14 +155,14 @@ def _if_set(name: str, rule: Rule, message: Any) -> Violation | None:
     return Violation(field=name, rule=rule.text)
 
 
-def _of_message(name: str, required: bool, below: Check | None) -> Iterator[Check]:
+def _of_message(name: str, required: bool, below: Plan | None) -> Iterator[Check]:
     missing = Violation(field=name, rule="must be set (message.required)") if required else None
 
     def part(message: Any) -> Violation | None:
         if not message.HasField(name):
             return missing
         if below is not None:
-            found = below(getattr(message, name))
+            found = below.violation(getattr(message, name))
             if found is not None:
                 return found.below(name)
         return None
@@ -160,7 +172,7 @@ def _of_message(name: str, required: bool, below: Check | None) -> Iterator[Chec
 
 
 def _of_list(
-    field: FieldDescriptor, declared: rules_pb2.RepeatedRules, below: Check | None
+    field: FieldDescriptor, declared: rules_pb2.RepeatedRules, below: Plan | None
 ) -> Iterator[Check]:
     for rule in rules.of_value(field, declared.items, "repeated.items."):
         yield partial(_items, field.name, rule)
@@ -175,15 +187,15 @@ def _items(name: str, rule: Rule, message: Any) -> Violation | None:
     return None
 
 
-def _item_messages(name: str, check_below: Check, message: Any) -> Violation | None:
-    for index, item in enumerate(getattr(message, name)):
-        if (found := check_below(item)) is not None:
-            return found.below(f"{name}[{index}]")
-    return None
+def _item_messages(name: str, below: Plan, message: Any) -> Violation | None:
+    items = list(getattr(message, name))
+    if below.passes(items):
+        return None
+    return _first(below, ((f"{name}[{index}]", item) for index, item in enumerate(items)))
 
 
 def _of_map(
-    name: str, entry: Descriptor, declared: rules_pb2.MapRules, below: Check | None
+    name: str, entry: Descriptor, declared: rules_pb2.MapRules, below: Plan | None
 ) -> Iterator[Check]:
     for rule in rules.of_value(entry.fields_by_name["key"], declared.keys, "map.keys."):
         yield partial(_keys, name, rule)
@@ -207,10 +219,17 @@ def _values(name: str, rule: Rule, message: Any) -> Violation | None:
     return None
 
 
-def _value_messages(name: str, check_below: Check, message: Any) -> Violation | None:
-    for key, value in getattr(message, name).items():
-        if (found := check_below(value)) is not None:
-            return found.below(_at(name, key))
+def _value_messages(name: str, below: Plan, message: Any) -> Violation | None:
+    held = getattr(message, name)
+    if below.passes(list(held.values())):
+        return None
+    return _first(below, ((_at(name, key), value) for key, value in held.items()))
+
+
+def _first(plan: Plan, messages: Iterable[tuple[str, Any]]) -> Violation | None:
+    for place, message in messages:
+        if (found := plan.violation(message)) is not None:
+            return found.below(place)
     return None
 
 
