@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls to the control plane: the piped's token, limits, and errors of our own.
+
+The one place of piped that talks to the control plane; whoever calls picks between `ask` (an
+answer is needed now) and `tell` (it must arrive, however long that takes).
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from google.protobuf.message import Message
+
+from pipecd_model import errors
+from pipecd_wire.pipecd.push.push_pb2 import WatchRequest, WatchResponse
+from pipecd_wire.pipecd.push.push_pb2_grpc import PushServiceStub
+from pipecd_wire.pipedservice.service_pb2_grpc import PipedServiceStub
+from pipecd_wire.rpc import CallError, Channel, ClientTls, Retry, call, connect, stream
+
+if TYPE_CHECKING:
+    from pipecd_wire.pipecd.push.push_pb2_grpc import PushServiceAsyncStub
+    from pipecd_wire.pipedservice.service_pb2_grpc import PipedServiceAsyncStub
+
+Request_contra = TypeVar("Request_contra", contravariant=True)
+Response_co = TypeVar("Response_co", covariant=True)
+
+
+class Rpc(Protocol[Request_contra, Response_co]):
+    """One RPC of a stub."""
+
+    def __call__(
+        self, request: Request_contra, *, timeout: float | None = None
+    ) -> Awaitable[Response_co]:
+        """Call it."""
+
+
+QUESTION: Final = Retry(attempts=4, base=0.2, cap=5)
+"""An answer is waited for: give up while the asker still remembers why it asked."""
+
+REPORT: Final = Retry(
+    attempts=None, base=0.2, cap=10, also=frozenset({"INTERNAL", "UNKNOWN", "DATA_LOSS"})
+)
+"""A report must arrive, whatever the first answers were."""
+
+_ERRORS: Final[dict[str, type[errors.PipecdError]]] = {
+    "INVALID_ARGUMENT": errors.ConfigError,
+    "NOT_FOUND": errors.NotFoundError,
+    "ALREADY_EXISTS": errors.ConflictError,
+    "UNAUTHENTICATED": errors.UnauthenticatedError,
+    "PERMISSION_DENIED": errors.DeniedError,
+    "FAILED_PRECONDITION": errors.StateError,
+}
+
+
+class UnknownRpcError(errors.PipecdError):
+    """The control plane does not serve this RPC: it is an older or another one."""
+
+    status = "UNIMPLEMENTED"
+
+
+class ControlPlane:
+    """The control plane as piped calls it.
+
+    `await control.ask(control.service.GetDeployment, request)`; the errors are those of
+    `pipecd_model.errors`, so that callers need to know nothing of gRPC.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self.service: PipedServiceAsyncStub = PipedServiceStub(channel)
+        self.push: PushServiceAsyncStub = PushServiceStub(channel)
+
+    async def ask(
+        self,
+        method: Rpc[Request_contra, Response_co],
+        request: Request_contra,
+        *,
+        deadline: float = 15,
+    ) -> Response_co:
+        """Call and wait for the answer; a control plane that is away is tried a few times."""
+        return await _call(method, request, deadline, QUESTION)
+
+    async def tell(
+        self, method: Rpc[Request_contra, Response_co], request: Request_contra
+    ) -> Response_co:
+        """Call until it is taken; raises only when the control plane refuses for good."""
+        return await _call(method, request, 15, REPORT)
+
+    async def deliver(self, method: str, request: Message) -> None:
+        """Tell something of `PipedService` by the method's name: how the outbox delivers."""
+        await self.tell(getattr(self.service, method), request)
+
+    async def watch(self, request: WatchRequest) -> AsyncGenerator[WatchResponse, None]:
+        """Follow what the control plane pushes, until the stream breaks."""
+        try:
+            async with aclosing(stream(self.push.Watch, request)) as messages:
+                async for message in messages:
+                    yield message
+        except CallError as error:
+            raise own_error(error) from None
+
+
+async def _call(
+    method: Rpc[Request_contra, Response_co], request: Request_contra, deadline: float, retry: Retry
+) -> Response_co:
+    callable_: Any = method
+    try:
+        response: Response_co = await call(callable_, request, deadline=deadline, retry=retry)
+    except CallError as error:
+        raise own_error(error) from None
+    return response
+
+
+def own_error(error: CallError) -> errors.PipecdError:
+    """What a failed call means to piped."""
+    if error.status == "UNIMPLEMENTED":
+        return UnknownRpcError(f"the control plane does not know {error.method}")
+    kind = _ERRORS.get(error.status, errors.UnavailableError)
+    message = error.message or error.status
+    if kind is errors.UnavailableError:
+        message = f"the control plane does not answer: {message}"
+    return kind(message, method=error.method)
+
+
+@asynccontextmanager
+async def connected(
+    address: str, *, project_id: str, piped_id: str, key: str, tls: ClientTls | None
+) -> AsyncIterator[ControlPlane]:
+    """A control plane to call while the block runs; the first call connects."""
+    token = f"PIPED-TOKEN {project_id},{piped_id},{key.strip()}"
+
+    def metadata() -> list[tuple[str, str]]:
+        return [("authorization", token)]
+
+    async with connect(address, tls=tls, metadata=metadata) as channel:
+        yield ControlPlane(channel)
