@@ -65,7 +65,9 @@ class Server:
             ("grpc.max_send_message_length", max_message),
         )
         self._server = grpc.aio.server(options=(*OPTIONS, *limits))
-        self._server.add_generic_rpc_handlers((_Router(endpoints, relayed or {}),))
+        # Not `relayed or {}`: it is empty now and is filled while the server runs.
+        router = _Router(endpoints, {} if relayed is None else relayed)
+        self._server.add_generic_rpc_handlers((router,))
 
     def listen(self, address: str, tls: ServerTls | None = None) -> int:
         """Add an address (`host:port`, port 0 = a free one; or `unix:PATH`); answers the port."""
