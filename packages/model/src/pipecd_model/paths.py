@@ -58,14 +58,14 @@ def _compile(written: str) -> _Pattern | None:
     pattern = written.strip()
     if not pattern:
         return None
-    pattern = posixpath.normpath(pattern)
     excludes = pattern.startswith("!")
     if excludes:
-        pattern = pattern[1:]
+        pattern = pattern[1:].strip()
         if not pattern:
             raise BadPatternError("a lone '!' excludes nothing")
+    pattern = posixpath.normpath(pattern)
     try:
-        regex = re.compile(_regex(pattern))
+        regex = re.compile(_regex(pattern), re.DOTALL)
     except re.error as error:
         raise BadPatternError(f"bad pattern {written!r}: {error}") from None
     return _Pattern(regex, excludes=excludes, parts=pattern.count("/") + 1)
@@ -90,9 +90,7 @@ def _regex(pattern: str) -> str:
         elif char in ".$":
             out.append(f"\\{char}")
         elif char == "\\":
-            # Escapes the next character; at the very end it stands for itself.
-            escaped = pattern[index : index + 1]
-            out.append(re.escape(escaped) if escaped else "\\\\")
+            out.append(re.escape(pattern[index : index + 1]) or "\\")  # alone at the end: refused
             index += 1
         else:
             out.append(char)

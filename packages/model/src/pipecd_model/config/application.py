@@ -6,16 +6,16 @@ What belongs to a plugin (`spec.plugins.<name>` and each stage's `with`) is pass
 
 from __future__ import annotations
 
-import re
-from datetime import timedelta
-from typing import Any, ClassVar, Literal
+import json
+from typing import Any, ClassVar
 
 import msgspec
 
-from pipecd_model import paths
+from pipecd_model.config import rules
+from pipecd_model.config.events import EventWatcherConfig
 from pipecd_model.config.notification import ApplicationNotificationConfig
 from pipecd_model.config.pipeline import PipelineConfig
-from pipecd_model.config.schema import ConfigModel, Report
+from pipecd_model.config.schema import ConfigModel, Report, spelling
 from pipecd_model.config.values import Duration
 
 _PLATFORMS = ("KUBERNETES", "TERRAFORM", "LAMBDA", "CLOUDRUN", "ECS")
@@ -31,8 +31,8 @@ class OnCommitConfig(ConfigModel):
     """Files that do not count, wherever they are."""
 
     def check(self, report: Report) -> None:
-        check_patterns(report, "paths", self.paths)
-        check_patterns(report, "ignores", self.ignores)
+        rules.path_patterns(report, "paths", self.paths)
+        rules.path_patterns(report, "ignores", self.ignores)
 
 
 class OnCommandConfig(ConfigModel):
@@ -47,6 +47,9 @@ class OnOutOfSyncConfig(ConfigModel):
     disabled: bool = True
     min_window: Duration = Duration(minutes=5)
     """How long the last deployment must have been over."""
+
+    def check(self, report: Report) -> None:
+        rules.not_negative(report, "minWindow", self.min_window)
 
 
 class OnChainConfig(ConfigModel):
@@ -78,8 +81,8 @@ class CommitMatcherConfig(ConfigModel):
     quick_sync: str = ""
 
     def check(self, report: Report) -> None:
-        for key, pattern in (("pipeline", self.pipeline), ("quickSync", self.quick_sync)):
-            check_regex(report, key, pattern)
+        rules.regex(report, "pipeline", self.pipeline)
+        rules.regex(report, "quickSync", self.quick_sync)
 
 
 class EncryptionConfig(ConfigModel):
@@ -93,12 +96,9 @@ class EncryptionConfig(ConfigModel):
         for name, value in self.encrypted_secrets.items():
             if not name or not value:
                 report.fault(
-                    "encryptedSecrets",
-                    name,
-                    message=f"the encrypted secret {name!r} is empty",
-                    hint="closed text comes from: pipectl encrypt",
+                    "encryptedSecrets", name, message=f"the encrypted secret {name!r} is empty"
                 )
-        check_paths(report, "decryptionTargets", self.decryption_targets)
+        rules.relative_paths(report, "decryptionTargets", self.decryption_targets)
 
 
 class AttachmentConfig(ConfigModel):
@@ -113,7 +113,7 @@ class AttachmentConfig(ConfigModel):
                 report.fault("sources", name, message=f"the attachment {name!r} names no file")
         if not self.targets and not report.broken("targets"):
             report.fault("targets", message="missing", hint="which files name the attachments?")
-        check_paths(report, "targets", self.targets)
+        rules.relative_paths(report, "targets", self.targets)
 
 
 class ChainApplicationConfig(ConfigModel):
@@ -126,12 +126,7 @@ class ChainApplicationConfig(ConfigModel):
     def check(self, report: Report) -> None:
         if not (self.name or self.kind or self.labels):
             report.fault(message="needs name, kind or labels")
-        if self.kind and self.kind not in _PLATFORMS:
-            report.fault(
-                "kind",
-                message=f"unknown value {self.kind!r}",
-                hint=f"one of {', '.join(_PLATFORMS)}",
-            )
+        rules.one_of(report, "kind", value=self.kind, known=_PLATFORMS)
 
 
 class ChainConfig(ConfigModel):
@@ -148,64 +143,6 @@ class PostSyncConfig(ConfigModel):
     """What follows a successful deployment."""
 
     chain: ChainConfig | None = None
-
-
-class ReplacementConfig(ConfigModel):
-    """A value in a file that an event replaces."""
-
-    file: str
-    yaml_field: str = ""
-    json_field: str = ""
-    hcl_field: str = msgspec.field(name="HCLField", default="")
-    regex: str = ""
-
-    def check(self, report: Report) -> None:
-        for key, value in (("jsonField", self.json_field), ("HCLField", self.hcl_field)):
-            if value:
-                report.fault(key, message="not supported", hint="use yamlField or regex")
-                return
-        if bool(self.yaml_field) == bool(self.regex):
-            report.fault(
-                "regex" if self.regex else "yamlField",
-                message="set exactly one of yamlField and regex",
-            )
-        elif self.yaml_field and not self.yaml_field.startswith("$"):
-            report.fault(
-                "yamlField",
-                message=f"not a path: {self.yaml_field!r}",
-                hint=f"must start with $, e.g. $.{self.yaml_field}",
-            )
-        elif self.regex and check_regex(report, "regex", self.regex) and not _groups(self.regex):
-            report.fault("regex", message="has no group", hint="put ( ) around what is replaced")
-
-
-class GitUpdateConfig(ConfigModel):
-    """A commit that writes an event's value into files."""
-
-    commit_message: str = ""
-    make_pull_request: bool = False
-    replacements: tuple[ReplacementConfig, ...] = ()
-
-
-class EventMatcherConfig(ConfigModel):
-    """Which event is meant."""
-
-    name: str
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
-
-
-class EventHandlerConfig(ConfigModel):
-    """What is done with it."""
-
-    type: Literal["GIT_UPDATE"]
-    config: GitUpdateConfig = msgspec.field(default_factory=GitUpdateConfig)
-
-
-class EventWatcherConfig(ConfigModel):
-    """An event that changes this application's files."""
-
-    matcher: EventMatcherConfig
-    handler: EventHandlerConfig
 
 
 class DriftDetectionConfig(ConfigModel):
@@ -264,7 +201,26 @@ class ApplicationConfig(ConfigModel):
         return _with_top_level_secrets(raw, report)
 
     def check(self, report: Report) -> None:
-        positive(report, "timeout", self.timeout)
+        rules.positive(report, "timeout", self.timeout)
+        unread = report.broken("pipeline") or report.broken("plugins")
+        if not unread and not self.pipeline.stages and not self.plugins:
+            report.warn(message="nothing to deploy", hint="give pipeline.stages or plugins")
+        if self.encryption is not None and not unread:
+            self._check_that_secrets_are_used(self.encryption, report)
+
+    def _check_that_secrets_are_used(self, encryption: EncryptionConfig, report: Report) -> None:
+        if encryption.decryption_targets or report.broken("encryption"):
+            return
+        options = json.dumps([stage.with_ for stage in self.pipeline.stages])
+        for name in encryption.encrypted_secrets:
+            if "encryptedSecrets" not in options or name not in options:
+                report.warn(
+                    "encryption",
+                    "encryptedSecrets",
+                    name,
+                    message=f"the secret {name!r} is used by no target and no stage",
+                    hint="list the files that name it under decryptionTargets",
+                )
 
 
 def _with_plugin_sections(raw: dict[str, Any]) -> dict[str, Any]:
@@ -312,61 +268,3 @@ def _nested(raw: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str,
     if inner is not None and not isinstance(inner, dict):
         return raw  # wrong anyway, and said so when it is decoded
     return {**raw, key: _nested(inner or {}, path[1:], value)}
-
-
-def spelling(raw: dict[str, Any], key: str) -> str | None:
-    """Find a key whatever its case."""
-    if key in raw:
-        return key
-    return next((written for written in raw if written.lower() == key.lower()), None)
-
-
-def positive(report: Report, key: str, value: timedelta) -> None:
-    """Refuse a time in which nothing can happen."""
-    if value <= timedelta():
-        report.fault(key, message=f"must be positive: {value}")
-
-
-def check_patterns(report: Report, key: str, patterns: tuple[str, ...]) -> None:
-    """Refuse path patterns that cannot be used."""
-    for index, pattern in enumerate(patterns):
-        try:
-            paths.check(pattern)
-        except paths.BadPatternError as error:
-            report.fault(key, index, message=str(error))
-
-
-def check_paths(report: Report, key: str, names: tuple[str, ...]) -> None:
-    """Refuse files outside of any repository; the rest is known only once there is a checkout."""
-    for index, name in enumerate(names):
-        if name.startswith("/"):
-            report.fault(
-                key,
-                index,
-                message=f"not inside the repository: {name!r}",
-                hint="write it relative to the application's folder",
-            )
-
-
-def check_regex(report: Report, key: str, pattern: str) -> bool:
-    """Refuse what is no regular expression here or for others who read the same file."""
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        report.fault(key, message=f"not a regular expression: {pattern!r}", hint=str(error))
-        return False
-    if _NOT_PORTABLE.search(pattern):
-        report.fault(
-            key,
-            message=f"not a portable regular expression: {pattern!r}",
-            hint="look-around and back-references are not supported",
-        )
-        return False
-    return True
-
-
-def _groups(pattern: str) -> int:
-    return re.compile(pattern).groups
-
-
-_NOT_PORTABLE = re.compile(r"(?<!\\)(?:\\\\)*(?:\(\?(?:<?[=!]|P=|>|\()|\\[1-9])")

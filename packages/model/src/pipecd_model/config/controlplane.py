@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
+from pipecd_model.config import rules
 from pipecd_model.config.schema import ConfigModel, Report
 from pipecd_model.config.values import Duration, Secret
 
@@ -166,6 +167,8 @@ class ProjectConfig(ConfigModel):
 class GithubConfig(ConfigModel):
     """An OAuth app at GitHub."""
 
+    snake_case: ClassVar = True
+
     client_id: str = msgspec.field(name="clientId")
     client_secret: Secret
     base_url: str = msgspec.field(name="baseUrl", default="")
@@ -175,6 +178,8 @@ class GithubConfig(ConfigModel):
 
 class OidcConfig(ConfigModel):
     """A client at an OpenID Connect provider."""
+
+    snake_case: ClassVar = True
 
     client_id: str = msgspec.field(name="clientId")
     client_secret: Secret
@@ -192,6 +197,8 @@ class OidcConfig(ConfigModel):
 
 class SharedSsoConfig(ConfigModel):
     """A way to sign in that several projects use."""
+
+    snake_case: ClassVar = True
 
     name: str
     provider: Literal["GITHUB", "OIDC"]
@@ -228,15 +235,9 @@ class ControlPlaneConfig(ConfigModel):
     )
 
     def check(self, report: Report) -> None:
-        for key, name, values in (
-            ("projects", "id", [project.id for project in self.projects]),
-            ("sharedSSOConfigs", "name", [sso.name for sso in self.shared_sso_configs]),
-        ):
-            seen: set[str] = set()
-            for index, value in enumerate(values):
-                if value and value in seen:
-                    report.fault(key, index, name, message=f"{name} {value!r} is used already")
-                seen.add(value)
+        rules.unique(report, "projects", of="id", values=[each.id for each in self.projects])
+        names = [each.name for each in self.shared_sso_configs]
+        rules.unique(report, "sharedSSOConfigs", of="name", values=names)
         if self.shared_sso_configs and not self.address:
             report.fault("address", message="missing", hint="signing in through others needs it")
         if self.shared_sso_configs and not self.state_key:

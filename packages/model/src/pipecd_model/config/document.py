@@ -16,9 +16,10 @@ import yaml
 from pipecd_model.config import dialect, syntax, v0
 from pipecd_model.config.application import ApplicationConfig
 from pipecd_model.config.controlplane import ControlPlaneConfig
-from pipecd_model.config.decode import Finding, Findings, decode
-from pipecd_model.config.fault import ConfigFaultsError, Fault, Loaded
-from pipecd_model.config.locate import Path, Places
+from pipecd_model.config.decoder import Finding, Findings, decode
+from pipecd_model.config.fault import ConfigFaultsError, Fault, Loaded, in_order
+from pipecd_model.config.locate import Places
+from pipecd_model.config.path import Path, written
 from pipecd_model.config.piped import PipedConfig
 from pipecd_model.config.schema import ConfigModel
 
@@ -106,8 +107,9 @@ class _Document:
                 continue
             near = get_close_matches(key.lower(), folded, n=1)
             hint = f"did you mean {folded[near[0]]!r}?" if near else ""
-            finding = Finding(path=(key,), message="unknown key, ignored", hint=hint, on_key=True)
-            self._findings.warnings.append(finding)
+            finding = Finding(path=(key,), message="unknown key", hint=hint, on_key=True)
+            findings = self._findings.faults if self._strict else self._findings.warnings
+            findings.append(finding)
         version = envelope.get("apiVersion")
         if version is None:
             self._fault(("apiVersion",), "missing", f"write apiVersion: {API_VERSION}")
@@ -141,7 +143,7 @@ class _Document:
             self._warnings += [self._placed(finding, places) for finding in findings.warnings]
         if self._faults or config is None:
             raise ConfigFaultsError(self._faults)
-        return Loaded(config=config, warnings=tuple(self._warnings))
+        return Loaded(config=config, warnings=in_order(self._warnings))
 
     def _fault(self, path: Path, message: str, hint: str) -> None:
         self._findings.faults.append(Finding(path=path, message=message, hint=hint))
@@ -164,21 +166,10 @@ class _Document:
             file=self._file,
             line=at[0],
             column=at[1],
-            path=written_path(finding.path),
+            path=written(finding.path),
             message=finding.message,
             hint=finding.hint,
         )
-
-
-def written_path(path: Path) -> str:
-    """Write a path as people read it: `spec.pipeline.stages[2].with.duration`."""
-    text = ""
-    for step in path:
-        if isinstance(step, int):
-            text += f"[{step}]"
-        else:
-            text += f".{step}" if text else step
-    return text
 
 
 def _metadata_kind(metadata: Any) -> dict[str, str]:

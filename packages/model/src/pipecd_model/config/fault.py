@@ -33,11 +33,16 @@ class Fault:
         return f"{place}:{path} {self.message}{hint}"
 
 
+def in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Bring faults into the order in which their author reads the file."""
+    return tuple(sorted(faults, key=lambda fault: (fault.line, fault.column)))
+
+
 class ConfigFaultsError(ConfigError):
     """A file cannot be used; carries everything that is wrong in it."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
-        self.faults = tuple(sorted(faults, key=lambda fault: (fault.line, fault.column)))
+        self.faults = in_order(faults)
         super().__init__("\n".join(str(fault) for fault in self.faults), file=self.faults[0].file)
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import yaml
 
-Step = str | int
-Path = tuple[Step, ...]
+from pipecd_model.config.path import Path, Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 import msgspec
 
+from pipecd_model.config import rules
 from pipecd_model.config.schema import ConfigModel, Report
 from pipecd_model.config.values import Base64Secret, Secret
 
@@ -119,10 +118,7 @@ class RouteConfig(ConfigModel):
             ("ignoreGroups", self.ignore_groups, GROUPS),
         ):
             for index, name in enumerate(names):
-                if name not in known:
-                    report.fault(
-                        key, index, message=f"unknown value {name!r}", hint=nearest(name, known)
-                    )
+                rules.one_of(report, key, index, value=name, known=known)
 
 
 class NotificationsConfig(ConfigModel):
@@ -142,7 +138,7 @@ class NotificationsConfig(ConfigModel):
                     index,
                     "receiver",
                     message=f"there is no receiver {route.receiver!r}",
-                    hint=nearest(route.receiver, names),
+                    hint=rules.nearest(route.receiver, names),
                 )
 
 
@@ -156,21 +152,10 @@ class MentionConfig(ConfigModel):
     email: tuple[str, ...] = ()
 
     def check(self, report: Report) -> None:
-        if self.event and self.event != ANY_EVENT and self.event not in EVENTS:
-            report.fault(
-                "event",
-                message=f"unknown value {self.event!r}",
-                hint=nearest(self.event, EVENTS) or 'or "*" for all events',
-            )
+        rules.one_of(report, "event", value=self.event, known=(*EVENTS, ANY_EVENT))
 
 
 class ApplicationNotificationConfig(ConfigModel):
     """Whom an application wants to be told."""
 
     mentions: tuple[MentionConfig, ...] = ()
-
-
-def nearest(name: str, known: tuple[str, ...] | list[str]) -> str:
-    """Suggest what was probably meant."""
-    near = get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else ""

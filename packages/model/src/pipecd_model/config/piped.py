@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import timedelta
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
+from pipecd_model.config import rules
 from pipecd_model.config.notification import NotificationsConfig
-from pipecd_model.config.schema import ConfigModel, Report
+from pipecd_model.config.schema import ConfigModel, Report, spelling
 from pipecd_model.config.values import Base64Secret, Duration
 
 _PLUGIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -38,13 +38,17 @@ class GitConfig(ConfigModel):
     password: Base64Secret | None = None
     """Base64 of the password or token for HTTPS remotes; needs a user name of its own."""
 
+    @classmethod
+    def prepare(cls, raw: dict[str, Any], report: Report) -> dict[str, Any]:
+        if spelling(raw, "password") is not None and spelling(raw, "username") is None:
+            report.fault("username", message="missing", hint="a password needs its user name")
+        return raw
+
     def check(self, report: Report) -> None:
         if self.ssh_key_file and self.ssh_key_data:
             report.fault("sshKeyData", message="sshKeyFile and sshKeyData exclude each other")
         if self.password and (self.ssh_key_file or self.ssh_key_data):
             report.fault("password", message="password and an ssh key exclude each other")
-        if self.password and self.username == GitConfig().username:
-            report.fault("username", message="missing", hint="a password needs its user name")
 
 
 class RepositoryConfig(ConfigModel):
@@ -105,18 +109,12 @@ class PluginConfig(ConfigModel):
             )
         if self.sha256 and not _SHA256.fullmatch(self.sha256):
             report.fault("sha256", message="not a SHA-256 sum", hint="64 hexadecimal digits")
+        if self.port and self.port not in _PORTS:
+            report.fault("port", message=f"not a port: {self.port}", hint="1 to 65535")
         if self.url:
             self._check_source(report)
-        seen: set[str] = set()
-        for index, target in enumerate(self.deploy_targets):
-            if target.name and target.name in seen:
-                report.fault(
-                    "deployTargets",
-                    index,
-                    "name",
-                    message=f"the deploy target {target.name!r} is there already",
-                )
-            seen.add(target.name)
+        targets = [target.name for target in self.deploy_targets]
+        rules.unique(report, "deployTargets", of="name", values=targets)
 
     def _check_source(self, report: Report) -> None:
         scheme = urlsplit(self.url).scheme if "://" in self.url else ""
@@ -128,9 +126,8 @@ class PluginConfig(ConfigModel):
             )
         if scheme == "http" and not self.sha256 and not report.broken("sha256"):
             report.fault("url", message="http needs sha256", hint="or use https")
-        if self.port not in _PORTS and not report.broken("port"):
-            problem = f"not a port: {self.port}" if self.port else "missing"
-            report.fault("port", message=problem, hint="where the plugin listens, 1 to 65535")
+        if not self.port and not report.broken("port"):
+            report.fault("port", message="missing", hint="where the plugin listens, e.g. 7001")
 
 
 def _target_entry(target: DeployTargetConfig) -> dict[str, Any]:
@@ -197,8 +194,8 @@ class PlanPreviewConfig(ConfigModel):
         ):
             if number < 0:
                 report.fault(key, message=f"must not be negative: {number}")
-        not_negative(report, "commandCheckInterval", self.command_check_interval)
-        not_negative(report, "commandHandleTimeout", self.command_handle_timeout)
+        rules.not_negative(report, "commandCheckInterval", self.command_check_interval)
+        rules.not_negative(report, "commandHandleTimeout", self.command_handle_timeout)
 
 
 class PipedConfig(ConfigModel):
@@ -240,14 +237,14 @@ class PipedConfig(ConfigModel):
 
     def check(self, report: Report) -> None:
         self._check_identity(report)
-        not_negative(report, "syncInterval", self.sync_interval)
-        not_negative(report, "appConfigSyncInterval", self.app_config_sync_interval)
+        rules.not_negative(report, "syncInterval", self.sync_interval)
+        rules.not_negative(report, "appConfigSyncInterval", self.app_config_sync_interval)
         repositories = [repository.repo_id for repository in self.repositories]
-        _unique(report, "repositories", "repoId", repositories)
-        _unique(report, "plugins", "name", [plugin.name for plugin in self.plugins])
-        _unique(report, "plugins", "port", [plugin.port for plugin in self.plugins])
+        rules.unique(report, "repositories", of="repoId", values=repositories)
+        rules.unique(report, "plugins", of="name", values=[each.name for each in self.plugins])
+        rules.unique(report, "plugins", of="port", values=[each.port for each in self.plugins])
         watched = [repository.repo_id for repository in self.event_watcher.git_repos]
-        _unique(report, "eventWatcher", "repoId", watched, inside="gitRepos")
+        rules.unique(report, "eventWatcher", "gitRepos", of="repoId", values=watched)
         for index, repo_id in enumerate(watched):
             if repo_id and repo_id not in repositories and not report.broken("repositories"):
                 report.fault(
@@ -256,6 +253,7 @@ class PipedConfig(ConfigModel):
                     index,
                     "repoId",
                     message=f"there is no repository {repo_id!r}",
+                    hint=rules.nearest(repo_id, repositories),
                 )
 
     def _check_identity(self, report: Report) -> None:
@@ -276,27 +274,3 @@ class PipedConfig(ConfigModel):
 def _is_host_and_port(address: str) -> bool:
     host, colon, port = address.rpartition(":")
     return bool(host and colon) and "/" not in address and port.isdigit() and int(port) in _PORTS
-
-
-def _unique(
-    report: Report, key: str, name: str, values: list[Any], *, inside: str | None = None
-) -> None:
-    first: dict[Any, int] = {}
-    for index, value in enumerate(values):
-        if not value:
-            continue
-        if value in first:
-            report.fault(
-                key,
-                *([inside] if inside else []),
-                index,
-                name,
-                message=f"{name} {value!r} is used already, by item {first[value] + 1}",
-            )
-        first.setdefault(value, index)
-
-
-def not_negative(report: Report, key: str, value: timedelta) -> None:
-    """Refuse a time that runs backwards."""
-    if value < timedelta():
-        report.fault(key, message=f"must not be negative: {value}")

@@ -7,11 +7,26 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from pipecd_model import paths
-from pipecd_model.config.schema import ConfigModel, Report
+from pipecd_model.config import rules
+from pipecd_model.config.schema import ConfigModel, Report, spelling
 from pipecd_model.config.values import Duration
 
 SCRIPT_RUN = "SCRIPT_RUN"
+
+# Planned by plugins for the case of a failure; in a pipeline they would run on the way forward.
+_AUTOMATIC = frozenset(
+    {
+        "ROLLBACK",
+        "SCRIPT_RUN_ROLLBACK",
+        "K8S_ROLLBACK",
+        "K8S_MULTI_ROLLBACK",
+        "TERRAFORM_ROLLBACK",
+        "ECS_ROLLBACK",
+        "LAMBDA_ROLLBACK",
+        "CLOUDRUN_ROLLBACK",
+        "FILES_ROLLBACK",
+    }
+)
 
 # The script-run document writes these on the stage itself. Each line is one setting: what stands
 # under `with` wins over what stands on the stage, whatever its spelling.
@@ -27,11 +42,7 @@ class SkipOnConfig(ConfigModel):
     """All changed files match."""
 
     def check(self, report: Report) -> None:
-        for index, pattern in enumerate(self.paths):
-            try:
-                paths.check(pattern)
-            except paths.BadPatternError as error:
-                report.fault("paths", index, message=str(error))
+        rules.path_patterns(report, "paths", self.paths)
 
 
 class StageConfig(ConfigModel):
@@ -57,8 +68,9 @@ class StageConfig(ConfigModel):
         return _fold_script_settings(raw, report)
 
     def check(self, report: Report) -> None:
-        if self.timeout <= Duration():
-            report.fault("timeout", message=f"must be positive: {self.timeout}")
+        rules.positive(report, "timeout", self.timeout)
+        if self.name in _AUTOMATIC:
+            report.fault("name", message=f"{self.name} is added by itself", hint="remove the stage")
 
 
 class PipelineConfig(ConfigModel):
@@ -76,25 +88,23 @@ class PipelineConfig(ConfigModel):
 
 
 def _fold_script_settings(raw: dict[str, Any], report: Report) -> dict[str, Any]:
-    by_fold = {key.lower(): key for key in raw}
-    if raw.get(by_fold.get("name", "")) != SCRIPT_RUN:
+    if raw.get(spelling(raw, "name") or "") != SCRIPT_RUN:
         return raw
-    with_key = by_fold.get("with", "with")
+    with_key = spelling(raw, "with") or "with"
     options = raw.get(with_key) or {}
     if not isinstance(options, dict):
         return raw  # wrong anyway, and said so when it is decoded
-    under_with = {key.lower() for key in options}
     rest = dict(raw)
     folded = dict(options)
-    for spellings in _SCRIPT_SETTINGS:
-        taken = any(spelling.lower() in under_with for spelling in spellings)
-        for spelling in spellings:
-            key = by_fold.get(spelling.lower())
+    for names in _SCRIPT_SETTINGS:
+        under_with = any(spelling(options, name) for name in names)
+        for name in names:
+            key = spelling(rest, name)
             if key is None:
                 continue
             value = rest.pop(key)
-            if taken:
+            if under_with:
                 report.warn(key, message="ignored, with has it too", hint="keep the one under with")
             elif value is not None:
-                folded[spelling] = value
+                folded[name] = value
     return {**rest, with_key: folded}

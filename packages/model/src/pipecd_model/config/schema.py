@@ -58,8 +58,8 @@ class ConfigModel(msgspec.Struct, metaclass=_ConfigMeta):
     """For a pair of `type` and `config`: what `config` is for each type."""
     derived: ClassVar[frozenset[str]] = frozenset()
     """Fields that no file may set."""
-    open: ClassVar[bool] = False
-    """Unknown keys belong to somebody else: no word about them."""
+    snake_case: ClassVar[bool] = False
+    """Are keys read with underscores too?"""
 
     @classmethod
     def prepare(cls, raw: dict[str, Any], report: Report) -> dict[str, Any]:
@@ -73,3 +73,10 @@ class ConfigModel(msgspec.Struct, metaclass=_ConfigMeta):
 
     def check(self, report: Report) -> None:
         """Say what is wrong between fields. Required fields may be missing: then they are empty."""
+
+
+def spelling(raw: Mapping[str, Any], key: str) -> str | None:
+    """Find a key whatever its case."""
+    if key in raw:
+        return key
+    return next((written for written in raw if written.lower() == key.lower()), None)

@@ -67,16 +67,12 @@ def _meaning(problem: str, line: str, column: int) -> tuple[str, str]:
 
 
 def _requoted(line: str, early: re.Match[str]) -> str:
-    """Show the line's value as a block, where every character stands for itself."""
+    """Show how to write the value as a block, where every character stands for itself."""
     quote = early.group(1)
-    opened = line.index(quote, early.start())
-    closed = line.rfind(quote)
-    inner = line[opened + 1 : closed]
-    lead = line[:opened].strip()
-    shown = inner if len(inner) <= 100 else f"{inner[:97]}..."
+    lead = line[: line.index(quote, early.start())].strip()
     return (
-        f"a {quote} inside {quote}…{quote} ends the text; write it as a block instead:"
-        f" {lead} | and below it, indented, {shown}"
+        f"a {quote} inside {quote}...{quote} ends the text; write `{lead} |` and put the text"
+        " on the next line, indented further, without the outer quotes"
     )
 
 

@@ -7,7 +7,10 @@ plugin's section. Everything else is spelled the same.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+from pipecd_model.config.schema import spelling
 
 _PLATFORM_KEYS = ("input", "quickSync")
 _KUBERNETES_KEYS = (
@@ -36,32 +39,56 @@ def to_application(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
     keys = {key.lower() for key in (_KUBERNETES_KEYS if plugin == "kubernetes" else _PLATFORM_KEYS)}
     section = {key: value for key, value in spec.items() if key.lower() in keys}
     rest = {key: value for key, value in spec.items() if key.lower() not in keys}
-    plugins = rest.get("plugins")
-    if plugins is None or isinstance(plugins, dict):
-        own = (plugins or {}).get(plugin)
-        merged = {**section, **own} if isinstance(own, dict) else section
-        rest["plugins"] = {**(plugins or {}), plugin: merged}
-    rest["planner"] = _planner(kind, section.get("input"), rest.get("planner"))
-    pipeline = rest.get("pipeline")
-    stages = pipeline.get("stages") if isinstance(pipeline, dict) else None
-    if isinstance(stages, list):
-        rest["pipeline"] = {**rest["pipeline"], "stages": [_stage(stage) for stage in stages]}
+    _change(rest, "plugins", lambda plugins: _plugins(plugins, plugin, section))
+    _change(rest, "planner", lambda planner: _planner(kind, planner, section))
+    if spelling(rest, "pipeline") is not None:
+        _change(rest, "pipeline", _pipeline)
     return rest
 
 
-def _planner(kind: str, platform_input: Any, planner: Any) -> Any:
+def _change(
+    raw: dict[str, Any], key: str, change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> None:
+    """Replace a mapping that may be missing; anything else there is wrong and stays."""
+    key = spelling(raw, key) or key
+    value = raw.get(key)
+    if value is None or isinstance(value, dict):
+        raw[key] = change(value or {})
+
+
+def _plugins(plugins: dict[str, Any], name: str, section: dict[str, Any]) -> dict[str, Any]:
+    own = plugins.get(name)
+    return {**plugins, name: {**section, **own} if isinstance(own, dict) else section}
+
+
+def _planner(kind: str, planner: dict[str, Any], section: dict[str, Any]) -> dict[str, Any]:
     """Take the rollback switch from where the older kinds had it; Terraform's was off."""
-    if planner is not None and not isinstance(planner, dict):
+    if spelling(planner, "autoRollback") is not None:
         return planner
-    switch = platform_input.get("autoRollback") if isinstance(platform_input, dict) else None
+    platform_input = section.get(spelling(section, "input") or "")
+    switch = None
+    if isinstance(platform_input, dict):
+        switch = platform_input.get(spelling(platform_input, "autoRollback") or "")
     if switch is None and kind == "TerraformApp":
         switch = False
-    return planner if switch is None else {"autoRollback": switch, **(planner or {})}
+    return planner if switch is None else {**planner, "autoRollback": switch}
+
+
+def _pipeline(pipeline: dict[str, Any]) -> dict[str, Any]:
+    key = spelling(pipeline, "stages") or ""
+    stages = pipeline.get(key)
+    if not isinstance(stages, list):
+        return pipeline
+    return {**pipeline, key: [_stage(each) for each in stages]}
 
 
 def _stage(stage: Any) -> Any:
-    options = stage.get("with") if isinstance(stage, dict) else None
+    options = stage.get(spelling(stage, "with") or "") if isinstance(stage, dict) else None
     if not isinstance(options, dict):
         return stage
-    lifted = {key: options[key] for key in _STAGE_KEYS if options.get(key) is not None}
-    return {**lifted, **stage} if lifted else stage
+    lifted = {
+        key: options[written]
+        for key in _STAGE_KEYS
+        if (written := spelling(options, key)) and spelling(stage, key) is None
+    }
+    return {**stage, **lifted}

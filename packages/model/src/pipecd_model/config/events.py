@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The event watcher of an application file: which event changes which of its files."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from pipecd_model.config import rules
+from pipecd_model.config.schema import ConfigModel, Report
+
+
+class ReplacementConfig(ConfigModel):
+    """A value in a file that an event replaces."""
+
+    file: str
+    yaml_field: str = ""
+    json_field: str = ""
+    hcl_field: str = msgspec.field(name="HCLField", default="")
+    regex: str = ""
+
+    def check(self, report: Report) -> None:
+        for key, value in (("jsonField", self.json_field), ("HCLField", self.hcl_field)):
+            if value:
+                report.fault(key, message="not supported", hint="use yamlField or regex")
+                return
+        if bool(self.yaml_field) == bool(self.regex):
+            key = "regex" if self.regex else "yamlField"
+            report.fault(key, message="set exactly one of yamlField and regex")
+        elif self.yaml_field and not self.yaml_field.startswith("$"):
+            report.fault(
+                "yamlField",
+                message=f"not a path: {self.yaml_field!r}",
+                hint=f"must start with $, e.g. $.{self.yaml_field}",
+            )
+        elif self.regex:
+            compiled = rules.regex(report, "regex", self.regex)
+            if compiled is not None and not compiled.groups:
+                report.fault(
+                    "regex", message="has no group", hint="put ( ) around what is replaced"
+                )
+
+
+class GitUpdateConfig(ConfigModel):
+    """A commit that writes an event's value into files."""
+
+    commit_message: str = ""
+    make_pull_request: bool = False
+    replacements: tuple[ReplacementConfig, ...] = ()
+
+
+class EventMatcherConfig(ConfigModel):
+    """Which event is meant."""
+
+    name: str
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class EventHandlerConfig(ConfigModel):
+    """What is done with it."""
+
+    type: Literal["GIT_UPDATE"]
+    config: GitUpdateConfig = msgspec.field(default_factory=GitUpdateConfig)
+
+
+class EventWatcherConfig(ConfigModel):
+    """An event that changes this application's files."""
+
+    matcher: EventMatcherConfig
+    handler: EventHandlerConfig

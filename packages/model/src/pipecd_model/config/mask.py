@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A piped's configuration as it may be shown: every secret replaced by asterisks.
+
+Secrets of ours are known by their type. What belongs to plugins is unread, so there whatever looks
+like a secret by its name or its form is replaced as well. Paths of key files count as such a name.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import yaml
+
+from pipecd_model.config.document import API_VERSION
+from pipecd_model.config.piped import PipedConfig
+from pipecd_model.config.schema import ConfigModel
+from pipecd_model.config.values import MASK, Secret, format_duration
+
+_SECRET_NAME = re.compile(r"(?i)pass(?:word|wd|phrase)|secret|token|credential|signature|key|auth")
+_PUBLIC_NAME = re.compile(r"(?i)public")
+_LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_ASSIGNMENT = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
+_PEM = "-----BEGIN "
+
+
+def masked_yaml(config: PipedConfig) -> str:
+    """Write the document with its secrets masked and its defaults filled in."""
+    document = {"apiVersion": API_VERSION, "kind": "Piped", "spec": _shown(config)}
+    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    return text
+
+
+def _shown(value: Any, *, secret: bool = False) -> Any:
+    if isinstance(value, Secret):
+        return MASK
+    if isinstance(value, ConfigModel):
+        pairs = ((each.encode_name, getattr(value, each.name)) for each in _fields(value))
+        return _shown({key: each for key, each in pairs if not _is_empty(each)}, secret=secret)
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    if isinstance(value, dict):
+        return {
+            key: _shown(each, secret=secret or _names_a_secret(key)) for key, each in value.items()
+        }
+    if isinstance(value, tuple | list):
+        return [_shown(each, secret=secret) for each in value]
+    if secret and value not in ("", None) and not isinstance(value, bool):
+        return MASK
+    return _without_secret(value) if isinstance(value, str) else value
+
+
+def _fields(config: ConfigModel) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(config)
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value in ("", (), {})
+
+
+def _names_a_secret(key: str) -> bool:
+    return bool(_SECRET_NAME.search(key)) and not _PUBLIC_NAME.search(key)
+
+
+def _without_secret(text: str) -> str:
+    """Mask what is a secret by its form: a key, a login in an address, `password=…`."""
+    if _PEM in text and "PUBLIC" not in text:
+        return MASK
+    assignment = _ASSIGNMENT.fullmatch(text)
+    if assignment and _names_a_secret(assignment[1]):
+        return f"{assignment[1]}={MASK}"
+    return _LOGIN.sub(MASK, text)

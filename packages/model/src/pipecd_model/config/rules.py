@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules that several documents share: what a time, a pattern, a name or a list may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from datetime import timedelta
+from difflib import get_close_matches
+from typing import Any
+
+from pipecd_model import paths
+from pipecd_model.config.schema import Report
+
+# Look-around, back-references, atomic groups and conditions: others who read the same file have
+# none of them.
+_NOT_PORTABLE = re.compile(r"(?<!\\)(?:\\\\)*(?:\(\?(?:<?[=!]|P=|>|\()|\\[1-9])")
+
+
+def not_negative(report: Report, key: str, value: timedelta) -> None:
+    """Refuse a time that runs backwards."""
+    if value < timedelta():
+        report.fault(key, message=f"must not be negative: {value}")
+
+
+def positive(report: Report, key: str, value: timedelta) -> None:
+    """Refuse a time in which nothing can happen."""
+    if value <= timedelta():
+        report.fault(key, message=f"must be positive: {value}")
+
+
+def one_of(report: Report, *path: str | int, value: str, known: Collection[str]) -> None:
+    """Refuse a name that means nothing."""
+    if value and value not in known:
+        report.fault(*path, message=f"unknown value {value!r}", hint=nearest(value, known))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Suggest what was probably meant."""
+    near = get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else ""
+
+
+def unique(report: Report, *path: str, of: str, values: Iterable[Any]) -> None:
+    """Refuse a value that two items of the list at the path share; empty ones are not compared."""
+    first: dict[Any, int] = {}
+    for index, value in enumerate(values):
+        if not value:
+            continue
+        if value in first:
+            report.fault(
+                *path,
+                index,
+                of,
+                message=f"{of} {value!r} is used already, by item {first[value] + 1}",
+            )
+        first.setdefault(value, index)
+
+
+def path_patterns(report: Report, key: str, patterns: Iterable[str]) -> None:
+    """Refuse path patterns that cannot be used."""
+    for index, pattern in enumerate(patterns):
+        try:
+            paths.check(pattern)
+        except paths.BadPatternError as error:
+            report.fault(key, index, message=str(error))
+
+
+def relative_paths(report: Report, key: str, names: Iterable[str]) -> None:
+    """Refuse files outside of any repository; the rest is known only once there is a checkout."""
+    for index, name in enumerate(names):
+        if name.startswith("/"):
+            report.fault(
+                key,
+                index,
+                message=f"not inside the repository: {name!r}",
+                hint="write it relative to the application's folder",
+            )
+
+
+def regex(report: Report, key: str, pattern: str) -> re.Pattern[str] | None:
+    """Refuse what is no regular expression, here or for others who read the same file."""
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        report.fault(key, message=f"not a regular expression: {pattern!r}", hint=str(error))
+        return None
+    if _NOT_PORTABLE.search(pattern):
+        report.fault(
+            key,
+            message=f"not a portable regular expression: {pattern!r}",
+            hint="look-around and back-references are not supported",
+        )
+        return None
+    return compiled
