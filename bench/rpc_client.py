@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The calling side of `bench_rpc`, in a process of its own.
 
-`rpc_client.py ADDRESS SECONDS CALLERS` prints the calls per second as one number.
+`rpc_client.py ADDRESS SECONDS CALLERS` prints the calls per second, and the number of all calls,
+those of the warm-up included.
 """
 
 import asyncio
@@ -32,13 +33,14 @@ async def calls_until(end: float, stub: "APIServiceAsyncStub") -> int:
 async def main(address: str, seconds: float, callers: int) -> None:
     async with connect(address) as channel:
         stub = APIServiceStub(channel)
-        await calls_until(time.monotonic() + WARM_UP, stub)
+        warm_up = await calls_until(time.monotonic() + WARM_UP, stub)
         started = time.monotonic()
         async with asyncio.TaskGroup() as tasks:
             counts = [
                 tasks.create_task(calls_until(started + seconds, stub)) for _ in range(callers)
             ]
-        print(sum(count.result() for count in counts) / (time.monotonic() - started))
+        total = sum(count.result() for count in counts)
+        print(total / (time.monotonic() - started), warm_up + total)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One address for everything: gRPC, gRPC-Web and HTTP/1.1, in plain text or under TLS.
 
-Upstream's `apiAddress` expects that, and no proxy is needed before it. A connection is judged once,
-by ALPN or by its first bytes: HTTP/2 goes to the gRPC server through `relay`, anything else is
-uvicorn's. Requests of gRPC-Web go to the same endpoints as gRPC, others to the ASGI application.
+Upstream's `apiAddress` expects that, and no proxy is needed before it. `switch` tells HTTP/2 from
+the rest: it goes to the gRPC server through `relay`, anything else is uvicorn's. Requests of
+gRPC-Web go to the same endpoints as gRPC, all others to the ASGI application.
 
 A handler finds its caller's IP address in the metadata under `PEER`, whichever way the call came.
 """
@@ -14,28 +14,22 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.server import ServerState
 
 from controlplane.http.listen import BACKLOG, address_of, listen
 from controlplane.http.relay import Relay
+from controlplane.http.switch import ALPN, switch_protocol
 from pipecd_model.errors import ConfigError
 from pipecd_wire.rpc import Endpoints, Server
 from pipecd_wire.rpc.web import GrpcWeb, Receive, Scope, Send, is_grpc_web
 
 GRACE: Final = 10.0
 
-# Browsers offer both and get the first of these, because gRPC-Web and pages come over HTTP/1.1.
-# gRPC clients offer `h2` alone.
-ALPN: Final = ["http/1.1", "h2"]
-
-PREFACE: Final = b"PRI"
-"""How every HTTP/2 connection begins, and no request of HTTP/1.1 does."""
+LAST_BYTES: Final = 1.0
+"""Seconds for what was answered to reach its caller when the grace is over."""
 
 LONGEST_SOCKET_PATH: Final = 100
 """The system's limit is 108 bytes, the end of the string included."""
@@ -97,13 +91,16 @@ async def serve_front(
         relay = Relay(f"{folder}/grpc.sock", tasks)
         grpc = Server(endpoints, relayed=relay.clients)
         grpc.listen(f"unix:{folder}/grpc.sock")
-        http = _http_server(_dispatch(app, endpoints), _protocol(relay, silent), context, idle)
+        http = _http_server(
+            _dispatch(app, endpoints), switch_protocol(relay, silent), context, idle
+        )
         await grpc.start()
         await http.startup(sockets=listeners)
         ticking = tasks.create_task(_tick(http), name="front.tick")
         try:
             yield address_of(listeners[0])
         finally:
+            relay.refuse()
             async with asyncio.TaskGroup() as stopping:
                 stopping.create_task(_stop_http(http, grace))
                 stopping.create_task(_stop_grpc(grpc, relay, grace))
@@ -164,71 +161,6 @@ async def _tick(http: uvicorn.Server) -> None:
         await asyncio.sleep(1)
 
 
-def _protocol(to: Relay, limit: float) -> type[asyncio.Protocol]:
-    """The protocol class of this front; uvicorn makes an instance per connection."""
-
-    class BoundSwitch(Switch):
-        relay = to
-        silent = limit
-
-    return BoundSwitch
-
-
-class Switch(asyncio.Protocol):
-    """Looks at the beginning of a connection, and hands it to the one who can read it."""
-
-    relay: Relay
-    silent: float
-
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        self._http = partial(HttpToolsProtocol, config, server_state, app_state, _loop)
-        # Known to uvicorn while undecided, so that it is closed when uvicorn stops.
-        self._undecided = cast(set[Any], server_state.connections)
-        self._first = b""
-        self._timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        secured: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
-        if secured is not None and secured.selected_alpn_protocol() == "h2":
-            self.relay.take(self._transport, b"")
-            return
-        self._undecided.add(self)
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self.silent, self._transport.close)
-
-    def data_received(self, data: bytes) -> None:
-        self._first += data
-        if len(self._first) < len(PREFACE) and PREFACE.startswith(self._first):
-            return
-        self._leave()
-        if self._first.startswith(PREFACE):
-            self.relay.take(self._transport, self._first)
-        else:
-            http = self._http()
-            self._transport.set_protocol(http)
-            http.connection_made(self._transport)
-            http.data_received(self._first)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._leave()
-
-    def shutdown(self) -> None:
-        """Called by uvicorn when it stops."""
-        self._transport.close()
-
-    def _leave(self) -> None:
-        self._undecided.discard(self)
-        if self._timer is not None:
-            self._timer.cancel()
-
-
 async def _stop_http(http: uvicorn.Server, grace: float) -> None:
     try:
         async with asyncio.timeout(grace):
@@ -237,16 +169,27 @@ async def _stop_http(http: uvicorn.Server, grace: float) -> None:
         for connection in list(http.server_state.connections):
             connection.transport.abort()
         # An application that sees its caller leave ends by itself; one that does not is cancelled.
-        if running := set(http.server_state.tasks):
-            _, stuck = await asyncio.wait(running, timeout=1)
-            for task in stuck:
-                task.cancel()
+        for task in await _running(http):
+            task.cancel()
+        await _running(http)
+
+
+async def _running(http: uvicorn.Server) -> set[asyncio.Task[None]]:
+    """The requests that are still worked on after a moment."""
+    if not (tasks := set(http.server_state.tasks)):
+        return set()
+    _, running = await asyncio.wait(tasks, timeout=LAST_BYTES)
+    return running
 
 
 async def _stop_grpc(grpc: Server, relay: Relay, grace: float) -> None:
     await grpc.stop(grace)
-    relay.abort()
-    await relay.ended()
+    try:
+        async with asyncio.timeout(LAST_BYTES):
+            await relay.ended()
+    except TimeoutError:
+        relay.abort()
+        await relay.ended()
 
 
 def _short_folder() -> str | None:

@@ -27,6 +27,7 @@ class Relay:
     def __init__(self, path: str, tasks: asyncio.TaskGroup) -> None:
         self.clients: dict[str, str] = {}
         """IP addresses of the clients, by the name that the gRPC server sees in their place."""
+        self.refusing = False
         self._path = path
         self._tasks = tasks
         self._sides: set[_Side] = set()
@@ -39,6 +40,10 @@ class Relay:
         transport.pause_reading()
         transport.set_protocol(client)
         self._tasks.create_task(self._dial(client), name="relay.dial")
+
+    def refuse(self) -> None:
+        """Take no connection any more: one may still come that was accepted before the end."""
+        self.refusing = True
 
     def abort(self) -> None:
         """End whatever is still open, unsent bytes included."""

@@ -24,7 +24,7 @@ OPTIONS: Final = (
     ("grpc.so_reuseport", 0),
     # A Go client that pings every 15 s is cut off by default. Of the two option names in use for
     # this, `grpc.http2.min_recv_ping_interval_without_data_ms` has no effect in this gRPC.
-    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.keepalive_permit_without_calls", 1),
     # A caller whose machine is gone must not keep its watch open for ever: it is asked, too.
     ("grpc.keepalive_time_ms", 60_000),
