@@ -92,6 +92,18 @@ def _regex(pattern: str) -> str:
         elif char == "\\":
             out.append(re.escape(pattern[index : index + 1]) or "\\")  # alone at the end: refused
             index += 1
+        elif char == "[":
+            found = _SET.match(pattern, index)
+            out.append(f"[{_IN_A_SET.sub(_escaped, found[0])}" if found else "[")
+            index = found.end() if found else index
         else:
             out.append(char)
     return "".join(out)
+
+
+_SET = re.compile(r"\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+_IN_A_SET = re.compile(r"\\.|[\[&~|]|-(?=-)", re.DOTALL)  # what Python may one day read as more
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0] if found[0].startswith("\\") else f"\\{found[0]}"

@@ -63,11 +63,11 @@ def rollback_stages(deployment: pb.Deployment) -> tuple[pb.PipelineStage, ...]:
     pipeline order. Those that have ended already are listed too: who goes on after a restart passes
     over them.
     """
-    started = {each.index for each in forward_stages(deployment) if has_started(each)}
+    untouched = {each.index for each in forward_stages(deployment) if not has_started(each)}
     return tuple(
         each
         for each in in_rollback_order(deployment.stages)
-        if each.name != SCRIPT_RUN_ROLLBACK or each.index in started
+        if each.name != SCRIPT_RUN_ROLLBACK or each.index not in untouched
     )
 
 

@@ -223,7 +223,7 @@ class _Decoder:
     def text(self, raw: Any, path: Path) -> Any:
         if isinstance(raw, str):
             return raw
-        hint = "" if isinstance(raw, dict | list) else f"put it in quotes: {_quoted(raw)}"
+        hint = "" if isinstance(raw, dict | list) else "put it in quotes"
         return self.fault(path, f"expected a text, got {_kind(raw)}", hint)
 
     def boolean(self, raw: Any, path: Path) -> Any:
@@ -320,11 +320,6 @@ def _kind(raw: Any) -> str:
     if isinstance(raw, str):
         return f"the text {raw!r}" if len(raw) <= 40 else "a text"
     return "nothing" if raw is None else f"the number {raw!r}"
-
-
-def _quoted(raw: Any) -> str:
-    text = str(raw).lower() if isinstance(raw, bool) else str(raw)
-    return f'"{text}"'
 
 
 def _mapping_hint(cls: type[ConfigModel], raw: Any) -> str:

@@ -24,20 +24,27 @@ class Places:
 
     def __init__(self, text: str) -> None:
         self._places = _index(text)
+        # Keys are read whatever their case, and rules name them in ours.
+        self._folded: dict[Path, Place] = {}
+        for path, place in self._places.items():
+            self._folded.setdefault(_fold(path), place)
 
     def key(self, path: Path) -> tuple[int, int]:
         """Where the key at this path is written; for what is missing, where it should be."""
-        return self._find(path).key
+        while path:
+            found = self._at(path)
+            if found is not None:
+                return found.key
+            path = path[:-1]
+        return (1, 1)
 
     def value(self, path: Path) -> tuple[int, int]:
-        place = self._find(path)
-        return place.value if _fold(path) in self._places else place.key
+        """Where the value at this path is written."""
+        found = self._at(path)
+        return found.value if found is not None else self.key(path)
 
-    def _find(self, path: Path) -> Place:
-        folded = _fold(path)
-        while folded and folded not in self._places:
-            folded = folded[:-1]
-        return self._places.get(folded, Place((1, 1), (1, 1)))
+    def _at(self, path: Path) -> Place | None:
+        return self._places.get(path) or self._folded.get(_fold(path))
 
 
 def _fold(path: Path) -> Path:
@@ -45,7 +52,7 @@ def _fold(path: Path) -> Path:
 
 
 def _index(text: str) -> dict[Path, Place]:
-    """Walk the first document; keys are found whatever their case, as they are read."""
+    """Walk the first document and note where everything is."""
     places: dict[Path, Place] = {}
     path: list[Step] = []
     counts: list[int | None] = []  # per open list the next index, per open map None
@@ -70,7 +77,7 @@ def _index(text: str) -> dict[Path, Place]:
                 break
             if kind is yaml.ScalarEvent or kind is yaml.AliasEvent:
                 if counts and counts[-1] is None and not waiting:
-                    path.append(getattr(event, "value", event.anchor or "").lower())
+                    path.append(getattr(event, "value", event.anchor or ""))
                     key_at = (event.start_mark.line + 1, event.start_mark.column + 1)
                     waiting = True
                     continue

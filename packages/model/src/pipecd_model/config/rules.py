@@ -12,9 +12,11 @@ from typing import Any
 from pipecd_model import paths
 from pipecd_model.config.schema import Report
 
-# Look-around, back-references, atomic groups and conditions: others who read the same file have
-# none of them.
-_NOT_PORTABLE = re.compile(r"(?<!\\)(?:\\\\)*(?:\(\?(?:<?[=!]|P=|>|\()|\\[1-9])")
+# What means something else, or nothing, to others who read the same file: look-around,
+# back-references, atomic groups, conditions, and sets within sets.
+_NOT_PORTABLE = re.compile(
+    r"(?<!\\)(?:\\\\)*(?:\(\?(?:<?[=!]|P=|>|\()|\\[1-9]|\[\^?\]?(?:\\.|[^\]\\])*?(?:\[|&&|\|\||~~|--))"
+)
 
 
 def not_negative(report: Report, key: str, value: timedelta) -> None:
@@ -80,16 +82,15 @@ def relative_paths(report: Report, key: str, names: Iterable[str]) -> None:
 
 def regex(report: Report, key: str, pattern: str) -> re.Pattern[str] | None:
     """Refuse what is no regular expression, here or for others who read the same file."""
-    try:
-        compiled = re.compile(pattern)
-    except re.error as error:
-        report.fault(key, message=f"not a regular expression: {pattern!r}", hint=str(error))
-        return None
     if _NOT_PORTABLE.search(pattern):
         report.fault(
             key,
             message=f"not a portable regular expression: {pattern!r}",
-            hint="look-around and back-references are not supported",
+            hint="look-around, back-references and sets within [ ] are not supported",
         )
         return None
-    return compiled
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        report.fault(key, message=f"not a regular expression: {pattern!r}", hint=str(error))
+        return None

@@ -18,23 +18,23 @@ def explain(error: yaml.YAMLError, text: str) -> Slip:
     """Say what a parser error means to the person who wrote the text."""
     if isinstance(error, yaml.reader.ReaderError):
         return _bad_character(error, text)
-    mark: Any = getattr(error, "problem_mark", None)
     problem: str = getattr(error, "problem", None) or "not YAML"
+    mark: Any = getattr(error, "problem_mark", None)
+    opened: Any = getattr(error, "context_mark", None)
+    if opened is not None and problem == "found unexpected end of stream":
+        # What was never closed has to be mended, not the end of the file.
+        return _slip(opened, "a quote is opened here and never closed", "close it")
+    if opened is not None and problem.startswith("did not find expected ','"):
+        return _slip(opened, "a bracket is opened here and never closed", "close it")
+    if mark is None:
+        return Slip(line=1, column=1, message=problem)
     lines = text.splitlines()
-    row, column = (mark.line, mark.column) if mark is not None else (0, 0)
-    context_mark: Any = getattr(error, "context_mark", None)
-    if problem == "found unexpected end of stream" and context_mark is not None:
-        # The quote that was never closed is what has to be mended, not the end of the file.
-        row, column = context_mark.line, context_mark.column
-        return Slip(
-            line=row + 1,
-            column=column + 1,
-            message="a quote is opened here and never closed",
-            hint="close it at the end of the text",
-        )
-    line = lines[row] if row < len(lines) else ""
-    message, hint = _meaning(problem, line, column)
-    return Slip(line=row + 1, column=column + 1, message=message, hint=hint)
+    line = lines[mark.line] if mark.line < len(lines) else ""
+    return _slip(mark, *_meaning(problem, line, mark.column))
+
+
+def _slip(mark: Any, message: str, hint: str = "") -> Slip:
+    return Slip(line=mark.line + 1, column=mark.column + 1, message=message, hint=hint)
 
 
 def _meaning(problem: str, line: str, column: int) -> tuple[str, str]:
@@ -42,11 +42,10 @@ def _meaning(problem: str, line: str, column: int) -> tuple[str, str]:
         return "a value starts with {{", "put quotes around the whole value"
     if early := _CLOSED_EARLY.search(line):
         return "there is text after the closing quote", _requoted(line, early)
+    if "\t" in line[: column + 1]:
+        return "a tab cannot indent", "use spaces"
     if problem == "found character that cannot start any token":
-        found = line[column : column + 1]
-        if found == "\t":
-            return "a tab cannot indent", "use spaces"
-        return f"a value cannot start with {found!r}", "put it in quotes"
+        return f"a value cannot start with {line[column : column + 1]!r}", "put it in quotes"
     if problem == "did not find expected alphabetic or numeric character":
         return "* starts an alias", 'put it in quotes if the text is meant: "*"'
     if problem.startswith("the alias"):
@@ -57,12 +56,9 @@ def _meaning(problem: str, line: str, column: int) -> tuple[str, str]:
             " and at the line above, which may lack a space after its colon"
         )
         return "a colon stands where no key can be", hint
-    if problem == "did not find expected '-' indicator":
-        return "the list does not go on here", 'items start with "- " in one column'
-    if problem == "did not find expected key":
-        return "the mapping does not go on here", "keys of one mapping start in one column"
-    if problem.startswith("did not find expected ','"):
-        return "a bracket is not closed", problem
+    if problem in {"did not find expected '-' indicator", "did not find expected key"}:
+        what = "items of one list" if line.lstrip().startswith("- ") else "keys of one mapping"
+        return "this is not indented like what is above it", f"{what} start in one column"
     return problem, ""
 
 
