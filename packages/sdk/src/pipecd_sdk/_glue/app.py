@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plugin's process: everything is built here, and ends here in the right order."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from pipecd_sdk._glue import flags as command_line
+from pipecd_sdk._glue.entry import Setup, read_entry, set_up
+from pipecd_sdk._glue.execute import ExecuteApi, WaitApi
+from pipecd_sdk._glue.flags import Flags
+from pipecd_sdk._glue.management import (
+    TOKEN_KEY,
+    RefusedError,
+    announce,
+    keep_pinging,
+    take_token,
+)
+from pipecd_sdk._glue.oplog import set_up_logging
+from pipecd_sdk._glue.parent import OrphanedError, die_with_parent
+from pipecd_sdk._glue.piped import Piped
+from pipecd_sdk._glue.plan import ConfigApi, PlanApi
+from pipecd_sdk._glue.running import Running
+from pipecd_sdk.clock import Clock
+from pipecd_sdk.config import ConfigFaultsError
+from pipecd_sdk.plugin import StagePlugin
+from pipecd_wire.pipecd.plugin import plugin_pb2
+from pipecd_wire.plugin.deploymentapi import api_pb2
+from pipecd_wire.rpc import AddressError, Endpoints, Server, ServerTls, admit_all, connect
+
+log = logging.getLogger(__name__)
+
+FAILED: Final = 1
+MISCONFIGURED: Final = 2
+LAST_ANSWERS: Final = 1.0
+"""Seconds for answers that are already made to leave."""
+
+
+def main(plugin: StagePlugin, *, version: str, args: Sequence[str]) -> int:
+    """Run a plugin's process until it is told to stop; the value is its exit code."""
+    token = take_token()
+    flags = command_line.parse(args, name=os.path.basename(sys.argv[0]), version=version)  # noqa: PTH119
+    set_up_logging(flags.log_level, flags.log_encoding)
+    try:
+        die_with_parent()
+        setup = set_up(plugin, read_entry(flags))
+    except ConfigFaultsError as error:
+        log.error("%s", error)  # noqa: TRY400 - the author's mistake, not ours: no traceback
+        return MISCONFIGURED
+    except (OrphanedError, OSError) as error:
+        log.error("%s", error)  # noqa: TRY400
+        return FAILED
+    return asyncio.run(_Process(plugin, version, flags, setup, token).run())
+
+
+class _Process:
+    def __init__(
+        self, plugin: StagePlugin, version: str, flags: Flags, setup: Setup, token: str
+    ) -> None:
+        self._plugin = plugin
+        self._version = version
+        self._flags = flags
+        self._setup = setup
+        self._token = token
+        self._asked = asyncio.Event()
+        self._insisted = asyncio.Event()
+        self._exit_code = 0
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal)
+        metadata = [(TOKEN_KEY, self._token)] if self._token else []
+        try:
+            async with connect(self._flags.piped, metadata=lambda: metadata) as channel:
+                piped = Piped(channel, plugin=self._setup.name, managed=bool(self._token))
+                async with asyncio.TaskGroup() as tasks:
+                    await self._serve(piped, tasks)
+        except* (RefusedError, AddressError) as failures:
+            for error in failures.exceptions:
+                log.error("%s", error)  # noqa: TRY400 - a sentence for the operator
+            self._exit_code = FAILED
+        return self._exit_code
+
+    async def _serve(self, piped: Piped, tasks: asyncio.TaskGroup) -> None:
+        running = Running(tasks)
+        endpoints = Endpoints(admit=admit_all)
+        endpoints.add(
+            api_pb2.DESCRIPTOR.services_by_name["DeploymentService"],
+            PlanApi(self._plugin, self._setup),
+            ExecuteApi(self._plugin, self._setup, piped, running, Clock()),
+        )
+        services = plugin_pb2.DESCRIPTOR.services_by_name
+        endpoints.add(services["PluginConfigService"], ConfigApi(self._plugin))
+        endpoints.add(services["PluginStageService"], WaitApi(running))
+        server = Server(endpoints)
+        port = self._listen(server)
+        await server.start()
+        log.info("plugin.serving", extra={"fields": {"plugin": self._setup.name, "port": port}})
+        pinging = tasks.create_task(self._manage(piped, port))
+        await self._asked.wait()
+        grace = self._flags.grace_period.total_seconds()
+        ended = await running.stop(grace=grace, insisted=self._insisted)
+        if not ended:
+            # A handler that does not end must not keep the process: nobody waits for it longer.
+            log.error("plugin.stuck", extra={"fields": {"plugin": self._setup.name}})
+            os._exit(FAILED)
+        await server.stop(LAST_ANSWERS)
+        pinging.cancel()
+
+    def _listen(self, server: Server) -> int:
+        """Bind the port that piped chose, or a free one when piped learns of it in Ready."""
+        tls = None
+        if self._flags.tls and self._flags.cert_file and self._flags.key_file:
+            tls = ServerTls(
+                certificate=self._flags.cert_file.read_bytes(),
+                key=self._flags.key_file.read_bytes(),
+            )
+        if self._flags.config_fd is not None:
+            return server.listen("127.0.0.1:0", tls)
+        # A Go agent dials `localhost`, which may be either family.
+        return server.listen(f"[::]:{self._setup.port}", tls)
+
+    async def _manage(self, piped: Piped, port: int) -> None:
+        if not self._token:
+            return
+        interval = await announce(
+            piped,
+            version=self._version,
+            port=port,
+            stages_without_files=[
+                each.name for each in self._plugin.stages.values() if not each.needs_files
+            ],
+        )
+        if interval is not None:
+            await keep_pinging(piped, interval)
+
+    def _on_signal(self) -> None:
+        if self._asked.is_set():
+            self._insisted.set()
+        self._asked.set()

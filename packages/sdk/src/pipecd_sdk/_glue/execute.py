@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ExecuteStage and WaitStage: a stage with its log, metadata and commands around the handler."""
+
+import asyncio
+from collections.abc import Sequence
+
+from pipecd_sdk._execution import execute
+from pipecd_sdk._glue import messages, stage_log
+from pipecd_sdk._glue.entry import Setup
+from pipecd_sdk._glue.piped import DeploymentMetadata, Piped, StageCommands, StageMetadata
+from pipecd_sdk._glue.running import Run, Running
+from pipecd_sdk._glue.stage_log import StageLogSender
+from pipecd_sdk.clock import Clock
+from pipecd_sdk.context import DeployTarget, StageContext
+from pipecd_sdk.plugin import StagePlugin
+from pipecd_sdk.results import StageResult
+from pipecd_sdk.stage_log import StageLog
+from pipecd_sdk.stages import StageDefinition
+from pipecd_wire.model import deployment_pb2
+from pipecd_wire.pipecd.plugin import plugin_pb2
+from pipecd_wire.plugin.deploymentapi import api_pb2
+from pipecd_wire.rpc import StatusError, rpc
+
+
+class ExecuteApi:
+    """The RPC that runs a stage."""
+
+    def __init__(
+        self, plugin: StagePlugin, setup: Setup, piped: Piped, running: Running, clock: Clock
+    ) -> None:
+        self._plugin = plugin
+        self._setup = setup
+        self._piped = piped
+        self._running = running
+        self._clock = clock
+
+    @rpc("ExecuteStage")
+    async def execute_stage(
+        self, _caller: object, request: api_pb2.ExecuteStageRequest
+    ) -> api_pb2.ExecuteStageResponse:
+        given = request.input
+        definition = self._plugin.stages.get(given.stage.name)
+        if definition is None:
+            raise StatusError("INVALID_ARGUMENT", f"this plugin has no stage {given.stage.name!r}")
+        targets = targets_of(self._plugin, self._setup, given.deployment)
+        result = await self._running.run(
+            (given.deployment.id, given.stage.id),
+            lambda run: self._run(run, given, definition, targets),
+            finishes_on_stop=definition.finishes_on_stop,
+        )
+        return api_pb2.ExecuteStageResponse(
+            status=deployment_pb2.StageStatus.ValueType(result.status), message=result.reason
+        )
+
+    async def _run(
+        self,
+        run: Run,
+        given: api_pb2.ExecutePluginInput,
+        definition: StageDefinition,
+        targets: Sequence[DeployTarget],
+    ) -> StageResult | None:
+        deployment_id, stage_id = run.key
+        sender = StageLogSender(
+            self._piped.service,
+            deployment_id=deployment_id,
+            stage_id=stage_id,
+            retried_count=given.stage.retried_count,
+            pace=stage_log.OURS if self._piped.managed else stage_log.UPSTREAMS,
+        )
+        commands = StageCommands(self._piped, deployment_id, stage_id)
+        ctx = StageContext(
+            deployment=messages.deployment_of(given.deployment),
+            stage=messages.stage_of(given.stage),
+            source=messages.sources_of(given),
+            targets=targets,
+            log=StageLog(sender),
+            metadata=StageMetadata(self._piped, deployment_id, stage_id),
+            deployment_metadata=DeploymentMetadata(self._piped, deployment_id),
+            commands=commands,
+            clock=self._clock,
+            quick_sync=not given.stage_config,
+            is_ending=lambda: self._running.is_ending,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(sender.run())
+            result = None
+            try:
+                result = await execute(self._plugin, definition, given.stage_config, ctx)
+            except asyncio.CancelledError:
+                # Only `Run.cancel` does this, once: the rest of this block is not disturbed.
+                if not run.is_cancelled:
+                    raise
+            finally:
+                await commands.aclose()
+                # A stage that the next process continues has more to say: its log stays open.
+                is_over = result is not None or not self._running.is_stopping
+                sender.finish(completed=is_over)
+        return result
+
+
+def targets_of(
+    plugin: StagePlugin, setup: Setup, deployment: deployment_pb2.Deployment
+) -> list[DeployTarget]:
+    """The deploy targets of a deployment that are this plugin's."""
+    names = deployment.deploy_targets_by_plugin[setup.name].deploy_targets
+    if plugin.needs_targets and not names:
+        raise StatusError(
+            "INVALID_ARGUMENT", f"the deployment has no deploy target of the plugin {setup.name!r}"
+        )
+    try:
+        return setup.find_targets(names)
+    except KeyError as unknown:
+        raise StatusError("INTERNAL", f"unknown deploy target {unknown}") from None
+
+
+class WaitApi:
+    """The RPC that tells when a cancelled stage has really ended."""
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+
+    @rpc("WaitStage")
+    async def wait_stage(
+        self, _caller: object, request: plugin_pb2.WaitStageRequest
+    ) -> plugin_pb2.WaitStageResponse:
+        await self._running.wait((request.deployment_id, request.stage_id))
+        return plugin_pb2.WaitStageResponse()

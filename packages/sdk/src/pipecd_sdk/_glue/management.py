@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plugin management: accept piped's invitation, say Ready, keep pinging."""
+
+import asyncio
+import logging
+import os
+from typing import Final
+
+from pipecd_sdk._glue.piped import Piped
+from pipecd_wire.pipecd.plugin import plugin_pb2
+from pipecd_wire.rpc import CallError, Retry, call
+
+log = logging.getLogger(__name__)
+
+TOKEN_VARIABLE: Final = "PIPECD_PLUGIN_TOKEN"  # noqa: S105 - the name of it, not the token
+TOKEN_KEY: Final = "pipecd-plugin-token"  # noqa: S105
+PING_INTERVAL: Final = 5.0
+
+# piped may be slow to serve, but a plugin that it never hears of is one that it starts again.
+_READY: Final = Retry(attempts=None, base=0.05, cap=1.0)
+
+
+class RefusedError(RuntimeError):
+    """piped does not want this process any more."""
+
+
+def take_token() -> str:
+    """The one-time token of an invitation, empty without one; nobody after us can read it."""
+    return os.environ.pop(TOKEN_VARIABLE, "")
+
+
+async def announce(
+    piped: Piped, *, version: str, port: int, stages_without_files: list[str]
+) -> float | None:
+    """Say Ready; the seconds between pings, None when this piped knows no plugin management."""
+    request = plugin_pb2.ReadyRequest(
+        name=piped.plugin,
+        version=version,
+        port=port,
+        pid=os.getpid(),
+        stages_without_files=stages_without_files,
+    )
+    try:
+        answer = await call(piped.management.Ready, request, deadline=5, retry=_READY)
+    except CallError as error:
+        if error.status == "UNIMPLEMENTED":
+            return None
+        raise RefusedError(f"piped refused Ready: {error}") from error
+    return answer.ping_interval.ToTimedelta().total_seconds() or PING_INTERVAL
+
+
+async def keep_pinging(piped: Piped, interval: float) -> None:
+    """Ping until the process ends; raises RefusedError when piped has given up on it."""
+    while True:
+        await asyncio.sleep(interval)
+        try:
+            await call(piped.management.Ping, plugin_pb2.PingRequest(), deadline=interval)
+        except CallError as error:
+            if error.status in {"FAILED_PRECONDITION", "UNAUTHENTICATED"}:
+                raise RefusedError(f"piped refused Ping: {error}") from error
+            log.debug("ping.missed", extra={"fields": {"error": str(error)}})

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plugin asks of piped while a stage runs: metadata and stage commands.
+
+Both agents answer the same calls. Ours, which has sent an invitation (`managed`), also streams the
+commands; elsewhere they are polled.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+from pipecd_sdk._glue import messages
+from pipecd_sdk.context import StageCommand
+from pipecd_sdk.metadata import Metadata
+from pipecd_sdk.results import PipedError
+from pipecd_wire.model import command_pb2
+from pipecd_wire.pipecd.plugin import plugin_pb2, plugin_pb2_grpc
+from pipecd_wire.pluginservice import service_pb2, service_pb2_grpc
+from pipecd_wire.rpc import CallError, Channel, Retry, call, stream
+
+log = logging.getLogger(__name__)
+
+POLL_INTERVAL: Final = 5.0
+"""Seconds between two looks at the commands, as upstream's SDK."""
+REOPEN_PAUSE: Final = 0.5
+
+# A restarting piped is back in a moment; a save that its control plane refused for now is UNKNOWN.
+RETRY: Final = Retry(attempts=6, base=0.2, cap=3, also=frozenset({"UNKNOWN"}))
+
+
+class Piped:
+    """The agent that started this plugin."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        *,
+        plugin: str,
+        managed: bool,
+        poll_interval: float = POLL_INTERVAL,
+    ) -> None:
+        self.service = service_pb2_grpc.PluginServiceStub(channel)
+        self.management = plugin_pb2_grpc.PluginManagementServiceStub(channel)
+        self.plugin = plugin
+        self.managed = managed
+        self.poll_interval = poll_interval
+
+
+async def ask(method: Any, request: Any) -> Any:
+    """Call piped; a failure is a PipedError."""
+    try:
+        return await call(method, request, retry=RETRY)
+    except CallError as error:
+        raise PipedError(str(error)) from error
+
+
+class StageMetadata(Metadata):
+    """What is kept with one stage."""
+
+    def __init__(self, piped: Piped, deployment_id: str, stage_id: str) -> None:
+        self._service = piped.service
+        self._ids = {"deployment_id": deployment_id, "stage_id": stage_id}
+
+    async def get(self, key: str) -> str | None:
+        request = service_pb2.GetStageMetadataRequest(**self._ids, key=key)
+        answer = await ask(self._service.GetStageMetadata, request)
+        return answer.value if answer.found else None
+
+    async def put(self, key: str, value: str) -> None:
+        request = service_pb2.PutStageMetadataRequest(**self._ids, key=key, value=value)
+        await ask(self._service.PutStageMetadata, request)
+
+    async def put_many(self, values: Mapping[str, str]) -> None:
+        request = service_pb2.PutStageMetadataMultiRequest(**self._ids, metadata=values)
+        await ask(self._service.PutStageMetadataMulti, request)
+
+
+class DeploymentMetadata(Metadata):
+    """What is kept with one deployment for this plugin."""
+
+    def __init__(self, piped: Piped, deployment_id: str) -> None:
+        self._service = piped.service
+        self._ids = {"deployment_id": deployment_id, "plugin_name": piped.plugin}
+
+    async def get(self, key: str) -> str | None:
+        request = service_pb2.GetDeploymentPluginMetadataRequest(**self._ids, key=key)
+        answer = await ask(self._service.GetDeploymentPluginMetadata, request)
+        return answer.value if answer.found else None
+
+    async def put(self, key: str, value: str) -> None:
+        request = service_pb2.PutDeploymentPluginMetadataRequest(**self._ids, key=key, value=value)
+        await ask(self._service.PutDeploymentPluginMetadata, request)
+
+    async def put_many(self, values: Mapping[str, str]) -> None:
+        request = service_pb2.PutDeploymentPluginMetadataMultiRequest(**self._ids, metadata=values)
+        await ask(self._service.PutDeploymentPluginMetadataMulti, request)
+
+
+class StageCommands:
+    """The commands of a stage as they come, each once. Whoever made it closes it."""
+
+    def __init__(self, piped: Piped, deployment_id: str, stage_id: str) -> None:
+        self._piped = piped
+        self._ids = {"deployment_id": deployment_id, "stage_id": stage_id}
+        self._seen: set[str] = set()
+        self._reading = self._read()
+
+    def __aiter__(self) -> AsyncIterator[StageCommand]:
+        return self
+
+    async def __anext__(self) -> StageCommand:
+        return await anext(self._reading)
+
+    async def aclose(self) -> None:
+        await self._reading.aclose()
+
+    async def _read(self) -> AsyncGenerator[StageCommand, None]:
+        while self._piped.managed:
+            try:
+                async with aclosing(self._watch()) as watched:
+                    async for message in watched:
+                        if command := self._new(message):
+                            yield command
+            except CallError as error:
+                if error.status == "UNIMPLEMENTED":
+                    break
+                log.debug("commands.broken", extra={"fields": {"error": str(error)}})
+            await asyncio.sleep(REOPEN_PAUSE)
+        while True:
+            for message in await self._list():
+                if command := self._new(message):
+                    yield command
+            await asyncio.sleep(self._piped.poll_interval)
+
+    async def _watch(self) -> AsyncGenerator[command_pb2.Command, None]:
+        request = plugin_pb2.WatchStageCommandsRequest(**self._ids)
+        answers = stream(self._piped.management.WatchStageCommands, request)
+        async with aclosing(answers):
+            async for answer in answers:
+                yield answer.command
+
+    async def _list(self) -> Iterable[command_pb2.Command]:
+        request = service_pb2.ListStageCommandsRequest(**self._ids)
+        try:
+            answer = await call(self._piped.service.ListStageCommands, request)
+        except CallError as error:
+            log.warning("commands.unread", extra={"fields": {"error": str(error)}})
+            return ()
+        return answer.commands
+
+    def _new(self, message: command_pb2.Command) -> StageCommand | None:
+        if message.id in self._seen:
+            return None
+        self._seen.add(message.id)
+        return messages.command_of(message)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stages that run in this process: started, cancelled, waited for, stopped.
+
+A handler runs in a task of its own, so that it is cancelled exactly once, whatever happens to the
+call that started it, and what it does then is waited for.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from pipecd_sdk.results import StageResult
+from pipecd_wire.rpc import StatusError
+
+log = logging.getLogger(__name__)
+
+SHORTEST_RESERVE: Final = 5.0
+"""Seconds of the grace period that are kept for ending what has not ended by itself."""
+
+Key = tuple[str, str]
+"""Deployment id and stage id."""
+
+Work = Callable[["Run"], Awaitable[StageResult | None]]
+"""Runs a stage; None when it was cancelled. Must not raise."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Run:
+    """One call of a handler."""
+
+    key: Key
+    finishes_on_stop: bool
+    is_cancelled: bool = False
+    task: asyncio.Task[StageResult | None] | None = field(default=None, repr=False)
+
+    def cancel(self) -> None:
+        """Cancel the handler, once: a second time would break into what it does on its way out."""
+        if not self.is_cancelled and self.task is not None:
+            self.is_cancelled = True
+            self.task.cancel()
+
+
+class Running:
+    """Owner of all handlers. Its tasks belong to the given group, which waits for them."""
+
+    def __init__(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+        self._runs: dict[Key, Run] = {}
+        self.is_stopping = False
+        self.is_ending = False
+
+    async def run(self, key: Key, work: Work, *, finishes_on_stop: bool) -> StageResult:
+        """Run a stage to its end; cancelling this call cancels the handler and does not wait.
+
+        When the same stage still runs (its first call was lost), its end is waited for.
+        """
+        await self.wait(key)
+        if self.is_stopping:
+            raise _stopping()
+        run = Run(key=key, finishes_on_stop=finishes_on_stop)
+        self._runs[key] = run
+        run.task = self._tasks.create_task(self._guard(run, work), name=f"stage {key[1]}")
+        try:
+            await asyncio.wait([run.task])
+        except asyncio.CancelledError:
+            run.cancel()
+            raise
+        result = run.task.result()
+        if result is None:
+            raise _stopping()
+        return result
+
+    async def wait(self, key: Key) -> None:
+        """Wait until no handler of a stage runs."""
+        while (run := self._runs.get(key)) is not None and run.task is not None:
+            await asyncio.wait([run.task])
+
+    async def stop(self, *, grace: float, insisted: asyncio.Event) -> bool:
+        """Take no new stage and end the running ones; is everything ended within the grace period?
+
+        Handlers that finish on stop are waited for until little is left of it, or until somebody
+        insists; all others are cancelled at once.
+        """
+        self.is_stopping = True
+        over = time.monotonic() + grace
+        for run in self._runs.values():
+            if not run.finishes_on_stop:
+                run.cancel()
+        patience = grace - min(SHORTEST_RESERVE, grace / 2)
+        async with asyncio.TaskGroup() as waits:
+            ended = waits.create_task(self._all_ended())
+            insisting = waits.create_task(insisted.wait())
+            await asyncio.wait(
+                [ended, insisting], timeout=patience, return_when=asyncio.FIRST_COMPLETED
+            )
+            ended.cancel()
+            insisting.cancel()
+        self.is_ending = True
+        for run in self._runs.values():
+            run.cancel()
+        try:
+            async with asyncio.timeout(max(over - time.monotonic(), 0)):
+                await self._all_ended()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _all_ended(self) -> None:
+        while tasks := [run.task for run in self._runs.values() if run.task is not None]:
+            await asyncio.wait(tasks)
+
+    async def _guard(self, run: Run, work: Work) -> StageResult | None:
+        try:
+            return await work(run)
+        finally:
+            if self._runs.get(run.key) is run:
+                del self._runs[run.key]
+
+
+def _stopping() -> StatusError:
+    return StatusError("UNAVAILABLE", "plugin is stopping")

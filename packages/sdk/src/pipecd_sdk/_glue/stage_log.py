@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lines of one stage on their way to piped: in batches, in order, until they are taken.
+
+Lines carry a growing index, and the control plane takes each index once; so a batch whose answer
+was lost is simply sent again. An agent of ours keeps what it has acknowledged. Upstream's control
+plane keeps it for good only with a checkpoint, so under a Go agent everything since the last one is
+held here and sent once more, now and then and at the end.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pipecd_sdk.stage_log import Severity
+from pipecd_wire.model import logblock_pb2
+from pipecd_wire.pluginservice import service_pb2, service_pb2_grpc
+from pipecd_wire.rpc import CallError, Retry, call
+
+log = logging.getLogger(__name__)
+
+BATCH_BLOCKS: Final = 500
+BATCH_TEXT: Final = 512 * 1024
+"""Characters in one message, of up to four bytes each: Go peers take 4 MiB and not more."""
+MOST_WAITING: Final = 5_000
+"""Blocks on their way before `drain` waits."""
+MOST_WAITING_TEXT: Final = 16 * BATCH_TEXT
+LAST_FLUSH: Final = 60.0
+"""Seconds that the last lines may take; then the stage ends without them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How often lines are sent."""
+
+    flush: float
+    """Seconds that a line waits for others."""
+    checkpoint: float | None
+    """Seconds between checkpoints; None where an acknowledged line is a kept line."""
+
+
+OURS: Final = Pace(flush=0.1, checkpoint=None)
+# Upstream's control plane rewrites the whole log at each call: fewer of them.
+UPSTREAMS: Final = Pace(flush=1.0, checkpoint=120.0)
+
+_BACK_OFF: Final = Retry(attempts=None, base=0.1, cap=2.0)
+
+
+class StageLogSender:
+    """Sends the lines of one stage; `run` is its task, `finish` its end."""
+
+    def __init__(
+        self,
+        service: service_pb2_grpc.PluginServiceStub,
+        *,
+        deployment_id: str,
+        stage_id: str,
+        retried_count: int,
+        pace: Pace,
+    ) -> None:
+        self._service = service
+        self._ids: dict[str, Any] = {
+            "deployment_id": deployment_id,
+            "stage_id": stage_id,
+            "retried_count": retried_count,
+        }
+        self._pace = pace
+        # Microseconds: a second run of the stage starts above every index of the first.
+        self._next = time.time_ns() // 1000
+        self._waiting: deque[logblock_pb2.LogBlock] = deque()
+        self._waiting_text = 0
+        self._kept: list[logblock_pb2.LogBlock] = []
+        self._kept_text = 0
+        self._checkpoint_at = time.monotonic()
+        self._sealed = False
+        self._seal = False
+        self._give_up_at: float | None = None
+        self._some = asyncio.Event()
+        self._enough = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+
+    def append(self, severity: Severity, line: str) -> None:
+        """Take a line. Never waits: `drain` does."""
+        block = logblock_pb2.LogBlock(
+            index=self._next,
+            log=line,
+            severity=logblock_pb2.LogSeverity.ValueType(severity),
+            created_at=int(time.time()),
+        )
+        self._next += 1
+        self._waiting.append(block)
+        self._waiting_text += len(line)
+        self._some.set()
+        if len(self._waiting) >= BATCH_BLOCKS or self._waiting_text >= BATCH_TEXT:
+            self._enough.set()
+        if len(self._waiting) >= MOST_WAITING or self._waiting_text >= MOST_WAITING_TEXT:
+            self._room.clear()
+
+    async def drain(self) -> None:
+        """Wait until the lines on their way are few enough to add more."""
+        await self._room.wait()
+
+    async def run(self) -> None:
+        """Send what comes until `finish` is called, then the rest."""
+        while self._give_up_at is None:
+            await self._some.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._pace.flush):
+                    await self._enough.wait()
+            await self._flush()
+        if self._pace.checkpoint is not None or self._seal:
+            await self._finish()
+
+    def finish(self, *, completed: bool) -> None:
+        """Let `run` send the rest and end; `completed` seals the log, it takes no more lines."""
+        self._seal = completed
+        self._give_up_at = time.monotonic() + LAST_FLUSH
+        self._some.set()
+        self._enough.set()
+
+    async def _flush(self) -> None:
+        while self._waiting:
+            if self._seal and len(self._waiting) <= BATCH_BLOCKS:
+                return  # the last ones travel with the seal
+            batch = _first(self._waiting)
+            request = service_pb2.ReportStageLogsRequest(**self._ids, blocks=batch)
+            await self._send(self._service.ReportStageLogs, request)
+            self._acknowledged(batch)
+            if self._is_checkpoint_due():
+                await self._checkpoint(self._kept)
+                self._kept, self._kept_text = [], 0
+        if self._give_up_at is None:
+            self._some.clear()
+            self._enough.clear()
+
+    async def _finish(self) -> None:
+        rest = deque((*self._kept, *self._waiting))
+        while True:
+            batch = _first(rest)
+            for _ in batch:
+                rest.popleft()
+            await self._checkpoint(batch, completed=self._seal and not rest)
+            if not rest:
+                return
+
+    async def _checkpoint(
+        self, blocks: Iterable[logblock_pb2.LogBlock], *, completed: bool = False
+    ) -> None:
+        self._checkpoint_at = time.monotonic()
+        request = service_pb2.ReportStageLogsFromLastCheckpointRequest(
+            **self._ids, blocks=blocks, completed=completed
+        )
+        await self._send(self._service.ReportStageLogsFromLastCheckpoint, request)
+
+    def _acknowledged(self, batch: list[logblock_pb2.LogBlock]) -> None:
+        for block in batch:
+            self._waiting.popleft()
+            self._waiting_text -= len(block.log)
+            if self._pace.checkpoint is not None:
+                self._kept.append(block)
+                self._kept_text += len(block.log)
+        if len(self._waiting) < MOST_WAITING and self._waiting_text < MOST_WAITING_TEXT:
+            self._room.set()
+
+    def _is_checkpoint_due(self) -> bool:
+        if self._pace.checkpoint is None:
+            return False
+        full = len(self._kept) >= BATCH_BLOCKS or self._kept_text >= BATCH_TEXT
+        return full or time.monotonic() - self._checkpoint_at >= self._pace.checkpoint
+
+    async def _send(self, method: Any, request: Any) -> None:
+        """Send until it is taken, refused for good, or there is no more time."""
+        attempt = 0
+        while not self._sealed:
+            attempt += 1
+            try:
+                await call(method, request)
+            except CallError as error:
+                if error.status == "FAILED_PRECONDITION":
+                    # Sealed by an earlier run: there is nobody left to read these lines.
+                    self._sealed = True
+                if not error.transient or self._is_over():
+                    fields = {"error": str(error), "blocks": len(request.blocks), **self._ids}
+                    log.warning("stage_log.lost", extra={"fields": fields})
+                    return
+            else:
+                return
+            await asyncio.sleep(_BACK_OFF.pause(attempt))
+
+    def _is_over(self) -> bool:
+        return self._give_up_at is not None and time.monotonic() >= self._give_up_at
+
+
+def _first(blocks: deque[logblock_pb2.LogBlock]) -> list[logblock_pb2.LogBlock]:
+    """As many of the first blocks as fit into one message, at least one if there is any."""
+    batch: list[logblock_pb2.LogBlock] = []
+    size = 0
+    for block in blocks:
+        size += len(block.log)
+        if batch and (len(batch) >= BATCH_BLOCKS or size > BATCH_TEXT):
+            break
+        batch.append(block)
+    return batch

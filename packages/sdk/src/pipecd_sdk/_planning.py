@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stage list of a plugin: options decoded and checked, the rules of indexes kept.
+
+Pure: piped's requests come through `_glue.deployment`, a plugin's own tests through `testing`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pipecd_model.config.path import written
+from pipecd_sdk.config import ConfigFaultsError, Fault, read
+from pipecd_sdk.plugin import PlannedStage, StagePlugin, WantedStage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageRequest:
+    """A stage of a pipeline as piped asks for it."""
+
+    name: str
+    index: int
+    desc: str = ""
+    config: bytes = b""
+    """JSON of its `with`."""
+
+
+class BadPlanError(Exception):
+    """A plugin planned stages that break the rules of indexes: a bug of the plugin."""
+
+
+def plan_pipeline(
+    plugin: StagePlugin, requests: Sequence[StageRequest], *, rollback: bool
+) -> list[PlannedStage]:
+    """Plan the stages of a pipeline; raises ConfigFaultsError with the faults of all of them."""
+    wanted, faults = _decode(plugin, requests)
+    if faults:
+        raise ConfigFaultsError(faults)
+    planned = list(plugin.plan(wanted, rollback=rollback))
+    _check_indexes(plugin, planned, {request.index for request in requests})
+    return planned
+
+
+def faults_of(plugin: StagePlugin, requests: Iterable[StageRequest]) -> list[Fault]:
+    """Everything that is wrong in the options of some stages."""
+    return _decode(plugin, requests)[1]
+
+
+def _decode(
+    plugin: StagePlugin, requests: Iterable[StageRequest]
+) -> tuple[list[WantedStage], list[Fault]]:
+    wanted: list[WantedStage] = []
+    faults: list[Fault] = []
+    for request in requests:
+        try:
+            wanted.append(_wanted(plugin, request))
+        except ConfigFaultsError as error:
+            faults += error.faults
+    return wanted, faults
+
+
+def _wanted(plugin: StagePlugin, request: StageRequest) -> WantedStage:
+    place = written(("stages", request.index))
+    definition = plugin.stages.get(request.name)
+    if definition is None:
+        raise ConfigFaultsError(
+            [
+                Fault(
+                    path=place,
+                    message=f"this plugin has no stage {request.name!r}",
+                    hint=f"it has {', '.join(plugin.stages)}",
+                )
+            ]
+        )
+    if definition.rollback:
+        raise ConfigFaultsError(
+            [
+                Fault(
+                    path=place,
+                    message=f"{request.name} cannot be written in a pipeline",
+                    hint="it is added by itself, as the rollback of another stage",
+                )
+            ]
+        )
+    config = None
+    if definition.config is not None:
+        path = ("stages", request.index, "with")
+        config, _ = read(definition.config, request.config, path=path)
+    return WantedStage(
+        name=request.name,
+        index=request.index,
+        desc=request.desc or definition.desc,
+        config=config,
+    )
+
+
+def _check_indexes(plugin: StagePlugin, planned: list[PlannedStage], asked: set[int]) -> None:
+    for each in planned:
+        if each.name not in plugin.stages:
+            raise BadPlanError(f"planned the stage {each.name!r}, which it does not offer")
+        if each.index not in asked:
+            raise BadPlanError(f"planned {each.name} at {each.index}, which was not asked for")
+    taken = Counter((each.rollback, each.index) for each in planned)
+    for (_, index), count in taken.items():
+        if count > 1:
+            raise BadPlanError(f"planned {count} stages at {index}")

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options that people write for a plugin: declared as structs, decoded with all their faults.
+
+The rules of spelling (any case of a key, Go durations, zero means the default) are those of all our
+files and come from `pipecd_model.config`.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from pipecd_model.config import ConfigModel, Duration, Finding, Report, Secret, decode
+from pipecd_model.config.path import Path, written
+from pipecd_model.errors import ConfigError
+
+MOST_SHOWN: Final = 20
+"""Faults in one message: it travels in a header, and headers have a limit."""
+LONGEST_SHOWN: Final = 300
+PIPEDS_KEYS: Final = frozenset({"timeout", "skipon"})
+
+
+class StageConfig(ConfigModel):
+    """The options of a stage, what stands under its `with`.
+
+    A field without a default must be given and must not be empty. Rules between fields, or about
+    the value of one, go into `check`; they are asked when a deployment is planned.
+
+    Example:
+        class WaitConfig(StageConfig):
+            duration: Duration
+
+            def check(self, report: Report) -> None:
+                if not report.broken("duration") and self.duration < Duration():
+                    report.fault("duration", message="must be longer than 0s")
+    """
+
+    @classmethod
+    def prepare(cls, raw: dict[str, Any], report: Report) -> dict[str, Any]:
+        """Leave out what piped reads for every stage: older files have it under `with`."""
+        mine = {each.encode_name.lower() for each in msgspec.structs.fields(cls)}
+        return {
+            key: value
+            for key, value in raw.items()
+            if key.lower() not in PIPEDS_KEYS or key.lower() in mine
+        }
+
+
+class PluginConfig(ConfigModel):
+    """The options of a plugin in the piped file, under `spec.plugins[].config`.
+
+    Example:
+        class ScriptRun(StagePlugin):
+            config: ScriptRunConfig  # decoded before the first call
+    """
+
+
+class TargetConfig(ConfigModel):
+    """The options of a deploy target, under `spec.plugins[].deployTargets[].config`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that is wrong in what somebody wrote: where, what, and what to do about it."""
+
+    path: str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{self.path}: {self.message}{hint}"
+
+
+class ConfigFaultsError(ConfigError):
+    """Options that cannot be used; carries everything that is wrong in them."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = tuple(faults)
+        shown = [_cut(str(fault)) for fault in self.faults[:MOST_SHOWN]]
+        if (more := len(self.faults) - len(shown)) > 0:
+            shown.append(f"and {more} more")
+        super().__init__("\n".join(shown))
+
+
+C = TypeVar("C", bound=ConfigModel)
+
+
+def read(cls: type[C], text: bytes, *, path: Path) -> tuple[C, list[Fault]]:
+    """Decode JSON into a struct, with what its author should look at all the same.
+
+    `path` is where this stands in the author's file. Raises ConfigFaultsError. No text at all means
+    that no options are given.
+    """
+    try:
+        raw = json.loads(text) if text else {}
+    except ValueError as error:
+        fault = Fault(path=written(path), message=f"not JSON: {error}")
+        raise ConfigFaultsError([fault]) from None
+    return read_value(cls, raw, path=path)
+
+
+def read_value(cls: type[C], raw: Any, *, path: Path) -> tuple[C, list[Fault]]:
+    """Decode a plain value into a struct; raises ConfigFaultsError."""
+    value, findings = decode(cls, raw, path=path)
+    if value is None:
+        raise ConfigFaultsError(_fault(finding) for finding in findings.faults)
+    return value, [_fault(finding) for finding in findings.warnings]
+
+
+def schema(cls: type[ConfigModel]) -> str:
+    """The JSON Schema of a struct."""
+    return json.dumps(msgspec.json.schema(cls, schema_hook=_schema_of))
+
+
+def _fault(finding: Finding) -> Fault:
+    return Fault(path=written(finding.path), message=finding.message, hint=finding.hint)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+
+
+# A type with a grammar of its own that is not here takes anything, as far as the schema says.
+_SCHEMAS: Final[dict[Any, dict[str, Any]]] = {
+    Duration: {"type": ["string", "number"], "examples": ["90s", "5m", "1h30m"]},
+    Secret: {"type": "string"},
+}
+
+
+def _schema_of(kind: Any) -> dict[str, Any]:
+    return _SCHEMAS.get(kind, {})

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a handler is given: the deployment, the stage, the files, and the ways to talk back.
+
+Values only. They are filled from the wire by `_glue.messages`, or by `testing`.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from pipecd_sdk.clock import Clock
+from pipecd_sdk.metadata import Metadata
+from pipecd_sdk.results import StageFailedError
+from pipecd_sdk.stage_log import StageLog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """The commit that a deployment brings out."""
+
+    hash: str
+    message: str
+    author: str
+    branch: str
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """One run that brings an application to a commit."""
+
+    id: str
+    application_id: str
+    application_name: str
+    project_id: str
+    piped_id: str
+    commit: Commit
+    created_at: datetime
+    commander: str = ""
+    """Who asked for it; empty when piped started it by itself."""
+    repository_url: str = ""
+    summary: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    running_commit: str = ""
+    """The commit that was deployed last; empty on a first deployment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """The stage that runs."""
+
+    id: str
+    name: str
+    index: int
+    """Its place in the pipeline, from 0; a rollback stage has that of the stage it belongs to."""
+    rollback: bool = False
+    retried_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The files of one commit."""
+
+    commit_hash: str = ""
+    application_directory: str = ""
+    config_filename: str = ""
+    config: bytes = b""
+    """The application file as it is in that commit."""
+    shared_config_directory: str = ""
+
+    @property
+    def directory(self) -> Path:
+        """The application's folder; the stage fails when piped sent no files."""
+        if not self.application_directory:
+            raise StageFailedError(
+                "piped sent no files for this stage",
+                hint="the stage is declared with needs_files=False",
+            )
+        return Path(self.application_directory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """The files to deploy, and those that run now."""
+
+    target: Source
+    running: Source | None = None
+    """None on a first deployment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeployTarget:
+    """One place to deploy to, from the piped file."""
+
+    name: str
+    labels: Mapping[str, str]
+    config: Any
+    """Of the plugin's `target_config` type."""
+
+
+class CommandKind(IntEnum):
+    """What a person may ask of a stage, with the numbers of the wire."""
+
+    APPROVE = 3
+    SKIP = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageCommand:
+    """Something that a person asked of the running stage."""
+
+    id: str
+    kind: CommandKind
+    commander: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanContext:
+    """What there is to plan with, before a stage runs."""
+
+    deployment: Deployment
+    source: Sources
+    targets: Sequence[DeployTarget]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageContext:
+    """Everything a handler needs while its stage runs.
+
+    Example:
+        async def wait(self, ctx: StageContext, config: WaitConfig) -> None:
+            ctx.log.info("deploying %s", ctx.deployment.commit.hash)
+    """
+
+    deployment: Deployment
+    stage: Stage
+    source: Sources
+    targets: Sequence[DeployTarget]
+    log: StageLog
+    metadata: Metadata
+    """Of this stage."""
+    deployment_metadata: Metadata
+    """Of this plugin in this deployment: one stage writes it, a later one reads it."""
+    commands: AsyncIterator[StageCommand]
+    """What people ask of this stage, each command once, those from before a restart first."""
+    clock: Clock
+    quick_sync: bool = False
+    """No pipeline was written: there are no options for this stage."""
+    is_ending: Callable[[], bool] = lambda: False
+    """Is the process about to end? Then what a cancelled handler still does must be short."""

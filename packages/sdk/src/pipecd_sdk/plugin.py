@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plugin is: a class with stages, and its say in how a deployment is planned."""
+
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, ClassVar
+
+from pipecd_sdk.config import PluginConfig, TargetConfig
+from pipecd_sdk.context import PlanContext
+from pipecd_sdk.stages import StageDefinition, StageDefinitionError, stages_of
+
+
+class Operation(IntEnum):
+    """What people can do to a running stage, with the numbers of the wire."""
+
+    SKIP = 1
+    APPROVE = 2
+    NONE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedStage:
+    """A stage as it will run."""
+
+    name: str
+    index: int
+    desc: str = ""
+    rollback: bool = False
+    operation: Operation = Operation.NONE
+    operators: Sequence[str] = ()
+    """Who may do that operation; empty means everybody who may deploy."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedStage:
+    """A stage that the pipeline of an application names."""
+
+    name: str
+    index: int
+    desc: str = ""
+    config: Any = None
+    """Its options, decoded; None for a stage that takes none."""
+
+    def planned(
+        self,
+        *,
+        operation: Operation = Operation.NONE,
+        operators: Sequence[str] = (),
+        metadata: Mapping[str, str] | None = None,
+    ) -> PlannedStage:
+        """This stage, to be run where it stands."""
+        return PlannedStage(
+            name=self.name,
+            index=self.index,
+            desc=self.desc,
+            operation=operation,
+            operators=operators,
+            metadata=metadata or {},
+        )
+
+    def rolled_back_by(self, name: str, *, desc: str = "") -> PlannedStage:
+        """A rollback stage that belongs to this one and gets the same options."""
+        return PlannedStage(name=name, index=self.index, desc=desc, rollback=True)
+
+
+class SyncStrategy(IntEnum):
+    """How a deployment is carried out, with the numbers of the wire."""
+
+    QUICK_SYNC = 1
+    PIPELINE = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """What a plugin thinks of a change: is it worth the pipeline?"""
+
+    sync: SyncStrategy = SyncStrategy.PIPELINE
+    summary: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """Something that a deployment brings out, e.g. an image and its tag."""
+
+    name: str
+    version: str
+    url: str = ""
+
+
+class StagePlugin:
+    """A plugin that adds stages to the pipelines of any platform.
+
+    Declare `config: MyPluginConfig` to have the plugin's options from the piped file.
+
+    Example:
+        class Wait(StagePlugin):
+            @stage("WAIT")
+            async def wait(self, ctx: StageContext, config: WaitConfig) -> None: ...
+    """
+
+    needs_targets: ClassVar[bool] = False
+    """Refuse to start, and to run a stage, without a deploy target."""
+    target_config: ClassVar[type[TargetConfig]] = TargetConfig
+    """The type of a deploy target's options."""
+
+    @cached_property
+    def stages(self) -> Mapping[str, StageDefinition]:
+        """The stages it offers, by name."""
+        return stages_of(type(self))
+
+    @classmethod
+    def config_type(cls) -> type[PluginConfig] | None:
+        """The annotated type of `config`, if the class has one."""
+        declared = typing.get_type_hints(cls).get("config")
+        if declared is None or (isinstance(declared, type) and issubclass(declared, PluginConfig)):
+            return declared
+        raise StageDefinitionError(f"{cls.__name__}: annotate config with a PluginConfig")
+
+    def plan(self, wanted: Sequence[WantedStage], *, rollback: bool) -> Iterable[PlannedStage]:
+        """The stages of a pipeline; override it for operators, metadata and rollback stages."""
+        return [stage.planned() for stage in wanted]
+
+
+class DeploymentPlugin(StagePlugin):
+    """A plugin for a platform: it also has a say in versions, strategy, quick sync and rollback.
+
+    Of its stages one may be marked `rollback=True` and one `quick_sync=True`.
+
+    Example:
+        class Files(DeploymentPlugin):
+            @stage("FILES_SYNC", quick_sync=True, desc="Copy all files")
+            async def sync(self, ctx: StageContext) -> None: ...
+
+            @stage("FILES_ROLLBACK", rollback=True)
+            async def roll_back(self, ctx: StageContext) -> None: ...
+    """
+
+    needs_targets: ClassVar[bool] = True
+
+    async def versions(self, ctx: PlanContext) -> Sequence[Version]:
+        """What the target commit brings out."""
+        return ()
+
+    async def strategy(self, ctx: PlanContext) -> Strategy:
+        """How to carry it out; asked only when nothing else decides."""
+        return Strategy()
+
+    def plan(self, wanted: Sequence[WantedStage], *, rollback: bool) -> Iterable[PlannedStage]:
+        """The stages of a pipeline; with the rollback stage at the place of the first of them."""
+        yield from (stage.planned() for stage in wanted)
+        if rollback and wanted:
+            first = min(wanted, key=lambda stage: stage.index)
+            for definition in self._marked("rollback"):
+                yield first.rolled_back_by(definition.name, desc=definition.desc)
+
+    def quick_sync(self, *, rollback: bool) -> Iterable[PlannedStage]:
+        """The stages of a deployment that has no pipeline, or does not need it."""
+        for definition in self._marked("quick_sync"):
+            yield PlannedStage(name=definition.name, index=0, desc=definition.desc)
+        if rollback:
+            for definition in self._marked("rollback"):
+                yield PlannedStage(
+                    name=definition.name, index=0, desc=definition.desc, rollback=True
+                )
+
+    def _marked(self, mark: str) -> list[StageDefinition]:
+        marked = [each for each in self.stages.values() if getattr(each, mark)]
+        if len(marked) > 1:
+            names = ", ".join(each.name for each in marked)
+            raise StageDefinitionError(f"more than one stage is marked {mark}: {names}")
+        return marked

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stage log: prose for the person who deploys. What operators need goes to `logging`.
+
+Texts become blocks of one line each, short enough for every message on their way. Where they go is
+the sink's part: to piped (`_glue.stage_log`) or to a list (`testing`).
+"""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final, Protocol
+
+LONGEST_LINE: Final = 64 * 1024
+"""Bytes of one block; a longer line is cut into several."""
+
+
+class Severity(IntEnum):
+    """How a line is shown, with the numbers of the wire."""
+
+    INFO = 0
+    SUCCESS = 1
+    ERROR = 2
+
+
+class LogSink(Protocol):
+    """Takes the lines of one stage."""
+
+    def append(self, severity: Severity, line: str) -> None:
+        """Take a line that is not empty and not too long."""
+
+    async def drain(self) -> None:
+        """Wait while more lines are on their way than memory should hold."""
+
+
+class StageLog:
+    """What a stage tells about itself.
+
+    Example:
+        ctx.log.info("waiting for %d pods", missing)
+        ctx.log.success("all pods are ready")
+    """
+
+    def __init__(self, sink: LogSink) -> None:
+        self._sink = sink
+
+    def info(self, message: str, *args: object) -> None:
+        """Tell how it goes. Arguments are put in as `logging` does it."""
+        self._add(Severity.INFO, message % args if args else message)
+
+    def success(self, message: str, *args: object) -> None:
+        """Tell what went well."""
+        self._add(Severity.SUCCESS, message % args if args else message)
+
+    def error(self, message: str, *args: object) -> None:
+        """Tell what went wrong. For the reason of a failure raise StageFailedError instead."""
+        self._add(Severity.ERROR, message % args if args else message)
+
+    async def write(self, text: str) -> None:
+        """Pass on a program's output, line by line; waits when it comes faster than it goes."""
+        self._add(Severity.INFO, text)
+        await self._sink.drain()
+
+    def _add(self, severity: Severity, text: str) -> None:
+        for line in lines_of(text):
+            self._sink.append(severity, line)
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """The blocks of a text: its lines, cut where they are too long, an empty one as a blank."""
+    for line in text.removesuffix("\n").split("\n"):
+        encoded = line.removesuffix("\r").encode(errors="replace")
+        if len(encoded) <= LONGEST_LINE:
+            yield encoded.decode() or " "
+        else:
+            yield from _pieces(encoded)
+
+
+def _pieces(encoded: bytes) -> Iterator[str]:
+    start = 0
+    while start < len(encoded):
+        end = min(start + LONGEST_LINE, len(encoded))
+        while end < len(encoded) and encoded[end] & 0xC0 == 0x80:
+            end -= 1  # not in the middle of a character
+        yield encoded[start:end].decode()
+        start = end

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plugin author tests with; used by our own plugins first.
+
+`StageHarness` runs a plugin's handlers in the test itself, with `FakeClock` for time.
+`pipecd_sdk.testing.piped` starts its executable as piped does and speaks gRPC with it.
+"""
+
+from pipecd_sdk.testing.clock import NOON, FakeClock
+from pipecd_sdk.testing.harness import LogLine, StageHarness
+
+__all__ = ["NOON", "FakeClock", "LogLine", "StageHarness"]

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""piped's side of the wire for tests of executables: a real server that keeps all it is told.
+
+With `managed=False` it is a Go agent: no invitation, no plugin management.
+"""
+
+import asyncio
+import secrets
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Self
+
+from pipecd_sdk._glue.management import TOKEN_KEY
+from pipecd_sdk.context import CommandKind
+from pipecd_wire.model import command_pb2, logblock_pb2
+from pipecd_wire.pipecd.plugin import plugin_pb2
+from pipecd_wire.pluginservice import service_pb2
+from pipecd_wire.rpc import Endpoints, Metadata, Method, StatusError, rpc, serving
+
+
+@dataclass(slots=True, kw_only=True)
+class KeptLog:
+    """The log of one stage as a control plane keeps it."""
+
+    blocks: dict[int, logblock_pb2.LogBlock] = field(default_factory=dict)
+    durable: set[int] = field(default_factory=set)
+    """Indexes that came with a checkpoint: all that upstream's control plane keeps for good."""
+    sealed: bool = False
+
+    @property
+    def lines(self) -> list[str]:
+        return [self.blocks[index].log for index in sorted(self.blocks)]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+
+class FakePiped:
+    """Serves PluginService and plugin management while its block runs.
+
+    Example:
+        async with FakePiped() as piped, piped.start([executable], name="wait") as plugin:
+            answer = await plugin.execute("WAIT", {"duration": "1s"})
+    """
+
+    def __init__(self, *, managed: bool = True, ping_interval: float = 5.0) -> None:
+        self.managed = managed
+        self.ping_interval = ping_interval
+        self.token = secrets.token_hex(8) if managed else ""
+        self.address = ""
+        self.logs: dict[str, KeptLog] = {}
+        """By stage id."""
+        self.stage_metadata: dict[str, dict[str, str]] = {}
+        self.deployment_metadata: dict[tuple[str, str], dict[str, str]] = {}
+        """By deployment id and plugin name."""
+        self.calls: Counter[str] = Counter()
+        self.ready: list[plugin_pb2.ReadyRequest] = []
+        self.changed = asyncio.Condition()
+        self._commands: list[command_pb2.Command] = []
+        self._refusals: dict[str, list[str]] = {}
+        self._opened = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        endpoints = Endpoints(admit=self._admit)
+        endpoints.add(
+            service_pb2.DESCRIPTOR.services_by_name["PluginService"],
+            _PluginService(self),
+            owed=_NOT_KEPT,
+        )
+        if self.managed:
+            endpoints.add(
+                plugin_pb2.DESCRIPTOR.services_by_name["PluginManagementService"],
+                _Management(self),
+                owed=("DecryptSecret",),
+            )
+        port = await self._opened.enter_async_context(serving(endpoints, "127.0.0.1:0", grace=0))
+        self.address = f"localhost:{port}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._opened.aclose()
+
+    async def until(self, condition: Any, *, limit: float = 30) -> None:
+        """Wait until `condition()` is true; it is asked after each call."""
+        async with asyncio.timeout(limit), self.changed:
+            await self.changed.wait_for(condition)
+
+    def log(self, stage_id: str) -> KeptLog:
+        """The log of a stage, empty when there is none yet."""
+        return self.logs.setdefault(stage_id, KeptLog())
+
+    def refuse(self, rpc_name: str, *statuses: str) -> None:
+        """Answer the next calls of an RPC with these statuses."""
+        self._refusals.setdefault(rpc_name, []).extend(statuses)
+
+    async def send(self, kind: CommandKind, stage_id: str, *, by: str) -> None:
+        """Ask something of a stage, as a person does."""
+        async with self.changed:
+            self._commands.append(
+                command_pb2.Command(
+                    id=f"command-{len(self._commands)}",
+                    stage_id=stage_id,
+                    commander=by,
+                    type=command_pb2.Command.Type.ValueType(kind),
+                )
+            )
+            self.changed.notify_all()
+
+    def commands(self, stage_id: str) -> list[command_pb2.Command]:
+        return [each for each in self._commands if each.stage_id == stage_id]
+
+    async def _admit(self, method: Method, metadata: Metadata) -> None:
+        is_management = method.service == "pipecd.plugin.v1.PluginManagementService"
+        if is_management and metadata.get(TOKEN_KEY) != self.token:
+            raise StatusError("UNAUTHENTICATED", "wrong token")
+        self.calls[method.name] += 1
+        if refusals := self._refusals.get(method.name):
+            raise StatusError(refusals.pop(0), "refused by the test")
+
+    async def note(self) -> None:
+        """Tell who waits that something has changed."""
+        async with self.changed:
+            self.changed.notify_all()
+
+
+_NOT_KEPT = (
+    "InstallTool",
+    "GetDeploymentSharedMetadata",
+    "GetApplicationSharedObject",
+    "PutApplicationSharedObject",
+)
+
+
+class _PluginService:
+    def __init__(self, piped: FakePiped) -> None:
+        self._piped = piped
+
+    @rpc("ReportStageLogs")
+    async def report_logs(
+        self, _caller: object, request: service_pb2.ReportStageLogsRequest
+    ) -> service_pb2.ReportStageLogsResponse:
+        self._keep(request)
+        await self._piped.note()
+        return service_pb2.ReportStageLogsResponse()
+
+    @rpc("ReportStageLogsFromLastCheckpoint")
+    async def report_checkpoint(
+        self, _caller: object, request: service_pb2.ReportStageLogsFromLastCheckpointRequest
+    ) -> service_pb2.ReportStageLogsFromLastCheckpointResponse:
+        kept = self._keep(request)
+        kept.durable.update(block.index for block in request.blocks)
+        kept.sealed = request.completed
+        await self._piped.note()
+        return service_pb2.ReportStageLogsFromLastCheckpointResponse()
+
+    def _keep(self, request: Any) -> KeptLog:
+        kept = self._piped.log(request.stage_id)
+        if kept.sealed:
+            raise StatusError("FAILED_PRECONDITION", "the log is complete")
+        for block in request.blocks:
+            kept.blocks.setdefault(block.index, block)
+        return kept
+
+    @rpc("GetStageMetadata")
+    async def get_stage(
+        self, _caller: object, request: service_pb2.GetStageMetadataRequest
+    ) -> service_pb2.GetStageMetadataResponse:
+        values = self._piped.stage_metadata.get(request.stage_id, {})
+        return service_pb2.GetStageMetadataResponse(
+            value=values.get(request.key, ""), found=request.key in values
+        )
+
+    @rpc("PutStageMetadata")
+    async def put_stage(
+        self, _caller: object, request: service_pb2.PutStageMetadataRequest
+    ) -> service_pb2.PutStageMetadataResponse:
+        values = self._piped.stage_metadata.setdefault(request.stage_id, {})
+        values[request.key] = request.value
+        await self._piped.note()
+        return service_pb2.PutStageMetadataResponse()
+
+    @rpc("PutStageMetadataMulti")
+    async def put_stage_many(
+        self, _caller: object, request: service_pb2.PutStageMetadataMultiRequest
+    ) -> service_pb2.PutStageMetadataMultiResponse:
+        values = self._piped.stage_metadata.setdefault(request.stage_id, {})
+        values.update(request.metadata)
+        await self._piped.note()
+        return service_pb2.PutStageMetadataMultiResponse()
+
+    @rpc("GetDeploymentPluginMetadata")
+    async def get_deployment(
+        self, _caller: object, request: service_pb2.GetDeploymentPluginMetadataRequest
+    ) -> service_pb2.GetDeploymentPluginMetadataResponse:
+        key = (request.deployment_id, request.plugin_name)
+        values = self._piped.deployment_metadata.get(key, {})
+        return service_pb2.GetDeploymentPluginMetadataResponse(
+            value=values.get(request.key, ""), found=request.key in values
+        )
+
+    @rpc("PutDeploymentPluginMetadata")
+    async def put_deployment(
+        self, _caller: object, request: service_pb2.PutDeploymentPluginMetadataRequest
+    ) -> service_pb2.PutDeploymentPluginMetadataResponse:
+        key = (request.deployment_id, request.plugin_name)
+        self._piped.deployment_metadata.setdefault(key, {})[request.key] = request.value
+        await self._piped.note()
+        return service_pb2.PutDeploymentPluginMetadataResponse()
+
+    @rpc("PutDeploymentPluginMetadataMulti")
+    async def put_deployment_many(
+        self, _caller: object, request: service_pb2.PutDeploymentPluginMetadataMultiRequest
+    ) -> service_pb2.PutDeploymentPluginMetadataMultiResponse:
+        key = (request.deployment_id, request.plugin_name)
+        self._piped.deployment_metadata.setdefault(key, {}).update(request.metadata)
+        await self._piped.note()
+        return service_pb2.PutDeploymentPluginMetadataMultiResponse()
+
+    @rpc("ListStageCommands")
+    async def list_commands(
+        self, _caller: object, request: service_pb2.ListStageCommandsRequest
+    ) -> service_pb2.ListStageCommandsResponse:
+        return service_pb2.ListStageCommandsResponse(
+            commands=self._piped.commands(request.stage_id)
+        )
+
+
+class _Management:
+    def __init__(self, piped: FakePiped) -> None:
+        self._piped = piped
+
+    @rpc("Ready")
+    async def ready(
+        self, _caller: object, request: plugin_pb2.ReadyRequest
+    ) -> plugin_pb2.ReadyResponse:
+        self._piped.ready.append(request)
+        await self._piped.note()
+        answer = plugin_pb2.ReadyResponse()
+        answer.ping_interval.FromTimedelta(timedelta(seconds=self._piped.ping_interval))
+        return answer
+
+    @rpc("Ping")
+    async def ping(
+        self, _caller: object, request: plugin_pb2.PingRequest
+    ) -> plugin_pb2.PingResponse:
+        await self._piped.note()
+        return plugin_pb2.PingResponse()
+
+    @rpc("WatchStageCommands")
+    async def watch_commands(
+        self, _caller: object, request: plugin_pb2.WatchStageCommandsRequest
+    ) -> AsyncIterator[plugin_pb2.WatchStageCommandsResponse]:
+        given = 0
+        while True:
+            commands = self._piped.commands(request.stage_id)
+            for command in commands[given:]:
+                yield plugin_pb2.WatchStageCommandsResponse(command=command)
+            given = len(commands)
+            async with self._piped.changed:
+                await self._piped.changed.wait_for(
+                    lambda: len(self._piped.commands(request.stage_id)) > given  # noqa: B023
+                )

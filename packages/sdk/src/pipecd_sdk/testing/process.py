@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plugin's executable in a test: started as piped starts it, spoken to as piped speaks to it."""
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from pipecd_sdk._glue.management import TOKEN_VARIABLE
+from pipecd_sdk.testing.piped import FakePiped
+from pipecd_wire.model import common_pb2, deployment_pb2
+from pipecd_wire.pipecd.plugin import plugin_pb2, plugin_pb2_grpc
+from pipecd_wire.plugin.common import common_pb2 as source_pb2
+from pipecd_wire.plugin.deploymentapi import api_pb2, api_pb2_grpc
+from pipecd_wire.rpc import Channel, call, connect, wait_until_ready
+
+START_LIMIT = 30.0
+
+
+class Way(Enum):
+    """The two ways to start a plugin."""
+
+    COMMAND_LINE = "the configuration and the port on the command line, as a Go agent does"
+    DESCRIPTOR = "the configuration on a file descriptor, the port told in Ready"
+
+
+def executable(name: str) -> Path:
+    """The installed script of this name, beside the running Python."""
+    return Path(sys.executable).parent / name
+
+
+@dataclass(slots=True, kw_only=True)
+class PluginProcess:
+    """A running plugin."""
+
+    name: str
+    process: asyncio.subprocess.Process
+    channel: Channel
+    output: list[str] = field(default_factory=list)
+
+    @property
+    def deployments(self) -> "api_pb2_grpc.DeploymentServiceAsyncStub":
+        return api_pb2_grpc.DeploymentServiceStub(self.channel)
+
+    @property
+    def configs(self) -> "plugin_pb2_grpc.PluginConfigServiceAsyncStub":
+        return plugin_pb2_grpc.PluginConfigServiceStub(self.channel)
+
+    async def plan(
+        self, *stages: tuple[str, Mapping[str, Any]], rollback: bool = True
+    ) -> list[deployment_pb2.PipelineStage]:
+        """Ask for the stage list of a pipeline."""
+        request = api_pb2.BuildPipelineSyncStagesRequest(rollback=rollback)
+        for index, (name, options) in enumerate(stages):
+            request.stages.add(
+                name=name, index=index, timeout="6h0m0s", config=json.dumps(options).encode()
+            )
+        answer = await call(self.deployments.BuildPipelineSyncStages, request)
+        return list(answer.stages)
+
+    async def execute(
+        self,
+        stage: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        index: int = 0,
+        stage_id: str = "",
+        directory: Path | None = None,
+        deployment: deployment_pb2.Deployment | None = None,
+    ) -> api_pb2.ExecuteStageResponse:
+        """Run a stage to its end; cancelling this cancels the call. Raises CallError."""
+        given = api_pb2.ExecutePluginInput(
+            deployment=deployment or example_deployment(),
+            stage=deployment_pb2.PipelineStage(
+                id=stage_id or f"stage-{index}",
+                name=stage,
+                index=index,
+                created_at=1,
+                updated_at=1,
+            ),
+            stage_config=b"" if options is None else json.dumps(options).encode(),
+            target_deployment_source=source_pb2.DeploymentSource(
+                application_directory=str(directory or ""),
+                commit_hash=example_deployment().trigger.commit.hash,
+                application_config_filename="app.pipecd.yaml",
+            ),
+        )
+        request = api_pb2.ExecuteStageRequest(input=given)
+        return await call(self.deployments.ExecuteStage, request, deadline=None)
+
+    async def wait_stage(self, stage_id: str, *, deployment_id: str = "deployment-1") -> None:
+        """Wait until no handler of the stage runs."""
+        stub = plugin_pb2_grpc.PluginStageServiceStub(self.channel)
+        request = plugin_pb2.WaitStageRequest(deployment_id=deployment_id, stage_id=stage_id)
+        await call(stub.WaitStage, request, deadline=30)
+
+    async def exit_code(self, *, limit: float = 30) -> int:
+        """Wait until the process has ended."""
+        async with asyncio.timeout(limit):
+            return await self.process.wait()
+
+
+@asynccontextmanager
+async def start_plugin(
+    piped: FakePiped,
+    command: Sequence[str | Path],
+    *,
+    name: str,
+    way: Way = Way.DESCRIPTOR,
+    entry: Mapping[str, Any] | None = None,
+    flags: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> AsyncIterator[PluginProcess]:
+    """Start a plugin and connect to it; it is killed at the end of the block if it still runs.
+
+    `entry` is the rest of its entry in the piped file: `config`, `deployTargets`.
+    """
+    described = {"name": name, "url": f"file:///plugins/{name}", "port": 0, **(entry or {})}
+    variables = {**os.environ, **(environment or {})}
+    variables.pop(TOKEN_VARIABLE, None)
+    if piped.token:
+        variables[TOKEN_VARIABLE] = piped.token
+    start = [*command, "start", "--piped-plugin-service", piped.address, *flags]
+    if way is Way.COMMAND_LINE:
+        described["port"] = free_port()
+        process = await _spawn([*start, "--config", json.dumps(described)], variables)
+    else:
+        with _text_fd(json.dumps(described)) as given:
+            number = given.fileno()
+            process = await _spawn([*start, "--config-fd", str(number)], variables, [number])
+    output: list[str] = []
+    async with asyncio.TaskGroup() as tasks:
+        reading = tasks.create_task(_read(process, output))
+        try:
+            port = described["port"] or await _told_port(piped, process, output)
+            async with connect(f"localhost:{port}") as channel:
+                await _connected(channel, process, output)
+                yield PluginProcess(name=name, process=process, channel=channel, output=output)
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+            # A process that a plugin left behind may hold the pipe; nobody needs its output.
+            reading.cancel()
+
+
+class StartError(RuntimeError):
+    """The plugin did not come up."""
+
+
+async def _spawn(
+    command: Sequence[str | Path], variables: Mapping[str, str], pass_fds: Sequence[int] = ()
+) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(str(part) for part in command),
+        env=variables,
+        pass_fds=pass_fds,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+async def _read(process: asyncio.subprocess.Process, output: list[str]) -> None:
+    assert process.stdout is not None  # noqa: S101 - asked for above
+    async for line in process.stdout:
+        output.append(line.decode(errors="replace").rstrip("\n"))  # noqa: PERF401 - as they come
+
+
+async def _told_port(
+    piped: FakePiped, process: asyncio.subprocess.Process, output: list[str]
+) -> int:
+    async with asyncio.TaskGroup() as tasks:
+        told = tasks.create_task(
+            piped.until(lambda: any(each.pid == process.pid for each in piped.ready))
+        )
+        ended = tasks.create_task(process.wait())
+        await asyncio.wait([told, ended], return_when=asyncio.FIRST_COMPLETED)
+        ended.cancel()
+        if not told.done():
+            told.cancel()
+            raise StartError("\n".join(["the plugin ended before it was ready", *output]))
+    return next(each.port for each in piped.ready if each.pid == process.pid)
+
+
+async def _connected(
+    channel: Channel, process: asyncio.subprocess.Process, output: list[str]
+) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        ready = tasks.create_task(wait_until_ready(channel, limit=START_LIMIT))
+        ended = tasks.create_task(process.wait())
+        await asyncio.wait([ready, ended], return_when=asyncio.FIRST_COMPLETED)
+        ended.cancel()
+        if not ready.done():
+            ready.cancel()
+            raise StartError("\n".join(["the plugin ended before it served", *output]))
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _text_fd(text: str) -> Any:
+    """An open file that holds a text, to be inherited."""
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w") as given:
+        given.write(text)
+    return os.fdopen(reader)
+
+
+def example_deployment() -> deployment_pb2.Deployment:
+    """A deployment that keeps every rule of the wire."""
+    return deployment_pb2.Deployment(
+        id="deployment-1",
+        application_id="application-1",
+        application_name="shop",
+        piped_id="piped-1",
+        project_id="project-1",
+        git_path=common_pb2.ApplicationGitPath(
+            repo=common_pb2.ApplicationGitRepository(
+                id="repo-1", remote="https://git.example.com/shop.git", branch="main"
+            ),
+            path="apps/shop",
+            config_filename="app.pipecd.yaml",
+        ),
+        labels={"env": "dev"},
+        trigger=deployment_pb2.DeploymentTrigger(
+            commit=deployment_pb2.Commit(
+                hash="0123456789abcdef0123456789abcdef01234567",
+                message="Sell more",
+                author="dev",
+                branch="main",
+                created_at=1_704_196_800,
+            ),
+            timestamp=1_704_196_800,
+        ),
+        summary="Deploy with the pipeline",
+        created_at=1_704_196_800,
+        updated_at=1_704_196_800,
+    )
