@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plugin processes: fetch, start, watch, restart, call, and answer their calls."""
+
+from piped.plugins.backend import PluginBackend, StageCommands
+from piped.plugins.entry import PluginEntry, TargetEntry
+from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
+from piped.plugins.host import PluginHost
+from piped.plugins.plugin import Plugin
+from piped.plugins.state import Limits, Phase, PluginState
+from piped.plugins.tools import Tools
+
+__all__ = [
+    "Limits",
+    "Phase",
+    "Plugin",
+    "PluginBackend",
+    "PluginEntry",
+    "PluginError",
+    "PluginHost",
+    "PluginLostError",
+    "PluginState",
+    "PluginStoppingError",
+    "StageCommands",
+    "TargetEntry",
+    "Tools",
+]

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a plugin is started: the command line of upstream for a file, ours for a package.
+
+A file gets exactly what a Go agent would give it, so that any plugin runs. A package is ours to
+agree with: its configuration, which may hold secrets, comes on a descriptor that nobody else can
+read. Both are invited to plugin management by a token in the environment.
+"""
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from piped.plugins.entry import PluginEntry
+from piped.plugins.fetch import Program
+
+TOKEN_VARIABLE: Final = "PIPECD_PLUGIN_TOKEN"  # noqa: S105 - the name of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What to start."""
+
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What it gets beside piped's own."""
+    config: str | None = None
+    """A text that it reads from a descriptor, whose number follows `--config-fd`."""
+
+    @contextmanager
+    def descriptors(self) -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
+        """The arguments with the descriptors they speak of, open while the block runs."""
+        if self.config is None:
+            yield self.arguments, ()
+            return
+        # In memory: nothing is left on a disk, and no writer has to wait for the reader.
+        config = os.memfd_create("plugin-config")
+        try:
+            os.write(config, self.config.encode())
+            os.lseek(config, 0, os.SEEK_SET)
+            yield (*self.arguments, "--config-fd", str(config)), (config,)
+        finally:
+            os.close(config)
+
+
+def command_of(
+    entry: PluginEntry,
+    program: Program,
+    *,
+    service_port: int,
+    port: int,
+    token: str,
+    grace: float,
+    wrapper: tuple[str, ...],
+) -> Command:
+    """The command of a plugin that shall serve on `port` and call piped on `service_port`."""
+    start = (str(program.path), "start", "--piped-plugin-service", f"localhost:{service_port}")
+    config = entry.as_json(url=program.url, port=port)
+    environment = {TOKEN_VARIABLE: token}
+    if program.is_package:
+        arguments = (*start, "--grace-period", f"{grace:g}s")
+        return Command(arguments=arguments, environment=environment, config=config)
+    return Command(arguments=(*wrapper, *start, "--config", config), environment=environment)
+
+
+async def death_wrapper() -> tuple[str, ...]:
+    """A command that has what follows it killed when piped dies; empty where there is none.
+
+    Plugins made with our SDK see to it themselves; others need this.
+    """
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
+        return ()
+    wrapper = (setpriv, "--pdeathsig", "KILL", "--")
+    # The one of busybox knows no such option.
+    probe = await asyncio.create_subprocess_exec(
+        *wrapper, "true", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    return wrapper if await probe.wait() == 0 else ()

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The calls to one process of a plugin, and what their failures mean."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pipecd_wire.pipecd.plugin.plugin_pb2 import WaitStageRequest
+from pipecd_wire.pipecd.plugin.plugin_pb2_grpc import PluginStageServiceStub
+from pipecd_wire.plugin.deploymentapi.api_pb2_grpc import DeploymentServiceStub
+from pipecd_wire.plugin.livestateapi.api_pb2_grpc import LivestateServiceStub
+from pipecd_wire.plugin.planpreviewapi.api_pb2_grpc import PlanPreviewServiceStub
+from pipecd_wire.rpc import CallError, Channel, call
+from piped.oplog import logger
+from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
+from piped.plugins.lifetime import Lifetime, OverError
+from piped.plugins.state import Limits
+
+if TYPE_CHECKING:
+    from pipecd_wire.pipecd.plugin.plugin_pb2_grpc import PluginStageServiceAsyncStub
+    from pipecd_wire.plugin.deploymentapi.api_pb2_grpc import DeploymentServiceAsyncStub
+    from pipecd_wire.plugin.livestateapi.api_pb2_grpc import LivestateServiceAsyncStub
+    from pipecd_wire.plugin.planpreviewapi.api_pb2_grpc import PlanPreviewServiceAsyncStub
+
+log = logger(__name__)
+
+Response = TypeVar("Response")
+
+LEAVES_IT: Final = "plugin is stopping"
+"""What a plugin that was told to stop says of a stage that the next process shall continue."""
+
+REASON_WAIT: Final = 1.0
+"""Seconds in which the end of a process becomes known after its channel broke."""
+
+ASK_AGAIN: Final = 0.1
+"""Seconds between two questions to a plugin that does not listen any more but still lives."""
+
+# What a caller sees when the process at the other end dies.
+BROKEN: Final = frozenset({"UNAVAILABLE", "CANCELLED", "UNKNOWN"})
+
+
+class Connection:
+    """A process that serves, from the moment it is ready to its end."""
+
+    def __init__(self, plugin: str, channel: Channel, limits: Limits) -> None:
+        self._plugin = plugin
+        self._limits = limits
+        self.life = Lifetime()
+        self.managed = False
+        """Has it sent Ready?"""
+        self.stopping = False
+        """Was it told to stop?"""
+        self.end = ""
+        """Why its life is over."""
+        self.deployment: DeploymentServiceAsyncStub = DeploymentServiceStub(channel)
+        self.livestate: LivestateServiceAsyncStub = LivestateServiceStub(channel)
+        self.planpreview: PlanPreviewServiceAsyncStub = PlanPreviewServiceStub(channel)
+        self._stages: PluginStageServiceAsyncStub = PluginStageServiceStub(channel)
+
+    async def ask(self, rpc: str, attempt: Callable[[], Awaitable[Response]]) -> Response:
+        """Make a call that ends with the process at the latest. Raises PluginError."""
+        try:
+            async with self.life.within():
+                return await attempt()
+        except OverError:
+            raise self.lost() from None
+        except CallError as error:
+            raise await self._judge(rpc, error) from None
+
+    async def ask_if_offered(
+        self, rpc: str, attempt: Callable[[], Awaitable[Response]]
+    ) -> Response | None:
+        """As `ask`; None from a plugin that does not offer the call."""
+
+        async def unless_unknown() -> Response | None:
+            try:
+                return await attempt()
+            except CallError as error:
+                if error.status == "UNIMPLEMENTED":
+                    return None
+                raise
+
+        return await self.ask(rpc, unless_unknown)
+
+    async def handler_end(self, deployment_id: str, stage_id: str) -> None:
+        """Wait until a cancelled stage has really ended, within the limit.
+
+        Only then may anything else touch what the stage worked on. A further cancellation changes
+        nothing about that, so it does not shorten the wait.
+        """
+        clock = asyncio.get_running_loop().time
+        request = WaitStageRequest(deployment_id=deployment_id, stage_id=stage_id)
+        end = clock() + self._limits.handler_end
+        while (left := end - clock()) > 0:
+            try:
+                async with self.life.within():
+                    await call(self._stages.WaitStage, request, deadline=left)
+            except asyncio.CancelledError:
+                continue
+            except OverError:
+                return
+            except CallError as error:
+                if error.status == "UNIMPLEMENTED":
+                    end = min(end, clock() + self._limits.silent_end)
+                    await self._sleep_until(end)
+                    return
+                await self._sleep_until(clock() + ASK_AGAIN)
+            else:
+                return
+        log.warning(
+            "plugin.stage_goes_on",
+            plugin=self._plugin,
+            deployment_id=deployment_id,
+            stage_id=stage_id,
+        )
+
+    def lost(self) -> PluginLostError:
+        """The error of a call that the process cannot answer any more."""
+        if self.stopping:
+            return PluginStoppingError(f"the plugin {self._plugin!r} was stopped")
+        why = self.end or "its channel broke"
+        return PluginLostError(f"the plugin {self._plugin!r} was lost: {why}")
+
+    async def _judge(self, rpc: str, error: CallError) -> PluginError:
+        if error.status == "UNAVAILABLE" and error.message.startswith(LEAVES_IT):
+            return PluginStoppingError(f"the plugin {self._plugin!r} is stopping")
+        if error.status in BROKEN:
+            await self._over(REASON_WAIT)
+            if self.life.over or self.stopping or error.status == "UNAVAILABLE":
+                return self.lost()
+        if error.status == "DEADLINE_EXCEEDED":
+            return PluginError(f"the plugin {self._plugin!r} did not answer {rpc} in time")
+        return PluginError(f"the plugin {self._plugin!r} failed at {rpc}: {error}")
+
+    async def _over(self, limit: float) -> None:
+        """Wait for the end of the process, not longer than `limit`."""
+        try:
+            async with asyncio.timeout(limit), self.life.within():
+                await asyncio.get_running_loop().create_future()
+        except (TimeoutError, OverError):
+            return
+
+    async def _sleep_until(self, end: float) -> None:
+        while (left := end - asyncio.get_running_loop().time()) > 0 and not self.life.over:
+            try:
+                await self._over(left)
+            except asyncio.CancelledError:
+                continue

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a call to a plugin failed, split by what its caller does next.
+
+PluginError                  it answered with an error, or not in time      the stage or plan fails
+└── PluginLostError          its process or channel is gone, or not there   wait for `ready`, go on
+    └── PluginStoppingError  it was told to stop                            leave the stage as it is
+"""
+
+from pipecd_model.errors import PluginError
+
+__all__ = ["PluginError", "PluginLostError", "PluginStoppingError"]
+
+
+class PluginLostError(PluginError):
+    """There is no process to talk to; it is being restarted, and goes on with what it had begun."""
+
+    status = "UNAVAILABLE"
+
+
+class PluginStoppingError(PluginLostError):
+    """The plugin was told to stop: nothing failed, the next one continues."""

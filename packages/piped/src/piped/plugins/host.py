@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All plugins of a piped: started together, each on its own, and gone when the host is.
+
+A plugin that cannot start does not keep the others, or piped, from working.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Final, Self
+
+from piped.oplog import logger
+from piped.plugins.backend import PluginBackend
+from piped.plugins.choose import choose
+from piped.plugins.command import death_wrapper
+from piped.plugins.entry import PluginEntry, check
+from piped.plugins.plugin import Plugin
+from piped.plugins.state import Limits
+from piped.plugins.supervise import Supervisor, Surroundings
+
+log = logger(__name__)
+
+HURRY: Final = 5.0
+"""Seconds that a plugin has left after it was told a second time."""
+
+AFTER_KILL: Final = 10.0
+"""Seconds in which the system takes away processes that were killed."""
+
+
+class PluginHost:
+    """The plugins, while the block runs. Nothing of theirs outlives it."""
+
+    def __init__(
+        self,
+        entries: Iterable[PluginEntry],
+        *,
+        data_dir: Path,
+        backend: PluginBackend,
+        limits: Limits | None = None,
+        grace: float = 30,
+        on_change: Callable[[Plugin], None] | None = None,
+    ) -> None:
+        """`grace`: seconds that plugins are told they have to stop. Raises ConfigError."""
+        self._entries = check(entries)
+        self._folder = data_dir / "plugins"
+        self._backend = backend
+        self._limits = limits or Limits()
+        self._grace = grace
+        self.on_change = on_change
+        self._plugins = {
+            entry.name: Plugin(entry.name, self._limits, self._changed) for entry in self._entries
+        }
+        self._supervisors: list[Supervisor] = []
+        self._running: set[asyncio.Task[None]] = set()
+        self._tasks = asyncio.TaskGroup()
+        self._patience: asyncio.Timeout | None = None
+        self._hurried = False
+
+    @property
+    def plugins(self) -> Mapping[str, Plugin]:
+        """The plugins by their names."""
+        return MappingProxyType(self._plugins)
+
+    def choose(
+        self, stage_name: str, *, wanted: str | None = None, declared: Collection[str] = ()
+    ) -> Plugin:
+        """The plugin that runs a stage, see `piped.plugins.choose`."""
+        return choose(self._plugins, stage_name, wanted=wanted, declared=declared)
+
+    async def settled(self, limit: float) -> None:
+        """Wait until every plugin has been ready or has failed once, not longer than `limit`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit):
+                for plugin in self._plugins.values():
+                    await plugin.tried()
+
+    async def __aenter__(self) -> Self:
+        around = Surroundings(
+            folder=self._folder,
+            backend=self._backend,
+            limits=self._limits,
+            wrapper=await death_wrapper(),
+            grace=self._grace,
+        )
+        await self._tasks.__aenter__()
+        for entry in self._entries:
+            supervisor = Supervisor(entry, self._plugins[entry.name], around)
+            self._supervisors.append(supervisor)
+            self._running.add(
+                self._tasks.create_task(supervisor.run(), name=f"plugin {entry.name}")
+            )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await self.stop(HURRY)
+        finally:
+            for task in self._running:
+                task.cancel()
+            # Not given the block's own error: the group would wrap it.
+            await self._tasks.__aexit__(None, None, None)
+
+    async def stop(self, grace: float) -> None:
+        """Tell all plugins to stop, wait up to `grace` seconds, end those that are left."""
+        for supervisor in self._supervisors:
+            supervisor.stop()
+        if await self._ended(min(grace, HURRY) if self._hurried else grace):
+            return
+        log.warning("plugin.killed", tasks=[t.get_name() for t in self._running if not t.done()])
+        for supervisor in self._supervisors:
+            supervisor.kill()
+        await self._ended(AFTER_KILL)
+
+    def kill(self) -> None:
+        """End everything now: plugins get a second signal and a moment to end what they started."""
+        self._hurried = True
+        for supervisor in self._supervisors:
+            supervisor.stop()
+        if self._patience is not None and not self._patience.expired():
+            soon = asyncio.get_running_loop().time() + HURRY
+            if (end := self._patience.when()) is None or end > soon:
+                self._patience.reschedule(soon)
+
+    async def _ended(self, limit: float) -> bool:
+        try:
+            async with asyncio.timeout(limit) as self._patience:
+                if self._running:
+                    await asyncio.wait(self._running)
+        except TimeoutError:
+            return False
+        finally:
+            self._patience = None
+        return True
+
+    def _changed(self, plugin: Plugin) -> None:
+        if self.on_change is not None:
+            self.on_change(plugin)

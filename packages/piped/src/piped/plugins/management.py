@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plugin management: what a plugin that accepts piped's invitation can call on its private port.
+
+`Link` is what piped knows of one process from these calls; the supervisor watches it.
+"""
+
+import asyncio
+import hmac
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any, Final
+
+from google.protobuf.duration_pb2 import Duration
+
+from pipecd_model.errors import ConfigError, DeniedError, StateError, UnauthenticatedError
+from pipecd_wire.pipecd.plugin import plugin_pb2 as pb
+from pipecd_wire.pluginservice import service_pb2
+from pipecd_wire.rpc import Endpoints, Metadata, Method, rpc
+from piped.plugins.backend import PluginBackend
+from piped.plugins.lifetime import OverError
+from piped.plugins.running import RunningStages
+from piped.plugins.service import MetadataApi, SharedObjectsApi, StageApi
+
+TOKEN_KEY: Final = "pipecd-plugin-token"  # noqa: S105 - the name of it
+MANAGEMENT: Final = pb.DESCRIPTOR.services_by_name["PluginManagementService"]
+SERVICE: Final = service_pb2.DESCRIPTOR.services_by_name["PluginService"]
+
+
+class Link:
+    """One process, as it presents itself."""
+
+    def __init__(self, *, token: str, port: int) -> None:
+        """`port`: where it was told to serve; 0 when it was free to choose."""
+        self.token = token
+        self.port = port
+        self.ready: asyncio.Future[pb.ReadyRequest] = asyncio.get_running_loop().create_future()
+        self.last_ping = 0.0
+        self.given_up = False
+
+    def seen(self) -> None:
+        """It has just proved to be alive."""
+        self.last_ping = asyncio.get_running_loop().time()
+
+
+class ManagementApi:
+    """The service itself, for one process."""
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        ping_interval: float,
+        running: RunningStages,
+        backend: PluginBackend,
+    ) -> None:
+        self._link = link
+        self._interval = Duration(nanos=int(ping_interval % 1 * 1e9), seconds=int(ping_interval))
+        self._running = running
+        self._backend = backend
+
+    @rpc("Ready")
+    async def ready(self, _: Any, request: pb.ReadyRequest) -> pb.ReadyResponse:
+        link = self._link
+        if link.given_up:
+            raise StateError("piped has given up on this process", hint="exit")
+        if link.port and request.port != link.port:
+            raise ConfigError(
+                f"the plugin serves on port {request.port}, not on {link.port}",
+                hint="serve on the port that the configuration names",
+            )
+        link.seen()
+        if not link.ready.done():
+            link.ready.set_result(request)
+        return pb.ReadyResponse(ping_interval=self._interval)
+
+    @rpc("Ping")
+    async def ping(self, _: Any, _request: pb.PingRequest) -> pb.PingResponse:
+        self._link.seen()
+        return pb.PingResponse()
+
+    @rpc("DecryptSecret")
+    async def decrypt_secret(
+        self, _: Any, request: pb.DecryptSecretRequest
+    ) -> pb.DecryptSecretResponse:
+        if not self._running.has_deployment(request.deployment_id):
+            raise DeniedError(
+                f"the plugin runs no stage of the deployment {request.deployment_id!r}"
+            )
+        raise StateError(
+            f"cannot open the secret {request.name!r}: this piped has no key",
+            hint="encrypted secrets are not supported yet",
+        )
+
+    @rpc("WatchStageCommands")
+    async def watch_stage_commands(
+        self, _: Any, request: pb.WatchStageCommandsRequest
+    ) -> AsyncIterator[pb.WatchStageCommandsResponse]:
+        life = self._running.life(request.deployment_id, request.stage_id)
+        if life is None:
+            return
+        watching = self._backend.commands.watch_stage_commands(
+            request.deployment_id, request.stage_id
+        )
+        async with aclosing(watching) as commands:
+            while True:
+                try:
+                    async with life.within():
+                        command = await anext(commands)
+                except (OverError, StopAsyncIteration):
+                    return
+                yield pb.WatchStageCommandsResponse(command=command)
+
+
+def endpoints_of(
+    plugin: str, link: Link, management: ManagementApi, backend: PluginBackend
+) -> Endpoints:
+    """Everything that is served on the private port of one process."""
+
+    async def admit(method: Method, metadata: Metadata) -> None:
+        given = metadata.get(TOKEN_KEY)
+        # A plugin of upstream's sends none; whoever sends one must have the right one.
+        if given is None and method.service == SERVICE.full_name:
+            return
+        if given is None or not hmac.compare_digest(given.encode(), link.token.encode()):
+            raise UnauthenticatedError(
+                f"this is not the token of the plugin {plugin!r}",
+                hint=f"send what PIPECD_PLUGIN_TOKEN held as {TOKEN_KEY}",
+            )
+
+    endpoints = Endpoints(admit=admit)
+    endpoints.add(
+        SERVICE, StageApi(backend), MetadataApi(plugin, backend), SharedObjectsApi(backend)
+    )
+    endpoints.add(MANAGEMENT, management)
+    return endpoints

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plugin's process says: the last lines are kept, all go to piped's log, within reason."""
+
+import asyncio
+import time
+from collections import deque
+from typing import Final
+
+from piped.oplog import logger
+
+log = logger(__name__)
+
+KEPT: Final = 50
+LONGEST_LINE: Final = 4096
+CHUNK: Final = 64 * 1024
+LINES_A_SECOND: Final = 100
+"""A plugin that says more is heard, but not written down: it would fill the disk of the log."""
+
+
+class Output:
+    """The output of one plugin, over all its processes."""
+
+    def __init__(self, plugin: str) -> None:
+        self._plugin = plugin
+        self._lines: deque[str] = deque(maxlen=KEPT)
+        self._second = 0.0
+        self._written = 0
+        self._unwritten = 0
+
+    def last(self) -> tuple[str, ...]:
+        """The last lines, the oldest first."""
+        return tuple(self._lines)
+
+    async def follow(self, reader: asyncio.StreamReader) -> None:
+        """Read until everybody who could write is gone."""
+        rest = b""
+        while chunk := await reader.read(CHUNK):
+            *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > LONGEST_LINE:
+                lines.append(rest)
+                rest = b""
+            self._take(lines)
+        self._take([rest] if rest else [])
+        self._tell_unwritten()
+
+    def _take(self, lines: list[bytes]) -> None:
+        # Of a flood only the end is worth the work.
+        if (skipped := len(lines) - max(KEPT, LINES_A_SECOND)) > 0:
+            self._unwritten += skipped
+            lines = lines[skipped:]
+        for line in lines:
+            text = line[:LONGEST_LINE].decode(errors="replace").rstrip("\r")
+            if text:
+                self._lines.append(text)
+                self._write(text)
+
+    def _write(self, text: str) -> None:
+        now = time.monotonic()
+        if now - self._second >= 1:
+            self._tell_unwritten()
+            self._second, self._written = now, 0
+        self._written += 1
+        if self._written <= LINES_A_SECOND:
+            log.info("plugin.output", plugin=self._plugin, line=text)
+        else:
+            self._unwritten += 1
+
+    def _tell_unwritten(self) -> None:
+        if self._unwritten:
+            log.warning("plugin.output_dropped", plugin=self._plugin, lines=self._unwritten)
+            self._unwritten = 0

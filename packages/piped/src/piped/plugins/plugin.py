@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plugin as planner and scheduler see it: where it stands, what it offers, typed calls.
+
+Behind it the supervisor starts and restarts processes; a call goes to the one that is there. A call
+to a process that dies ends at once with PluginLostError, and `ready` waits for the next process.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from pipecd_wire.model.deployment_pb2 import (
+    STAGE_CANCELLED,
+    STAGE_EXITED,
+    STAGE_FAILURE,
+    STAGE_SKIPPED,
+    STAGE_SUCCESS,
+)
+from pipecd_wire.plugin.deploymentapi import api_pb2 as pb
+from pipecd_wire.plugin.livestateapi import api_pb2 as livestate
+from pipecd_wire.plugin.planpreviewapi import api_pb2 as planpreview
+from pipecd_wire.rpc import call
+from piped.oplog import logger
+from piped.plugins.connection import Connection
+from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
+from piped.plugins.output import Output
+from piped.plugins.running import RunningStages
+from piped.plugins.state import Limits, Phase, PluginState
+
+log = logger(__name__)
+
+WENT_WELL: Final = frozenset({STAGE_SUCCESS, STAGE_SKIPPED, STAGE_EXITED})
+ENDS: Final = WENT_WELL | {STAGE_FAILURE, STAGE_CANCELLED}
+
+
+class Plugin:
+    """One of the configured plugins."""
+
+    def __init__(self, name: str, limits: Limits, on_change: Callable[["Plugin"], None]) -> None:
+        self.name = name
+        self.state = PluginState(phase=Phase.FETCHING, sentence="not started yet")
+        self.stages: frozenset[str] = frozenset()
+        """What it offers; as it last said while it is restarted."""
+        self.stages_without_files: frozenset[str] = frozenset()
+        """Those that need no files of the commit."""
+        self.version = ""
+        self.was_ready = False
+        """Has it ever been? Before that nobody knows its stages."""
+        self._was_tried = False
+        self.running = RunningStages()
+        self.output = Output(name)
+        self._limits = limits
+        self._on_change = on_change
+        self._connection: Connection | None = None
+        self._changed = asyncio.Event()
+
+    async def ready(self, limit: float) -> None:
+        """Wait until it can be called; PluginError with the reason when that takes too long."""
+        try:
+            async with asyncio.timeout(limit):
+                await self._until(lambda: self._connection is not None)
+        except TimeoutError:
+            raise PluginLostError(
+                f"the plugin {self.name!r} is not ready: {self.state.sentence}",
+                hint=self.state.last_output[-1] if self.state.last_output else "",
+            ) from None
+        if self._connection is None:
+            raise PluginStoppingError(f"the plugin {self.name!r} is stopping")
+
+    async def tried(self) -> None:
+        """Wait until it has been ready, or has failed, for the first time."""
+        await self._until(lambda: self._was_tried)
+
+    async def determine_versions(self, request: pb.PlanPluginInput) -> pb.DetermineVersionsResponse:
+        """Which versions of which artifacts a deployment would bring."""
+        there = self._there()
+        message = pb.DetermineVersionsRequest(input=request)
+        return await there.ask(
+            "DetermineVersions",
+            lambda: call(
+                there.deployment.DetermineVersions, message, deadline=self._limits.planning
+            ),
+        )
+
+    async def determine_strategy(self, request: pb.PlanPluginInput) -> pb.DetermineStrategyResponse:
+        """Pipeline or quick sync. Not for a first deployment: there is nothing to compare with."""
+        there = self._there()
+        message = pb.DetermineStrategyRequest(input=request)
+        return await there.ask(
+            "DetermineStrategy",
+            lambda: call(
+                there.deployment.DetermineStrategy, message, deadline=self._limits.planning
+            ),
+        )
+
+    async def build_pipeline_sync_stages(
+        self, request: pb.BuildPipelineSyncStagesRequest
+    ) -> pb.BuildPipelineSyncStagesResponse:
+        """Make stages of the pipeline's entries that belong to this plugin."""
+        there = self._there()
+        return await there.ask(
+            "BuildPipelineSyncStages",
+            lambda: call(
+                there.deployment.BuildPipelineSyncStages, request, deadline=self._limits.planning
+            ),
+        )
+
+    async def build_quick_sync_stages(
+        self, request: pb.BuildQuickSyncStagesRequest
+    ) -> pb.BuildQuickSyncStagesResponse:
+        """Make the stages of a quick sync."""
+        there = self._there()
+        return await there.ask(
+            "BuildQuickSyncStages",
+            lambda: call(
+                there.deployment.BuildQuickSyncStages, request, deadline=self._limits.planning
+            ),
+        )
+
+    async def execute_stage(self, request: pb.ExecutePluginInput) -> pb.ExecuteStageResponse:
+        """Run a stage to its end; the status is a final one.
+
+        When the calling task is cancelled the stage is, and this returns only after the plugin's
+        handler has ended. PluginLostError: it was lost on the way; once it is ready again a second
+        call continues the stage. PluginStoppingError: the same, but it was told to stop.
+        """
+        there = self._there()
+        deployment_id, stage_id = request.deployment.id, request.stage.id
+        message = pb.ExecuteStageRequest(input=request)
+        with self.running.enter(deployment_id, stage_id):
+            try:
+                response = await there.ask(
+                    "ExecuteStage",
+                    lambda: call(there.deployment.ExecuteStage, message, deadline=None),
+                )
+            except asyncio.CancelledError:
+                await there.handler_end(deployment_id, stage_id)
+                raise
+        if there.stopping and not there.managed and response.status not in WENT_WELL:
+            # A plugin of upstream's cannot say that it only stops: its stages just end badly.
+            raise PluginStoppingError(f"the plugin {self.name!r} was stopped")
+        if response.status not in ENDS:
+            raise PluginError(
+                f"the plugin {self.name!r} ended the stage {request.stage.name!r} "
+                f"with the status {response.status}, which is not an end"
+            )
+        return response
+
+    async def get_livestate(
+        self, request: livestate.GetLivestateRequest, *, deadline: float
+    ) -> livestate.GetLivestateResponse | None:
+        """What is running; None from a plugin that cannot tell."""
+        there = self._there()
+        return await there.ask_if_offered(
+            "GetLivestate",
+            lambda: call(there.livestate.GetLivestate, request, deadline=deadline),
+        )
+
+    async def get_plan_preview(
+        self, request: planpreview.GetPlanPreviewRequest, *, deadline: float
+    ) -> planpreview.GetPlanPreviewResponse | None:
+        """What a deployment would change; None from a plugin that cannot tell."""
+        there = self._there()
+        return await there.ask_if_offered(
+            "GetPlanPreview",
+            lambda: call(there.planpreview.GetPlanPreview, request, deadline=deadline),
+        )
+
+    def become(self, phase: Phase, sentence: str) -> None:
+        """Be in another state; for the supervisor."""
+        failed = phase is Phase.FAILED
+        self.state = PluginState(
+            phase=phase, sentence=sentence, last_output=self.output.last() if failed else ()
+        )
+        self._was_tried = self._was_tried or phase in (Phase.READY, Phase.FAILED)
+        write = log.warning if failed else log.info
+        write(f"plugin.{phase}", plugin=self.name, sentence=sentence)
+        self._changed.set()
+        self._changed = asyncio.Event()
+        self._on_change(self)
+
+    def serve_through(self, connection: Connection | None) -> None:
+        """Make calls through this connection, or none; for the supervisor."""
+        self._connection = connection
+        self.was_ready = self.was_ready or connection is not None
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        """Wait for a state in which something holds, or for the stop."""
+        while not holds() and self.state.phase is not Phase.STOPPING:
+            await self._changed.wait()
+
+    def _there(self) -> Connection:
+        if self._connection is not None:
+            return self._connection
+        if self.state.phase is Phase.STOPPING:
+            raise PluginStoppingError(f"the plugin {self.name!r} is stopping")
+        raise PluginLostError(f"the plugin {self.name!r} is not ready: {self.state.sentence}")

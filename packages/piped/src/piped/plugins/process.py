@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One process of a plugin: started in a session of its own, and ended as a group."""
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from piped.plugins.command import Command
+from piped.plugins.errors import PluginError
+
+
+class Process:
+    """A process that was started, and what it says."""
+
+    def __init__(self, process: asyncio.subprocess.Process, said: asyncio.StreamReader) -> None:
+        self._process = process
+        self.said = said
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def end(self) -> int:
+        """Wait for its end; the exit code, negative for a signal."""
+        return await self._process.wait()
+
+    def terminate(self) -> None:
+        """Ask it to stop."""
+        with suppress(ProcessLookupError):
+            self._process.terminate()
+
+    def kill(self) -> None:
+        """End it and all that is left of its group."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+
+@asynccontextmanager
+async def started(command: Command) -> AsyncIterator[Process]:
+    """A process that lives no longer than the block. Raises PluginError when it cannot start.
+
+    Must run on the main thread: the parent-death signal that a plugin has set comes when the thread
+    ends that started it.
+    """
+    # asyncio's own pipes hide the end of a process for as long as anybody else holds them.
+    reading, writing = os.pipe()
+    said = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(said), os.fdopen(reading, "rb", buffering=0)
+    )
+    try:
+        try:
+            process = Process(await _start(command, writing), said)
+        finally:
+            os.close(writing)
+        try:
+            yield process
+        finally:
+            process.kill()
+            await process.end()
+    finally:
+        transport.close()
+
+
+async def _start(command: Command, output: int) -> asyncio.subprocess.Process:
+    with command.descriptors() as (arguments, descriptors):
+        try:
+            return await asyncio.create_subprocess_exec(
+                *arguments,
+                env={**os.environ, **command.environment},
+                pass_fds=descriptors,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise PluginError(f"cannot start {arguments[0]!r}: {error.strerror or error}") from None
+
+
+def ending(code: int) -> str:
+    """How a process ended, in words."""
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which stages a plugin runs right now: what it may ask about, and for how long."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from piped.plugins.lifetime import Lifetime
+
+
+class RunningStages:
+    """The stages that piped has a plugin execute."""
+
+    def __init__(self) -> None:
+        self._stages: dict[tuple[str, str], list[Lifetime]] = {}
+
+    @contextmanager
+    def enter(self, deployment_id: str, stage_id: str) -> Iterator[None]:
+        """A stage runs while the block does."""
+        life = Lifetime()
+        lives = self._stages.setdefault((deployment_id, stage_id), [])
+        lives.append(life)
+        try:
+            yield
+        finally:
+            life.end()
+            lives.remove(life)
+            if not lives:
+                del self._stages[deployment_id, stage_id]
+
+    def life(self, deployment_id: str, stage_id: str) -> Lifetime | None:
+        """The life of the stage's latest run, None when it does not run."""
+        lives = self._stages.get((deployment_id, stage_id))
+        return lives[-1] if lives else None
+
+    def has_deployment(self, deployment_id: str) -> bool:
+        """Does a stage of this deployment run?"""
+        return any(running == deployment_id for running, _ in self._stages)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What piped offers to a plugin: upstream's PluginService, one instance per plugin.
+
+The private port tells which plugin calls, so a plugin that leaves its name out is known anyway.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pipecd_wire.model.logblock_pb2 import LogBlock
+from pipecd_wire.pipedservice import service_pb2 as controlplane_pb
+from pipecd_wire.pluginservice import service_pb2 as pb
+from pipecd_wire.rpc import rpc
+from piped.plugins.backend import PluginBackend
+from piped.report.logs import StageKey
+
+LogRequest = pb.ReportStageLogsRequest | pb.ReportStageLogsFromLastCheckpointRequest
+
+
+class StageApi:
+    """Stage logs, stage commands and tools."""
+
+    def __init__(self, backend: PluginBackend) -> None:
+        self._backend = backend
+
+    @rpc("InstallTool")
+    async def install_tool(self, _: Any, request: pb.InstallToolRequest) -> pb.InstallToolResponse:
+        path = await self._backend.tools.install(
+            request.name, request.version, request.install_script
+        )
+        return pb.InstallToolResponse(installed_path=str(path))
+
+    @rpc("ReportStageLogs")
+    async def report_stage_logs(
+        self, _: Any, request: pb.ReportStageLogsRequest
+    ) -> pb.ReportStageLogsResponse:
+        await self._backend.logs.report(_key(request), _blocks(request))
+        return pb.ReportStageLogsResponse()
+
+    @rpc("ReportStageLogsFromLastCheckpoint")
+    async def report_from_last_checkpoint(
+        self, _: Any, request: pb.ReportStageLogsFromLastCheckpointRequest
+    ) -> pb.ReportStageLogsFromLastCheckpointResponse:
+        await self._backend.logs.checkpoint(
+            _key(request), _blocks(request), completed=request.completed
+        )
+        return pb.ReportStageLogsFromLastCheckpointResponse()
+
+    @rpc("ListStageCommands")
+    async def list_stage_commands(
+        self, _: Any, request: pb.ListStageCommandsRequest
+    ) -> pb.ListStageCommandsResponse:
+        commands = self._backend.commands.stage_commands(request.deployment_id, request.stage_id)
+        return pb.ListStageCommandsResponse(commands=commands)
+
+
+def _key(request: LogRequest) -> StageKey:
+    return StageKey(request.deployment_id, request.stage_id, request.retried_count)
+
+
+def _blocks(request: LogRequest) -> Iterable[LogBlock]:
+    return request.blocks
+
+
+class MetadataApi:
+    """What stages and plugins keep with a deployment."""
+
+    def __init__(self, plugin: str, backend: PluginBackend) -> None:
+        self._plugin = plugin
+        self._stores = backend.metadata
+
+    @rpc("GetStageMetadata")
+    async def get_stage_metadata(
+        self, _: Any, request: pb.GetStageMetadataRequest
+    ) -> pb.GetStageMetadataResponse:
+        store = self._stores.of(request.deployment_id)
+        value = store.get_stage(request.stage_id, request.key)
+        return pb.GetStageMetadataResponse(value=value or "", found=value is not None)
+
+    @rpc("PutStageMetadata")
+    async def put_stage_metadata(
+        self, _: Any, request: pb.PutStageMetadataRequest
+    ) -> pb.PutStageMetadataResponse:
+        store = self._stores.of(request.deployment_id)
+        await store.put_stage(request.stage_id, {request.key: request.value})
+        return pb.PutStageMetadataResponse()
+
+    @rpc("PutStageMetadataMulti")
+    async def put_stage_metadata_multi(
+        self, _: Any, request: pb.PutStageMetadataMultiRequest
+    ) -> pb.PutStageMetadataMultiResponse:
+        store = self._stores.of(request.deployment_id)
+        await store.put_stage(request.stage_id, request.metadata)
+        return pb.PutStageMetadataMultiResponse()
+
+    @rpc("GetDeploymentPluginMetadata")
+    async def get_deployment_plugin_metadata(
+        self, _: Any, request: pb.GetDeploymentPluginMetadataRequest
+    ) -> pb.GetDeploymentPluginMetadataResponse:
+        store = self._stores.of(request.deployment_id)
+        value = store.get_plugin(request.plugin_name or self._plugin, request.key)
+        return pb.GetDeploymentPluginMetadataResponse(value=value or "", found=value is not None)
+
+    @rpc("PutDeploymentPluginMetadata")
+    async def put_deployment_plugin_metadata(
+        self, _: Any, request: pb.PutDeploymentPluginMetadataRequest
+    ) -> pb.PutDeploymentPluginMetadataResponse:
+        store = self._stores.of(request.deployment_id)
+        await store.put_plugin(request.plugin_name, {request.key: request.value})
+        return pb.PutDeploymentPluginMetadataResponse()
+
+    @rpc("PutDeploymentPluginMetadataMulti")
+    async def put_deployment_plugin_metadata_multi(
+        self, _: Any, request: pb.PutDeploymentPluginMetadataMultiRequest
+    ) -> pb.PutDeploymentPluginMetadataMultiResponse:
+        store = self._stores.of(request.deployment_id)
+        await store.put_plugin(request.plugin_name, request.metadata)
+        return pb.PutDeploymentPluginMetadataMultiResponse()
+
+    @rpc("GetDeploymentSharedMetadata")
+    async def get_deployment_shared_metadata(
+        self, _: Any, request: pb.GetDeploymentSharedMetadataRequest
+    ) -> pb.GetDeploymentSharedMetadataResponse:
+        value = self._stores.of(request.deployment_id).get_shared(request.key)
+        return pb.GetDeploymentSharedMetadataResponse(value=value or "", found=value is not None)
+
+
+class SharedObjectsApi:
+    """What a plugin keeps with an application from one deployment to the next."""
+
+    def __init__(self, backend: PluginBackend) -> None:
+        self._control = backend.control
+
+    @rpc("GetApplicationSharedObject")
+    async def get_application_shared_object(
+        self, _: Any, request: pb.GetApplicationSharedObjectRequest
+    ) -> pb.GetApplicationSharedObjectResponse:
+        answer = await self._control.ask(
+            self._control.service.GetApplicationSharedObject,
+            controlplane_pb.GetApplicationSharedObjectRequest(
+                application_id=request.application_id,
+                plugin_name=request.plugin_name,
+                key=request.key,
+            ),
+        )
+        return pb.GetApplicationSharedObjectResponse(object=answer.object)
+
+    @rpc("PutApplicationSharedObject")
+    async def put_application_shared_object(
+        self, _: Any, request: pb.PutApplicationSharedObjectRequest
+    ) -> pb.PutApplicationSharedObjectResponse:
+        await self._control.ask(
+            self._control.service.PutApplicationSharedObject,
+            controlplane_pb.PutApplicationSharedObjectRequest(
+                application_id=request.application_id,
+                plugin_name=request.plugin_name,
+                key=request.key,
+                object=request.object,
+            ),
+        )
+        return pb.PutApplicationSharedObjectResponse()

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a plugin stands: fetching → starting → ready → failed → stopping, each with a sentence."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    """A step in the life of a plugin."""
+
+    FETCHING = "fetching"
+    STARTING = "starting"
+    READY = "ready"
+    FAILED = "failed"
+    STOPPING = "stopping"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginState:
+    """A phase, why it is in it, and what its process last said."""
+
+    phase: Phase
+    sentence: str
+    last_output: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Seconds that piped waits for a plugin, and what makes it lose patience."""
+
+    ready: float = 30
+    """From the start of the process until it answers."""
+    planning: float = 30
+    """One planning call."""
+    handler_end: float = 30
+    """After a cancelled ExecuteStage, until its handler has ended."""
+    silent_end: float = 1
+    """The same for a plugin that cannot tell when its handler has ended."""
+    ping_interval: float = 5
+    missed_pings: int = 3
+    """So many in a row, and the plugin is restarted."""
+    channel: float = 5
+    """A channel that stays broken for so long is given up."""
+    first_pause: float = 1
+    """Before the first restart; it doubles with each that follows."""
+    longest_pause: float = 60
+    steady: float = 60
+    """A plugin that was ready for so long starts again with the first pause."""

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keep one plugin running: fetch, start, wait until it serves, watch, start again.
+
+A process is given up when it exits, does not serve in time, misses its pings, or cannot be reached
+any more. The pause before the next one grows with each failure and is forgotten once a process has
+been ready for a while. After `stop` only the end of the process counts: a plugin on its way out may
+stop listening long before it is done.
+"""
+
+import asyncio
+import random
+import secrets
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pipecd_wire.pipecd.plugin.plugin_pb2 import ReadyRequest
+from pipecd_wire.plugin.deploymentapi.api_pb2 import FetchDefinedStagesRequest
+from pipecd_wire.rpc import (
+    AddressError,
+    CallError,
+    Channel,
+    Endpoints,
+    Retry,
+    call,
+    connect,
+    wait_until_ready,
+)
+from piped.oplog import logger
+from piped.plugins.backend import PluginBackend
+from piped.plugins.command import command_of
+from piped.plugins.connection import Connection
+from piped.plugins.entry import PluginEntry
+from piped.plugins.errors import PluginError
+from piped.plugins.fetch import Program, fetch
+from piped.plugins.management import Link, ManagementApi, endpoints_of
+from piped.plugins.plugin import Plugin
+from piped.plugins.port import accepts, is_free, pick_port, private_port
+from piped.plugins.process import Process, ending, started
+from piped.plugins.state import Limits, Phase
+
+log = logger(__name__)
+
+LAST_WORDS: Final = 0.5
+"""Seconds in which the output of a process that has ended is read to its end."""
+
+LOOK_AGAIN: Final = 0.05
+"""Seconds between two looks at a port on which a plugin shall serve."""
+
+FIRST_ANSWER: Final = Retry(attempts=None, base=0.05, cap=0.5)
+
+
+class GoneError(Exception):
+    """A process is given up; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What all plugins of a host share."""
+
+    folder: Path
+    backend: PluginBackend
+    limits: Limits
+    wrapper: tuple[str, ...]
+    """What stands before the command of a file, see `death_wrapper`."""
+    grace: float
+    """Seconds that a plugin has to stop."""
+
+
+class Supervisor:
+    """Runs the processes of one plugin, one at a time."""
+
+    def __init__(self, entry: PluginEntry, plugin: Plugin, around: Surroundings) -> None:
+        self._entry = entry
+        self._plugin = plugin
+        self._around = around
+        self._limits = around.limits
+        self._process: Process | None = None
+        self._connection: Connection | None = None
+        self._stop = asyncio.Event()
+        self._failures = 0
+        self._pause = 0.0
+
+    async def run(self) -> None:
+        """Start the plugin again and again, until `stop`."""
+        while not self._stop.is_set():
+            try:
+                await self._live()
+            except (PluginError, AddressError) as error:
+                hint = getattr(error, "hint", "")
+                self._fail(f"{error} ({hint})" if hint else str(error))
+            except Exception:  # noqa: BLE001 - a bug here must not end piped, nor leave a plugin dead
+                log.bug("plugin.bug", plugin=self._plugin.name)
+                self._fail("piped has a bug; its log has the details")
+            await self._rest()
+        self._plugin.become(Phase.STOPPING, "has stopped")
+
+    def stop(self) -> None:
+        """Let the process end, and start no other. May be repeated: then it shall hurry."""
+        if not self._stop.is_set():
+            self._stop.set()
+            self._plugin.become(Phase.STOPPING, "was told to stop")
+        if self._connection is not None:
+            self._connection.stopping = True
+        if self._process is not None:
+            self._process.terminate()
+
+    def kill(self) -> None:
+        """End the process now."""
+        if self._process is not None:
+            self._process.kill()
+
+    def _fail(self, why: str) -> None:
+        """Tell everybody who waits for the process that it is gone, and plan the next one."""
+        self._plugin.serve_through(None)
+        if not self._stop.is_set():
+            limits = self._limits
+            longest = min(limits.longest_pause, limits.first_pause * 2 ** min(self._failures, 16))
+            self._pause = random.uniform(longest / 2, longest)  # noqa: S311 - guards nothing
+            self._failures += 1
+            self._plugin.become(Phase.FAILED, f"{why}; next try in {self._pause:.1f}s")
+        if self._connection is not None:
+            self._connection.end = why
+            self._connection.life.end()
+            self._connection = None
+
+    async def _rest(self) -> None:
+        try:
+            async with asyncio.timeout(self._pause):
+                await self._stop.wait()
+        except TimeoutError:
+            return
+
+    async def _live(self) -> None:
+        """One process from its start to its end."""
+        self._plugin.become(Phase.FETCHING, f"getting {self._entry.url or 'the package'}")
+        program = await fetch(self._entry, self._around.folder)
+        port = self._port_for(program)
+        link = Link(token=secrets.token_urlsafe(32), port=port)
+        async with AsyncExitStack() as opened:
+            service_port = await opened.enter_async_context(private_port(self._endpoints(link)))
+            if self._stop.is_set():
+                return
+            self._plugin.become(Phase.STARTING, f"has {self._limits.ready:g}s to serve")
+            command = command_of(
+                self._entry,
+                program,
+                service_port=service_port,
+                port=port,
+                token=link.token,
+                grace=self._around.grace,
+                wrapper=self._around.wrapper,
+            )
+            process = await opened.enter_async_context(started(command))
+            self._process = process
+            if self._stop.is_set():
+                process.terminate()
+            why = "piped is ending"
+            try:
+                async with asyncio.TaskGroup() as watches:
+                    watches.create_task(self._watch_process(process, watches))
+                    watches.create_task(self._serve(link, opened, watches))
+            except* GoneError as gone:
+                why = str(gone.exceptions[0])
+            finally:
+                link.given_up = True
+                self._process = None
+                self._fail(why)
+
+    def _endpoints(self, link: Link) -> Endpoints:
+        management = ManagementApi(
+            link,
+            ping_interval=self._limits.ping_interval,
+            running=self._plugin.running,
+            backend=self._around.backend,
+        )
+        return endpoints_of(self._entry.name, link, management, self._around.backend)
+
+    def _port_for(self, program: Program) -> int:
+        """Where it shall serve; a package chooses by itself."""
+        if program.is_package:
+            return 0
+        if not self._entry.port:
+            return pick_port()
+        if not is_free(self._entry.port):
+            # Started all the same, it would fail, and piped would talk to whoever is there.
+            raise PluginError(
+                f"the port {self._entry.port} is taken by another process",
+                hint="end it, or leave `port` out and piped picks one",
+            )
+        return self._entry.port
+
+    async def _watch_process(self, process: Process, watches: asyncio.TaskGroup) -> None:
+        following = watches.create_task(self._plugin.output.follow(process.said))
+        code = await process.end()
+        process.kill()  # what it has left behind in its group
+        await asyncio.wait({following}, timeout=LAST_WORDS)
+        when = "" if self._connection is not None else " before it was ready"
+        raise GoneError(f"{ending(code)}{when}")
+
+    async def _serve(self, link: Link, opened: AsyncExitStack, watches: asyncio.TaskGroup) -> None:
+        limit = self._limits.ready
+        try:
+            async with asyncio.timeout(limit):
+                channel = await opened.enter_async_context(connect(await self._address(link)))
+                connection = Connection(self._plugin.name, channel, self._limits)
+                stages = await self._stages_of(connection)
+        except TimeoutError:
+            raise GoneError(f"did not serve within {limit:g}s") from None
+        except CallError as error:
+            raise GoneError(f"failed at FetchDefinedStages: {error}") from None
+        if self._stop.is_set():
+            return
+        self._connection = connection
+        self._plugin.stages = stages
+        if link.ready.done():
+            self._present(link.ready.result(), connection)
+        self._plugin.serve_through(connection)
+        self._plugin.become(Phase.READY, f"serves {', '.join(sorted(stages)) or 'no stages'}")
+        watches.create_task(self._watch_pings(link, connection))
+        watches.create_task(self._watch_channel(channel, connection))
+        watches.create_task(self._watch_steadiness())
+
+    async def _address(self, link: Link) -> str:
+        """Where the plugin serves, as soon as it does."""
+        if not link.port:
+            return f"127.0.0.1:{(await asyncio.shield(link.ready)).port}"
+        while not link.ready.done() and not await accepts(link.port):
+            await asyncio.wait({link.ready}, timeout=LOOK_AGAIN)
+        return f"localhost:{link.port}"
+
+    async def _stages_of(self, connection: Connection) -> frozenset[str]:
+        try:
+            answer = await call(
+                connection.deployment.FetchDefinedStages,
+                FetchDefinedStagesRequest(),
+                deadline=self._limits.ready,
+                retry=FIRST_ANSWER,
+            )
+        except CallError as error:
+            if error.status == "UNIMPLEMENTED":  # it only shows live state or previews plans
+                return frozenset()
+            raise
+        return frozenset(answer.stages)
+
+    def _present(self, ready: ReadyRequest, connection: Connection) -> None:
+        """Take what a plugin says of itself in Ready."""
+        connection.managed = True
+        self._plugin.version = ready.version
+        self._plugin.stages_without_files = frozenset(ready.stages_without_files)
+
+    async def _watch_pings(self, link: Link, connection: Connection) -> None:
+        if not link.ready.done():
+            # It answered before it said Ready, or it never will, as upstream's do not.
+            self._present(await asyncio.shield(link.ready), connection)
+        clock = asyncio.get_running_loop().time
+        interval, missed = self._limits.ping_interval, self._limits.missed_pings
+        while not self._stop.is_set():
+            due = link.last_ping + missed * interval
+            if clock() < due:
+                await asyncio.sleep(due - clock())
+                if clock() > due + interval:
+                    link.seen()  # piped itself stood still; nobody could have been heard
+            else:
+                raise GoneError(f"missed {missed} pings in a row")
+
+    async def _watch_channel(self, channel: Channel, connection: Connection) -> None:
+        while not self._stop.is_set():
+            state = channel.get_state(try_to_connect=True)
+            if state.name == "READY":
+                await channel.wait_for_state_change(state)
+                continue
+            try:
+                await wait_until_ready(channel, limit=self._limits.channel)
+            except CallError:
+                # While a call goes on over the old connection, the plugin may be on its way out.
+                if not connection.life.busy and not self._stop.is_set():
+                    raise GoneError("cannot be reached any more") from None
+
+    async def _watch_steadiness(self) -> None:
+        await asyncio.sleep(self._limits.steady)
+        self._failures = 0

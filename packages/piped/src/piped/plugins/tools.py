@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tools that plugins ask piped to install: kubectl, helm, terraform …
+
+A plugin gives a script; what the script leaves at its output path becomes
+`<tools folder>/<name>-<version>`, once for all plugins. A file put there beforehand counts as
+installed. The script belongs to the plugin and is trusted as much as the plugin is.
+"""
+
+import asyncio
+import os
+import platform
+import re
+import signal
+import subprocess
+import tempfile
+from collections import defaultdict
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from pipecd_model.errors import ConfigError, StateError
+
+PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9._+-]*")
+FIELD: Final = re.compile(r"\{\{\s*\.(Name|Version|OutPath|TmpDir|Arch|Os)\s*\}\}")
+LONGEST_OUTPUT: Final = 16 * 1024
+
+# Python's names of machines to Go's, which the scripts expect.
+GO_ARCH: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
+
+
+class Tools:
+    """The folder of installed tools."""
+
+    def __init__(self, folder: Path, *, limit: float = 600) -> None:
+        """`limit`: seconds that one script may take."""
+        self._folder = folder
+        self._limit = limit
+        self._installing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def install(self, name: str, version: str, script: str) -> Path:
+        """The path of a tool, installed first if need be."""
+        for what, value in (("name", name), ("version", version)):
+            if not PLAIN_NAME.fullmatch(value):
+                raise ConfigError(
+                    f"a tool cannot have the {what} {value!r}",
+                    hint="letters, digits and ._+- make a file's name",
+                )
+        target = self._folder / f"{name}-{version}"
+        # Whoever comes second waits and finds the file; when the first is cancelled it takes over.
+        async with self._installing[target.name]:
+            if not target.is_file():
+                await self._install(name, version, script, target)
+        return target
+
+    async def _install(self, name: str, version: str, script: str, target: Path) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        # In the tools folder, so that the last step is a rename and nobody sees half a tool.
+        with tempfile.TemporaryDirectory(dir=self._folder, prefix=".install-") as scratch:
+            out = Path(scratch) / "out"
+            work = Path(scratch) / "tmp"
+            work.mkdir()
+            command = render(
+                script,
+                {
+                    "Name": name,
+                    "Version": version,
+                    "OutPath": str(out),
+                    "TmpDir": str(work),
+                    "Arch": GO_ARCH.get(platform.machine(), platform.machine()),
+                    "Os": platform.system().lower(),
+                },
+            )
+            await self._run(f"{name} {version}", command, work)
+            if not out.is_file():
+                raise StateError(
+                    f"the install script of {name} {version} left nothing",
+                    hint="it must leave the tool at {{ .OutPath }}",
+                )
+            out.chmod(0o755)
+            out.replace(target)
+
+    async def _run(self, tool: str, command: str, work: Path) -> None:
+        said = work.with_name("output")
+        with said.open("wb") as output:
+            process = await asyncio.create_subprocess_exec(
+                "/bin/sh",
+                "-c",
+                command,
+                cwd=work,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        try:
+            async with asyncio.timeout(self._limit):
+                code = await process.wait()
+        except TimeoutError:
+            raise StateError(
+                f"the install script of {tool} took longer than {self._limit:g}s: {_end_of(said)}"
+            ) from None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        if code:
+            raise StateError(
+                f"the install script of {tool} exited with code {code}: {_end_of(said)}"
+            )
+
+
+def _end_of(said: Path) -> str:
+    with said.open("rb") as output:
+        output.seek(-min(LONGEST_OUTPUT, said.stat().st_size), os.SEEK_END)
+        return output.read().decode(errors="replace").strip()
+
+
+def render(script: str, values: dict[str, str]) -> str:
+    """Fill in `{{ .Name }}` and its like; anything else in braces is refused, never run as is."""
+    if left := re.search(r"\{\{.*?(\}\}|$)", FIELD.sub("_", script)):
+        raise ConfigError(
+            f"the install script uses {left.group()!r}",
+            hint="only {{ .Name }} .Version .OutPath .TmpDir .Arch and .Os are filled in",
+        )
+    return FIELD.sub(lambda found: values[found.group(1)], script)

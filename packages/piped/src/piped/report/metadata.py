@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stages and plugins keep with a deployment, so that they can be continued after a restart.
+
+A planner or scheduler opens the store of its deployment, plugins read and write it through their
+private port, and it is closed when the deployment is done here.
+
+A value counts only once the control plane has it: `put_…` returns after the save was acknowledged,
+and a save that failed leaves the store as it was. Were the value kept, a plugin could act on
+something that a restarted piped does not know. When the answer of the control plane is lost, it may
+hold a value that its writer was told has failed: whoever writes must be ready to write again.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pipecd_model.errors import StateError, UnavailableError
+from pipecd_wire.model.deployment_pb2 import Deployment
+from pipecd_wire.pipedservice import service_pb2 as pb
+
+if TYPE_CHECKING:
+    from piped.mirror.controlplane import ControlPlane
+
+Save = Callable[[dict[str, str]], Awaitable[object]]
+
+
+class Values:
+    """One namespace: its values, and the way to save all of them."""
+
+    def __init__(self, values: Mapping[str, str], save: Save, limit: float) -> None:
+        self._values = dict(values)
+        self._save = save
+        self._limit = limit
+        # Saves carry the whole map: a later one must not overtake an earlier one.
+        self._saving = asyncio.Lock()
+
+    def get(self, key: str) -> str | None:
+        return self._values.get(key)
+
+    async def put(self, values: Mapping[str, str]) -> None:
+        async with self._saving:
+            merged = {**self._values, **values}
+            try:
+                async with asyncio.timeout(self._limit):
+                    await self._save(merged)
+            except TimeoutError:
+                raise UnavailableError(
+                    f"the control plane did not take the metadata within {self._limit:g}s"
+                ) from None
+            self._values = merged
+
+
+class MetadataStore:
+    """The metadata of one deployment: of its stages, of its plugins, and shared by all of them."""
+
+    def __init__(self, deployment: Deployment, control: "ControlPlane", limit: float) -> None:
+        self._id = deployment.id
+        self._control = control
+        self._limit = limit
+        kept = deployment.metadata_v2
+        stages = {stage.id: dict(stage.metadata) for stage in deployment.stages}
+        plugins = {name: dict(values.keyValues) for name, values in kept.plugins.items()}
+        self._stages = {name: self._of_stage(name, values) for name, values in stages.items()}
+        self._plugins = {name: self._of_plugin(name, values) for name, values in plugins.items()}
+        self._shared = Values(kept.shared.keyValues, self._save_shared, limit)
+
+    def get_stage(self, stage_id: str, key: str) -> str | None:
+        """A value of a stage, None when it has none."""
+        return self._stages[stage_id].get(key) if stage_id in self._stages else None
+
+    async def put_stage(self, stage_id: str, values: Mapping[str, str]) -> None:
+        """Keep values of a stage; they are with the control plane when this returns."""
+        # A rollback stage may have been planned after this store was opened.
+        if stage_id not in self._stages:
+            self._stages[stage_id] = self._of_stage(stage_id, {})
+        await self._stages[stage_id].put(values)
+
+    def get_plugin(self, plugin: str, key: str) -> str | None:
+        """A value that a plugin keeps with the deployment, None when there is none."""
+        return self._plugins[plugin].get(key) if plugin in self._plugins else None
+
+    async def put_plugin(self, plugin: str, values: Mapping[str, str]) -> None:
+        """Keep values of a plugin with the deployment, as `put_stage` does."""
+        if plugin not in self._plugins:
+            self._plugins[plugin] = self._of_plugin(plugin, {})
+        await self._plugins[plugin].put(values)
+
+    def get_shared(self, key: str) -> str | None:
+        """A value that piped keeps for every plugin, None when there is none."""
+        return self._shared.get(key)
+
+    async def put_shared(self, values: Mapping[str, str]) -> None:
+        """Keep values for every plugin, as `put_stage` does. Plugins cannot."""
+        await self._shared.put(values)
+
+    def _of_stage(self, stage_id: str, values: Mapping[str, str]) -> Values:
+        async def save(merged: dict[str, str]) -> object:
+            return await self._control.tell(
+                self._control.service.SaveStageMetadata,
+                pb.SaveStageMetadataRequest(
+                    deployment_id=self._id, stage_id=stage_id, metadata=merged
+                ),
+            )
+
+        return Values(values, save, self._limit)
+
+    def _of_plugin(self, plugin: str, values: Mapping[str, str]) -> Values:
+        async def save(merged: dict[str, str]) -> object:
+            return await self._control.tell(
+                self._control.service.SaveDeploymentPluginMetadata,
+                pb.SaveDeploymentPluginMetadataRequest(
+                    deployment_id=self._id, plugin_name=plugin, metadata=merged
+                ),
+            )
+
+        return Values(values, save, self._limit)
+
+    async def _save_shared(self, merged: dict[str, str]) -> object:
+        return await self._control.tell(
+            self._control.service.SaveDeploymentSharedMetadata,
+            pb.SaveDeploymentSharedMetadataRequest(deployment_id=self._id, metadata=merged),
+        )
+
+
+class MetadataStores:
+    """The stores of the deployments that piped works on now."""
+
+    def __init__(self, control: "ControlPlane", *, limit: float = 60) -> None:
+        """`limit`: seconds that one put may wait for a control plane that is away."""
+        self._control = control
+        self._limit = limit
+        self._stores: dict[str, MetadataStore] = {}
+        self._users: defaultdict[str, int] = defaultdict(int)
+
+    def open(self, deployment: Deployment) -> MetadataStore:
+        """The store of a deployment; the first to open it fills it from the message."""
+        self._users[deployment.id] += 1
+        if deployment.id not in self._stores:
+            self._stores[deployment.id] = MetadataStore(deployment, self._control, self._limit)
+        return self._stores[deployment.id]
+
+    def close(self, deployment_id: str) -> None:
+        """Be done with a store; it is dropped when everybody is who opened it."""
+        self._users[deployment_id] -= 1
+        if self._users[deployment_id] <= 0:
+            del self._users[deployment_id]
+            self._stores.pop(deployment_id, None)
+
+    @contextmanager
+    def opened(self, deployment: Deployment) -> Iterator[MetadataStore]:
+        """A store that is open while the block runs."""
+        store = self.open(deployment)
+        try:
+            yield store
+        finally:
+            self.close(deployment.id)
+
+    def of(self, deployment_id: str) -> MetadataStore:
+        """The open store of a deployment; an error when piped does not work on it."""
+        try:
+            return self._stores[deployment_id]
+        except KeyError:
+            raise StateError(
+                f"piped does not run the deployment {deployment_id!r}",
+                hint="metadata can be read and written only while the deployment runs",
+                deployment_id=deployment_id,
+            ) from None
