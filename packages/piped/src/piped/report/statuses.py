@@ -104,7 +104,6 @@ class Statuses:
                 completed_at=deployment.completed_at,
             ),
         )
-        self.deploying(deployment, now=False)
 
     def deploying(self, deployment: Deployment, *, now: bool) -> None:
         """Tell whether the application is being deployed."""

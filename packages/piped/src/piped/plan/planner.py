@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a deployment that waits into one that can run: plugins, versions, strategy, stages.
+
+Between source and schedule. It reports nothing: whatever goes wrong here is raised as a
+`PipecdError` with a sentence for the author of the application, and the schedule ends the
+deployment with it.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from pipecd_model import strategy
+from pipecd_model.config import ApplicationConfig, load_application
+from pipecd_model.errors import ConfigError, PluginError
+from pipecd_model.stage import is_rollback
+from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
+from pipecd_wire.model.common_pb2 import AUTO, PIPELINE, QUICK_SYNC, ArtifactVersion, SyncStrategy
+from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
+from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
+from pipecd_wire.plugin.deploymentapi import api_pb2 as api
+from piped.oplog import logger
+from piped.plan.roles import Plugin, Plugins, Sources
+from piped.plan.stages import Clock, pipeline_stages, quick_sync_stages
+
+log = logger(__name__)
+
+READY: Final = 30.0
+"""Seconds that planning waits for a plugin that starts, or is started again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How a deployment is done."""
+
+    config: ApplicationConfig
+    source: DeploymentSource
+    """The commit that is deployed, without its files."""
+    strategy: SyncStrategy.ValueType
+    summary: str
+    versions: Sequence[ArtifactVersion]
+    stages: Sequence[PipelineStage]
+
+
+class Planner:
+    """Asks the plugins of an application how to deploy a commit of it."""
+
+    def __init__(self, plugins: Plugins, sources: Sources, clock: Clock = time.time) -> None:
+        self._plugins = plugins
+        self._sources = sources
+        self._clock = clock
+
+    async def plan(
+        self, deployment: Deployment, running: ApplicationDeploymentReference | None
+    ) -> Plan:
+        """Plan; `running` is what was last deployed with success, None for a first deployment."""
+        async with AsyncExitStack() as opened:
+            target = await opened.enter_async_context(open_target(self._sources, deployment))
+            ask = api.PlanPluginInput(deployment=deployment, target_deployment_source=target)
+            if running is not None:
+                source = await opened.enter_async_context(
+                    self._sources.open(
+                        deployment.git_path,
+                        running.trigger.commit.hash,
+                        config_filename=running.config_filename,
+                    )
+                )
+                ask.running_deployment_source.CopyFrom(source)
+            config = read_config(target)
+            chosen, plugins = await self._choose_plugins(config, deployment)
+            versions = await self._versions(plugins, ask)
+            rollback = config.planner.auto_rollback
+            offered = await self._quick_sync(config, deployment, plugins, rollback)
+            choice = strategy.choose(
+                config,
+                deployment.trigger,
+                first=running is None,
+                quick_sync_offered=bool(offered),
+            ) or await self._ask_strategy(plugins, ask)
+        if choice.strategy == QUICK_SYNC:
+            if not offered:
+                way = "deploy it with its" if config.pipeline.stages else "give it a"
+                raise ConfigError(
+                    "no plugin of the application offers a quick sync", hint=f"{way} pipeline"
+                )
+            stages = offered
+        else:
+            stages = await self._pipeline(config, chosen, rollback)
+        return Plan(
+            config=config,
+            source=without_files(target),
+            strategy=choice.strategy,
+            summary=choice.summary,
+            versions=versions,
+            stages=stages,
+        )
+
+    async def rollback_stages(
+        self, deployment: Deployment, config: ApplicationConfig
+    ) -> list[PipelineStage]:
+        """Build the rollback stages of a deployment that was planned without any."""
+        chosen, plugins = await self._choose_plugins(config, deployment)
+        if deployment.trigger.sync_strategy == QUICK_SYNC:
+            stages = await quick_sync_stages(plugins, rollback=True, clock=self._clock)
+        else:
+            stages = await pipeline_stages(
+                config.pipeline.stages, chosen, rollback=True, clock=self._clock
+            )
+        return [stage for stage in stages if is_rollback(stage)]
+
+    async def _choose_plugins(
+        self, config: ApplicationConfig, deployment: Deployment
+    ) -> tuple[dict[int, Plugin], list[Plugin]]:
+        """The plugin of each stage of the pipeline, and all of them in order, each once."""
+        # A choice between two plugins must not hang on which of them was faster to start.
+        await self._plugins.settled(READY)
+        declared = [*config.plugins, *deployment.deploy_targets_by_plugin]
+        if config.pipeline.stages:
+            chosen = {
+                stage.index: self._plugins.choose(
+                    stage.name, wanted=stage.plugin, declared=declared
+                )
+                for stage in config.pipeline.stages
+            }
+        elif declared:
+            chosen = {}
+        else:
+            raise ConfigError(
+                "the application has neither a pipeline nor plugins",
+                hint="write spec.pipeline.stages, or name its plugin under spec.plugins",
+            )
+        by_name = {plugin.name: plugin for plugin in chosen.values()}
+        if not chosen:
+            by_name = {name: self._configured(name) for name in declared}
+        for plugin in by_name.values():
+            await plugin.ready(READY)
+        return chosen, list(by_name.values())
+
+    def _configured(self, name: str) -> Plugin:
+        try:
+            return self._plugins.plugins[name]
+        except KeyError:
+            raise PluginError(
+                f"the application names the plugin {name!r}, which this piped does not run",
+                hint="add it to the piped config, or correct the name",
+            ) from None
+
+    async def _versions(
+        self, plugins: Sequence[Plugin], ask: api.PlanPluginInput
+    ) -> list[ArtifactVersion]:
+        versions: list[ArtifactVersion] = []
+        for plugin in plugins:
+            try:
+                versions += (await plugin.determine_versions(ask)).versions
+            except PluginError as error:
+                # Only shown to people: no reason to keep the commit from being deployed.
+                log.warning("plan.no_versions", plugin=plugin.name, reason=str(error))
+        return versions or [ArtifactVersion(kind=ArtifactVersion.UNKNOWN, version="unknown")]
+
+    async def _quick_sync(
+        self,
+        config: ApplicationConfig,
+        deployment: Deployment,
+        plugins: Sequence[Plugin],
+        rollback: bool,
+    ) -> list[PipelineStage]:
+        """What a quick sync would be; not asked for where it cannot be chosen."""
+        always = config.planner.always_use_pipeline and config.pipeline.stages
+        asked = deployment.trigger.sync_strategy
+        if asked == PIPELINE or (asked == AUTO and always):
+            return []
+        stages = await quick_sync_stages(plugins, rollback=rollback, clock=self._clock)
+        return stages if any(not is_rollback(stage) for stage in stages) else []
+
+    async def _ask_strategy(
+        self, plugins: Sequence[Plugin], ask: api.PlanPluginInput
+    ) -> strategy.Choice:
+        answers: list[strategy.Answer] = []
+        for plugin in plugins:
+            try:
+                said = await plugin.determine_strategy(ask)
+            except PluginError as error:
+                answers.append(strategy.Answer(plugin=plugin.name, error=str(error)))
+                continue
+            choice = strategy.Choice(strategy=said.sync_strategy, summary=said.summary)
+            known = not said.unsupported and said.sync_strategy != AUTO
+            answers.append(strategy.Answer(plugin=plugin.name, choice=choice if known else None))
+            if known and said.sync_strategy == PIPELINE:
+                break
+        try:
+            return strategy.of_answers(answers)
+        except PluginError as error:
+            # The careful way is always there: the application has a pipeline, or nobody was asked.
+            return strategy.Choice(strategy=PIPELINE, summary=f"Pipeline: {error}")
+
+    async def _pipeline(
+        self, config: ApplicationConfig, chosen: Mapping[int, Plugin], rollback: bool
+    ) -> list[PipelineStage]:
+        if not config.pipeline.stages:
+            raise ConfigError(
+                "the application has no pipeline",
+                hint="write spec.pipeline.stages, or deploy it with a quick sync",
+            )
+        stages = await pipeline_stages(
+            config.pipeline.stages, chosen, rollback=rollback, clock=self._clock
+        )
+        if not any(not is_rollback(stage) for stage in stages):
+            raise PluginError("the plugins answered no stage for the pipeline")
+        return stages
+
+
+def open_target(
+    sources: Sources, deployment: Deployment
+) -> AbstractAsyncContextManager[DeploymentSource]:
+    """The files that are deployed."""
+    return sources.open(
+        deployment.git_path,
+        deployment.trigger.commit.hash,
+        config_filename=deployment.git_path.config_filename,
+    )
+
+
+def without_files(source: DeploymentSource) -> DeploymentSource:
+    """What stays known of a commit when its tree is given back."""
+    return DeploymentSource(
+        commit_hash=source.commit_hash,
+        application_config=source.application_config,
+        application_config_filename=source.application_config_filename,
+    )
+
+
+def read_config(source: DeploymentSource) -> ApplicationConfig:
+    """The application file of a commit; raises ConfigError with all its faults."""
+    file = source.application_config_filename
+    return load_application(source.application_config, file=file).config

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stage list of a deployment, built by its plugins and put in order here.
+
+Plugins say which stages there are; ids, order and the chain of requirements are piped's, and so is
+the check that a plugin answered only what it was asked.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from pipecd_model.config import StageConfig
+from pipecd_model.errors import PluginError
+from pipecd_model.ids import new_id
+from pipecd_model.stage import in_rollback_order, is_rollback
+from pipecd_wire.model.deployment_pb2 import STAGE_NOT_STARTED_YET, PipelineStage
+from pipecd_wire.plugin.deploymentapi import api_pb2 as api
+from piped.plan.roles import PLUGIN, Plugin
+
+Clock = Callable[[], float]
+
+
+async def quick_sync_stages(
+    plugins: Iterable[Plugin], *, rollback: bool, clock: Clock = time.time
+) -> list[PipelineStage]:
+    """Ask every plugin for its quick sync; empty when none offers one."""
+    built: list[PipelineStage] = []
+    request = api.BuildQuickSyncStagesRequest(rollback=rollback)
+    for plugin in plugins:
+        answer = await plugin.build_quick_sync_stages(request)
+        built += [_own(stage, plugin, clock) for stage in answer.stages]
+    return _ordered([stage for stage in built if not is_rollback(stage)], built, rollback)
+
+
+async def pipeline_stages(
+    pipeline: Sequence[StageConfig],
+    chosen: Mapping[int, Plugin],
+    *,
+    rollback: bool,
+    clock: Clock = time.time,
+) -> list[PipelineStage]:
+    """Ask each plugin for its part of the pipeline; `chosen` is the plugin of each index."""
+    parts: dict[str, tuple[Plugin, list[StageConfig]]] = {}
+    for stage in pipeline:
+        plugin = chosen[stage.index]
+        parts.setdefault(plugin.name, (plugin, []))[1].append(stage)
+    built: list[PipelineStage] = []
+    for plugin, part in parts.values():
+        answer = await plugin.build_pipeline_sync_stages(
+            api.BuildPipelineSyncStagesRequest(
+                rollback=rollback, stages=[_request(stage) for stage in part]
+            )
+        )
+        _check(plugin, part, answer.stages)
+        built += [_own(stage, plugin, clock) for stage in answer.stages]
+    forward = sorted((each for each in built if not is_rollback(each)), key=lambda each: each.index)
+    for previous, following in pairwise(forward):
+        following.requires[:] = [previous.id]
+    return _ordered(forward, built, rollback)
+
+
+def config_bytes(stage: StageConfig) -> bytes:
+    """The stage's `with` as a plugin gets it."""
+    return json.dumps(stage.with_, ensure_ascii=False).encode()
+
+
+def _ordered(
+    forward: list[PipelineStage], built: list[PipelineStage], rollback: bool
+) -> list[PipelineStage]:
+    # Upstream's script plugin answers rollback stages without having been asked for them.
+    return [*forward, *(in_rollback_order(built) if rollback else ())]
+
+
+def _request(stage: StageConfig) -> api.BuildPipelineSyncStagesRequest.StageConfig:
+    return api.BuildPipelineSyncStagesRequest.StageConfig(
+        name=stage.name, desc=stage.desc, index=stage.index, config=config_bytes(stage)
+    )
+
+
+def _check(plugin: Plugin, part: list[StageConfig], answered: Iterable[PipelineStage]) -> None:
+    asked = {stage.index for stage in part}
+    seen: set[tuple[bool, int]] = set()
+    for stage in answered:
+        place = (is_rollback(stage), stage.index)
+        if stage.index not in asked:
+            fault = f"with index {stage.index}, which it was not asked about"
+        elif place in seen:
+            fault = f"with index {stage.index} twice"
+        else:
+            seen.add(place)
+            continue
+        raise PluginError(
+            f"the plugin {plugin.name!r} answered the stage {stage.name!r} {fault}",
+            hint="this is a fault of the plugin",
+        )
+
+
+def _own(answered: PipelineStage, plugin: Plugin, clock: Clock) -> PipelineStage:
+    stage = PipelineStage()
+    stage.CopyFrom(answered)
+    now = int(clock())
+    stage.id = new_id()
+    stage.status = STAGE_NOT_STARTED_YET
+    stage.created_at = stage.updated_at = now
+    stage.metadata[PLUGIN] = plugin.name
+    return stage

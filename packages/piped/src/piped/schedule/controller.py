@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which deployment runs when: one worker per application, the oldest deployment first.
+
+Deployments come from the trigger at the moment they are created (`on_created`), and from the mirror
+those that an earlier piped has left. Nothing here waits for a tick.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from pipecd_model.deployment import is_completed
+from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.model.command_pb2 import Command
+from pipecd_wire.model.deployment_pb2 import Deployment
+from piped.mirror.mirror import Change, Mirror
+from piped.oplog import logger
+from piped.report.statuses import Statuses
+from piped.schedule.run import DeploymentRun
+
+log = logger(__name__)
+
+DONE_MEMORY: Final = 600.0
+"""Seconds that a finished deployment is remembered at least: a listing under way still has it."""
+
+AT_ONCE: Final = 100
+"""Deployments that run at the same time, those that only wait included."""
+
+
+@dataclass(slots=True)
+class Line:
+    """The deployments of one application: those that wait, and the one that runs."""
+
+    waiting: list[Deployment] = field(default_factory=list)
+    running: DeploymentRun | None = None
+
+
+class Controller:
+    """Gives every application a worker while it has deployments."""
+
+    def __init__(
+        self,
+        mirror: Mirror,
+        statuses: Statuses,
+        start: Callable[[Deployment], DeploymentRun],
+        *,
+        at_once: int = AT_ONCE,
+        on_completed: Callable[[Deployment], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._mirror = mirror
+        self._statuses = statuses
+        self._start = start
+        self._on_completed = on_completed
+        self._clock = clock
+        self._slots = asyncio.Semaphore(at_once)
+        self._lines: dict[str, Line] = {}
+        self._where: dict[str, str] = {}
+        self._done: dict[str, float] = {}
+        self._early_cancels: dict[str, list[Command]] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._workers: dict[str, asyncio.Task[None]] = {}
+        self._stopping = False
+
+    async def run(self) -> None:
+        """Take what the mirror says until cancelled; the workers are then cancelled too."""
+        changes = self._mirror.changes()
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            for application_id in self._lines:
+                self._work(application_id)
+            async for change in changes:
+                if not self._stopping:
+                    self._take(change)
+
+    def on_created(self, deployment: Deployment) -> None:
+        """Take a deployment that was created a moment ago."""
+        self._add(deployment)
+
+    @property
+    def queue(self) -> dict[str, list[str]]:
+        """The deployments that wait, by application, the next one first."""
+        return {
+            application_id: [deployment.id for deployment in line.waiting]
+            for application_id, line in self._lines.items()
+            if line.waiting
+        }
+
+    @property
+    def running(self) -> list[str]:
+        """The deployments that run now."""
+        return [line.running.deployment.id for line in self._lines.values() if line.running]
+
+    def stop(self) -> None:
+        """Begin nothing new: no deployment, no stage. What runs settles."""
+        self._stopping = True
+        for line in self._lines.values():
+            if line.running is not None:
+                line.running.terminate()
+
+    async def settled(self) -> None:
+        """After `stop`: wait until nothing runs any more."""
+        while self._workers:
+            await asyncio.wait(self._workers.values())
+
+    def _take(self, change: Change) -> None:
+        for deployment in change.deployments:
+            self._add(deployment)
+        if change.snapshot:
+            self._forget_done()
+        # After the deployments: a cancel is for one of them.
+        for command in change.commands:
+            if command.type == Command.CANCEL_DEPLOYMENT and command.id in self._mirror.commands:
+                self._cancel(command)
+
+    def _add(self, deployment: Deployment) -> None:
+        known = deployment.id in self._where or deployment.id in self._done
+        if self._stopping or known or is_completed(deployment.status):
+            return
+        application_id = deployment.application_id
+        line = self._lines.setdefault(application_id, Line())
+        line.waiting.append(deployment)
+        line.waiting.sort(key=_precedence)
+        self._where[deployment.id] = application_id
+        self._work(application_id)
+
+    def _forget_done(self) -> None:
+        now = self._clock()
+        self._done = {
+            deployment_id: at
+            for deployment_id, at in self._done.items()
+            if deployment_id in self._mirror.deployments or now - at < DONE_MEMORY
+        }
+
+    def _cancel(self, command: Command) -> None:
+        deployment_id = command.cancel_deployment.deployment_id
+        line = self._lines.get(self._where.get(deployment_id, ""))
+        if line is None:
+            self._statuses.handled(command, failure="the deployment does not run here, or is over")
+            self._mirror.handled(command.id)
+        elif line.running is not None and line.running.deployment.id == deployment_id:
+            line.running.cancel(command)
+        else:
+            self._cancel_waiting(line, deployment_id, command)
+
+    def _cancel_waiting(self, line: Line, deployment_id: str, command: Command) -> None:
+        deployment = next(each for each in line.waiting if each.id == deployment_id)
+        if deployment.status != pb.DEPLOYMENT_PENDING or self._tasks is None:
+            # It has been begun by an earlier piped: what was done has to be undone, in its turn.
+            self._early_cancels.setdefault(deployment_id, []).append(command)
+            return
+        line.waiting.remove(deployment)
+        run = self._start(deployment)
+        run.cancel(command)
+        self._tasks.create_task(self._run(run))
+
+    def _work(self, application_id: str) -> None:
+        if self._tasks is not None and application_id not in self._workers:
+            worker = self._tasks.create_task(self._worker(application_id), name=application_id)
+            self._workers[application_id] = worker
+
+    async def _worker(self, application_id: str) -> None:
+        line = self._lines[application_id]
+        try:
+            while line.waiting and not self._stopping:
+                async with self._slots:
+                    if not self._may_begin(line):
+                        break
+                    deployment = line.waiting.pop(0)
+                    line.running = self._start(deployment)
+                    for command in self._early_cancels.pop(deployment.id, ()):
+                        line.running.cancel(command)
+                    await self._run(line.running)
+                    line.running = None
+        finally:
+            del self._workers[application_id]
+            if not line.waiting:
+                del self._lines[application_id]
+
+    def _may_begin(self, line: Line) -> bool:
+        """Is it still so after the wait for a slot?"""
+        return bool(line.waiting) and not self._stopping
+
+    async def _run(self, run: DeploymentRun) -> None:
+        await run.run()
+        del self._where[run.deployment.id]
+        if run.completed:
+            self._done[run.deployment.id] = self._clock()
+            self._mirror.completed(run.deployment.id)
+            self._on_completed(run.deployment)
+
+
+def _precedence(deployment: Deployment) -> tuple[int, int, int]:
+    """What was begun comes first, then what was planned, then the oldest commit."""
+    begun = deployment.status in {pb.DEPLOYMENT_RUNNING, pb.DEPLOYMENT_ROLLING_BACK}
+    rank = 0 if begun else 1 if deployment.status == pb.DEPLOYMENT_PLANNED else 2
+    return rank, deployment.trigger.commit.created_at, deployment.trigger.timestamp

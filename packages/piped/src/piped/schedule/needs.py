@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the run of a deployment needs from the rest of piped, built once in `app.py`."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
+from pipecd_wire.model.command_pb2 import Command
+from pipecd_wire.model.deployment_pb2 import Deployment
+from piped.plan.planner import Planner
+from piped.plan.roles import Plugins, Sources
+from piped.plan.stages import Clock
+from piped.report.statuses import Statuses
+
+
+class Commands(Protocol):
+    """The commands that wait to be handled."""
+
+    def stage_commands(self, deployment_id: str, stage_id: str) -> Sequence[Command]:
+        """Those for one stage."""
+
+    def handled(self, command_id: str) -> None:
+        """Forget one."""
+
+
+class Metadata(Protocol):
+    """What plugins keep with a deployment, there for them while it runs."""
+
+    def opened(self, deployment: Deployment) -> AbstractContextManager[object]:
+        """Open it while the block runs."""
+
+
+class Successes(Protocol):
+    """What each application runs: its last deployment that succeeded."""
+
+    async def of(self, application_id: str) -> ApplicationDeploymentReference | None:
+        """The last one, None when there was none yet."""
+
+    def remember(self, application_id: str, success: ApplicationDeploymentReference) -> None:
+        """Take a new one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """Everything a run uses."""
+
+    planner: Planner
+    plugins: Plugins
+    sources: Sources
+    statuses: Statuses
+    commands: Commands
+    metadata: Metadata
+    successes: Successes
+    stored: Callable[[str], Awaitable[Deployment]]
+    """The deployment as the control plane has it."""
+    clock: Clock

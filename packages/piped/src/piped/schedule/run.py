@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One deployment, from where it stands to its end: plan, stages, rollback, and what is said of it.
+
+Owns its copy of the deployment and is the only one to change it. Ends when the deployment is
+completed, or leaves it as it is when piped stops; a later run goes on from the stored statuses.
+"""
+
+from dataclasses import dataclass, replace
+
+from pipecd_model.config import ApplicationConfig
+from pipecd_model.deployment import is_completed
+from pipecd_model.errors import PipecdError
+from pipecd_model.stage import forward_stages, has_started, is_rollback, rollback_stages
+from pipecd_model.stage import is_completed as stage_is_completed
+from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.model.command_pb2 import Command
+from pipecd_wire.model.deployment_pb2 import Deployment, DeploymentStatus, PipelineStage
+from piped.oplog import log_context, logger
+from piped.plan.planner import open_target, read_config, without_files
+from piped.report.statuses import reference
+from piped.schedule.needs import Needs
+from piped.schedule.stage import Outcome
+from piped.schedule.stages import Prepared, Stages
+from piped.schedule.stop import Cancelled, StopRequestedError, StopScope, Terminated, TimedOut
+from piped.sentence import sentence
+
+log = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How the deployment ends, and the stage at which its way forward stopped."""
+
+    status: DeploymentStatus.ValueType
+    reason: str
+    stage: PipelineStage | None = None
+
+    def also(self, more: str) -> "Ending":
+        return replace(self, reason=f"{self.reason}; {more}")
+
+
+class DeploymentRun:
+    """Runs one deployment."""
+
+    def __init__(self, deployment: Deployment, needs: Needs) -> None:
+        self.deployment = Deployment()
+        self.deployment.CopyFrom(deployment)
+        self._needs = needs
+        self._scope = StopScope()
+        self._stages: Stages | None = None
+        self._stopping = False
+        self._planned_at = 0.0
+        self._begun = deployment.status != pb.DEPLOYMENT_PENDING
+        self._rolling_back = deployment.status == pb.DEPLOYMENT_ROLLING_BACK
+        self._cancels: list[Command] = []
+        self._cancelled: Cancelled | None = None
+
+    def cancel(self, command: Command) -> None:
+        """Stop the deployment. During a rollback the wish is only recorded."""
+        if any(known.id == command.id for known in self._cancels):
+            return
+        self._cancels.append(command)
+        wish = command.cancel_deployment
+        self._cancelled = self._cancelled or Cancelled(
+            by=command.commander,
+            force_rollback=wish.force_rollback,
+            force_no_rollback=wish.force_no_rollback,
+        )
+        if not self._rolling_back:
+            self._scope.stop(self._cancelled)
+
+    def terminate(self) -> None:
+        """piped stops: begin nothing new, and leave what runs to those who run it.
+
+        A plugin that works on a stage is told to stop as well, and answers for itself: a script is
+        finished, everything else is given back unfinished.
+        """
+        self._stopping = True
+        if self._stages is not None:
+            self._stages.stopping = True
+            if self._stages.with_a_plugin:
+                return
+        self._scope.stop(Terminated())
+
+    async def run(self) -> None:
+        """Run until the deployment is completed, or until piped stops."""
+        deployment = self.deployment
+        with log_context(deployment=deployment.id, application=deployment.application_name):
+            try:
+                ending = await self._run()
+            except StopRequestedError:
+                log.info("deployment.left", status=DeploymentStatus.Name(deployment.status))
+                return
+            except PipecdError as error:
+                ending = Ending(status=pb.DEPLOYMENT_FAILURE, reason=sentence(error))
+            except Exception:  # noqa: BLE001 - one of the doors: a bug fails the deployment, not piped
+                log.bug("deployment.bug")
+                ending = Ending(
+                    status=pb.DEPLOYMENT_FAILURE,
+                    reason="internal error of piped; its log has the details",
+                )
+            self._complete(ending)
+
+    async def _run(self) -> Ending:
+        deployment = self.deployment
+        try:
+            prepared = await self._prepare()
+        except StopRequestedError as stopped:
+            return self._ending(stopped, None)
+        with self._needs.metadata.opened(deployment):
+            self._stages = Stages(deployment, prepared, self._needs, began=self._began())
+            self._stages.stopping = self._stopping
+            if self._rolling_back:
+                ending = self._where_it_stopped()
+            else:
+                self._become(pb.DEPLOYMENT_RUNNING, "the stages are running")
+                ending = await self._forward(self._stages)
+            if ending.status != pb.DEPLOYMENT_SUCCESS:
+                ending = await self._roll_back(self._stages, prepared.config, ending)
+        return ending
+
+    async def _prepare(self) -> Prepared:
+        """Plan what is not planned; read the application's file of what is."""
+        deployment, needs = self.deployment, self._needs
+        # A rollback goes on whoever cancels; it may only be left.
+        scope = self._scope = StopScope() if self._rolling_back else self._scope
+        if self._stopping:
+            scope.stop(Terminated())
+        if deployment.status != pb.DEPLOYMENT_PENDING:
+            async with scope, open_target(needs.sources, deployment) as target:
+                return Prepared(config=read_config(target), source=without_files(target))
+        async with scope:
+            self._begun = True
+            needs.statuses.deploying(deployment, now=True)
+            running = await needs.successes.of(deployment.application_id)
+            with needs.metadata.opened(deployment):
+                plan = await needs.planner.plan(deployment, running)
+            deployment.summary = plan.summary
+            deployment.trigger.sync_strategy = plan.strategy
+            deployment.versions.extend(plan.versions)
+            deployment.stages.extend(plan.stages)
+            if running is not None:
+                deployment.running_commit_hash = running.trigger.commit.hash
+                deployment.running_config_filename = running.config_filename
+            deployment.status = pb.DEPLOYMENT_PLANNED
+            deployment.status_reason = "the deployment is planned"
+            await needs.statuses.planned(deployment)
+        self._planned_at = needs.clock()
+        log.info("deployment.planned", stages=len(deployment.stages), summary=plan.summary)
+        return Prepared(config=plan.config, source=plan.source)
+
+    async def _forward(self, stages: Stages) -> Ending:
+        for stage in forward_stages(self.deployment):
+            if stage_is_completed(stage.status):
+                outcome = Outcome(status=stage.status, reason=stage.status_reason)
+            else:
+                try:
+                    outcome = await stages.run(stage, self._new_scope())
+                except StopRequestedError as stopped:
+                    return self._ending(stopped, stage)
+            match outcome.status:
+                case pb.STAGE_SUCCESS | pb.STAGE_SKIPPED:
+                    continue
+                case pb.STAGE_EXITED:
+                    reason = outcome.reason or f"{stage.name} ended the pipeline"
+                    return Ending(status=pb.DEPLOYMENT_SUCCESS, reason=reason)
+                case pb.STAGE_CANCELLED:
+                    reason = f"{outcome.reason or 'cancelled'} during {stage.name}"
+                    return Ending(status=pb.DEPLOYMENT_CANCELLED, reason=reason, stage=stage)
+                case _:
+                    reason = f"{stage.name} failed: {outcome.reason}"
+                    return Ending(status=pb.DEPLOYMENT_FAILURE, reason=reason, stage=stage)
+        return Ending(status=pb.DEPLOYMENT_SUCCESS, reason="all stages are done")
+
+    def _ending(self, stopped: StopRequestedError, before: PipelineStage | None) -> Ending:
+        """The end of a deployment that was stopped while no stage ran."""
+        match stopped.reason:
+            case Cancelled():
+                where = f" before {before.name}" if before else " before it began"
+                return Ending(
+                    status=pb.DEPLOYMENT_CANCELLED, reason=f"{stopped.reason}{where}", stage=before
+                )
+            case TimedOut():
+                return Ending(
+                    status=pb.DEPLOYMENT_FAILURE, reason=str(stopped.reason), stage=before
+                )
+            case Terminated():
+                raise stopped
+
+    def _where_it_stopped(self) -> Ending:
+        """Why a deployment is rolling back that an earlier piped has begun to roll back."""
+        reason = self.deployment.status_reason
+        for stage in forward_stages(self.deployment):
+            if stage.status == pb.STAGE_CANCELLED:
+                return Ending(status=pb.DEPLOYMENT_CANCELLED, reason=reason, stage=stage)
+            if stage.status == pb.STAGE_FAILURE:
+                return Ending(status=pb.DEPLOYMENT_FAILURE, reason=reason, stage=stage)
+        status = pb.DEPLOYMENT_CANCELLED if self._cancels else pb.DEPLOYMENT_FAILURE
+        return Ending(status=status, reason=reason)
+
+    async def _roll_back(self, stages: Stages, config: ApplicationConfig, ending: Ending) -> Ending:
+        deployment = self.deployment
+        wish = self._cancelled if not self._rolling_back else None
+        if wish is not None and wish.force_no_rollback:
+            return ending.also("not rolled back, as asked")
+        if wish is not None and wish.force_rollback:
+            self._rolling_back = True
+            if not any(is_rollback(stage) for stage in deployment.stages):
+                try:
+                    async with self._new_scope():
+                        await self._build_rollback(config)
+                except PipecdError as error:
+                    return ending.also(f"the rollback could not be planned: {sentence(error)}")
+        elif not any(has_started(stage) for stage in forward_stages(deployment)):
+            return ending  # nothing was done that could be undone
+        todo = rollback_stages(deployment)
+        if not todo:
+            return ending if config.planner.auto_rollback else ending.also("not rolled back")
+        self._rolling_back = True
+        self._become(pb.DEPLOYMENT_ROLLING_BACK, ending.reason)
+        for stage in todo:
+            if stage_is_completed(stage.status):
+                continue
+            if ending.stage is not None:
+                stage.requires[:] = [ending.stage.id]
+            await stages.run(stage, self._new_scope())
+        failed = [
+            f"{stage.name}: {stage.status_reason}"
+            for stage in todo
+            if stage.status not in {pb.STAGE_SUCCESS, pb.STAGE_SKIPPED, pb.STAGE_EXITED}
+        ]
+        return ending.also(f"the rollback failed: {', '.join(failed)}" if failed else "rolled back")
+
+    async def _build_rollback(self, config: ApplicationConfig) -> None:
+        """Plan the rollback that the application's file does not want but a person does."""
+        deployment, needs = self.deployment, self._needs
+        built = await needs.planner.rollback_stages(deployment, config)
+        # The plan replaces all stages: what plugins have kept with them since must not be lost.
+        kept = {stage.id: stage for stage in (await needs.stored(deployment.id)).stages}
+        for stage in deployment.stages:
+            if stage.id in kept:
+                stage.metadata.update(kept[stage.id].metadata)
+        deployment.stages.extend(built)
+        await needs.statuses.planned(deployment)
+
+    def _began(self) -> float:
+        """When the deployment was planned: its stages are made then, and run at once."""
+        return self._planned_at or float(min(stage.created_at for stage in self.deployment.stages))
+
+    def _new_scope(self) -> StopScope:
+        """The scope of the next stage, stopped already if there is a reason."""
+        self._scope = StopScope()
+        if self._stopping:
+            self._scope.stop(Terminated())
+        elif self._cancelled is not None and not self._rolling_back:
+            self._scope.stop(self._cancelled)
+        return self._scope
+
+    def _become(self, status: DeploymentStatus.ValueType, reason: str) -> None:
+        deployment = self.deployment
+        if deployment.status != status:
+            deployment.status = status
+            deployment.status_reason = reason
+            deployment.updated_at = int(self._needs.clock())
+            self._needs.statuses.changed(deployment)
+
+    def _complete(self, ending: Ending) -> None:
+        deployment, needs = self.deployment, self._needs
+        if self._cancels and ending.status != pb.DEPLOYMENT_CANCELLED:
+            by = ", ".join(command.commander for command in self._cancels if command.commander)
+            ending = ending.also(f"the cancel {f'of {by} ' if by else ''}came too late")
+        deployment.status = ending.status
+        deployment.status_reason = ending.reason
+        deployment.completed_at = deployment.updated_at = int(needs.clock())
+        needs.statuses.completed(deployment)
+        if self._begun:  # one that is cancelled while it waits leaves the running one alone
+            needs.statuses.deploying(deployment, now=False)
+        if ending.status == pb.DEPLOYMENT_SUCCESS:
+            needs.successes.remember(deployment.application_id, reference(deployment))
+        late = "" if ending.status == pb.DEPLOYMENT_CANCELLED else "the deployment ended otherwise"
+        for command in self._cancels:
+            needs.statuses.handled(command, failure=late)
+            needs.commands.handled(command.id)
+        log.info(
+            "deployment.finished",
+            status=DeploymentStatus.Name(deployment.status),
+            reason=ending.reason,
+        )
+
+    @property
+    def completed(self) -> bool:
+        """Is the deployment over?"""
+        return is_completed(self.deployment.status)

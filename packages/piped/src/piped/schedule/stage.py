@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One stage, forward or rollback: run it to its end, or to the first reason to stop it.
+
+A failed stage is a result, not an error: whatever happens becomes an `Outcome` with a sentence.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from pipecd_model.errors import PipecdError, PluginError
+from pipecd_model.stage import is_completed
+from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.model.deployment_pb2 import PipelineStage, StageStatus
+from pipecd_wire.plugin.deploymentapi.api_pb2 import ExecutePluginInput, ExecuteStageResponse
+from piped.oplog import logger
+from piped.plan.roles import Plugin
+from piped.plugins.errors import PluginLostError
+from piped.schedule.stop import (
+    Cancelled,
+    StopReason,
+    StopRequestedError,
+    StopScope,
+    Terminated,
+    TimedOut,
+)
+from piped.sentence import sentence
+
+log = logger(__name__)
+
+RESTARTS: Final = 5
+"""So often a stage is continued by a plugin that was lost; then the plugin is what is broken."""
+
+READY: Final = 60.0
+"""Seconds that a stage waits for its plugin to come back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a stage ended. A status that is not an end means that the stage was left as it is."""
+
+    status: StageStatus.ValueType
+    reason: str = ""
+
+    @property
+    def ended(self) -> bool:
+        return is_completed(self.status)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """How many seconds are left, and what is said when they are over."""
+
+    seconds: float
+    sentence: str
+
+
+async def run_stage(
+    stage: PipelineStage,
+    execute: Callable[[], Awaitable[ExecuteStageResponse]],
+    scope: StopScope,
+    limits: Iterable[Limit],
+) -> Outcome:
+    """Run the stage inside the scope; each limit that passes stops it."""
+    loop = asyncio.get_running_loop()
+    timers = []
+    for limit in limits:
+        over = TimedOut(sentence=limit.sentence)
+        if limit.seconds <= 0:
+            scope.stop(over)
+        else:
+            timers.append(loop.call_later(limit.seconds, scope.stop, over))
+    try:
+        async with scope:
+            answer = await execute()
+    except StopRequestedError as stopped:
+        return _stopped(stopped.reason)
+    except PipecdError as error:
+        if scope.reason is not None:
+            # It was being stopped; that its end could not be seen is part of the same story.
+            return _stopped(scope.reason, sentence(error))
+        return Outcome(status=pb.STAGE_FAILURE, reason=sentence(error))
+    except Exception:  # noqa: BLE001 - one of the doors: a bug fails the stage, not piped
+        log.bug("stage.bug", stage=stage.name)
+        return Outcome(
+            status=pb.STAGE_FAILURE, reason="internal error of piped; its log has the details"
+        )
+    finally:
+        for timer in timers:
+            timer.cancel()
+    return _answered(stage, answer)
+
+
+async def execute_on(
+    plugin: Plugin, run: ExecutePluginInput, *, stopping: Callable[[], bool]
+) -> ExecuteStageResponse:
+    """Call ExecuteStage, and again on the restarted plugin when the first one is lost."""
+    lost: PluginLostError | None = None
+    for _ in range(RESTARTS):
+        await _ready(plugin, stopping)
+        try:
+            return await plugin.execute_stage(run)
+        except PluginLostError as error:
+            if stopping():
+                raise StopRequestedError(Terminated()) from error
+            log.warning(
+                "stage.plugin_lost", plugin=plugin.name, stage=run.stage.name, reason=str(error)
+            )
+            lost = error
+    raise PluginError(
+        f"the plugin {plugin.name!r} was lost {RESTARTS} times during the stage: {lost}"
+    ) from lost
+
+
+async def _ready(plugin: Plugin, stopping: Callable[[], bool]) -> None:
+    try:
+        await plugin.ready(READY)
+    except PluginLostError as error:
+        if stopping():
+            raise StopRequestedError(Terminated()) from error
+        raise
+
+
+def _answered(stage: PipelineStage, answer: ExecuteStageResponse) -> Outcome:
+    if not is_completed(answer.status):
+        return Outcome(
+            status=pb.STAGE_FAILURE,
+            reason=f"the plugin answered {_name(answer.status)}, which is no end of a stage",
+        )
+    reason = answer.message
+    if not reason and answer.status == pb.STAGE_FAILURE:
+        reason = f"{stage.name} failed, see its log"
+    return Outcome(status=answer.status, reason=reason)
+
+
+def _stopped(reason: StopReason, also: str = "") -> Outcome:
+    text = f"{reason}; {also}" if also else str(reason)
+    match reason:
+        case Cancelled():
+            return Outcome(status=pb.STAGE_CANCELLED, reason=text)
+        case TimedOut():
+            return Outcome(status=pb.STAGE_FAILURE, reason=text)
+        case Terminated():  # not the stage's fault: left for the next piped
+            return Outcome(status=pb.STAGE_RUNNING, reason=text)
+        case other:
+            assert_never(other)
+
+
+def _name(status: StageStatus.ValueType) -> str:
+    try:
+        return StageStatus.Name(status)
+    except ValueError:
+        return f"the unknown status {status}"

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stages of one deployment: each with its options, its files, its limits and its plugin.
+
+`schedule.stage` knows how a stage runs; here is what it runs with, and that its status is told.
+"""
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from pipecd_model.config import ApplicationConfig, StageConfig
+from pipecd_model.errors import ConfigError, PipecdError
+from pipecd_model.stage import SCRIPT_RUN_ROLLBACK, is_rollback
+from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.model.common_pb2 import QUICK_SYNC
+from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
+from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
+from pipecd_wire.plugin.deploymentapi.api_pb2 import ExecutePluginInput, ExecuteStageResponse
+from piped.oplog import logger
+from piped.plan.planner import open_target
+from piped.plan.roles import PLUGIN, Plugin
+from piped.plan.stages import config_bytes
+from piped.schedule.needs import Needs
+from piped.schedule.skip import skip_reason
+from piped.schedule.stage import Limit, Outcome, execute_on, run_stage
+from piped.schedule.stop import StopRequestedError, StopScope, Terminated, TimedOut
+from piped.sentence import sentence
+
+log = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What is known of the commit before its first stage."""
+
+    config: ApplicationConfig
+    source: DeploymentSource
+    """Without files."""
+
+
+class Stages:
+    """Runs the stages of a deployment, one at a time."""
+
+    def __init__(
+        self, deployment: Deployment, prepared: Prepared, needs: Needs, *, began: float
+    ) -> None:
+        """`began`: when the deployment was planned; its time counts from then."""
+        self._deployment = deployment
+        self._config = prepared.config
+        self._source = prepared.source
+        self._needs = needs
+        self._began = began
+        self.with_a_plugin = False
+        """Does a plugin work on a stage right now?"""
+        self.stopping = False
+
+    async def run(self, stage: PipelineStage, scope: StopScope) -> Outcome:
+        """Run a stage and tell its status, unless it is skipped.
+
+        Raises StopRequestedError when the scope was stopped before the stage began, and always when
+        piped stops: then the stage is as it was.
+        """
+        began = float(stage.completed_at) or self._needs.clock()
+        if stage.status == pb.STAGE_NOT_STARTED_YET:
+            decided = await self._before(stage, scope)
+            if decided is not None:
+                self._tell(stage, decided)
+                return decided
+            began = self._needs.clock()
+            stage.status = pb.STAGE_RUNNING
+            stage.completed_at = stage.updated_at = int(began)
+            self._needs.statuses.stage(self._deployment, stage)
+        limits = self._limits(stage, began)
+        outcome = await run_stage(stage, lambda: self._execute(stage), scope, limits)
+        if not outcome.ended:
+            raise StopRequestedError(Terminated())
+        self._tell(stage, outcome)
+        return outcome
+
+    async def _before(self, stage: PipelineStage, scope: StopScope) -> Outcome | None:
+        """Decide whether the stage runs at all; its outcome when it does not."""
+        if scope.reason is not None:
+            raise StopRequestedError(scope.reason)
+        if is_rollback(stage):
+            return None
+        left = self._deployment_limit()
+        if left.seconds <= 0:
+            raise StopRequestedError(TimedOut(sentence=left.sentence))
+        entry = self._entry(stage)
+        if entry is None:
+            return None
+        try:
+            async with scope:
+                why = await self._skip_reason(entry)
+        except PipecdError as error:
+            return Outcome(
+                status=pb.STAGE_FAILURE, reason=f"skipOn cannot be decided: {sentence(error)}"
+            )
+        return Outcome(status=pb.STAGE_SKIPPED, reason=why) if why else None
+
+    async def _skip_reason(self, entry: StageConfig) -> str:
+        deployment = self._deployment
+        running = deployment.running_commit_hash
+
+        async def changed() -> list[str]:
+            return await self._needs.sources.changed_paths(
+                deployment.git_path, running, deployment.trigger.commit.hash
+            )
+
+        return await skip_reason(
+            entry.skip_on,
+            message=deployment.trigger.commit.message,
+            changed=changed if running else None,
+        )
+
+    async def _execute(self, stage: PipelineStage) -> ExecuteStageResponse:
+        plugin = self._plugin_of(stage)
+        run = ExecutePluginInput(
+            deployment=self._deployment, stage=stage, stage_config=self._stage_config(stage)
+        )
+        async with AsyncExitStack() as opened:
+            if stage.name in plugin.stages_without_files:
+                run.target_deployment_source.CopyFrom(self._source)
+            else:
+                await self._open_sources(run, opened)
+            self.with_a_plugin = True
+            try:
+                return await execute_on(plugin, run, stopping=lambda: self.stopping)
+            finally:
+                self.with_a_plugin = False
+
+    async def _open_sources(self, run: ExecutePluginInput, opened: AsyncExitStack) -> None:
+        deployment, sources = self._deployment, self._needs.sources
+        target = await opened.enter_async_context(open_target(sources, deployment))
+        run.target_deployment_source.CopyFrom(target)
+        if deployment.running_commit_hash:
+            running = await opened.enter_async_context(
+                sources.open(
+                    deployment.git_path,
+                    deployment.running_commit_hash,
+                    config_filename=deployment.running_config_filename,
+                )
+            )
+            run.running_deployment_source.CopyFrom(running)
+
+    def _plugin_of(self, stage: PipelineStage) -> Plugin:
+        plugins = self._needs.plugins
+        if stage.metadata.get(PLUGIN, "") in plugins.plugins:
+            return plugins.plugins[stage.metadata[PLUGIN]]
+        # Planned by another agent, or the plugin has been given another name since.
+        declared = [*self._config.plugins, *self._deployment.deploy_targets_by_plugin]
+        return plugins.choose(stage.name, wanted=None, declared=declared)
+
+    def _entry(self, stage: PipelineStage) -> StageConfig | None:
+        """What the application file says about the stage; a quick sync is not in the file."""
+        if self._deployment.trigger.sync_strategy == QUICK_SYNC:
+            return None
+        entries = self._config.pipeline.stages
+        return entries[stage.index] if 0 <= stage.index < len(entries) else None
+
+    def _stage_config(self, stage: PipelineStage) -> bytes:
+        entry = self._entry(stage)
+        if entry is not None:
+            return config_bytes(entry)
+        if self._deployment.trigger.sync_strategy == QUICK_SYNC:
+            return b""  # the sign for plugins to use their quick-sync options
+        raise ConfigError(f"the pipeline of the application has no stage {stage.index + 1}")
+
+    def _limits(self, stage: PipelineStage, began: float) -> list[Limit]:
+        """The stage's own time and the deployment's, both from their real start.
+
+        A rollback has its own time however long the way to it took. That of a script is written
+        with the script; a platform's only borrows the place of a stage it has nothing to do with.
+        """
+        entry = self._entry(stage)
+        if entry is None or (is_rollback(stage) and stage.name != SCRIPT_RUN_ROLLBACK):
+            allowed = StageConfig(name=stage.name).timeout
+        else:
+            allowed = entry.timeout
+        own = Limit(
+            seconds=began + allowed.total_seconds() - self._needs.clock(),
+            sentence=f"{stage.name} took longer than {allowed}",
+        )
+        return [own] if is_rollback(stage) else [own, self._deployment_limit()]
+
+    def _deployment_limit(self) -> Limit:
+        allowed = self._config.timeout
+        return Limit(
+            seconds=self._began + allowed.total_seconds() - self._needs.clock(),
+            sentence=f"the deployment took longer than {allowed}",
+        )
+
+    def _tell(self, stage: PipelineStage, outcome: Outcome) -> None:
+        stage.status = outcome.status
+        stage.status_reason = outcome.reason
+        stage.completed_at = stage.updated_at = int(self._needs.clock())
+        self._needs.statuses.stage(self._deployment, stage)
+        log.info(
+            "stage.finished",
+            stage=stage.name,
+            status=pb.StageStatus.Name(outcome.status),
+            reason=outcome.reason,
+        )
+        for command in self._needs.commands.stage_commands(self._deployment.id, stage.id):
+            self._needs.statuses.handled(command)
+            self._needs.commands.handled(command.id)

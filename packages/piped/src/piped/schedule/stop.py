@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why something was stopped, as a value: the block that is stopped, and the reasons there are.
+
+Written like `asyncio.timeout`: `stop(reason)` cancels the task inside the block, and on the way out
+the scope tells its own cancellation from one that came from outside.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from types import TracebackType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """A person asked for it."""
+
+    by: str
+    force_rollback: bool = False
+    force_no_rollback: bool = False
+
+    def __str__(self) -> str:
+        return f"cancelled by {self.by}" if self.by else "cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedOut:
+    """It took longer than its author allows."""
+
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terminated:
+    """piped stops: nothing failed, the next one goes on."""
+
+    def __str__(self) -> str:
+        return "piped is stopping"
+
+
+StopReason = Cancelled | TimedOut | Terminated
+
+
+class StopRequestedError(Exception):
+    """A block was stopped, and why."""
+
+    def __init__(self, reason: StopReason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class StopScope:
+    """A block that others can stop: the first reason counts, also one from before it started."""
+
+    def __init__(self) -> None:
+        self.reason: StopReason | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
+
+    def stop(self, reason: StopReason) -> None:
+        """Cancel what runs inside; it ends with `StopRequestedError(reason)`."""
+        if self.reason is None:
+            self.reason = reason
+            if self._task is not None:
+                self._task.cancel()
+
+    async def __aenter__(self) -> "StopScope":
+        if self.reason is not None:
+            raise StopRequestedError(self.reason)
+        self._task = asyncio.current_task()
+        self._cancelling = self._task.cancelling() if self._task else 0
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        task, self._task = self._task, None
+        if self.reason is None or task is None:
+            return
+        ours_alone = task.uncancel() <= self._cancelling
+        if ours_alone and kind is not None and issubclass(kind, asyncio.CancelledError):
+            raise StopRequestedError(self.reason) from error
