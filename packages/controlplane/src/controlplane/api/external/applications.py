@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Applications, by API key."""
+
+from controlplane.auth.caller import Program
+from controlplane.store.applications import ApplicationFilter
+from controlplane.store.database import Transaction
+from controlplane.store.entities import Now
+from controlplane.store.stores import Stores
+from controlplane.usecases import applications, commands
+from pipecd_model import command
+from pipecd_model.errors import ConfigError
+from pipecd_wire.apiservice import service_pb2 as pb
+from pipecd_wire.model import application_pb2, common_pb2
+from pipecd_wire.rpc import rpc
+
+
+class ApplicationsApi:
+    """Register applications, change them, deploy them."""
+
+    def __init__(self, stores: Stores, now: Now) -> None:
+        self._stores = stores
+        self._now = now
+
+    @rpc("AddApplication")
+    async def add_application(
+        self, caller: Program, request: pb.AddApplicationRequest
+    ) -> pb.AddApplicationResponse:
+        application_id = await applications.add(
+            self._stores,
+            caller.project_id,
+            request,
+            self._now,
+            wanted_id=caller.request_id("AddApplication"),
+        )
+        return pb.AddApplicationResponse(application_id=application_id)
+
+    @rpc("SyncApplication")
+    async def sync_application(
+        self, caller: Program, request: pb.SyncApplicationRequest
+    ) -> pb.SyncApplicationResponse:
+        application = await self._stores.applications.get(caller.project_id, request.application_id)
+        issued = await commands.issue(
+            self._stores.commands,
+            caller.project_id,
+            caller.request_id("SyncApplication"),
+            lambda at: command.sync(application, by=caller.key_id, at=at),
+        )
+        return pb.SyncApplicationResponse(command_id=issued.id)
+
+    @rpc("GetApplication")
+    async def get_application(
+        self, caller: Program, request: pb.GetApplicationRequest
+    ) -> pb.GetApplicationResponse:
+        application = await self._stores.applications.get(caller.project_id, request.application_id)
+        return pb.GetApplicationResponse(application=application)
+
+    @rpc("ListApplications")
+    async def list_applications(
+        self, caller: Program, request: pb.ListApplicationsRequest
+    ) -> pb.ListApplicationsResponse:
+        wanted = ApplicationFilter(
+            name=request.name or None,
+            kind=kind_of(request.kind) if request.kind else None,
+            piped_id=request.piped_id or None,
+            disabled=request.disabled,
+            labels=dict(request.labels),
+        )
+        page = await self._stores.applications.page(
+            caller.project_id, wanted, limit=max(request.limit, 0), cursor=request.cursor
+        )
+        return pb.ListApplicationsResponse(applications=page.items, cursor=page.cursor)
+
+    @rpc("UpdateApplication")
+    async def update_application(
+        self, caller: Program, request: pb.UpdateApplicationRequest
+    ) -> pb.UpdateApplicationResponse:
+        await self._stores.pipeds.get(caller.project_id, request.piped_id)
+
+        def edit(application: application_pb2.Application) -> None:
+            application.piped_id = request.piped_id
+            application.platform_provider = request.platform_provider
+            application.cloud_provider = request.platform_provider
+            application.git_path.config_filename = request.git_path.config_filename
+            application.deploy_targets_by_plugin.clear()
+
+        await applications.change(self._stores, caller.project_id, request.application_id, edit)
+        return pb.UpdateApplicationResponse(application_id=request.application_id)
+
+    @rpc("DeleteApplication")
+    async def delete_application(
+        self, caller: Program, request: pb.DeleteApplicationRequest
+    ) -> pb.DeleteApplicationResponse:
+        await applications.delete(
+            self._stores, caller.project_id, request.application_id, self._now
+        )
+        return pb.DeleteApplicationResponse(application_id=request.application_id)
+
+    @rpc("EnableApplication")
+    async def enable_application(
+        self, caller: Program, request: pb.EnableApplicationRequest
+    ) -> pb.EnableApplicationResponse:
+        await self._switch(caller, request.application_id, disabled=False)
+        return pb.EnableApplicationResponse(application_id=request.application_id)
+
+    @rpc("DisableApplication")
+    async def disable_application(
+        self, caller: Program, request: pb.DisableApplicationRequest
+    ) -> pb.DisableApplicationResponse:
+        await self._switch(caller, request.application_id, disabled=True)
+        return pb.DisableApplicationResponse(application_id=request.application_id)
+
+    @rpc("RenameApplicationConfigFile")
+    async def rename_config_file(
+        self, caller: Program, request: pb.RenameApplicationConfigFileRequest
+    ) -> pb.RenameApplicationConfigFileResponse:
+        def edit(application: application_pb2.Application) -> None:
+            application.git_path.config_filename = request.new_filename
+
+        async def work(transaction: Transaction) -> None:
+            for application_id in request.application_ids:
+                await self._stores.applications.update_in(
+                    transaction, caller.project_id, application_id, edit
+                )
+
+        await self._stores.database.write(work)
+        return pb.RenameApplicationConfigFileResponse()
+
+    @rpc("UpdateApplicationDeployTargets")
+    async def update_deploy_targets(
+        self, caller: Program, request: pb.UpdateApplicationDeployTargetsRequest
+    ) -> pb.UpdateApplicationDeployTargetsResponse:
+        def edit(application: application_pb2.Application) -> None:
+            application.deploy_targets_by_plugin.clear()
+            for plugin, targets in request.deploy_targets_by_plugin.items():
+                application.deploy_targets_by_plugin[plugin].CopyFrom(targets)
+
+        await applications.change(self._stores, caller.project_id, request.application_id, edit)
+        return pb.UpdateApplicationDeployTargetsResponse()
+
+    async def _switch(self, caller: Program, application_id: str, *, disabled: bool) -> None:
+        def edit(application: application_pb2.Application) -> None:
+            application.disabled = disabled
+
+        await applications.change(self._stores, caller.project_id, application_id, edit)
+
+
+def kind_of(name: str) -> int:
+    """The number of an application kind's name. Raises ConfigError."""
+    try:
+        return common_pb2.ApplicationKind.Value(name)
+    except ValueError:
+        known = ", ".join(common_pb2.ApplicationKind.keys())
+        raise ConfigError(
+            f"invalid request: kind: there is no kind {name!r}", hint=f"one of {known}"
+        ) from None

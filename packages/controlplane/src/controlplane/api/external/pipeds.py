@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pipeds, by API key."""
+
+from controlplane.auth.caller import Program
+from controlplane.store.entities import Now
+from controlplane.store.stores import Stores
+from controlplane.usecases import pipeds
+from pipecd_wire.apiservice import service_pb2 as pb
+from pipecd_wire.model import piped_pb2
+from pipecd_wire.rpc import rpc
+
+
+class PipedsApi:
+    """Register a piped, and look after it."""
+
+    def __init__(self, stores: Stores, now: Now) -> None:
+        self._stores = stores
+        self._now = now
+
+    @rpc("GetPiped")
+    async def get_piped(self, caller: Program, request: pb.GetPipedRequest) -> pb.GetPipedResponse:
+        piped = await self._stores.pipeds.get(caller.project_id, request.piped_id)
+        return pb.GetPipedResponse(piped=pipeds.redacted(piped))
+
+    @rpc("RegisterPiped")
+    async def register_piped(
+        self, caller: Program, request: pb.RegisterPipedRequest
+    ) -> pb.RegisterPipedResponse:
+        piped_id, key = await pipeds.register(
+            self._stores,
+            caller.project_id,
+            name=request.name,
+            description=request.desc,
+            creator=caller.name,
+            now=self._now,
+        )
+        return pb.RegisterPipedResponse(id=piped_id, key=key)
+
+    @rpc("UpdatePiped")
+    async def update_piped(
+        self, caller: Program, request: pb.UpdatePipedRequest
+    ) -> pb.UpdatePipedResponse:
+        def edit(piped: piped_pb2.Piped) -> None:
+            piped.name = request.name
+            piped.desc = request.desc
+
+        await self._stores.pipeds.update(caller.project_id, request.piped_id, edit)
+        return pb.UpdatePipedResponse()
+
+    @rpc("EnablePiped")
+    async def enable_piped(
+        self, caller: Program, request: pb.EnablePipedRequest
+    ) -> pb.EnablePipedResponse:
+        await self._switch(caller, request.piped_id, disabled=False)
+        return pb.EnablePipedResponse()
+
+    @rpc("DisablePiped")
+    async def disable_piped(
+        self, caller: Program, request: pb.DisablePipedRequest
+    ) -> pb.DisablePipedResponse:
+        await self._switch(caller, request.piped_id, disabled=True)
+        return pb.DisablePipedResponse()
+
+    async def _switch(self, caller: Program, piped_id: str, *, disabled: bool) -> None:
+        def edit(piped: piped_pb2.Piped) -> None:
+            piped.disabled = disabled
+
+        await self._stores.pipeds.update(caller.project_id, piped_id, edit)

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""See the pipeds of a project as they are now."""
+
+from controlplane.auth.caller import Program
+from controlplane.store.entities import Now
+from controlplane.store.stores import Stores
+from controlplane.usecases import pipeds
+from controlplane.usecases.agent_watch import Presence
+from pipecd_wire.pipecd.api import api_pb2 as pb
+from pipecd_wire.rpc import rpc
+
+
+class PipedsApi:
+    """Pipeds with connection and plugins."""
+
+    def __init__(self, stores: Stores, presence: Presence, now: Now) -> None:
+        self._stores = stores
+        self._presence = presence
+        self._now = now
+
+    @rpc("ListPipeds")
+    async def list_pipeds(
+        self, caller: Program, request: pb.ListPipedsRequest
+    ) -> pb.ListPipedsResponse:
+        listed = await pipeds.seen(self._stores, self._presence, caller.project_id, self._now)
+        return pb.ListPipedsResponse(
+            pipeds=[
+                pb.ListPipedsResponse.Item(piped=seen.piped, plugins=seen.plugins)
+                for seen in listed
+            ]
+        )

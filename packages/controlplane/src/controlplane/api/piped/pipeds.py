@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a piped says of itself."""
+
+from collections.abc import Callable
+
+from controlplane.auth.caller import Agent
+from controlplane.store.entities import Now
+from controlplane.store.stores import Stores
+from controlplane.usecases import pipeds
+from pipecd_wire.pipedservice import service_pb2 as pb
+from pipecd_wire.rpc import rpc
+
+
+class PipedsApi:
+    """A piped's start, signs of life, and wanted version."""
+
+    def __init__(self, stores: Stores, now: Now, web_base_url: Callable[[], str]) -> None:
+        self._stores = stores
+        self._now = now
+        self._web_base_url = web_base_url
+
+    @rpc("ReportStat")
+    async def report_stat(
+        self, caller: Agent, request: pb.ReportStatRequest
+    ) -> pb.ReportStatResponse:
+        await self._stores.piped_stats.put(caller.project_id, caller.piped_id, request)
+        return pb.ReportStatResponse()
+
+    @rpc("ReportPipedMeta")
+    async def report_piped_meta(
+        self, caller: Agent, request: pb.ReportPipedMetaRequest
+    ) -> pb.ReportPipedMetaResponse:
+        piped = await self._stores.pipeds.update(
+            caller.project_id,
+            caller.piped_id,
+            lambda piped: pipeds.describe(piped, request, self._now()),
+        )
+        return pb.ReportPipedMetaResponse(name=piped.name, web_base_url=self._web_base_url())
+
+    @rpc("GetDesiredVersion")
+    async def get_desired_version(
+        self, caller: Agent, request: pb.GetDesiredVersionRequest
+    ) -> pb.GetDesiredVersionResponse:
+        piped = await self._stores.pipeds.get(caller.project_id, caller.piped_id)
+        return pb.GetDesiredVersionResponse(version=piped.desired_version)

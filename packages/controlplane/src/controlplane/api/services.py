@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All services of the control plane, each gathered from its small objects."""
+
+from collections.abc import Callable
+
+from controlplane.api import owed
+from controlplane.api.external.applications import ApplicationsApi
+from controlplane.api.external.deployments import DeploymentsApi
+from controlplane.api.external.pipeds import PipedsApi
+from controlplane.api.own.deployments import DeploymentsApi as OwnDeploymentsApi
+from controlplane.api.own.pipeds import PipedsApi as OwnPipedsApi
+from controlplane.api.own.project import ProjectApi
+from controlplane.api.own.push import PushApi
+from controlplane.api.piped.applications import ApplicationsApi as PipedApplicationsApi
+from controlplane.api.piped.commands import CommandsApi as PipedCommandsApi
+from controlplane.api.piped.deployments import DeploymentsApi as PipedDeploymentsApi
+from controlplane.api.piped.pipeds import PipedsApi as PipedPipedsApi
+from controlplane.api.piped.stages import StagesApi as PipedStagesApi
+from controlplane.store.entities import Now
+from controlplane.store.stores import Stores
+from controlplane.usecases.agent_watch import AgentWatch, Presence
+from controlplane.usecases.bus import Bus
+from pipecd_wire.apiservice import service_pb2 as apiservice
+from pipecd_wire.pipecd.api import api_pb2
+from pipecd_wire.pipecd.push import push_pb2
+from pipecd_wire.pipedservice import service_pb2 as pipedservice
+from pipecd_wire.rpc import Admit, Endpoints
+from pipecd_wire.webservice import service_pb2 as webservice
+
+
+def endpoints(
+    stores: Stores, bus: Bus, *, admit: Admit, now: Now, web_base_url: Callable[[], str]
+) -> Endpoints:
+    """Every RPC of every service, behind one door."""
+    served = Endpoints(admit=admit)
+    presence = Presence()
+    served.add(
+        pipedservice.DESCRIPTOR.services_by_name["PipedService"],
+        PipedPipedsApi(stores, now, web_base_url),
+        PipedApplicationsApi(stores),
+        PipedDeploymentsApi(stores, now),
+        PipedStagesApi(stores, now),
+        PipedCommandsApi(stores),
+        owed=owed.PIPED_SERVICE,
+    )
+    served.add(
+        apiservice.DESCRIPTOR.services_by_name["APIService"],
+        PipedsApi(stores, now),
+        ApplicationsApi(stores, now),
+        DeploymentsApi(stores),
+        owed=owed.API_SERVICE,
+    )
+    served.add(
+        webservice.DESCRIPTOR.services_by_name["WebService"],
+        owed=owed.WEB_SERVICE,
+    )
+    served.add(
+        push_pb2.DESCRIPTOR.services_by_name["PushService"],
+        PushApi(stores, AgentWatch(stores, bus, presence)),
+        owed=owed.PUSH_SERVICE,
+    )
+    own = api_pb2.DESCRIPTOR.services_by_name
+    served.add(
+        own["DeploymentService"],
+        OwnDeploymentsApi(stores, bus),
+        owed=owed.OWN_DEPLOYMENT_SERVICE,
+    )
+    served.add(own["ApplicationService"], owed=owed.OWN_APPLICATION_SERVICE)
+    served.add(
+        own["PipedService"],
+        OwnPipedsApi(stores, presence, now),
+        owed=owed.OWN_PIPED_SERVICE,
+    )
+    served.add(own["ProjectService"], ProjectApi(bus), owed=owed.OWN_PROJECT_SERVICE)
+    return served

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The door of every RPC: who is calling, and does the method let them in.
+
+Nothing about a credential is ever logged or repeated. An unknown piped and a wrong key get the same
+answer: only who holds the key learns more.
+"""
+
+import logging
+from typing import Final
+
+from controlplane.auth.caller import Agent, Program
+from controlplane.auth.verify import Verifier
+from controlplane.store.stores import Stores
+from pipecd_model.errors import DeniedError, UnauthenticatedError
+from pipecd_wire.model import apikey_pb2
+from pipecd_wire.options import rights_pb2
+from pipecd_wire.rpc import Metadata, Method
+
+log = logging.getLogger(__name__)
+
+PIPED_TOKEN: Final = "PIPED-TOKEN"  # noqa: S105 - the name of a kind of credential
+API_KEY: Final = "API-KEY"
+
+IDEMPOTENCY_KEY: Final = "pipecd-idempotency-key"
+LONGEST_IDEMPOTENCY_KEY: Final = 200
+
+
+class Door:
+    """Lets callers in; its `admit` stands before every handler."""
+
+    def __init__(self, stores: Stores) -> None:
+        self._stores = stores
+        self._verifier = Verifier()
+
+    async def admit(self, method: Method, metadata: Metadata) -> Agent | Program:
+        """Raises UnauthenticatedError or DeniedError."""
+        kind, _, credential = metadata.get("authorization", "").partition(" ")
+        if kind == PIPED_TOKEN and rights_pb2.PIPED in method.callers:
+            return await self._piped(credential)
+        if kind == API_KEY and rights_pb2.API_KEY in method.callers:
+            program = await self._program(credential, metadata.get(IDEMPOTENCY_KEY, ""))
+            if method.role == rights_pb2.READ_WRITE and not program.may_write:
+                raise DeniedError(f"the API key {program.name!r} may only read")
+            return program
+        raise UnauthenticatedError(f"{method.name} needs {_wanted(method)}")
+
+    async def _piped(self, credential: str) -> Agent:
+        project_id, piped_id, key = _parts(credential, ",", 3)
+        piped = await self._stores.pipeds.find(project_id, piped_id)
+        if piped is None or not await self._any_matches(key, [k.hash for k in piped.keys]):
+            log.info("door.piped-refused", extra={"fields": {"piped_id": piped_id[:64]}})
+            raise UnauthenticatedError(
+                "unknown piped or wrong piped key",
+                hint="check projectID, pipedID and the key in the piped config",
+            )
+        if piped.disabled:
+            raise UnauthenticatedError(
+                f"the piped {piped.name!r} is disabled", hint="enable it in the control plane"
+            )
+        return Agent(project_id=project_id, piped_id=piped_id)
+
+    async def _program(self, credential: str, idempotency_key: str) -> Program:
+        key_id, _secret = _parts(credential, ".", 2)
+        key = await self._stores.api_keys.by_id(key_id)
+        if key is None or not await self._any_matches(credential, [key.key_hash]):
+            raise UnauthenticatedError("unknown or wrong API key")
+        if key.disabled:
+            raise UnauthenticatedError(f"the API key {key.name!r} is disabled")
+        return Program(
+            project_id=key.project_id,
+            key_id=key.id,
+            name=key.name,
+            may_write=key.role == apikey_pb2.APIKey.READ_WRITE,
+            idempotency_key=idempotency_key[:LONGEST_IDEMPOTENCY_KEY],
+        )
+
+    async def _any_matches(self, key: str, hashes: list[str]) -> bool:
+        for hashed in hashes:
+            if await self._verifier.matches(key, hashed):
+                return True
+        return False
+
+
+def _parts(credential: str, separator: str, count: int) -> list[str]:
+    parts = credential.split(separator)
+    if len(parts) != count or not all(parts) or " " in credential:
+        raise UnauthenticatedError("the credential is malformed")
+    return parts
+
+
+def _wanted(method: Method) -> str:
+    names = {
+        rights_pb2.PIPED: "a piped token",
+        rights_pb2.API_KEY: "an API key",
+        rights_pb2.SESSION: "a session",
+    }
+    wanted = [name for caller, name in names.items() if caller in method.callers]
+    return " or ".join(wanted) or "a caller of another kind"

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `pipecd`: flags become settings, errors become a sentence and an exit code.
+
+What a command needs is imported when it runs, so that `--help` and `version` answer at once.
+"""
+
+import asyncio
+import sys
+from importlib.metadata import version as version_of
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pipecd_model.errors import ConfigError, PipecdError
+
+if TYPE_CHECKING:
+    from controlplane.app import ControlPlane
+
+
+class Commands(click.Group):
+    """The commands, one of which is found only when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), "quickstart"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "quickstart":
+            from controlplane.quickstart.command import quickstart  # noqa: PLC0415
+
+            return quickstart
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+def cli() -> None:
+    """PipeCD: GitOps progressive delivery for any platform.
+
+    `pipecd server` is the control plane: it keeps what is known about every deployment, and tells
+    agents what people ask for. The agent itself is `piped`; people use `pipectl`.
+    """
+
+
+@cli.command()
+def version() -> None:
+    """Print the version."""
+    click.echo(f"pipecd {version_of('pipecd-controlplane')}")
+
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@cli.command()
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Where everything is kept; made when it is not there. One process owns it.",
+)
+@click.option(
+    "--listen",
+    default="127.0.0.1:8080",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="The one address for gRPC, gRPC-Web and HTTP. Port 0 is a free one; the first line"
+    " printed tells which.",
+)
+@click.option("--config-file", type=FILE, help="A document of the kind ControlPlane.")
+@click.option("--tls-cert", type=FILE, help="Certificate chain (PEM); serves TLS.")
+@click.option("--tls-key", type=FILE, help="The certificate's key (PEM).")
+@click.option(
+    "--project",
+    metavar="NAME",
+    help="The project that a new data folder gets. Default: default.",
+)
+@click.option(
+    "--grace-period",
+    type=click.FloatRange(min=0),
+    default=10,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long running calls are waited for when the server is told to stop.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+)
+def server(
+    *,
+    data_dir: Path,
+    listen: str,
+    config_file: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    project: str | None,
+    grace_period: float,
+    log_level: str,
+) -> None:
+    """Run the control plane until it is told to stop (SIGTERM, Ctrl-C).
+
+    The first start in an empty folder makes a project, and an API key that may do everything in it:
+    the file admin.key, which only you can read.
+    """
+    from controlplane import app  # noqa: PLC0415
+    from controlplane.http.front import FrontTls  # noqa: PLC0415
+    from controlplane.ops import operator_log  # noqa: PLC0415
+
+    operator_log.configure(log_level)
+    host, port = _host_and_port(listen)
+    if (tls_cert is None) != (tls_key is None):
+        raise click.UsageError("--tls-cert and --tls-key belong together")
+    tls = FrontTls(cert_file=tls_cert, key_file=tls_key) if tls_cert and tls_key else None
+    settings = app.Settings(
+        data_dir=data_dir.absolute(),
+        host=host,
+        port=port,
+        tls=tls,
+        project_id=project,
+        public_url=_public_url(config_file) if config_file else "",
+        grace=grace_period,
+    )
+    asyncio.run(app.run(settings, _announce))
+
+
+def _announce(running: "ControlPlane") -> None:
+    """Say where it is, to a person and to whatever program has started it."""
+    click.echo(f"pipecd server listening on {running.address}")
+    click.echo(f"data folder {running.data_dir}")
+    click.echo(f"admin API key file {running.admin_key_file}")
+    sys.stdout.flush()
+
+
+def _host_and_port(listen: str) -> tuple[str, int]:
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise click.UsageError(f"--listen wants HOST:PORT, not {listen!r}, e.g. 127.0.0.1:8080")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _public_url(path: Path) -> str:
+    """What of the file counts so far; what does not is refused or said, never silently ignored."""
+    from pipecd_model.config import load_control_plane  # noqa: PLC0415
+
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    loaded = load_control_plane(text, file=str(path))
+    config = loaded.config
+    for part, chosen, served in (
+        ("datastore", config.datastore.type, "SQLITE"),
+        ("filestore", config.filestore.type, "FOLDER"),
+    ):
+        if chosen != served:
+            raise ConfigError(
+                f"{path}: spec.{part}.type: {chosen} is not served yet",
+                hint=f"leave it out: {served} in the data folder is the default",
+            )
+    ignored = [
+        name
+        for name, value in (
+            ("spec.projects", config.projects),
+            ("spec.sharedSSOConfigs", config.shared_sso_configs),
+        )
+        if value
+    ]
+    for warning in [*map(str, loaded.warnings), *(f"{name} is not used yet" for name in ignored)]:
+        click.echo(f"warning: {warning}", err=True)
+    return config.address
+
+
+def main() -> None:
+    """Run pipecd."""
+    try:
+        cli.main(prog_name="pipecd", standalone_mode=False)
+    except click.exceptions.Exit as ended:
+        sys.exit(ended.exit_code)
+    except click.ClickException as wrong:
+        wrong.show()
+        sys.exit(wrong.exit_code)
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except PipecdError as failed:
+        click.echo(f"error: {failed}" + (f" ({failed.hint})" if failed.hint else ""), err=True)
+        sys.exit(failed.exit_code)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What became different: told to whoever listens, once it is committed.
+
+A change carries ids only. Whoever hears of it reads the row, so a change may be told twice and
+several of the same thing may be told as one.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """What a change is about."""
+
+    APPLICATION = "application"
+    DEPLOYMENT = "deployment"
+    COMMAND = "command"
+    OWN_COMMAND = "own-command"
+    PIPED = "piped"
+    PLUGINS = "plugins"
+    STAGE_LOG = "stage-log"
+    API_KEY = "api-key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """What somebody can listen to: everything of a project, of a piped, or one thing."""
+
+    kind: str
+    id: str
+
+
+def project_topic(project_id: str) -> Topic:
+    return Topic(kind="project", id=project_id)
+
+
+def piped_topic(piped_id: str) -> Topic:
+    return Topic(kind="of-piped", id=piped_id)
+
+
+def topic(kind: Kind, thing_id: str) -> Topic:
+    return Topic(kind=kind.value, id=thing_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One thing that was written."""
+
+    kind: Kind
+    id: str
+    project_id: str
+    piped_id: str = ""
+    """The piped that must hear of it; empty when none needs to."""
+
+    def topics(self) -> Iterator[Topic]:
+        yield topic(self.kind, self.id)
+        yield project_topic(self.project_id)
+        if self.piped_id:
+            yield piped_topic(self.piped_id)
+
+
+OnCommit = Callable[[Sequence[Change]], None]
+"""Told of the changes of each commit, on the event loop, before the writers get their answers."""

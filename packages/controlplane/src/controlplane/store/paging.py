@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists in pages: newest first by creation, which never changes while somebody turns pages."""
+
+import base64
+import binascii
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from sqlalchemy import Select, Table, bindparam, select, tuple_
+
+from controlplane.store.database import Value, View
+from pipecd_model.errors import ConfigError
+
+T = TypeVar("T")
+
+BATCH: Final = 200
+"""Rows read at a time while a page is filled."""
+
+PAGE_BYTES: Final = 3 * 1024 * 1024
+"""A page ends here even when more was asked for: Go's pipectl takes answers of 4 MiB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[T]):
+    """Some of a list, and the way to the rest."""
+
+    items: list[T]
+    cursor: str
+    """Empty on the last page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """The key of a row: a page goes on after the last one seen."""
+
+    created_at: int
+    id: str
+
+    def encode(self) -> str:
+        return base64.urlsafe_b64encode(f"{self.created_at}/{self.id}".encode()).decode()
+
+    @classmethod
+    def decode(cls, cursor: str) -> "Position":
+        try:
+            text = base64.b64decode(cursor, altchars=b"-_", validate=True).decode()
+            created_at, _, row_id = text.partition("/")
+            return cls(created_at=int(created_at), id=row_id)
+        except (binascii.Error, ValueError):
+            raise ConfigError(
+                f"invalid request: the cursor {cursor[:40]!r} is not one of ours",
+                hint="leave it empty for the first page",
+            ) from None
+
+
+# Before every row there is: times are Unix seconds, far below this.
+START: Final = Position(created_at=2**62, id="")
+
+
+def newest_first(table: Table) -> "Select[Any]":
+    """Rows after a position. Parameters: `created_at`, `after`, `batch`."""
+    return (
+        select(table.c.data, table.c.created_at, table.c.id)
+        .where(
+            tuple_(table.c.created_at, table.c.id)
+            < tuple_(bindparam("created_at"), bindparam("after"))
+        )
+        .order_by(table.c.created_at.desc(), table.c.id.desc())
+        .limit(bindparam("batch"))
+    )
+
+
+async def fill(
+    view: View,
+    statement: "Select[Any]",
+    parameters: dict[str, Value],
+    *,
+    parse: Callable[[bytes], T],
+    keep: Callable[[T], bool],
+    limit: int,
+    cursor: str,
+    max_bytes: int = PAGE_BYTES,
+) -> Page[T]:
+    """One page of what `keep` says yes to; `limit` 0 is as many as fit."""
+    position = Position.decode(cursor) if cursor else START
+    items: list[T] = []
+    size = 0
+    last = position
+    while True:
+        rows = await view.all(
+            statement,
+            **parameters,
+            created_at=position.created_at,
+            after=position.id,
+            batch=BATCH,
+        )
+        for data, created_at, row_id in rows:
+            position = Position(created_at=created_at, id=row_id)
+            item = parse(data)
+            if not keep(item):
+                continue
+            # Only a row that would have been the next one makes this page not the last.
+            if (limit and len(items) == limit) or (items and size + len(data) > max_bytes):
+                return Page(items=items, cursor=last.encode())
+            items.append(item)
+            size += len(data)
+            last = position
+        if len(rows) < BATCH:
+            return Page(items=items, cursor="")

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The SQLite file: made at the first start, and refused when it is not ours or not whole."""
+
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy.engine import Dialect
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from controlplane.store.sql import tables
+from pipecd_model.errors import StateError
+
+DATABASE_FILE: Final = "pipecd.db"
+
+# In the file's header; tells our files from those of other programs. Reads "PiCD".
+APPLICATION_ID: Final = 0x50694344
+
+MAGIC: Final = b"SQLite format 3\x00"
+
+CHECKED_SIZE: Final = 256 * 1024 * 1024
+"""A file up to this size is read through at start (about a second); SQLite itself notices a cut one
+of any size."""
+
+BUSY_SECONDS: Final = 5.0
+
+
+def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    """A connection in autocommit mode, which any one thread at a time may use."""
+    mode = "ro" if read_only else "rwc"
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=BUSY_SECONDS,
+        cached_statements=256,
+    )
+    if read_only:
+        connection.execute("PRAGMA query_only = ON")
+    else:
+        # FULL: what was acknowledged survives a power cut. Group commit pays for it.
+        connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA cache_size = -2048")
+    return connection
+
+
+def open_file(path: Path, dialect: Dialect) -> sqlite3.Connection:
+    """Open the file to write; an absent or empty one gets the schema. Raises StateError."""
+    _check_magic(path)
+    try:
+        # SQLite would make it readable for everybody; its companions take its mode.
+        path.touch(mode=0o600, exist_ok=True)
+        connection = connect(path)
+    except (sqlite3.Error, OSError) as error:
+        raise _refusal(path, str(error)) from error
+    try:
+        _prepare(connection, path, dialect)
+    except sqlite3.Error as error:
+        connection.close()
+        if "locked" in str(error):
+            raise StateError(
+                f"the database {str(path)!r} is locked by another program",
+                hint="close whatever has it open, for example a sqlite3 shell",
+            ) from error
+        raise _refusal(path, str(error)) from error
+    except StateError:
+        connection.close()
+        raise
+    return connection
+
+
+def _check_magic(path: Path) -> None:
+    """SQLite would take a file shorter than its header for a new database."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(MAGIC))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _refusal(path, error.strerror or str(error)) from error
+    if start and start != MAGIC:
+        raise _refusal(path, "it is not an SQLite file")
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, dialect: Dialect) -> None:
+    application_id = _pragma(connection, "application_id")
+    version = _pragma(connection, "user_version")
+    is_new = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+    if is_new and application_id in {0, APPLICATION_ID}:
+        connection.execute("PRAGMA journal_mode = WAL")
+        _create(connection, dialect)
+        return
+    if application_id != APPLICATION_ID:
+        raise _refusal(path, "another program made it")
+    if version != tables.SCHEMA_VERSION:
+        raise StateError(
+            f"the database {str(path)!r} has schema {version}, this pipecd knows"
+            f" {tables.SCHEMA_VERSION}",
+            hint="use the pipecd that wrote it, or a newer one",
+        )
+    if path.stat().st_size <= CHECKED_SIZE:
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise _refusal(path, f"it is damaged: {found}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    # Somebody else's write lock would otherwise show at the first write, long after the start.
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("ROLLBACK")
+
+
+def _create(connection: sqlite3.Connection, dialect: Dialect) -> None:
+    """All of the schema in one transaction: a crash in it leaves an empty file, not half of one."""
+    connection.execute("BEGIN IMMEDIATE")
+    for table in tables.metadata.sorted_tables:
+        connection.execute(str(CreateTable(table).compile(dialect=dialect)))
+        for index in sorted(table.indexes, key=lambda index: str(index.name)):
+            connection.execute(str(CreateIndex(index).compile(dialect=dialect)))
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {tables.SCHEMA_VERSION}")
+    connection.execute("COMMIT")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _refusal(path: Path, why: str) -> StateError:
+    return StateError(
+        f"cannot use the database {str(path)!r}: {why}",
+        hint="restore it from a backup, or move it away to start with an empty one",
+    )

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage logs: appended in chunks, never rewritten, sealed when complete.
+
+A block is known by its index: what arrives twice is kept once, and the first one stays. A log of
+any length costs the same to append to.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Table, bindparam, insert, select, update
+
+from controlplane.store.changes import Change, Kind
+from controlplane.store.database import Database, Transaction, Value, View
+from controlplane.store.sql import tables
+from pipecd_model.errors import StateError
+from pipecd_wire.apiservice import service_pb2 as apiservice
+from pipecd_wire.model import logblock_pb2
+
+HEADS: Final = tables.stage_log
+CHUNKS: Final = tables.stage_log_chunk
+
+BELOW_ALL: Final = -(2**63)
+
+PART_BYTES: Final = 1024 * 1024
+"""How much of a log is handed out at once; a long one is read part by part."""
+
+
+def _here(table: Table) -> "ColumnElement[bool]":
+    return (
+        (table.c.deployment_id == bindparam("this_deployment"))
+        & (table.c.stage_id == bindparam("this_stage"))
+        & (table.c.retried_count == bindparam("this_retry"))
+    )
+
+
+HEAD: Final = select(HEADS.c.chunks, HEADS.c.last_index, HEADS.c.completed).where(
+    _here(HEADS), HEADS.c.project_id == bindparam("this_project")
+)
+NEW_HEAD: Final = insert(HEADS)
+MOVE_HEAD: Final = (
+    update(HEADS)
+    .where(_here(HEADS))
+    .values(
+        chunks=bindparam("chunks"),
+        last_index=bindparam("last_index"),
+        completed=bindparam("completed"),
+    )
+)
+NEW_CHUNK: Final = insert(CHUNKS)
+CHUNKS_FROM_INDEX: Final = select(CHUNKS.c.data).where(
+    _here(CHUNKS), CHUNKS.c.last_index >= bindparam("from_index")
+)
+NEXT_CHUNKS: Final = (
+    select(CHUNKS.c.number, CHUNKS.c.data)
+    .where(
+        _here(CHUNKS),
+        CHUNKS.c.number > bindparam("after"),
+        CHUNKS.c.last_index >= bindparam("from_index"),
+    )
+    .order_by(CHUNKS.c.number)
+    .limit(64)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogKey:
+    """Which log: each attempt of a stage has its own."""
+
+    deployment_id: str
+    stage_id: str
+    retried_count: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.deployment_id}/{self.stage_id}/{self.retried_count}"
+
+    def parameters(self) -> dict[str, Value]:
+        return {
+            "this_deployment": self.deployment_id,
+            "this_stage": self.stage_id,
+            "this_retry": self.retried_count,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPart:
+    """Some of a log, in the order it came."""
+
+    blocks: list[logblock_pb2.LogBlock]
+    position: int
+    """Where to go on reading."""
+    at_end: bool
+    """Nothing more is there now."""
+    completed: bool
+    """Nothing will be added."""
+
+
+EMPTY: Final = LogPart(blocks=[], position=0, at_end=True, completed=False)
+
+
+class StageLogs:
+    """The logs of all stages."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def append(
+        self,
+        project_id: str,
+        key: LogKey,
+        blocks: Iterable[logblock_pb2.LogBlock],
+        *,
+        completed: bool,
+    ) -> None:
+        """Add the blocks that are not there yet. Raises StateError for new ones after the seal."""
+        offered = list(blocks)
+
+        async def work(transaction: Transaction) -> None:
+            head = await transaction.one(HEAD, this_project=project_id, **key.parameters())
+            chunks, last_index, sealed = head or (0, BELOW_ALL, 0)
+            new = await _new_ones(transaction, key, offered, last_index)
+            if sealed and new:
+                raise StateError(f"the log of the stage {key.stage_id!r} is complete")
+            if not new and completed <= bool(sealed):
+                return
+            if new:
+                last_of_new = max(block.index for block in new)
+                await transaction.run(
+                    NEW_CHUNK,
+                    **_key_columns(key),
+                    number=chunks + 1,
+                    last_index=last_of_new,
+                    data=apiservice.StageLog(blocks=new).SerializeToString(),
+                )
+                chunks, last_index = chunks + 1, max(last_index, last_of_new)
+            state: dict[str, Value] = {
+                "chunks": chunks,
+                "last_index": last_index,
+                "completed": int(completed),
+            }
+            if head is None:
+                await transaction.run(NEW_HEAD, **_key_columns(key), project_id=project_id, **state)
+            else:
+                await transaction.run(MOVE_HEAD, **key.parameters(), **state)
+            transaction.changed(Change(kind=Kind.STAGE_LOG, id=str(key), project_id=project_id))
+
+        await self._database.write(work)
+
+    async def part(
+        self, project_id: str, key: LogKey, *, after: int = 0, from_index: int = BELOW_ALL
+    ) -> LogPart:
+        """The next blocks after a position. A log that is not there is empty."""
+
+        async def work(view: View) -> LogPart:
+            return await part_in(view, project_id, key, after=after, from_index=from_index)
+
+        return await self._database.read(work)
+
+    async def whole(self, project_id: str, keys: Iterable[LogKey]) -> dict[LogKey, LogPart]:
+        """Several logs from start to end, as they were at one moment."""
+
+        async def work(view: View) -> dict[LogKey, LogPart]:
+            return {key: await _whole_in(view, project_id, key) for key in keys}
+
+        return await self._database.read(work)
+
+
+async def part_in(
+    view: View, project_id: str, key: LogKey, *, after: int = 0, from_index: int = BELOW_ALL
+) -> LogPart:
+    head = await view.one(HEAD, this_project=project_id, **key.parameters())
+    if head is None:
+        return EMPTY
+    last_chunk, _, completed = head
+    rows = await view.all(NEXT_CHUNKS, **key.parameters(), after=after, from_index=from_index)
+    blocks: list[logblock_pb2.LogBlock] = []
+    size, position = 0, after
+    for number, data in rows:
+        if blocks and size + len(data) > PART_BYTES:
+            return LogPart(
+                blocks=blocks, position=position, at_end=False, completed=bool(completed)
+            )
+        blocks += [block for block in _blocks(data) if block.index >= from_index]
+        size, position = size + len(data), number
+    at_end = not rows or position >= last_chunk
+    return LogPart(blocks=blocks, position=position, at_end=at_end, completed=bool(completed))
+
+
+async def _whole_in(view: View, project_id: str, key: LogKey) -> LogPart:
+    blocks: list[logblock_pb2.LogBlock] = []
+    part = EMPTY
+    while True:
+        part = await part_in(view, project_id, key, after=part.position)
+        blocks += part.blocks
+        if part.at_end:
+            return LogPart(
+                blocks=blocks, position=part.position, at_end=True, completed=part.completed
+            )
+
+
+async def _new_ones(
+    view: View, key: LogKey, offered: list[logblock_pb2.LogBlock], last_index: int
+) -> list[logblock_pb2.LogBlock]:
+    """What of the offered blocks is not kept yet."""
+    known: set[int] = set()
+    late = [block.index for block in offered if block.index <= last_index]
+    if late:  # a repeat: look at the chunks it can be in
+        rows = await view.all(CHUNKS_FROM_INDEX, **key.parameters(), from_index=min(late))
+        known = {block.index for row in rows for block in _blocks(row[0])}
+    new = []
+    for block in offered:
+        if block.index not in known:
+            known.add(block.index)
+            new.append(block)
+    return new
+
+
+def _blocks(data: bytes) -> Iterable[logblock_pb2.LogBlock]:
+    return apiservice.StageLog.FromString(data).blocks
+
+
+def _key_columns(key: LogKey) -> dict[str, Any]:
+    return {
+        "deployment_id": key.deployment_id,
+        "stage_id": key.stage_id,
+        "retried_count": key.retried_count,
+    }

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All nouns over one database."""
+
+from dataclasses import dataclass
+
+from controlplane.store.api_keys import ApiKeys
+from controlplane.store.applications import Applications
+from controlplane.store.commands import Commands
+from controlplane.store.database import Database
+from controlplane.store.deployments import Deployments
+from controlplane.store.entities import Now
+from controlplane.store.own_commands import OwnCommands
+from controlplane.store.piped_records import PipedStats, PluginStates, UnregisteredApplications
+from controlplane.store.pipeds import Pipeds
+from controlplane.store.projects import Projects
+from controlplane.store.shared_objects import SharedObjects
+from controlplane.store.stage_logs import StageLogs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stores:
+    """Everything that is kept, by noun."""
+
+    database: Database
+    projects: Projects
+    pipeds: Pipeds
+    api_keys: ApiKeys
+    applications: Applications
+    deployments: Deployments
+    commands: Commands
+    own_commands: OwnCommands
+    stage_logs: StageLogs
+    plugin_states: PluginStates
+    piped_stats: PipedStats
+    unregistered: UnregisteredApplications
+    shared_objects: SharedObjects
+
+
+def stores(database: Database, now: Now) -> Stores:
+    return Stores(
+        database=database,
+        projects=Projects(database),
+        pipeds=Pipeds(database, now),
+        api_keys=ApiKeys(database, now),
+        applications=Applications(database, now),
+        deployments=Deployments(database, now),
+        commands=Commands(database, now),
+        own_commands=OwnCommands(database),
+        stage_logs=StageLogs(database),
+        plugin_states=PluginStates(database, now),
+        piped_stats=PipedStats(database, now),
+        unregistered=UnregisteredApplications(database, now),
+        shared_objects=SharedObjects(database),
+    )

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an agent is told: everything when it connects, then each change as it is committed.
+
+The listening begins before the snapshot is read, so a change is in one or the other, or in both.
+"""
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from controlplane.store.changes import Change, Kind, piped_topic
+from controlplane.store.database import View
+from controlplane.store.stores import Stores
+from controlplane.usecases.bus import Bus
+from controlplane.usecases.ownership import Agent
+from pipecd_model.errors import UnauthenticatedError
+from pipecd_wire.pipecd.push import push_pb2
+
+HEARTBEAT: Final = 15.0
+"""Seconds of silence after which an agent is told that the connection lives."""
+
+
+class Presence:
+    """Which pipeds are connected to this process right now."""
+
+    def __init__(self) -> None:
+        self._connections: Counter[str] = Counter()
+
+    def connected(self, piped_id: str) -> bool:
+        return self._connections[piped_id] > 0
+
+    @contextmanager
+    def present(self, piped_id: str) -> Iterator[None]:
+        self._connections[piped_id] += 1
+        try:
+            yield
+        finally:
+            self._connections[piped_id] -= 1
+            if not self._connections[piped_id]:
+                del self._connections[piped_id]
+
+
+class AgentWatch:
+    """The stream of one kind of message to each connected agent."""
+
+    def __init__(
+        self, stores: Stores, bus: Bus, presence: Presence, *, heartbeat: float = HEARTBEAT
+    ) -> None:
+        self._stores = stores
+        self._bus = bus
+        self._presence = presence
+        self._heartbeat = heartbeat
+
+    async def watch(self, agent: Agent) -> AsyncGenerator[push_pb2.WatchResponse, None]:
+        """Ends with UnauthenticatedError when the piped is disabled meanwhile."""
+        with (
+            self._bus.listen(piped_topic(agent.piped_id)) as listener,
+            self._presence.present(agent.piped_id),
+        ):
+            yield push_pb2.WatchResponse(snapshot=await self._snapshot(agent))
+            while True:
+                changes = await listener.changes(limit=self._heartbeat)
+                if not changes:
+                    yield push_pb2.WatchResponse(heartbeat=push_pb2.Heartbeat())
+                    continue
+                change = await self._read(agent, changes)
+                if change.ByteSize():
+                    yield push_pb2.WatchResponse(change=change)
+
+    async def _snapshot(self, agent: Agent) -> push_pb2.Snapshot:
+        who = (agent.project_id, agent.piped_id)
+
+        async def work(view: View) -> push_pb2.Snapshot:
+            deployments = await self._stores.deployments.not_completed_of_piped_in(
+                view, *who, cursor=""
+            )
+            return push_pb2.Snapshot(
+                applications=await self._stores.applications.enabled_of_piped_in(view, *who),
+                deployments=deployments.items,
+                commands=await self._stores.commands.unhandled_of_piped_in(view, *who),
+                own_commands=await self._stores.own_commands.unhandled_of_piped_in(view, *who),
+            )
+
+        return await self._stores.database.read(work)
+
+    async def _read(self, agent: Agent, changes: Iterable[Change]) -> push_pb2.Change:
+        """Read what changed: each thing is sent whole, as it is now."""
+        answer = push_pb2.Change()
+        for change in changes:
+            match change.kind:
+                case Kind.APPLICATION:
+                    await self._read_application(agent, change.id, answer)
+                case Kind.DEPLOYMENT:
+                    deployment = await self._stores.deployments.find(agent.project_id, change.id)
+                    if deployment is not None:
+                        answer.deployments.append(deployment)
+                case Kind.COMMAND:
+                    command = await self._stores.commands.find(agent.project_id, change.id)
+                    if command is not None:
+                        answer.commands.append(command)
+                case Kind.OWN_COMMAND:
+                    own = await self._stores.own_commands.unhandled(
+                        agent.project_id, agent.piped_id, change.id
+                    )
+                    if own is not None:
+                        answer.own_commands.append(own)
+                case Kind.PIPED:
+                    await self._check_enabled(agent)
+                case _:
+                    pass  # nothing an agent needs to know
+        return answer
+
+    async def _read_application(
+        self, agent: Agent, application_id: str, answer: push_pb2.Change
+    ) -> None:
+        application = await self._stores.applications.find(agent.project_id, application_id)
+        if application is None or application.disabled or application.piped_id != agent.piped_id:
+            answer.removed_application_ids.append(application_id)
+        else:
+            answer.applications.append(application)
+
+    async def _check_enabled(self, agent: Agent) -> None:
+        piped = await self._stores.pipeds.get(agent.project_id, agent.piped_id)
+        if piped.disabled:
+            raise UnauthenticatedError(f"the piped {agent.piped_id!r} is disabled")

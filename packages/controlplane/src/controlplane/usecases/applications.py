@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Applications: registered by people, their state reported by their piped."""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from controlplane.store.database import Transaction
+from controlplane.store.entities import Now
+from controlplane.store.stores import Stores
+from controlplane.usecases.ownership import Agent
+from pipecd_model.errors import ConfigError, ConflictError, NotFoundError
+from pipecd_model.ids import new_id
+from pipecd_wire.apiservice import service_pb2 as apiservice
+from pipecd_wire.model import application_pb2, common_pb2, deployment_pb2, piped_pb2
+
+# git@host:owner/name.git, ssh://git@host:22/owner/name.git, https://host/owner/name.git
+SCP_LIKE: Final = re.compile(r"^(?:[^@/\s]+@)?(?P<host>[^:/\s]+):(?P<path>[^/\s].*)$")
+URL: Final = re.compile(
+    r"^(?:ssh|https?|git)://(?:[^@/]+@)?(?P<host>[^:/]+)(?::\d+)?/(?P<path>.+)$"
+)
+
+
+async def add(
+    stores: Stores,
+    project_id: str,
+    request: apiservice.AddApplicationRequest,
+    now: Now,
+    *,
+    wanted_id: str | None = None,
+) -> str:
+    """Register an application with a piped that has its repository; answers its id."""
+    piped = await stores.pipeds.get(project_id, request.piped_id)
+    repository = _repository(piped, request.git_path.repo.id)
+    at = now()
+    application = application_pb2.Application(
+        id=wanted_id or new_id(),
+        name=request.name,
+        piped_id=piped.id,
+        project_id=project_id,
+        kind=request.kind,
+        git_path=common_pb2.ApplicationGitPath(
+            repo=repository,
+            path=request.git_path.path,
+            config_filename=request.git_path.config_filename,
+            url=browse_url(repository.remote, repository.branch, request.git_path.path),
+        ),
+        platform_provider=request.platform_provider,
+        cloud_provider=request.platform_provider,
+        description=request.description,
+        labels=request.labels,
+        created_at=at,
+        updated_at=at,
+    )
+    try:
+        await stores.applications.add(application)
+    except ConflictError:
+        if wanted_id is None:
+            raise
+        await stores.applications.get(project_id, wanted_id)  # made by this call's first attempt
+    return application.id
+
+
+def _repository(piped: piped_pb2.Piped, repo_id: str) -> common_pb2.ApplicationGitRepository:
+    for repository in piped.repositories:
+        if repository.id == repo_id:
+            return repository
+    known = ", ".join(repr(repository.id) for repository in piped.repositories)
+    raise NotFoundError(
+        f"the piped {piped.name!r} has no repository {repo_id!r}",
+        hint=f"it has {known}" if known else "start it: it reports its repositories then",
+    )
+
+
+def browse_url(remote: str, branch: str, path: str) -> str:
+    """Where a person sees the folder; empty for a repository that no site shows."""
+    found = URL.match(remote) or SCP_LIKE.match(remote)
+    if not found:
+        return ""
+    host = found["host"]
+    repository = found["path"].strip("/").removesuffix(".git")
+    tree = "src" if "bitbucket" in host else "tree"
+    return f"https://{host}/{repository}/{tree}/{branch}/{path.strip('/')}".rstrip("/")
+
+
+async def change(
+    stores: Stores,
+    project_id: str,
+    application_id: str,
+    edit: Callable[[application_pb2.Application], None],
+) -> None:
+    """Let a person change an application that is not deleted."""
+
+    def checked(application: application_pb2.Application) -> None:
+        if application.deleted:
+            raise ConfigError(f"the application {application.name!r} is deleted")
+        edit(application)
+
+    await stores.applications.update(project_id, application_id, checked)
+
+
+async def delete(stores: Stores, project_id: str, application_id: str, now: Now) -> None:
+    """Mark it as deleted, for good. May be repeated."""
+
+    def edit(application: application_pb2.Application) -> None:
+        if not application.deleted:
+            application.deleted = True
+            application.disabled = True
+            application.deleted_at = now()
+
+    await stores.applications.update(project_id, application_id, edit)
+
+
+async def report(
+    stores: Stores,
+    agent: Agent,
+    application_id: str,
+    edit: Callable[[application_pb2.Application], None],
+) -> None:
+    """Let a report of the owning piped change the application."""
+
+    def owned(application: application_pb2.Application) -> None:
+        agent.owns(application)
+        edit(application)
+
+    await stores.applications.update(agent.project_id, application_id, owned)
+
+
+async def take_configurations(
+    stores: Stores, agent: Agent, found: Iterable[common_pb2.ApplicationInfo]
+) -> None:
+    """Name, description and labels follow git: all of them are taken, or none."""
+
+    async def work(transaction: Transaction) -> None:
+        for info in found:
+            await stores.applications.update_in(
+                transaction, agent.project_id, info.id, _edit(agent, info)
+            )
+
+    await stores.database.write(work)
+
+
+def _edit(
+    agent: Agent, info: common_pb2.ApplicationInfo
+) -> Callable[[application_pb2.Application], None]:
+    def edit(application: application_pb2.Application) -> None:
+        agent.owns(application)
+        application.name = info.name
+        application.description = info.description
+        application.labels.clear()
+        application.labels.update(info.labels)
+
+    return edit
+
+
+def remember_deployment(
+    application: application_pb2.Application,
+    status: deployment_pb2.DeploymentStatus.ValueType,
+    reference: application_pb2.ApplicationDeploymentReference,
+) -> None:
+    """Keep the reference to the deployment that was triggered, or that succeeded."""
+    if status == deployment_pb2.DEPLOYMENT_SUCCESS:
+        application.most_recently_successful_deployment.CopyFrom(reference)
+    elif status == deployment_pb2.DEPLOYMENT_PENDING:
+        application.most_recently_triggered_deployment.CopyFrom(reference)
+
+
+def most_recent_deployment(
+    application: application_pb2.Application, status: deployment_pb2.DeploymentStatus.ValueType
+) -> application_pb2.ApplicationDeploymentReference:
+    """Raises NotFoundError when there is none: for a piped the normal case of a first run."""
+    reference = application_pb2.ApplicationDeploymentReference()
+    if status == deployment_pb2.DEPLOYMENT_SUCCESS:
+        reference = application.most_recently_successful_deployment
+    elif status == deployment_pb2.DEPLOYMENT_PENDING:
+        reference = application.most_recently_triggered_deployment
+    if not reference.deployment_id:
+        name = deployment_pb2.DeploymentStatus.Name(status)
+        raise NotFoundError(
+            f"the application {application.name!r} has no deployment with the status {name}"
+        )
+    return reference

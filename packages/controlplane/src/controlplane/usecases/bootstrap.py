@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first start: a project, and a key for whoever started it."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from controlplane.store.database import Transaction
+from controlplane.store.entities import Now
+from controlplane.store.stores import Stores
+from controlplane.usecases.keys import hash_of, new_api_key
+from pipecd_model.errors import ConfigError
+from pipecd_model.ids import new_id
+from pipecd_wire.model import apikey_pb2, project_pb2
+
+DEFAULT_PROJECT: Final = "default"
+KEY_FILE: Final = "admin.key"
+KEY_NAME: Final = "admin"
+
+
+async def ensure_project(stores: Stores, folder: Path, project_id: str | None, now: Now) -> None:
+    """Make the project and its admin key in a new folder; leave an existing one alone.
+
+    The key is written before it counts: a crash in between leaves a file that the next start
+    replaces, never a key that nobody has.
+    """
+    existing = await stores.projects.ids()
+    if existing:
+        if project_id is not None and project_id not in existing:
+            raise ConfigError(
+                f"the data folder {str(folder)!r} has no project {project_id!r}",
+                hint=f"it has {', '.join(map(repr, existing))}; --project is for the first start",
+            )
+        return
+    project_id = project_id or DEFAULT_PROJECT
+    at = now()
+    project = project_pb2.Project(
+        id=project_id, static_admin_disabled=True, created_at=at, updated_at=at
+    )
+    key_id = new_id()
+    key = new_api_key(key_id)
+    record = apikey_pb2.APIKey(
+        id=key_id,
+        name=KEY_NAME,
+        key_hash=await hash_of(key),
+        project_id=project_id,
+        role=apikey_pb2.APIKey.READ_WRITE,
+        creator="pipecd server",
+        created_at=at,
+        updated_at=at,
+    )
+    _write_key(folder / KEY_FILE, key)
+
+    async def work(transaction: Transaction) -> None:
+        await stores.projects.add_in(transaction, project)
+        await stores.api_keys.add_in(transaction, record)
+
+    await stores.database.write(work)
+
+
+def _write_key(path: Path, key: str) -> None:
+    """One line that only this user can read, whole or not at all."""
+    fresh = path.with_suffix(".new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(f"{key}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)

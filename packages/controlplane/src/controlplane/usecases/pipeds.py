@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pipeds: registered by people, described by themselves when they start."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from controlplane.store.entities import Now
+from controlplane.store.stores import Stores
+from controlplane.usecases.agent_watch import Presence
+from controlplane.usecases.keys import hash_of, new_piped_key
+from pipecd_model.ids import new_id
+from pipecd_wire.model import piped_pb2
+from pipecd_wire.pipecd.push import push_pb2
+from pipecd_wire.pipedservice import service_pb2 as pipedservice
+
+ONLINE_SECONDS: Final = 120
+"""A piped that does not watch reports every minute; one missed report is forgiven."""
+
+REDACTED: Final = "redacted"
+
+
+async def register(
+    stores: Stores, project_id: str, *, name: str, description: str, creator: str, now: Now
+) -> tuple[str, str]:
+    """Make a piped; answers its id and its key, which is not kept."""
+    key = new_piped_key()
+    at = now()
+    piped = piped_pb2.Piped(
+        id=new_id(),
+        name=name,
+        desc=description,
+        project_id=project_id,
+        keys=[piped_pb2.PipedKey(hash=await hash_of(key), creator=creator, created_at=at)],
+        created_at=at,
+        updated_at=at,
+    )
+    await stores.pipeds.add(piped)
+    return piped.id, key
+
+
+def describe(piped: piped_pb2.Piped, report: pipedservice.ReportPipedMetaRequest, now: int) -> None:
+    """Take what a piped says of itself when it starts."""
+    piped.version = report.version
+    piped.config = report.config
+    piped.started_at = now
+    del piped.cloud_providers[:]
+    del piped.platform_providers[:]
+    piped.platform_providers.extend(
+        piped_pb2.Piped.PlatformProvider(name=older.name, type=older.type)
+        for older in report.cloud_providers
+    )
+    piped.platform_providers.extend(report.platform_providers)
+    del piped.plugins[:]
+    piped.plugins.extend(report.plugins)
+    del piped.repositories[:]
+    piped.repositories.extend(report.repositories)
+    piped.secret_encryption.CopyFrom(report.secret_encryption)
+
+
+def redacted(piped: piped_pb2.Piped) -> piped_pb2.Piped:
+    """What may be shown: even a hash of a key is nobody's business."""
+    shown = piped_pb2.Piped()
+    shown.CopyFrom(piped)
+    for key in shown.keys:
+        key.hash = REDACTED
+    return shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenPiped:
+    """A piped with what is known of it at the moment."""
+
+    piped: piped_pb2.Piped
+    plugins: list[push_pb2.PluginState]
+
+
+async def seen(stores: Stores, presence: Presence, project_id: str, now: Now) -> list[SeenPiped]:
+    """All pipeds of the project, without their keys."""
+    states = await stores.plugin_states.of_project(project_id)
+    stats = await stores.piped_stats.of_project(project_id)
+    listed = []
+    for piped in await stores.pipeds.of_project(project_id):
+        shown = piped_pb2.Piped()
+        shown.CopyFrom(piped)
+        del shown.keys[:]
+        stat = stats.get(piped.id)
+        alive = stat is not None and now() - stat.updated_at < ONLINE_SECONDS
+        if presence.connected(piped.id) or alive:
+            shown.status = piped_pb2.Piped.ONLINE
+        elif piped.started_at:
+            shown.status = piped_pb2.Piped.OFFLINE
+        state = states.get(piped.id)
+        listed.append(SeenPiped(piped=shown, plugins=list(state.message.plugins) if state else []))
+    return listed
