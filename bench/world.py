@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A control plane, a piped and a repository of their own, for measuring.
+
+The real programs as processes, driven through git and the public API only.
+"""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from controlplane.quickstart.processes import Program, listening_address, running
+from pipecd_wire.apiservice import service_pb2 as pb
+from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
+from pipecd_wire.model import common_pb2, deployment_pb2
+from pipecd_wire.pipecd.api import api_pb2
+from pipecd_wire.pipecd.api.api_pb2_grpc import (
+    DeploymentServiceStub,
+    PipedServiceStub,
+    ProjectServiceStub,
+)
+from pipecd_wire.pipecd.push import push_pb2
+from pipecd_wire.rpc import call, connect, stream
+
+PLUGINS = ("wait", "waitapproval", "scriptrun")
+
+COMPLETED = {
+    deployment_pb2.DEPLOYMENT_SUCCESS,
+    deployment_pb2.DEPLOYMENT_FAILURE,
+    deployment_pb2.DEPLOYMENT_CANCELLED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What a measurement works with."""
+
+    root: Path
+    repository: Path
+    server: Program
+    piped: Program
+    piped_id: str
+    api: Any
+    deployments: Any
+    project: Any
+
+    def git(self, *arguments: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(self.repository), *arguments],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+
+    def write(self, path: str, text: str) -> None:
+        file = self.repository / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def commit(self, message: str) -> str:
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--message", message)
+        return self.git("rev-parse", "HEAD").strip()
+
+    async def add_application(self, name: str) -> str:
+        request = pb.AddApplicationRequest(
+            name=name,
+            piped_id=self.piped_id,
+            git_path=common_pb2.ApplicationGitPath(
+                repo=common_pb2.ApplicationGitRepository(id="bench"),
+                path=name,
+                config_filename="app.pipecd.yaml",
+            ),
+        )
+        return (await call(self.api.AddApplication, request)).application_id
+
+    async def deployments_of(
+        self, commit: str, count: int, *, completed: bool = False
+    ) -> list[deployment_pb2.Deployment]:
+        """The deployments of a commit, as soon as there are `count` of them (all completed)."""
+        changes = stream(self.project.WatchChanges, api_pb2.WatchChangesRequest())
+        async with asyncio.timeout(300), aclosing(changes):
+            while True:
+                request = pb.ListDeploymentsRequest(limit=max(200, count + 20))
+                answer = await call(self.api.ListDeployments, request)
+                found = [
+                    d
+                    for d in answer.deployments
+                    if d.trigger.commit.hash == commit and (not completed or d.status in COMPLETED)
+                ]
+                if len(found) >= count:
+                    return found
+                await anext(changes)
+
+    async def until(self, deployment_id: str, reached: Any) -> deployment_pb2.Deployment:
+        request = api_pb2.WatchDeploymentRequest(deployment_id=deployment_id)
+        changes = stream(self.deployments.WatchDeployment, request)
+        async with asyncio.timeout(120), aclosing(changes):
+            async for change in changes:
+                if reached(change.deployment) or change.deployment.status in COMPLETED:
+                    return change.deployment
+        raise AssertionError(f"the stream of {deployment_id} ended early")
+
+    def agent_pids(self) -> list[int]:
+        """piped and its plugins."""
+        return [self.piped.pid, *children(self.piped.pid)]
+
+
+@asynccontextmanager
+async def world(root: Path) -> AsyncIterator[World]:
+    repository = root / "repository"
+    repository.mkdir()
+    control_plane = root / "control-plane"
+    for arguments in (
+        ["init", "--quiet", "--initial-branch=main"],
+        ["config", "user.name", "bench"],
+        ["config", "user.email", "bench@localhost"],
+        ["commit", "--quiet", "--allow-empty", "--message", "begin"],
+    ):
+        subprocess.run(["git", "-C", str(repository), *arguments], check=True)
+    serve = ["pipecd", "server", "--data-dir", str(control_plane), "--listen", "127.0.0.1:0"]
+    async with running("the control plane", serve, root / "server.log") as server:
+        address = await listening_address(server, since=0)
+        key = (control_plane / "admin.key").read_text().strip()
+        credentials = [("authorization", f"API-KEY {key}")]
+        async with connect(address, metadata=lambda: credentials) as channel:
+            api = APIServiceStub(channel)
+            made = await call(api.RegisterPiped, pb.RegisterPipedRequest(name="bench"))
+            (root / "piped.key").write_text(made.key)
+            (root / "piped.yaml").write_text(_piped_config(root, made.id, address))
+            run = ["piped", "run", "--config-file", str(root / "piped.yaml"), "--insecure"]
+            run += ["--data-dir", str(root / "piped")]
+            async with running("piped", run, root / "piped.log") as piped:
+                await _until_ready(PipedServiceStub(channel), piped)
+                yield World(
+                    root=root,
+                    repository=repository,
+                    server=server,
+                    piped=piped,
+                    piped_id=made.id,
+                    api=api,
+                    deployments=DeploymentServiceStub(channel),
+                    project=ProjectServiceStub(channel),
+                )
+
+
+def _piped_config(root: Path, piped_id: str, address: str) -> str:
+    plugins = "".join(f"    - name: {name}\n" for name in PLUGINS)
+    return (
+        "apiVersion: pipecd.dev/v1beta1\nkind: Piped\nspec:\n  projectID: default\n"
+        f"  pipedID: {piped_id}\n  pipedKeyFile: {root / 'piped.key'}\n"
+        f"  apiAddress: {address}\n  repositories:\n    - repoId: bench\n"
+        f"      remote: {root / 'repository'}\n      branch: main\n  plugins:\n{plugins}"
+    )
+
+
+async def _until_ready(pipeds: Any, piped: Program) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            if not piped.running:
+                raise piped.failure()
+            answer = await call(pipeds.ListPipeds, api_pb2.ListPipedsRequest())
+            states = [plugin.state for item in answer.pipeds for plugin in item.plugins]
+            if states.count(push_pb2.PluginState.READY) == len(PLUGINS):
+                return
+            await asyncio.sleep(0.05)
+
+
+def children(pid: int) -> list[int]:
+    """All descendants of a process."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents.setdefault(int(fields[1]), []).append(int(entry.name))
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        for child in parents.get(waiting.pop(), []):
+            found.append(child)
+            waiting.append(child)
+    return found
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """User and system time that processes have used, their ended children included."""
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += sum(int(field) for field in fields[11:15])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def pss_mib(pids: Iterable[int]) -> float:
+    """Memory that processes really cost, shared pages divided among their users."""
+    total = 0
+    for pid in pids:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                total += int(line.split()[1])
+    return total / 1024
