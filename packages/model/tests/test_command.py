@@ -2,6 +2,7 @@
 """Commands: what is built, and what cannot or may not be asked."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,9 @@ from pipecd_wire.model.common_pb2 import PIPELINE
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
-def application(**fields: object) -> Application:
-    defaults = {"id": "a1", "name": "shop", "piped_id": "p1", "project_id": "ours"}
-    return Application(**defaults | fields)  # type: ignore[arg-type] - any field
+def application(**fields: Any) -> Application:
+    defaults: dict[str, Any] = {"id": "a1", "name": "shop", "piped_id": "p1", "project_id": "ours"}
+    return Application(**defaults | fields)
 
 
 def deployment(
@@ -33,14 +34,14 @@ def deployment(
     )
 
 
-def approval(**fields: object) -> pb.PipelineStage:
-    defaults = {
+def approval(**fields: Any) -> pb.PipelineStage:
+    defaults: dict[str, Any] = {
         "id": "s1",
         "name": "WAIT_APPROVAL",
         "status": pb.STAGE_RUNNING,
         "available_operation": pb.MANUAL_OPERATION_APPROVE,
     }
-    return pb.PipelineStage(**defaults | fields)  # type: ignore[arg-type] - any field
+    return pb.PipelineStage(**defaults | fields)
 
 
 def test_sync_asks_the_applications_piped() -> None:
@@ -84,7 +85,9 @@ def test_cancel_carries_what_was_said_about_rollback() -> None:
 
 
 def test_a_queued_deployment_can_be_cancelled() -> None:
-    assert command.cancel(deployment(status=pb.DEPLOYMENT_PENDING), by="ann", at=NOON)
+    built = command.cancel(deployment(status=pb.DEPLOYMENT_PENDING), by="ann", at=NOON)
+
+    assert built.cancel_deployment.deployment_id == "d1"
 
 
 def test_a_completed_deployment_cannot_be_cancelled() -> None:
@@ -103,7 +106,7 @@ def test_approve_names_the_stage() -> None:
 def test_only_those_who_are_asked_may_approve() -> None:
     waiting = deployment(approval(authorized_operators=["bob", "eve"]))
 
-    assert command.approve(waiting, "s1", by="bob", at=NOON)
+    assert command.approve(waiting, "s1", by="bob", at=NOON).commander == "bob"
     with pytest.raises(DeniedError) as denied:
         command.approve(waiting, "s1", by="ann", at=NOON)
     assert denied.value.hint == "it waits for bob, eve"
@@ -150,7 +153,7 @@ def test_a_stage_that_offers_it_can_be_skipped() -> None:
 def test_an_older_analysis_can_be_skipped_by_its_name() -> None:
     stage = approval(name="ANALYSIS", available_operation=pb.MANUAL_OPERATION_UNKNOWN)
 
-    assert command.skip(deployment(stage), "s1", by="ann", at=NOON)
+    assert command.skip(deployment(stage), "s1", by="ann", at=NOON).stage_id == "s1"
 
 
 def test_other_stages_cannot_be_skipped() -> None:

@@ -73,14 +73,11 @@ class _Document:
         self._open_envelope()
 
     def _decoded(self, text: str | bytes) -> str:
-        if isinstance(text, bytes):
-            try:
-                text = text.decode()
-            except UnicodeDecodeError as error:
-                raise self._refused(
-                    f"not UTF-8 at byte {error.start}", "save it as UTF-8"
-                ) from None
-        return text.removeprefix("\ufeff")
+        data = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
+        try:
+            return data.decode().removeprefix("\ufeff")
+        except UnicodeDecodeError as error:
+            raise self._refused(f"not UTF-8 at byte {error.start}", "save it as UTF-8") from None
 
     def _parsed(self) -> dict[str, Any]:
         try:

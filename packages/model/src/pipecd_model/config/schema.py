@@ -7,7 +7,7 @@ The structs carry names, types, defaults and rules; `decode` reads plain values 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol, dataclass_transform
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
@@ -34,7 +34,6 @@ class Report(Protocol):
         """Was something under this key refused already? Then a rule about it proves nothing."""
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class _ConfigMeta(msgspec.StructMeta):
     """Makes every struct immutable and built by keyword, without each of them having to say so."""
 

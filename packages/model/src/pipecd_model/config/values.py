@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 import re
 from datetime import timedelta
 from typing import Any, Self
@@ -45,7 +46,8 @@ class Duration(timedelta):
     def from_config(cls, value: Any) -> Self:
         if isinstance(value, str):
             return cls.parse(value)
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if number and math.isfinite(value):
             return cls._of_nanoseconds(int(value), value)
         if value is None:
             raise BadValueError("the value is empty", hint="remove the key or give e.g. 90s, 5m")
