@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import grpc
 
 from pipecd_wire.rpc.loop import claim_loop
-from pipecd_wire.rpc.server import MAX_MESSAGE
+from pipecd_wire.rpc.server import MAX_MESSAGE, message_limits
 from pipecd_wire.rpc.status import CallError, from_rpc_error
 
 Channel = grpc.aio.Channel
@@ -25,8 +25,6 @@ DEADLINE: Final = 15.0
 """Seconds a unary call may take unless its caller says otherwise: every wait has a limit."""
 
 OPTIONS: Final = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE),
-    ("grpc.max_send_message_length", MAX_MESSAGE),
     # gRPC's own pause between connection attempts grows to two minutes; ours stays short, so that a
     # peer that is back is seen at once.
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -84,11 +82,7 @@ async def connect(
     own: a Go server cuts off a client that pings more often than every five minutes.
     """
     claim_loop()
-    options: list[tuple[str, Any]] = [
-        *OPTIONS,
-        ("grpc.max_receive_message_length", max_message),
-        ("grpc.max_send_message_length", max_message),
-    ]
+    options: list[tuple[str, Any]] = [*OPTIONS, *message_limits(max_message)]
     if keepalive is not None:
         options += [
             ("grpc.keepalive_time_ms", int(keepalive * 1000)),

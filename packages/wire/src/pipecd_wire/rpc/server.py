@@ -18,8 +18,6 @@ from pipecd_wire.rpc.status import CODES, StatusError
 MAX_MESSAGE: Final = 10 * 1024 * 1024
 
 OPTIONS: Final = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE),
-    ("grpc.max_send_message_length", MAX_MESSAGE),
     # A taken port must be an error, not a second server that gets half of the calls.
     ("grpc.so_reuseport", 0),
     # A Go client that pings every 15 s is cut off by default. Of the two option names in use for
@@ -31,6 +29,14 @@ OPTIONS: Final = (
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.http2.max_pings_without_data", 0),
 )
+
+
+def message_limits(size: int) -> tuple[tuple[str, int], ...]:
+    """Options for both directions. Give them once: of two equal names gRPC takes the first."""
+    return (
+        ("grpc.max_receive_message_length", size),
+        ("grpc.max_send_message_length", size),
+    )
 
 
 class AddressError(OSError):
@@ -60,11 +66,7 @@ class Server:
         relayed: Mapping[str, str] | None = None,
     ) -> None:
         claim_loop()
-        limits = (
-            ("grpc.max_receive_message_length", max_message),
-            ("grpc.max_send_message_length", max_message),
-        )
-        self._server = grpc.aio.server(options=(*OPTIONS, *limits))
+        self._server = grpc.aio.server(options=(*OPTIONS, *message_limits(max_message)))
         # Not `relayed or {}`: it is empty now and is filled while the server runs.
         router = _Router(endpoints, {} if relayed is None else relayed)
         self._server.add_generic_rpc_handlers((router,))

@@ -30,6 +30,10 @@ FINAL: Final = frozenset(
 )
 
 
+LONGEST_MESSAGE: Final = 2_000
+"""Bytes. It travels in a header where each may become three; a peer takes 8 KiB of headers."""
+
+
 class StatusError(Exception):
     """An answer with a status other than OK, raised by a server on purpose."""
 
@@ -67,10 +71,18 @@ def to_status(error: Exception, *, method: str) -> StatusError:
     if isinstance(status, str) and status in CODES and status != "OK":
         message = str(getattr(error, "message", "") or error)
         hint = getattr(error, "hint", "")
-        return StatusError(status, f"{message} ({hint})" if hint else message)
+        return StatusError(status, _fit(f"{message} ({hint})" if hint else message))
     bug = uuid.uuid4().hex[:8]
     log.error("rpc.bug", exc_info=error, extra={"fields": {"method": method, "bug": bug}})
     return StatusError("INTERNAL", f"internal error {bug}; the server's log has the details")
+
+
+def _fit(message: str) -> str:
+    """Make a message fit for a header: no lone surrogates (file names have them), not too long."""
+    data = message.encode("utf-8", "replace")
+    if len(data) > LONGEST_MESSAGE:
+        data = data[: LONGEST_MESSAGE - 3] + b"..."
+    return data.decode("utf-8", "ignore")
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError, *, method: str) -> CallError:
