@@ -2,8 +2,8 @@
 """How long a person waits: commit to running, stage to stage, approve to next, cancel to gone.
 
 Times are taken by the scripts themselves (nanoseconds written by the first and the last command),
-so they include everything in between. Beside them the floor: the same steps done by hand with git, a
-process and one RPC.
+so they include everything in between. Beside them the floor: the same steps done by hand with git,
+a process and one RPC.
 """
 
 import asyncio

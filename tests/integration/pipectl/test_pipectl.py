@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pipectl as people use it: the program, against a real control plane."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+BIN = Path(sys.executable).parent
+LIMIT = 60
+LISTENING = "pipecd server listening on "
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment that points pipectl at a running control plane."""
+    folder = tmp_path_factory.mktemp("server")
+    log = folder / "log"
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            [BIN / "pipecd", "server", "--data-dir", folder / "data", "--listen", "127.0.0.1:0"],
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+    try:
+        limit = time.monotonic() + LIMIT
+        while LISTENING not in log.read_text():
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < limit, log.read_text()
+            time.sleep(0.02)  # between looks at another process's output
+        address = log.read_text().partition(LISTENING)[2].splitlines()[0]
+        yield {
+            "PIPECTL_ADDRESS": address,
+            "PIPECTL_API_KEY_FILE": str(folder / "data" / "admin.key"),
+            "PIPECTL_INSECURE": "1",
+        }
+    finally:
+        process.terminate()
+        process.wait(timeout=LIMIT)
+
+
+@pytest.fixture
+def pipectl(server: dict[str, str]) -> Run:
+    def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [BIN / "pipectl", *arguments],
+            env={**os.environ, **server, **environment},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
+
+    return run
+
+
+def test_a_registered_piped_is_listed_without_its_key(pipectl: Run) -> None:
+    made = json.loads(pipectl("piped", "register", "--name", "listed").stdout)
+
+    listed = pipectl("piped", "list")
+
+    assert made["id"] in listed.stdout
+    assert made["key"] not in listed.stdout
+
+
+def test_a_person_is_told_where_the_key_goes(pipectl: Run) -> None:
+    shown = pipectl("piped", "register", "--name", "shown", "--output", "table")
+
+    assert "pipedKeyData: " in shown.stdout
+    assert "not shown again" in shown.stdout
+
+
+def test_a_missing_deployment_exits_4(pipectl: Run) -> None:
+    done = pipectl("deployment", "get", "--deployment-id", "nope")
+
+    assert done.returncode == 4
+    assert "NOT_FOUND" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_wrong_key_says_what_to_check(pipectl: Run, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("some.thing")
+
+    done = pipectl("application", "list", PIPECTL_API_KEY_FILE=str(tmp_path / "key"))
+
+    assert done.returncode == 4
+    assert "--api-key" in done.stderr
+
+
+def test_an_address_where_nobody_listens_exits_5(pipectl: Run) -> None:
+    done = pipectl("application", "list", PIPECTL_ADDRESS="127.0.0.1:1")
+
+    assert done.returncode == 5
+    assert "--address" in done.stderr
+
+
+def test_an_application_needs_a_repository_its_piped_has_reported(pipectl: Run) -> None:
+    made = json.loads(pipectl("piped", "register", "--name", "empty").stdout)
+
+    done = pipectl(
+        *("application", "add", "--app-name", "a", "--piped-id", made["id"]),
+        *("--repo-id", "unknown", "--app-dir", "some/folder"),
+    )
+
+    assert done.returncode == 4
+    assert "unknown" in done.stderr
+
+
+def test_an_invalid_request_names_field_and_rule(pipectl: Run) -> None:
+    made = json.loads(pipectl("piped", "register", "--name", "strict").stdout)
+
+    done = pipectl(
+        *("application", "add", "--app-name", "a", "--piped-id", made["id"]),
+        *("--repo-id", "r", "--app-dir", "/absolute"),
+    )
+
+    assert done.returncode == 2
+    assert "invalid request: git_path.path" in done.stderr
+
+
+def test_every_command_has_help(pipectl: Run) -> None:
+    for group in ("application", "deployment", "piped"):
+        shown = pipectl(group, "--help")
+        commands = shown.stdout.partition("Commands:")[2].split("\n")
+        for line in commands:
+            if name := line.strip().split(" ")[0]:
+                done = pipectl(group, name, "--help")
+                assert done.returncode == 0
+                assert "--address" in done.stdout
