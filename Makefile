@@ -28,7 +28,7 @@ $(STAMP): constraints.txt requirements-dev.txt $(DISTRIBUTIONS)
 	@touch $@
 
 quickstart: setup ## start everything, make a first deployment, show where to look
-	@$(BIN)/pipecd quickstart $(ARGS)
+	@$(BIN)/pipecd quickstart --data-dir .quickstart $(ARGS)
 
 test: setup ## the whole suite but the slow platforms
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
