@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The desired state: one mirror per repository, its branch watched, its commits read."""
+
+import hashlib
+from pathlib import Path
+from urllib.parse import quote
+
+from pipecd_model.config import PipedConfig
+from piped.git.access import Credentials
+from piped.git.commit import Commit, commit_url
+from piped.git.errors import (
+    DamagedMirrorError,
+    GitError,
+    NoBranchError,
+    NoCommitError,
+    RemoteError,
+)
+from piped.git.repository import Repository, TreeFile
+from piped.git.state import Reach, RepositoryState
+
+__all__ = [
+    "Commit",
+    "DamagedMirrorError",
+    "GitError",
+    "NoBranchError",
+    "NoCommitError",
+    "Reach",
+    "RemoteError",
+    "Repository",
+    "RepositoryState",
+    "TreeFile",
+    "commit_url",
+    "folder_name",
+    "repositories",
+]
+
+
+def repositories(config: PipedConfig, data_dir: Path) -> dict[str, Repository]:
+    """The repositories of a piped's configuration by their id; nothing is fetched yet."""
+    credentials = Credentials(config.git, data_dir / "ssh")
+    credentials.prepare()
+    return {
+        each.repo_id: Repository(
+            id=each.repo_id,
+            remote=each.remote,
+            branch=each.branch,
+            folder=data_dir / "mirrors" / folder_name(each.repo_id),
+            access=credentials.for_remote(each.remote),
+            sync_interval=config.sync_interval,
+        )
+        for each in config.repositories
+    }
+
+
+def folder_name(repository_id: str) -> str:
+    """A repository's id as a plain file name, and no two alike."""
+    name = quote(repository_id, safe="").replace(".", "%2E")
+    if len(name) <= 100:
+        return name
+    return f"{name[:80]}-{hashlib.sha256(repository_id.encode()).hexdigest()[:16]}"

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bare copy of a repository: made, filled, and made anew when it is broken.
+
+Only the watched branch is fetched. Nothing is ever collected from it: the trees of running stages
+borrow its objects, and a rollback needs commits that a forced push took off the branch.
+"""
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from piped.git import process as git
+from piped.git.access import Access
+from piped.git.errors import (
+    DamagedMirrorError,
+    GitError,
+    NoBranchError,
+    RemoteError,
+    says_damaged,
+    says_no_branch,
+    told,
+    without_credentials,
+)
+from piped.git.folder import remove
+from piped.oplog import logger
+
+log = logger(__name__)
+
+FIRST_FETCH: Final = 3600.0
+LATER_FETCH: Final = 300.0
+"""Seconds. A first one may bring gigabytes; a later one that takes this long hangs."""
+
+_STALE_LOCK: Final = 60.0
+"""Seconds. We fetch one at a time: an older lock was left by a git that was killed."""
+
+# What hosts say to a wish for a commit that they lack, or give only by a branch's name.
+_NOT_GIVEN: Final = re.compile(r"not our ref|unadvertised object|no such remote ref|bad object")
+
+_MANY_PACKS: Final = 50
+_MANY_LOOSE: Final = 27  # of 256 folders one is counted: about 7000 loose objects
+
+
+class MirrorFolder:
+    """One bare repository under the data folder."""
+
+    def __init__(self, folder: Path, access: Access, branch: str) -> None:
+        self.folder = folder
+        self._access = access
+        self._ref = f"refs/heads/{branch}"
+        self._branch = branch
+        settings = {"remote.origin.url": access.address, **access.settings}
+        self.env = git.environment()
+        # Only the git that talks to the remote gets what opens it.
+        self._remote_env = git.environment(settings, access.variables)
+
+    @property
+    def remote(self) -> str:
+        """The remote's address as it may be shown."""
+        return without_credentials(self._access.address)
+
+    async def run(self, action: str, *arguments: str, limit: float = 60) -> bytes:
+        """Run git in the mirror, on this machine alone."""
+        try:
+            return await self._git(action, *arguments, env=self.env, limit=limit)
+        except git.GitFailedError as error:
+            raise self.meaning(error) from None
+
+    def meaning(self, error: git.GitFailedError) -> GitError:
+        """What the failure of a git that reads the mirror says about the mirror."""
+        if says_damaged(error.stderr):
+            return DamagedMirrorError(
+                f"the mirror of {self.remote} is broken: {told(error.stderr)}"
+            )
+        return error
+
+    async def make(self) -> None:
+        """Make the mirror if there is none; an existing one is used as it is."""
+        if (self.folder / "HEAD").is_file() and (self.folder / "objects").is_dir():
+            return
+        await self._init("sha1")
+
+    async def make_anew(self) -> None:
+        """Replace the mirror by a new one with the branch in it; until then the old one stays."""
+        log.warning("git.mirror_made_anew", folder=str(self.folder), remote=self.remote)
+        fresh = MirrorFolder(self._beside("new"), self._access, self._branch)
+        await fresh._init("sha1")
+        await fresh.fetch(first=True)
+        broken = self._beside("broken")
+        await asyncio.to_thread(remove, broken)
+        if self.folder.exists():
+            self.folder.rename(broken)
+        fresh.folder.rename(self.folder)
+        await asyncio.to_thread(remove, broken)
+
+    async def branch_at_remote(self) -> str:
+        """Ask the remote where the branch stands; raises NoBranchError or RemoteError."""
+        found = await self._at_remote("ls-remote", "--quiet", "origin", self._ref, limit=60)
+        for line in found.decode(errors="replace").splitlines():
+            commit_hash, _, ref = line.partition("\t")
+            if ref == self._ref:
+                return commit_hash
+        raise self._no_branch()
+
+    async def fetch(self, *, first: bool) -> None:
+        """Bring the branch, wherever it went; raises RemoteError, or DamagedMirrorError."""
+        try:
+            await self._fetch(f"+{self._ref}:{self._ref}", first=first)
+        except git.GitFailedError as error:
+            if "mismatched algorithms" in error.stderr and first:
+                await self._init("sha256")
+                await self._fetch(f"+{self._ref}:{self._ref}", first=first)
+                return
+            raise
+        await self._tidy()
+
+    async def fetch_commit(self, commit_hash: str) -> bool:
+        """Bring one commit that is not on the branch; answers whether the host gives it."""
+        try:
+            await self._fetch(commit_hash, first=False)
+        except NoBranchError:
+            return False
+        except RemoteError as error:
+            if _NOT_GIVEN.search(str(error)):
+                return False
+            raise
+        return True
+
+    async def _fetch(self, what: str, *, first: bool) -> None:
+        tell = self._progress() if first else None
+        try:
+            await self._at_remote(
+                "fetch",
+                "--no-tags",
+                "--no-write-fetch-head",
+                "--no-recurse-submodules",
+                "--progress" if first else "--quiet",
+                "origin",
+                what,
+                limit=FIRST_FETCH if first else LATER_FETCH,
+                on_progress=tell,
+            )
+        except GitError:
+            self._remove_stale_locks()
+            raise
+
+    async def _at_remote(
+        self,
+        action: str,
+        *arguments: str,
+        limit: float,
+        on_progress: Callable[[str], None] | None = None,
+    ) -> bytes:
+        try:
+            return await self._git(
+                action, *arguments, env=self._remote_env, limit=limit, on_progress=on_progress
+            )
+        except git.GitFailedError as error:
+            if says_no_branch(error.stderr):
+                raise self._no_branch() from None
+            if "mismatched algorithms" in error.stderr:
+                raise
+            meaning = self.meaning(error)
+            if meaning is not error:
+                raise meaning from None
+            raise RemoteError(f"{self.remote}: {told(error.stderr)}") from None
+
+    async def _git(
+        self,
+        action: str,
+        *arguments: str,
+        env: dict[str, str],
+        limit: float,
+        on_progress: Callable[[str], None] | None = None,
+    ) -> bytes:
+        return await git.run(
+            action,
+            *arguments,
+            env=env,
+            options=(f"--git-dir={self.folder}",),
+            limit=limit,
+            on_progress=on_progress,
+        )
+
+    def _beside(self, what: str) -> Path:
+        return self.folder.with_name(f"{self.folder.name}.{what}")
+
+    async def _init(self, object_format: str) -> None:
+        await asyncio.to_thread(remove, self.folder)
+        self.folder.mkdir(parents=True, mode=0o700)
+        await git.run(
+            "init",
+            "--bare",
+            "--quiet",
+            "--template=",
+            f"--object-format={object_format}",
+            f"--initial-branch={self._branch}",
+            str(self.folder),
+            env=self.env,
+        )
+
+    async def _tidy(self) -> None:
+        """Put many small packs into one, keeping everything, before reading gets slow."""
+        packs, loose = _count(self.folder / "objects")
+        if packs > _MANY_PACKS or loose > _MANY_LOOSE:
+            await self.run("repack", "-a", "-d", "-k", "-q", limit=FIRST_FETCH)
+
+    def _remove_stale_locks(self) -> None:
+        for lock in _locks(self.folder):
+            try:
+                if time.time() - lock.stat().st_mtime > _STALE_LOCK:
+                    lock.unlink()
+                    log.warning("git.stale_lock_removed", file=str(lock))
+            except OSError:
+                continue  # its owner was faster
+
+    def _progress(self) -> Callable[[str], None]:
+        def tell(line: str) -> None:
+            log.info("git.cloning", remote=self.remote, progress=line)
+
+        return tell
+
+    def _no_branch(self) -> NoBranchError:
+        return NoBranchError(
+            f"{self.remote} has no branch {self._branch!r}",
+            hint="it was deleted, or nothing has been pushed yet",
+        )
+
+
+def _locks(folder: Path) -> Iterator[Path]:
+    yield from folder.glob("*.lock")
+    yield from (folder / "refs").rglob("*.lock")
+    yield from (folder / "objects" / "info").glob("**/*.lock")
+
+
+def _count(objects: Path) -> tuple[int, int]:
+    packs = [name for name in os.listdir(objects / "pack") if name.endswith(".pack")]  # noqa: PTH208 - names are enough
+    sample = objects / "17"
+    return len(packs), len(os.listdir(sample)) if sample.is_dir() else 0  # noqa: PTH208 - as above

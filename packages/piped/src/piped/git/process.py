@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run git: a clean environment, a time limit, and no process left behind.
+
+Everything of piped that starts git goes through here. Git never asks anybody anything: without
+credentials that work it fails, and the failure is told.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from piped.git.errors import GitError, told
+from piped.oplog import logger
+
+log = logger(__name__)
+
+TERM_GRACE: Final = 2.0
+"""Seconds between asking a git to end (it then removes its lock files) and ending it."""
+
+PROGRESS_PAUSE: Final = 2.0
+"""Seconds between two looks at how far a transfer is."""
+
+_ERRORS_KEPT: Final = 16 * 1024
+_CHUNK: Final = 64 * 1024
+
+# What git looks at that only belongs to whoever started us, e.g. a hook that runs piped.
+_SCRUBBED: Final = ("GIT_", "SSH_ASKPASS")
+
+SETTINGS: Final = {
+    "gc.auto": "0",  # trees borrow the mirror's objects: nothing may be collected behind them
+    "maintenance.auto": "false",
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "core.quotePath": "false",
+    "credential.interactive": "false",
+    "fetch.recurseSubmodules": "false",
+    "submodule.recurse": "false",
+    "http.lowSpeedLimit": "1000",  # bytes a second; a transfer that stalls is given up
+    "http.lowSpeedTime": "60",
+}
+
+
+def environment(
+    settings: Mapping[str, str] | None = None, extra: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """What a git of ours sees. Settings travel here: arguments are seen by everybody."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(_SCRUBBED)}
+    env |= {
+        "LC_ALL": "C",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "SSH_ASKPASS_REQUIRE": "never",
+    }
+    together = {**SETTINGS, **(settings or {})}
+    env["GIT_CONFIG_COUNT"] = str(len(together))
+    for number, (key, value) in enumerate(together.items()):
+        env[f"GIT_CONFIG_KEY_{number}"] = key
+        env[f"GIT_CONFIG_VALUE_{number}"] = value
+    return env | dict(extra or {})
+
+
+class GitFailedError(GitError):
+    """Git ended with a failure; the caller says what that means."""
+
+    def __init__(self, action: str, code: int, stderr: str) -> None:
+        super().__init__(f"git {action} failed: {told(stderr) or f'exit code {code}'}")
+        self.stderr = stderr
+
+
+async def run(
+    action: str,
+    *arguments: str,
+    env: Mapping[str, str],
+    options: Sequence[str] = (),
+    limit: float = 60,
+    on_progress: Callable[[str], None] | None = None,
+) -> bytes:
+    """Run `git [options] action [arguments]` and answer its output; `limit` is in seconds."""
+    # Not a pipe: an ssh that stays behind for later connections would hold it open for ever.
+    with os.fdopen(os.memfd_create("git-stderr"), "w+b", buffering=0) as errors:
+        process = await start(*options, action, *arguments, env=env, stderr=errors.fileno())
+        try:
+            async with asyncio.timeout(limit), asyncio.TaskGroup() as beside:
+                progress = None
+                if on_progress is not None:
+                    progress = beside.create_task(_tell_progress(errors.fileno(), on_progress))
+                output, _ = await process.communicate()
+                if progress is not None:
+                    progress.cancel()
+        except TimeoutError:
+            raise GitError(f"git {action} took longer than {limit:g}s") from None
+        finally:
+            await end(process)
+        if process.returncode:
+            raise GitFailedError(action, process.returncode, _tail(errors.fileno()))
+        return output
+
+
+async def start(
+    *arguments: str,
+    env: Mapping[str, str],
+    stdin: int = asyncio.subprocess.DEVNULL,
+    stderr: int = asyncio.subprocess.DEVNULL,
+) -> asyncio.subprocess.Process:
+    """Start a git in a process group of its own; its output is a pipe."""
+    try:
+        return await asyncio.create_subprocess_exec(
+            "git",
+            *arguments,
+            stdin=stdin,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
+            env=dict(env),
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        raise GitError("there is no git", hint="install git 2.36 or newer") from None
+
+
+async def end(process: asyncio.subprocess.Process) -> None:
+    """End a git and everything it started; one that has ended already costs nothing."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.returncode is None:
+            _signal(process, number)
+        try:
+            async with asyncio.timeout(TERM_GRACE):
+                await _ended(process)
+        except TimeoutError:
+            continue
+        return
+    log.error("git.process_left", pid=process.pid)
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Wait for the end; asyncio sees it only once the output is read to its own end."""
+    if process.stdin is not None:
+        process.stdin.close()
+    while process.stdout is not None and await process.stdout.read(_CHUNK):
+        continue
+    await process.wait()
+
+
+def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    # It may be gone already, and the kernel is the only one who knows.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+async def _tell_progress(descriptor: int, on_progress: Callable[[str], None]) -> None:
+    told_last = ""
+    while True:
+        await asyncio.sleep(PROGRESS_PAUSE)
+        lines = _tail(descriptor).split("\n")
+        line = next((each.strip() for each in reversed(lines) if each.strip()), "")
+        if line != told_last:
+            on_progress(line)
+            told_last = line
+
+
+def _tail(descriptor: int) -> str:
+    """The end of what git wrote: the reason of a failure comes last, after any progress."""
+    size = os.fstat(descriptor).st_size
+    data = os.pread(descriptor, _ERRORS_KEPT, max(0, size - _ERRORS_KEPT))
+    return data.decode(errors="replace").replace("\r", "\n")

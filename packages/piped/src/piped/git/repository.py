@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A watched repository: where its branch stands, what a commit holds, what changed between two.
+
+The first step of the flow. Everything is answered from the mirror; only `open`, `fetch` and `watch`
+talk to the remote. One that is away takes nothing else down: the state says so, and it is tried
+again.
+"""
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from piped.git.access import Access
+from piped.git.commit import Commit, parse_commit
+from piped.git.errors import (
+    DamagedMirrorError,
+    GitError,
+    NoBranchError,
+    NoCommitError,
+    without_credentials,
+)
+from piped.git.mirror import MirrorFolder
+from piped.git.objects import Absent, GitObject, Objects
+from piped.git.refs import LocalBranch, local_path
+from piped.git.state import RepositoryState
+from piped.git.watch import BranchWatch
+from piped.oplog import logger
+
+log = logger(__name__)
+
+_HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+_MISSING: Final = Absent(why="missing")
+_PATHS_AT_ONCE: Final = 500  # arguments of one process
+
+_REBUILD_PAUSE: Final = 3600.0
+"""Seconds before a mirror that broke again is made anew again: twice in a row is not bad luck."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeFile:
+    """A regular file of a commit."""
+
+    path: str
+    blob_id: str
+
+
+class Repository:
+    """One repository of the piped's configuration, and the branch that is watched."""
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        remote: str,
+        branch: str,
+        folder: Path,
+        access: Access | None = None,
+        sync_interval: timedelta = timedelta(minutes=1),
+    ) -> None:
+        self.id = id
+        self.remote = without_credentials(remote)
+        self.branch = branch
+        self.mirror = MirrorFolder(folder, access or Access(address=remote), branch)
+        self._ref = f"refs/heads/{branch}"
+        self._objects = Objects(str(folder), self.mirror.env)
+        path = local_path(remote)
+        self._is_local = path is not None
+        self._watch = BranchWatch(
+            name=id,
+            local=None if path is None else LocalBranch(path, branch),
+            interval=sync_interval.total_seconds(),
+            look=self._look,
+            known=self._known_head,
+        )
+        self._fetching = asyncio.Lock()
+        self._damaged = False
+        self._rebuilt = float("-inf")
+
+    async def __aenter__(self) -> "Repository":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the processes of this repository."""
+        await self._objects.close()
+
+    async def open(self) -> None:
+        """Have a mirror with the branch in it; raises GitError when the remote is needed and away.
+
+        Nothing depends on calling it: `watch` opens by itself, and tries again.
+        """
+        await self.mirror.make()
+        if await self._known_head() is None:
+            await self.fetch()
+
+    async def fetch(self) -> bool:
+        """Bring the mirror up to date; answers whether the branch moved."""
+        async with self._fetching:
+            await self.mirror.make()
+            before = await self._known_head()
+            after = await self._fetched(first=before is None)
+            self._watch.found(after)
+            return before is None or before.hash != after.hash
+
+    def damaged(self) -> None:
+        """Somebody could not read the mirror: the next fetch, which comes now, makes it anew."""
+        self._damaged = True
+        self.hint()
+
+    async def head(self) -> Commit:
+        """The newest commit of the branch that we know of."""
+        head = self._watch.head or await self._known_head()
+        if head is None:
+            raise NoBranchError(
+                f"nothing is known yet about the branch {self.branch!r} of {self.remote}",
+                hint=str(self.state),
+            )
+        return head
+
+    async def commit(self, commit_hash: str) -> Commit:
+        """Look up a commit; one that the mirror lacks is asked from the remote."""
+        found = await self._find_commit(commit_hash)
+        if found is None:
+            raise NoCommitError(
+                f"there is no commit {commit_hash[:7]} in {self.remote}",
+                hint="its branch was rewritten, and the host does not keep it",
+            )
+        return found
+
+    async def changed_paths(self, old: str, new: str) -> list[str]:
+        """The files that differ between two commits, whatever lies between them.
+
+        When the older one is gone for good, every file of the newer one counts as changed.
+        """
+        if old == new:
+            return []
+        if await self._find_commit(old) is None:
+            log.warning("git.commit_gone", repository=self.id, commit=old)
+            return [file.path for file in await self.files(new)]
+        await self.commit(new)
+        output = await self._run("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new)
+        return [os.fsdecode(path) for path in output.split(b"\0") if path]
+
+    async def read(self, commit: str, path: str) -> bytes | None:
+        """Read a file of a commit; None when it has no such file."""
+        (found,) = await self.objects(commit, [path])
+        if isinstance(found, GitObject):
+            return found.data if found.kind == "blob" else None
+        if found.why in {"missing", "nowhere"}:
+            return None
+        raise out_of_bounds(path)
+
+    async def objects(self, commit: str, paths: Sequence[str]) -> list[GitObject | Absent]:
+        """Read many files of one commit at once, in the order of their paths."""
+        found = await self._contents([f"{commit}:{path}" for path in paths])
+        await self._check_missing(
+            commit, [path for path, each in zip(paths, found, strict=True) if each == _MISSING]
+        )
+        return found
+
+    async def kind(self, commit: str, path: str) -> str | None:
+        """What a path of a commit is: `tree` for a folder, `blob` for a file; None for nothing."""
+        (found,) = await self._objects.info([f"{commit}:{path}"])
+        if isinstance(found, GitObject):
+            return found.kind
+        if found == _MISSING:
+            await self._check_missing(commit, [path])
+        return None
+
+    async def files(self, commit: str) -> list[TreeFile]:
+        """All regular files of a commit."""
+        output = await self._run("ls-tree", "-r", "-z", "--full-tree", commit)
+        found = []
+        for entry in output.split(b"\0"):
+            about, _, path = entry.partition(b"\t")
+            if about.startswith(b"100"):  # neither links nor other repositories
+                blob_id = about.rpartition(b" ")[2].decode()
+                found.append(TreeFile(path=os.fsdecode(path), blob_id=blob_id))
+        return found
+
+    def hint(self) -> None:
+        """Somebody knows that the branch moved: look now."""
+        self._watch.hint()
+
+    @property
+    def state(self) -> RepositoryState:
+        """Whether the remote can be reached, since when, and why not."""
+        return self._watch.state
+
+    def watch(self) -> AsyncGenerator[Commit, None]:
+        """The head at first, and again whenever it moves. Never raises because of git.
+
+        Any number may watch: they take turns in looking. One that is slow sees the newest only.
+        """
+        return self._watch.heads()
+
+    def states(self) -> AsyncGenerator[RepositoryState, None]:
+        """The state at first, and again whenever it changes."""
+        return self._watch.states()
+
+    async def _look(self) -> None:
+        if not self._is_local and not self._damaged:
+            known = await self._known_head()
+            if known is not None and await self.mirror.branch_at_remote() == known.hash:
+                self._watch.found(known)
+                return
+        await self.fetch()
+
+    async def _fetched(self, *, first: bool) -> Commit:
+        if not self._damaged:
+            try:
+                await self.mirror.fetch(first=first)
+                return await self._read_head()
+            except DamagedMirrorError as error:
+                log.warning("git.mirror_damaged", repository=self.id, reason=str(error))
+        return await self._fetch_anew()
+
+    async def _fetch_anew(self) -> Commit:
+        now = time.monotonic()
+        if now - self._rebuilt < _REBUILD_PAUSE:
+            raise DamagedMirrorError(
+                f"the mirror of {self.remote} broke twice in a row",
+                hint=f"check the disk that holds {str(self.mirror.folder)!r}",
+            )
+        await self.mirror.make_anew()
+        await self._objects.close()
+        self._rebuilt = now
+        self._damaged = False
+        return await self._read_head()
+
+    async def _known_head(self) -> Commit | None:
+        """Where the mirror says that the branch stands; None if it says nothing useful."""
+        if not (self.mirror.folder / "HEAD").is_file():
+            return None
+        try:
+            return await self._read_head()
+        except DamagedMirrorError:
+            return None
+
+    async def _read_head(self) -> Commit:
+        (found,) = await self._objects.contents([self._ref])
+        if not isinstance(found, GitObject) or found.kind != "commit":
+            raise DamagedMirrorError(f"the mirror of {self.remote} lost its branch")
+        return parse_commit(found.id, found.data)
+
+    async def _find_commit(self, commit_hash: str) -> Commit | None:
+        if not _HASH.fullmatch(commit_hash):
+            return None
+        (found,) = await self._contents([commit_hash])
+        if isinstance(found, Absent):
+            async with self._fetching:
+                given = await self.mirror.fetch_commit(commit_hash)
+            (found,) = await self._contents([commit_hash]) if given else (found,)
+        if not isinstance(found, GitObject) or found.kind != "commit":
+            return None
+        return parse_commit(found.id, found.data)
+
+    async def _check_missing(self, commit: str, paths: list[str]) -> None:
+        """Raise for paths that the commit does have: an object that git cannot read is `missing`.
+
+        To take a broken disk for a deleted file would be a decision about somebody's application.
+        """
+        for start in range(0, len(paths), _PATHS_AT_ONCE):
+            some = paths[start : start + _PATHS_AT_ONCE]
+            listed = await self._run("ls-tree", "-z", "--full-tree", commit, "--", *some)
+            # Neither links nor other repositories: of those git has no object by this name.
+            if any(entry.startswith((b"100", b"040")) for entry in listed.split(b"\0")):
+                self.damaged()
+                raise DamagedMirrorError(f"the mirror of {self.remote} lost a file of {commit[:7]}")
+
+    async def _contents(self, names: Sequence[str]) -> list[GitObject | Absent]:
+        try:
+            return await self._objects.contents(names)
+        except DamagedMirrorError:
+            self.damaged()
+            raise
+
+    async def _run(self, action: str, *arguments: str) -> bytes:
+        try:
+            return await self.mirror.run(action, *arguments)
+        except DamagedMirrorError:
+            self.damaged()
+            raise
+
+
+def out_of_bounds(path: str) -> GitError:
+    """A path that cannot be followed inside the repository."""
+    return GitError(
+        f"{path!r} leads out of the repository through a symbolic link",
+        hint="put the file itself there",
+    )

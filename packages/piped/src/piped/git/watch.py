@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Follow a branch: see at once where that is possible, look now and then where it is not.
+
+A branch on this machine is seen moving by its files. One elsewhere is asked for at each interval,
+or when somebody hints. A remote that is away is tried again, with pauses that grow.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Final
+
+from piped.git.commit import Commit
+from piped.git.errors import GitError, NoBranchError
+from piped.git.refs import LocalBranch, Signature
+from piped.git.state import Reach, RepositoryState
+from piped.oplog import logger
+
+log = logger(__name__)
+
+LOCAL_PAUSE: Final = 0.1
+"""Seconds between two looks at a repository on this machine."""
+
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 60.0
+"""Seconds between two tries of a remote that is away; it doubles in between."""
+
+
+class BranchWatch:
+    """Where a branch stands, and whether its remote can be reached."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        local: LocalBranch | None,
+        interval: float,
+        look: Callable[[], Awaitable[object]],
+        known: Callable[[], Awaitable[Commit | None]],
+    ) -> None:
+        """`look` compares with the remote and tells `found` of what it brings.
+
+        `known` answers without the remote.
+        """
+        self.head: Commit | None = None
+        self.state = RepositoryState.now(Reach.OPENING)
+        self._name = name
+        self._local = local
+        self._interval = interval
+        self._look_at_remote = look
+        self._known = known
+        self._seen: Signature = ()
+        self._turn = asyncio.Lock()
+        self._wake = asyncio.Event()
+        self._state_changed = asyncio.Event()
+        self._due = 0.0
+        self._failures = 0
+
+    def found(self, head: Commit) -> None:
+        """The branch stands here now."""
+        self.head = head
+        self._wake.set()
+
+    def hint(self) -> None:
+        """Look now."""
+        self._due = 0.0
+        self._wake.set()
+
+    async def heads(self) -> AsyncGenerator[Commit, None]:
+        """The head at first, and again whenever it moves. Never raises because of git.
+
+        Any number may watch: they take turns in looking. One that is slow sees the newest only.
+        """
+        told: str | None = None
+        while True:
+            async with self._turn:
+                while self.head is None or self.head.hash == told:
+                    await self._look_when_due(told)
+            told = self.head.hash
+            yield self.head
+
+    async def states(self) -> AsyncGenerator[RepositoryState, None]:
+        """The state at first, and again whenever it changes."""
+        told: RepositoryState | None = None
+        while True:
+            while self.state == told:
+                await self._state_changed.wait()
+            told = self.state
+            yield told
+
+    async def _look_when_due(self, told: str | None) -> None:
+        """Wait until there is a reason to look at the remote, then look."""
+        loop = asyncio.get_running_loop()
+        while loop.time() < self._due:
+            if self.head is not None and self.head.hash != told:
+                return  # somebody else fetched
+            if self._local is None:
+                await self._sleep(self._due - loop.time())
+            elif self._local.signature() == self._seen:
+                await asyncio.sleep(LOCAL_PAUSE)
+            else:
+                break
+        await self._look()
+
+    async def _sleep(self, seconds: float) -> None:
+        self._wake.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def _look(self) -> None:
+        if self._local is not None:
+            self._seen = self._local.signature()  # before looking: what moves now is seen next
+        self._due = float("inf")  # a hint during the look sets it, and is not lost
+        pause = self._interval
+        try:
+            await self._look_at_remote()
+        except NoBranchError as error:
+            self._become(Reach.NO_BRANCH, str(error))
+            await self._use_known()
+        except (GitError, OSError) as error:
+            self._failures += 1
+            self._become(Reach.UNREACHABLE, str(error))
+            await self._use_known()
+            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures - 1, 16))
+            pause = random.uniform(pause / 2, pause)  # noqa: S311 - spreads load, protects nothing
+        else:
+            self._failures = 0
+            self._become(Reach.REACHABLE)
+        self._due = min(self._due, asyncio.get_running_loop().time() + pause)
+
+    async def _use_known(self) -> None:
+        """What is known already can be deployed while the remote is away."""
+        if self.head is not None:
+            return
+        try:
+            self.head = await self._known()
+        except (GitError, OSError) as error:
+            log.debug("git.mirror_unreadable", repository=self._name, reason=str(error))
+
+    def _become(self, reach: Reach, reason: str = "") -> None:
+        before, self.state = self.state, self.state.followed_by(reach, reason)
+        if self.state == before:
+            return
+        self._state_changed.set()
+        self._state_changed = asyncio.Event()
+        if reach is before.reach:
+            return
+        if reach is Reach.REACHABLE:
+            log.info("git.reachable", repository=self._name)
+        else:
+            log.warning("git.unreachable", repository=self._name, reason=reason)

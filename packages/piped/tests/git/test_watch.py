@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A watched branch: seen moving at once, and seen again after every kind of trouble."""
+
+import asyncio
+import resource
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from piped.git import Reach, Repository
+from piped.git.access import Access
+
+Remotes = Callable[..., Any]
+LIMIT = 30.0
+
+
+@pytest.fixture
+async def watched(tmp_path: Path) -> AsyncIterator[Callable[..., Repository]]:
+    made: list[Repository] = []
+
+    def make(remote: str, branch: str = "main", **options: Any) -> Repository:
+        repository = Repository(
+            id="repo",
+            remote=remote,
+            branch=branch,
+            folder=tmp_path / "mirrors" / "repo",
+            sync_interval=options.pop("sync_interval", timedelta(minutes=10)),
+            **options,
+        )
+        made.append(repository)
+        return repository
+
+    yield make
+    for repository in made:
+        await repository.close()
+
+
+async def following(iterator: AsyncGenerator[Any, None]) -> Any:
+    async with asyncio.timeout(LIMIT):
+        return await anext(iterator)
+
+
+async def until(repository: Repository, reach: Reach) -> str:
+    async with asyncio.timeout(LIMIT), aclosing(repository.states()) as states:
+        async for state in states:
+            if state.reach is reach:
+                return str(state)
+    raise AssertionError("the states ended")
+
+
+async def test_each_move_of_a_local_branch_is_seen_without_waiting_for_the_interval(
+    git_remote: Remotes, watched: Any
+) -> None:
+    remote = git_remote()
+    first = remote.commit({"a": "1"})
+    repository = watched(remote.remote)
+
+    async with aclosing(repository.watch()) as heads:
+        assert (await following(heads)).hash == first
+        for number in range(2, 5):
+            pushed = remote.commit({"a": str(number)})
+            assert (await following(heads)).hash == pushed
+
+
+@pytest.mark.parametrize("shape", ["bare", "file url", "linked work tree", "without .git"])
+async def test_local_repositories_of_every_shape_are_watched(
+    git_remote: Remotes, watched: Any, tmp_path: Path, shape: str
+) -> None:
+    remote = git_remote()
+    remote.commit({"a": "1"})
+    address = remote.remote
+    if shape == "file url":
+        address = f"file://{remote.remote}"
+    elif shape == "linked work tree":
+        remote.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
+        address = str(tmp_path / "linked")
+    elif shape in {"bare", "without .git"}:
+        remote.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare.git"))
+        remote.git("remote", "add", "bare", str(tmp_path / "bare.git"))
+        address = str(tmp_path / ("bare.git" if shape == "bare" else "bare"))
+    repository = watched(address)
+
+    async with aclosing(repository.watch()) as heads:
+        await following(heads)
+        pushed = remote.commit({"a": "2"})
+        if shape in {"bare", "without .git"}:
+            remote.git("push", "--quiet", "bare", "main")
+
+        assert (await following(heads)).hash == pushed
+
+
+async def test_a_branch_with_packed_refs_and_one_in_a_folder_is_watched(
+    git_remote: Remotes, watched: Any
+) -> None:
+    remote = git_remote(branch="team/main")
+    remote.commit({"a": "1"})
+    remote.git("pack-refs", "--all")
+    repository = watched(remote.remote, branch="team/main")
+
+    async with aclosing(repository.watch()) as heads:
+        await following(heads)
+        loose = remote.commit({"a": "2"})
+        assert (await following(heads)).hash == loose
+        remote.git("pack-refs", "--all")
+        again = remote.commit({"a": "3"})
+        remote.git("pack-refs", "--all")
+        assert (await following(heads)).hash == again
+
+
+async def test_a_rewritten_history_is_a_move_like_any_other(
+    git_remote: Remotes, watched: Any
+) -> None:
+    remote = git_remote()
+    first = remote.commit({"a": "1"})
+    second = remote.commit({"a": "2"})
+    repository = watched(remote.remote)
+
+    async with aclosing(repository.watch()) as heads:
+        assert (await following(heads)).hash == second
+        remote.git("reset", "--quiet", "--hard", first)
+        assert (await following(heads)).hash == first
+
+    assert (await repository.commit(second)).hash == second
+
+
+async def test_the_first_commit_of_an_empty_repository_is_seen(
+    git_remote: Remotes, watched: Any
+) -> None:
+    remote = git_remote()
+    repository = watched(remote.remote)
+
+    async with asyncio.TaskGroup() as tasks, aclosing(repository.watch()) as heads:
+        waiting = tasks.create_task(following(heads))
+        assert "has no branch 'main'" in await until(repository, Reach.NO_BRANCH)
+        pushed = remote.commit({"a": "1"})
+
+        assert (await waiting).hash == pushed
+
+
+async def test_a_deleted_branch_is_told_and_its_return_is_seen(
+    git_remote: Remotes, watched: Any
+) -> None:
+    remote = git_remote()
+    remote.commit({"a": "1"})
+    repository = watched(remote.remote)
+
+    async with asyncio.TaskGroup() as tasks, aclosing(repository.watch()) as heads:
+        last = await following(heads)
+        waiting = tasks.create_task(following(heads))
+        remote.git("checkout", "--quiet", "-b", "other")
+        remote.git("branch", "--delete", "--force", "main")
+        await until(repository, Reach.NO_BRANCH)
+        assert (await repository.head()).hash == last.hash
+        pushed = remote.commit({"a": "2"})
+        remote.git("branch", "main")
+
+        assert (await waiting).hash == pushed
+    assert repository.state.reach is Reach.REACHABLE
+
+
+async def test_a_remote_that_is_gone_is_told_and_its_return_is_seen(
+    git_remote: Remotes, watched: Any
+) -> None:
+    remote = git_remote()
+    first = remote.commit({"a": "1"})
+    repository = watched(remote.remote)
+    away = remote.path.with_name("away")
+
+    async with asyncio.TaskGroup() as tasks, aclosing(repository.watch()) as heads:
+        await following(heads)
+        waiting = tasks.create_task(following(heads))
+        remote.path.rename(away)
+        state = await until(repository, Reach.UNREACHABLE)
+        assert state.startswith("unreachable since 2")
+        assert "does not appear to be a git repository" in state
+        assert await repository.read(first, "a") == b"1"
+        away.rename(remote.path)
+        pushed = remote.commit({"a": "2"})
+
+        assert (await waiting).hash == pushed
+    assert repository.state.reach is Reach.REACHABLE
+
+
+async def test_a_restart_while_the_remote_is_away_goes_on_with_what_is_known(
+    git_remote: Remotes, watched: Any
+) -> None:
+    remote = git_remote()
+    known = remote.commit({"a": "1"})
+    await watched(remote.remote).open()
+    remote.path.rename(remote.path.with_name("away"))
+    restarted = watched(remote.remote)
+
+    async with aclosing(restarted.watch()) as heads:
+        assert (await following(heads)).hash == known
+    assert restarted.state.reach is Reach.UNREACHABLE
+
+
+async def test_two_watchers_both_see_every_stop_of_the_branch(
+    git_remote: Remotes, watched: Any
+) -> None:
+    remote = git_remote()
+    remote.commit({"a": "1"})
+    repository = watched(remote.remote)
+
+    async with aclosing(repository.watch()) as one, aclosing(repository.watch()) as other:
+        assert (await following(one)).hash == (await following(other)).hash
+        async with asyncio.TaskGroup() as tasks:
+            first, second = (tasks.create_task(following(each)) for each in (one, other))
+            pushed = remote.commit({"a": "2"})
+        assert first.result().hash == second.result().hash == pushed
+        pushed = remote.commit({"a": "3"})
+        assert (await following(other)).hash == pushed
+        assert (await following(one)).hash == pushed
+
+
+async def test_a_watcher_that_goes_away_leaves_the_others_their_turn(
+    git_remote: Remotes, watched: Any
+) -> None:
+    remote = git_remote()
+    remote.commit({"a": "1"})
+    repository = watched(remote.remote)
+
+    async with aclosing(repository.watch()) as one, aclosing(repository.watch()) as other:
+        await following(one)
+        await following(other)
+        async with asyncio.TaskGroup() as tasks:
+            leaving = tasks.create_task(following(one))
+            staying = tasks.create_task(following(other))
+            await asyncio.sleep(0)
+            leaving.cancel()
+            pushed = remote.commit({"a": "2"})
+        assert staying.result().hash == pushed
+
+
+async def test_a_branch_elsewhere_is_asked_for_at_each_interval(
+    git_remote: Remotes, watched: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = git_remote()
+    remote.commit({"a": "1"})
+    repository = elsewhere(
+        watched, remote.remote, tmp_path, monkeypatch, sync_interval=timedelta(milliseconds=50)
+    )
+
+    async with aclosing(repository.watch()) as heads:
+        await following(heads)
+        pushed = remote.commit({"a": "2"})
+
+        assert (await following(heads)).hash == pushed
+
+
+async def test_a_hint_is_worth_a_look_at_once(
+    git_remote: Remotes, watched: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interval is ten minutes here: only the hint can be what made it look."""
+    remote = git_remote()
+    remote.commit({"a": "1"})
+    repository = elsewhere(watched, remote.remote, tmp_path, monkeypatch)
+
+    async with asyncio.TaskGroup() as tasks, aclosing(repository.watch()) as heads:
+        await following(heads)
+        waiting = tasks.create_task(following(heads))
+        pushed = remote.commit({"a": "2"})
+        repository.hint()
+
+        assert (await waiting).hash == pushed
+
+
+async def test_what_somebody_else_fetched_is_seen_by_the_watcher(
+    git_remote: Remotes, watched: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = git_remote()
+    remote.commit({"a": "1"})
+    repository = elsewhere(watched, remote.remote, tmp_path, monkeypatch)
+
+    async with asyncio.TaskGroup() as tasks, aclosing(repository.watch()) as heads:
+        await following(heads)
+        waiting = tasks.create_task(following(heads))
+        pushed = remote.commit({"a": "2"})
+        assert await repository.fetch()
+
+        assert (await waiting).hash == pushed
+
+
+async def test_watching_a_quiet_local_branch_costs_next_to_nothing(
+    git_remote: Remotes, watched: Any
+) -> None:
+    """Of two seconds a twentieth at most, children included: a busy loop would take all of it."""
+    remote = git_remote()
+    remote.commit({"a": "1"})
+    repository = watched(remote.remote)
+
+    async with aclosing(repository.watch()) as heads:
+        await following(heads)
+        before = used()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(2):
+                await anext(heads)
+        assert used() - before < 0.1
+
+
+def used() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def elsewhere(
+    watched: Any, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any
+) -> Repository:
+    """The repository as if on another machine: ssh, with a program that goes nowhere."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\nwhile [ "$1" != host ]; do shift; done\nshift\nexec sh -c "$*"\n')
+    ssh.chmod(0o755)
+    access = Access(address=f"ssh://host{path}", variables={"GIT_SSH_COMMAND": str(ssh)})
+    made: Repository = watched(f"ssh://host{path}", access=access, **options)
+    return made
