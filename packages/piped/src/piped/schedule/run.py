@@ -52,6 +52,8 @@ class DeploymentRun:
         self._planned_at = 0.0
         self._begun = deployment.status != pb.DEPLOYMENT_PENDING
         self._rolling_back = deployment.status == pb.DEPLOYMENT_ROLLING_BACK
+        # What was begun is not dropped on the way to its next stage: it may have to be rolled back.
+        self._heeds_cancel = not self._begun
         self._cancels: list[Command] = []
         self._cancelled: Cancelled | None = None
 
@@ -66,7 +68,7 @@ class DeploymentRun:
             force_rollback=wish.force_rollback,
             force_no_rollback=wish.force_no_rollback,
         )
-        if not self._rolling_back:
+        if self._heeds_cancel:
             self._scope.stop(self._cancelled)
 
     def terminate(self) -> None:
@@ -113,6 +115,7 @@ class DeploymentRun:
             if self._rolling_back:
                 ending = self._where_it_stopped()
             else:
+                self._heeds_cancel = True
                 self._become(pb.DEPLOYMENT_RUNNING, "the stages are running")
                 ending = await self._forward(self._stages)
             if ending.status != pb.DEPLOYMENT_SUCCESS:
@@ -122,10 +125,7 @@ class DeploymentRun:
     async def _prepare(self) -> Prepared:
         """Plan what is not planned; read the application's file of what is."""
         deployment, needs = self.deployment, self._needs
-        # A rollback goes on whoever cancels; it may only be left.
-        scope = self._scope = StopScope() if self._rolling_back else self._scope
-        if self._stopping:
-            scope.stop(Terminated())
+        scope = self._scope
         if deployment.status != pb.DEPLOYMENT_PENDING:
             async with scope, open_target(needs.sources, deployment) as target:
                 return Prepared(config=read_config(target), source=without_files(target))
@@ -200,11 +200,11 @@ class DeploymentRun:
 
     async def _roll_back(self, stages: Stages, config: ApplicationConfig, ending: Ending) -> Ending:
         deployment = self.deployment
+        self._heeds_cancel = False
         wish = self._cancelled if not self._rolling_back else None
         if wish is not None and wish.force_no_rollback:
             return ending.also("not rolled back, as asked")
         if wish is not None and wish.force_rollback:
-            self._rolling_back = True
             if not any(is_rollback(stage) for stage in deployment.stages):
                 try:
                     async with self._new_scope():
@@ -216,7 +216,6 @@ class DeploymentRun:
         todo = rollback_stages(deployment)
         if not todo:
             return ending if config.planner.auto_rollback else ending.also("not rolled back")
-        self._rolling_back = True
         self._become(pb.DEPLOYMENT_ROLLING_BACK, ending.reason)
         for stage in todo:
             if stage_is_completed(stage.status):
@@ -245,14 +244,15 @@ class DeploymentRun:
 
     def _began(self) -> float:
         """When the deployment was planned: its stages are made then, and run at once."""
-        return self._planned_at or float(min(stage.created_at for stage in self.deployment.stages))
+        made = [stage.created_at for stage in self.deployment.stages]
+        return self._planned_at or float(min(made, default=self.deployment.created_at))
 
     def _new_scope(self) -> StopScope:
         """The scope of the next stage, stopped already if there is a reason."""
         self._scope = StopScope()
         if self._stopping:
             self._scope.stop(Terminated())
-        elif self._cancelled is not None and not self._rolling_back:
+        elif self._cancelled is not None and self._heeds_cancel:
             self._scope.stop(self._cancelled)
         return self._scope
 

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which deployment runs when: one at a time per application, the oldest first, not too many."""
+
+from piped_support import (
+    FakePlugin,
+    FakePlugins,
+    FakeSources,
+    Hold,
+    World,
+    application_file,
+    deployment,
+)
+
+from pipecd_wire.model import deployment_pb2 as pb
+
+
+def world_of(**options: object) -> World:
+    plugin = FakePlugin("steps", "STEP")
+    return World(FakePlugins(plugin), FakeSources({"c1": application_file(["STEP"])}), **options)
+
+
+def created(id: str, *, application_id: str = "web", age: int = 0, **more: object) -> pb.Deployment:
+    made = deployment(id, application_id, **more)
+    made.trigger.commit.created_at -= age
+    return made
+
+
+async def test_an_application_has_one_deployment_at_a_time_the_oldest_commit_first() -> None:
+    world = world_of()
+    held = Hold()
+    world.plugins.plugins["steps"].behave["STEP"] = held
+
+    async with world.running():
+        world.controller.on_created(created("d1"))
+        await held.began.wait()
+        world.controller.on_created(created("newer", age=10))
+        world.controller.on_created(created("older", age=20))
+        assert world.controller.queue == {"web": ["older", "newer"]}
+        assert world.controller.running == ["d1"]
+        held.let_go.set()
+        await world.memory.until_completed("newer")
+
+    assert [run.deployment.id for run in world.runs] == ["d1", "older", "newer"]
+
+
+async def test_applications_do_not_wait_for_each_other() -> None:
+    world = world_of()
+    held = Hold()
+    world.plugins.plugins["steps"].behave["STEP"] = held
+
+    async with world.running():
+        world.controller.on_created(created("d1", application_id="web"))
+        await held.began.wait()
+        del world.plugins.plugins["steps"].behave["STEP"]
+        world.controller.on_created(created("d2", application_id="api"))
+        await world.memory.until_completed("d2")
+        held.let_go.set()
+        await world.memory.until_completed("d1")
+
+
+async def test_not_more_than_the_limit_run_at_once() -> None:
+    world = world_of(at_once=1)
+    held = Hold()
+    world.plugins.plugins["steps"].behave["STEP"] = held
+
+    async with world.running():
+        world.controller.on_created(created("d1", application_id="web"))
+        await held.began.wait()
+        world.controller.on_created(created("d2", application_id="api"))
+        assert world.controller.queue == {"api": ["d2"]}
+        held.let_go.set()
+        await world.memory.until_completed("d2")
+
+
+async def test_what_was_begun_is_resumed_before_what_waits() -> None:
+    world = world_of()
+    begun = created("begun", status=pb.DEPLOYMENT_RUNNING)
+    begun.stages.add(id="s", name="STEP", created_at=1_700_000_000)
+    planned = created("planned", status=pb.DEPLOYMENT_PLANNED)
+    planned.stages.add(id="s", name="STEP", created_at=1_700_000_000)
+
+    async with world.running():
+        world.push(created("waiting", age=100), planned, begun)
+        await world.memory.until_completed("waiting")
+
+    assert [run.deployment.id for run in world.runs] == ["begun", "planned", "waiting"]
+
+
+async def test_a_deployment_that_is_heard_of_twice_runs_once() -> None:
+    """From the trigger at once, and from the control plane a moment later."""
+    world = world_of()
+    held = Hold()
+    world.plugins.plugins["steps"].behave["STEP"] = held
+
+    async with world.running():
+        world.controller.on_created(created("d1"))
+        world.push(created("d1"))
+        await held.began.wait()
+        world.push(created("d1"))
+        held.let_go.set()
+        await world.memory.until_completed("d1")
+        world.mirror.replace(deployments=[created("d1", status=pb.DEPLOYMENT_RUNNING)])
+        world.controller.on_created(created("d2"))
+        await world.memory.until_completed("d2")
+
+    assert [run.deployment.id for run in world.runs] == ["d1", "d2"]
+
+
+async def test_a_completed_deployment_is_told_to_whoever_wants_to_know() -> None:
+    told: list[pb.Deployment] = []
+    world = world_of(on_completed=told.append)
+
+    async with world.running():
+        world.controller.on_created(created("d1"))
+        await world.memory.until_completed("d1")
+
+    assert [(each.id, each.status) for each in told] == [("d1", pb.DEPLOYMENT_SUCCESS)]
