@@ -34,11 +34,10 @@ def masked_yaml(config: PipedConfig) -> str:
 
 
 def _shown(value: Any, *, secret: bool = False) -> Any:
+    if isinstance(value, ConfigModel):
+        return _shown_settings(value)
     if isinstance(value, Secret):
         return MASK
-    if isinstance(value, ConfigModel):
-        pairs = ((each.encode_name, getattr(value, each.name)) for each in _fields(value))
-        return _shown({key: each for key, each in pairs if not _is_empty(each)}, secret=secret)
     if isinstance(value, timedelta):
         return format_duration(value)
     if isinstance(value, dict):
@@ -52,12 +51,15 @@ def _shown(value: Any, *, secret: bool = False) -> Any:
     return _without_secret(value) if isinstance(value, str) else value
 
 
-def _fields(config: ConfigModel) -> tuple[msgspec.structs.FieldInfo, ...]:
-    return msgspec.structs.fields(config)
-
-
-def _is_empty(value: Any) -> bool:
-    return value is None or value in ("", (), {})
+def _shown_settings(config: ConfigModel) -> dict[str, Any]:
+    """Show settings of ours that are set; a name alone makes only a text suspicious, no section."""
+    shown = {}
+    for each in msgspec.structs.fields(config):
+        value = getattr(config, each.name)
+        if value is not None and value not in ("", (), {}):
+            suspicious = isinstance(value, str) and _names_a_secret(each.encode_name)
+            shown[each.encode_name] = _shown(value, secret=suspicious)
+    return shown
 
 
 def _names_a_secret(key: str) -> bool:

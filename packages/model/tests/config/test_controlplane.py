@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The document ControlPlane: what loads, and that nothing unknown does."""
+
+from datetime import timedelta
+from textwrap import indent
+
+import pytest
+
+from pipecd_model.config import (
+    ConfigFaultsError,
+    ControlPlaneConfig,
+    Loaded,
+    load_control_plane,
+)
+from pipecd_model.config.controlplane import (
+    FolderConfig,
+    MinioConfig,
+    PostgresqlConfig,
+    S3Config,
+    SqliteConfig,
+)
+
+HASH = "$2b$04$/J/qn9y7u8.vxCZLJSHvUuPUJF7v5HhMJj1qFB7vsnc2ZpNgDkFGu"
+
+
+def load(spec: str) -> Loaded[ControlPlaneConfig]:
+    head = "apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\nspec:\n"
+    return load_control_plane(head + indent(spec, "  "), file="control-plane.yaml")
+
+
+def faults(spec: str) -> list[str]:
+    with pytest.raises(ConfigFaultsError) as refused:
+        load(spec)
+    return [str(fault).split(": ", 1)[1] for fault in refused.value.faults]
+
+
+def test_one_process_needs_no_setting_at_all() -> None:
+    config = load("").config
+
+    assert (config.datastore.type, config.datastore.config) == ("SQLITE", SqliteConfig())
+    assert (config.filestore.type, config.filestore.config) == ("FOLDER", FolderConfig())
+    assert config.cache.ttl == timedelta(minutes=5)
+    assert config.insight_collector.deployment.chunk_max_count == 1000
+    assert config.projects == ()
+
+
+def test_projects_and_keys_load_and_stay_secret() -> None:
+    loaded = load(f"""\
+address: https://pipecd.example.com
+stateKey: hunter2
+projects:
+  - id: quickstart
+    desc: the first one
+    staticAdmin: {{username: hello, passwordHash: "{HASH}"}}
+""")
+
+    (project,) = loaded.config.projects
+    assert project.static_admin is not None
+    assert project.static_admin.password_hash.reveal() == HASH
+    assert "hunter2" not in repr(loaded)
+    assert HASH not in repr(loaded)
+
+
+def test_each_store_has_its_own_settings() -> None:
+    config = load("""\
+datastore: {type: POSTGRESQL, config: {url: "postgresql://u:pw@db/pipecd"}}
+filestore: {type: S3, config: {bucket: b, region: eu-west-1, roleARN: r}}
+""").config
+
+    assert isinstance(config.datastore.config, PostgresqlConfig)
+    assert isinstance(config.filestore.config, S3Config)
+    assert config.filestore.config.role_arn == "r"
+    assert "pw" not in repr(config.datastore)
+
+
+def test_a_path_for_sqlite_needs_no_type() -> None:
+    config = load("datastore: {config: {path: /var/lib/pipecd/db}}\n").config
+
+    assert config.datastore.config == SqliteConfig(path="/var/lib/pipecd/db")
+
+
+def test_minio_is_s3_at_an_address() -> None:
+    config = load(
+        "filestore: {type: MINIO, config: {endpoint: http://minio:9000, bucket: b}}\n"
+    ).config
+
+    assert isinstance(config.filestore.config, MinioConfig)
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("datastores: {}", "spec.datastores: unknown key (did you mean 'datastore'?)"),
+        (
+            "datastore: {type: SQLITE, config: {pth: x}}",
+            "spec.datastore.config.pth: unknown key (did you mean 'path'?)",
+        ),
+        (
+            "datastore: {type: MYSQL}",
+            "spec.datastore.type: MYSQL is not supported (use POSTGRESQL)",
+        ),
+        (
+            "datastore: {type: POSTGRES}",
+            (
+                "spec.datastore.type: unknown value 'POSTGRES'"
+                " (did you mean 'POSTGRESQL'? one of SQLITE, POSTGRESQL)"
+            ),
+        ),
+        (
+            "datastore: {type: POSTGRESQL}",
+            "spec.datastore.config: missing (POSTGRESQL needs config.url)",
+        ),
+        ("datastore: {type: POSTGRESQL, config: {}}", "spec.datastore.config.url: missing"),
+        ("filestore: {type: GCS}", "spec.filestore.type: GCS is not supported (use S3 or FOLDER)"),
+        ("filestore: {type: S3}", "spec.filestore.config: missing (S3 needs config.bucket)"),
+        ("projects: [{desc: x}]", "spec.projects[0].id: missing"),
+        (
+            "projects: [{id: a}, {id: a}]",
+            "spec.projects[1].id: id 'a' is used already, by item 1",
+        ),
+        (
+            "projects: [{id: a, staticAdmin: {username: u, passwordHash: plain}}]",
+            "spec.projects[0].staticAdmin.passwordHash: not a bcrypt hash (starts with $2)",
+        ),
+        (
+            "insightCollector: {application: {schedule: every hour}}",
+            (
+                "spec.insightCollector.application.schedule: not a schedule: 'every hour'"
+                " (five fields: 0 * * * *)"
+            ),
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused(spec: str, told: str) -> None:
+    assert faults(spec + "\n") == [told]
+
+
+def test_an_unknown_key_beside_spec_is_refused_too() -> None:
+    text = "apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\nspecs: {}\n"
+
+    with pytest.raises(ConfigFaultsError, match="specs: unknown key"):
+        load_control_plane(text, file="f")
+
+
+def test_signing_in_through_others_loads_in_both_spellings() -> None:
+    loaded = load("""\
+address: https://pipecd.example.com
+stateKey: s
+sharedSSOConfigs:
+  - name: gh
+    provider: GITHUB
+    github: {clientId: i, clientSecret: s, baseUrl: u}
+  - name: own
+    provider: OIDC
+    session_ttl: 24
+    oidc: {client_id: i, client_secret: s, issuer: u, redirect_uri: r}
+""")
+
+    github, oidc = loaded.config.shared_sso_configs
+    assert github.session_ttl == 168
+    assert oidc.session_ttl == 24
+    assert oidc.oidc is not None
+    assert oidc.oidc.scopes == ("openid",)
+    assert oidc.oidc.redirect_uri == "r"
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ("{provider: GITHUB, github: {clientId: i, clientSecret: s}}", "name: missing"),
+        ("{name: a}", "provider: missing"),
+        ("{name: a, provider: GITHUB}", "github: missing (the provider is GITHUB)"),
+        (
+            "{name: a, provider: OIDC, oidc: {clientId: i, clientSecret: s, issuer: u}}",
+            "oidc.redirectUri: missing",
+        ),
+        (
+            "{name: a, provider: GITHUB, sessionTtl: -1, github: {clientId: i, clientSecret: s}}",
+            "sessionTtl: must be positive: -1",
+        ),
+    ],
+)
+def test_a_way_to_sign_in_that_cannot_work_is_refused(entry: str, told: str) -> None:
+    spec = f"address: https://a\nstateKey: s\nsharedSSOConfigs: [{entry}]\n"
+
+    assert faults(spec) == [f"spec.sharedSSOConfigs[0].{told}"]
+
+
+def test_signing_in_through_others_needs_an_address_and_a_key() -> None:
+    assert faults(
+        "sharedSSOConfigs: [{name: a, provider: GITHUB, github: {clientId: i, clientSecret: s}}]\n"
+    ) == [
+        "spec.address: missing (signing in through others needs it)",
+        "spec.stateKey: missing (signing in through others needs it)",
+    ]

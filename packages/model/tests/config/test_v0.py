@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Application files of the older kinds: they load, and mean what they meant."""
+
+from datetime import timedelta
+from textwrap import indent
+
+import pytest
+
+from pipecd_model.config import ApplicationConfig, ConfigFaultsError, Loaded, load_application
+
+
+def load(kind: str, spec: str) -> Loaded[ApplicationConfig]:
+    text = f"apiVersion: pipecd.dev/v1beta1\nkind: {kind}\nspec:\n{indent(spec, '  ')}"
+    return load_application(text, file="app.pipecd.yaml")
+
+
+def test_the_guides_application_loads_as_it_is_printed() -> None:
+    loaded = load(
+        "KubernetesApp",
+        """\
+name: canary-with-script-run
+labels:
+  env: example
+  team: product
+pipeline:
+  stages:
+    - name: K8S_CANARY_ROLLOUT
+      with:
+        replicas: 10%
+    - name: WAIT
+      with:
+        duration: 10s
+    - name: SCRIPT_RUN
+      with:
+        env:
+          MSG: "execute script1"
+          R_MSG: "rollback script1"
+        run: |
+          echo $MSG
+          sleep 10
+        onRollback: |
+          echo $R_MSG
+          sleep 10
+    - name: K8S_PRIMARY_ROLLOUT
+    - name: K8S_CANARY_CLEAN
+""",
+    )
+
+    assert loaded.warnings == ()
+    assert loaded.config.kind == "KubernetesApp"
+    assert loaded.config.name == "canary-with-script-run"
+    assert loaded.config.labels == {"env": "example", "team": "product"}
+    assert [stage.name for stage in loaded.config.pipeline.stages] == [
+        "K8S_CANARY_ROLLOUT",
+        "WAIT",
+        "SCRIPT_RUN",
+        "K8S_PRIMARY_ROLLOUT",
+        "K8S_CANARY_CLEAN",
+    ]
+    assert loaded.config.pipeline.stages[2].with_["onRollback"] == "echo $R_MSG\nsleep 10\n"
+    assert loaded.config.plugins == {"kubernetes": {}}
+
+
+def test_the_script_run_documents_first_application_loads_as_it_is_printed() -> None:
+    loaded = load(
+        "LambdaApp",
+        """\
+encryptedSecrets:
+  password: encrypted-secrets
+pipeline:
+  stages:
+    - name: SCRIPT_RUN
+      env:
+        AWS_PROFILE: default
+      runs:
+        - "echo {{ .encryptedSecrets.password }} | sudo -S su"
+        - "sam build"
+        - "sam deploy -g --profile $AWS_PROFILE"
+""",
+    )
+
+    (stage,) = loaded.config.pipeline.stages
+    assert loaded.warnings == ()
+    assert stage.with_["env"] == {"AWS_PROFILE": "default"}
+    assert len(stage.with_["runs"]) == 3
+    assert loaded.config.encryption is not None
+    assert loaded.config.encryption.encrypted_secrets == {"password": "encrypted-secrets"}
+
+
+def test_a_stages_limit_and_skip_rule_may_stand_among_its_options() -> None:
+    loaded = load(
+        "KubernetesApp",
+        "pipeline: {stages: [{name: WAIT_APPROVAL,"
+        " with: {timeout: 30m, skipOn: {paths: [docs/**]}}}]}\n",
+    )
+
+    (stage,) = loaded.config.pipeline.stages
+    assert stage.timeout == timedelta(minutes=30)
+    assert stage.skip_on.paths == ("docs/**",)
+
+
+def test_what_stands_on_the_stage_wins() -> None:
+    loaded = load(
+        "KubernetesApp",
+        "pipeline: {stages: [{name: SCRIPT_RUN, timeout: 1m, with: {run: a, timeout: 30m}}]}\n",
+    )
+
+    assert loaded.config.pipeline.stages[0].timeout == timedelta(minutes=1)
+
+
+def test_todays_kind_leaves_the_options_to_the_plugin() -> None:
+    loaded = load("Application", "pipeline: {stages: [{name: MINE, with: {timeout: 30m}}]}\n")
+
+    (stage,) = loaded.config.pipeline.stages
+    assert stage.timeout == timedelta(hours=6)
+    assert stage.with_ == {"timeout": "30m"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "plugin"),
+    [
+        ("KubernetesApp", "kubernetes"),
+        ("TerraformApp", "terraform"),
+        ("CloudRunApp", "cloudrun"),
+        ("LambdaApp", "lambda"),
+        ("ECSApp", "ecs"),
+    ],
+)
+def test_the_platforms_settings_become_the_plugins_section(kind: str, plugin: str) -> None:
+    loaded = load(kind, "input: {a: 1}\nquickSync: {b: 2}\n")
+
+    assert loaded.warnings == ()
+    assert loaded.config.plugins == {plugin: {"input": {"a": 1}, "quickSync": {"b": 2}}}
+
+
+def test_kubernetes_has_more_settings_than_others() -> None:
+    spec = "service: {name: web}\nworkloads: [{name: web}]\n"
+
+    assert load("KubernetesApp", spec).config.plugins["kubernetes"] == {
+        "service": {"name": "web"},
+        "workloads": [{"name": "web"}],
+    }
+    assert [each.path for each in load("ECSApp", spec).warnings] == [
+        "spec.service",
+        "spec.workloads",
+    ]
+
+
+def test_a_section_of_the_plugin_wins_over_the_older_place() -> None:
+    loaded = load(
+        "KubernetesApp",
+        "input: {a: old}\nquickSync: {b: 1}\nplugins: {kubernetes: {input: {a: new}}, wait: }\n",
+    )
+
+    assert loaded.config.plugins == {
+        "kubernetes": {"input": {"a": "new"}, "quickSync": {"b": 1}},
+        "wait": {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "expected"),
+    [
+        ("KubernetesApp", "name: x\n", True),
+        ("KubernetesApp", "input: {autoRollback: false}\n", False),
+        ("KubernetesApp", "input: {autoRollback: false}\nplanner: {autoRollback: true}\n", True),
+        ("TerraformApp", "name: x\n", False),
+        ("TerraformApp", "input: {autoRollback: true}\n", True),
+        ("TerraformApp", "planner: {autoRollback: true}\n", True),
+    ],
+)
+def test_rollback_is_on_or_off_as_it_was(kind: str, spec: str, expected: bool) -> None:
+    assert load(kind, spec).config.planner.auto_rollback is expected
+
+
+@pytest.mark.parametrize(
+    "spec", ["plugins: [a]\n", "planner: x\n", "pipeline: 5\n", "pipeline: {stages: [5]}\n"]
+)
+def test_what_is_wrong_in_an_older_file_is_said_like_anywhere(spec: str) -> None:
+    with pytest.raises(ConfigFaultsError):
+        load("KubernetesApp", spec)
