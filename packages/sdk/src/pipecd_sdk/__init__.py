@@ -5,6 +5,8 @@ Everything in `__all__`, and `pipecd_sdk.testing`, is kept from release to relea
 behind it are not.
 """
 
+from msgspec import field
+
 from pipecd_model.config import BadValueError, Duration, Report, Secret
 from pipecd_sdk.clock import Clock
 from pipecd_sdk.config import Fault, PluginConfig, StageConfig, TargetConfig
@@ -83,6 +85,7 @@ __all__ = [
     "TargetConfig",
     "Version",
     "WantedStage",
+    "field",
     "serve",
     "stage",
 ]

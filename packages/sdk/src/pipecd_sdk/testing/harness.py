@@ -110,10 +110,10 @@ class StageHarness(Generic[P]):
         self._sent += 1
         self._commands.put_nowait(StageCommand(id=f"command-{self._sent}", kind=kind, commander=by))
 
-    async def logged(self, text: str, *, limit: float = 30) -> None:
-        """Wait until a line of the log contains this text."""
+    async def logged(self, text: str, *, exact: bool = False, limit: float = 30) -> None:
+        """Wait until a line of the log contains this text, or is exactly it."""
         async with asyncio.timeout(limit):
-            while not any(text in line.text for line in self.log):
+            while not any(text == line.text if exact else text in line.text for line in self.log):
                 self._logged.clear()
                 await self._logged.wait()
 

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that a tested stage started, seen from outside."""
+
+import asyncio
+from pathlib import Path
+
+LOOK = 0.01
+
+
+async def written_pid(file: Path, *, limit: float = 30) -> int:
+    """The pid that a process writes to a file, as soon as its line is whole."""
+    async with asyncio.timeout(limit):
+        while not (text := _text(file)).endswith("\n"):  # noqa: ASYNC110 - files have no event
+            await asyncio.sleep(LOOK)
+    return int(text)
+
+
+def is_alive(pid: int) -> bool:
+    """Does a process run? An orphan that nobody has reaped yet does not."""
+    stat = _text(Path(f"/proc/{pid}/stat"))
+    return bool(stat) and stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""

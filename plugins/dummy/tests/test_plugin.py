@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The test plugin does what it is told; other tests rely on it."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pipecd_plugin_dummy.plugin import Dummy
+
+from pipecd_sdk import StageStatus
+from pipecd_sdk.testing import NOON, FakeClock, StageHarness
+from pipecd_sdk.testing.piped import FakePiped
+from pipecd_sdk.testing.process import executable, start_plugin
+from pipecd_wire.plugin.deploymentapi import api_pb2
+from pipecd_wire.rpc import CallError, call
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+async def test_it_sleeps_logs_and_records() -> None:
+    harness = StageHarness(Dummy())
+
+    result = await harness.run("DUMMY_SYNC", {"sleep": "5s", "log": ["one", "two"]})
+
+    assert result.status is StageStatus.SUCCESS
+    assert harness.clock.now() == NOON + timedelta(seconds=5)
+    assert [line.text for line in harness.log][:2] == ["one", "two"]
+
+
+@pytest.mark.parametrize(("fail", "reason"), [(True, "failed as told"), ("no luck", "no luck")])
+async def test_it_fails_with_a_reason(fail: bool | str, reason: str) -> None:
+    result = await StageHarness(Dummy()).run("DUMMY_PRIMARY_ROLLOUT", {"fail": fail})
+
+    assert result.status is StageStatus.FAILURE
+    assert result.reason == reason
+
+
+async def test_a_reason_to_fail_that_is_none_is_a_fault() -> None:
+    assert StageHarness(Dummy()).faults(("DUMMY_SYNC", {"fail": 3})) == [
+        "stages[0].with.fail: not a reason to fail: 3 (true, or a sentence)"
+    ]
+
+
+async def test_the_order_of_calls_can_be_read_back(tmp_path: Path) -> None:
+    harness = StageHarness(Dummy())
+    options = {"record": str(tmp_path / "record")}
+
+    await harness.run("DUMMY_CANARY_ROLLOUT", options)
+    await harness.run("DUMMY_CANARY_CLEAN", options, index=1)
+
+    assert (tmp_path / "record").read_text() == (
+        f"DUMMY_CANARY_ROLLOUT {COMMIT}\nDUMMY_CANARY_CLEAN {COMMIT}\n"
+    )
+
+
+async def test_the_rollback_does_what_its_own_options_say(tmp_path: Path) -> None:
+    """It is called with the options of the stage that failed, and must not fail like it."""
+    harness = StageHarness(Dummy())
+    options = {"record": str(tmp_path / "record"), "fail": True, "rollback": {"log": ["undone"]}}
+
+    result = await harness.run("DUMMY_ROLLBACK", options)
+
+    assert result.status is StageStatus.SUCCESS
+    assert (tmp_path / "record").read_text() == f"DUMMY_ROLLBACK {COMMIT}\n"
+    assert harness.log[0].text == "undone"
+
+
+async def test_it_goes_on_after_a_cancel_as_long_as_told() -> None:
+    clock = FakeClock(frozen=True)
+    harness = StageHarness(Dummy(), clock=clock)
+    async with asyncio.TaskGroup() as tasks:
+        options = {"sleep": "1h", "log": ["here"], "ignoreCancel": "10s"}
+        running = tasks.create_task(harness.run("DUMMY_SYNC", options))
+        await harness.logged("here")
+
+        running.cancel()
+        await harness.logged("Cancelled; going on for 10s")
+
+        assert not running.done()
+        await clock.advance(timedelta(seconds=10))
+
+    assert running.cancelled()
+
+
+async def test_a_pipeline_gets_one_rollback_stage_at_its_first_place() -> None:
+    planned = StageHarness(Dummy()).plan(("DUMMY_CANARY_ROLLOUT", {}), ("DUMMY_CANARY_CLEAN", {}))
+
+    assert [(each.name, each.index, each.rollback) for each in planned] == [
+        ("DUMMY_CANARY_ROLLOUT", 0, False),
+        ("DUMMY_CANARY_CLEAN", 1, False),
+        ("DUMMY_ROLLBACK", 0, True),
+    ]
+
+
+async def test_without_rollback_no_rollback_stage_is_planned() -> None:
+    planned = StageHarness(Dummy()).plan(("DUMMY_CANARY_ROLLOUT", {}), rollback=False)
+
+    assert [each.name for each in planned] == ["DUMMY_CANARY_ROLLOUT"]
+
+
+async def test_a_crash_ends_the_process_once_and_a_new_one_continues() -> None:
+    async with FakePiped() as piped:
+        command = [executable("pipecd-plugin-dummy")]
+        async with start_plugin(piped, command, name="dummy") as plugin:
+            with pytest.raises(CallError) as lost:
+                await plugin.execute("DUMMY_SYNC", {"exit": 7}, stage_id="s1")
+            assert lost.value.status == "UNAVAILABLE"
+            assert await plugin.exit_code() == 7
+
+        async with start_plugin(piped, command, name="dummy") as plugin:
+            answer = await plugin.execute("DUMMY_SYNC", {"exit": 7}, stage_id="s1")
+
+    assert answer.status == StageStatus.SUCCESS
+
+
+async def test_a_quick_sync_needs_no_options_and_no_targets() -> None:
+    async with (
+        FakePiped() as piped,
+        start_plugin(piped, [executable("pipecd-plugin-dummy")], name="dummy") as plugin,
+    ):
+        request = api_pb2.BuildQuickSyncStagesRequest(rollback=True)
+        planned = await call(plugin.deployments.BuildQuickSyncStages, request)
+        answer = await plugin.execute("DUMMY_SYNC", None)
+
+    assert [(each.name, each.rollback) for each in planned.stages] == [
+        ("DUMMY_SYNC", False),
+        ("DUMMY_ROLLBACK", True),
+    ]
+    assert answer.status == StageStatus.SUCCESS

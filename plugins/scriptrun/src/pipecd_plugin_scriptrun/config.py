@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people write for SCRIPT_RUN: one text or a list of commands, and variables."""
+
+import re
+from typing import Final
+
+from pipecd_sdk import Duration, PluginConfig, Report, StageConfig, field
+
+# Only this placeholder has a meaning in a script; other braces belong to its commands.
+ENCRYPTED_SECRET: Final = re.compile(r"\{\{-?\s*\.encryptedSecrets\.[^}]*\}\}")
+
+
+class ScriptRunConfig(PluginConfig):
+    """The options of the plugin in the piped file."""
+
+    kill_grace: Duration = Duration(seconds=10)
+    """How long a cancelled script may take to end by itself before it is killed."""
+
+    def check(self, report: Report) -> None:
+        if self.kill_grace < Duration():
+            report.fault("killGrace", message=f"must not be negative: {self.kill_grace}")
+
+
+class ScriptConfig(StageConfig):
+    """The options of SCRIPT_RUN. Of the two spellings the first one wins."""
+
+    run: str = ""
+    """The script."""
+    runs: tuple[str, ...] = ()
+    """The script as a list of commands; it stops at the first one that fails."""
+    on_rollback: str = ""
+    """What to run when the deployment is rolled back after this stage had started."""
+    runs_on_rollback: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    """Variables of both scripts."""
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        return (self.run,) if self.run.strip() else self.runs
+
+    @property
+    def rollback_commands(self) -> tuple[str, ...]:
+        return (self.on_rollback,) if self.on_rollback.strip() else self.runs_on_rollback
+
+    def check(self, report: Report) -> None:
+        if not any(command.strip() for command in self.commands) and not (
+            report.broken("run") or report.broken("runs")
+        ):
+            report.fault("run", message="missing", hint="give the commands of the script")
+        texts: list[tuple[tuple[str | int, ...], str]] = [
+            (("run",), self.run),
+            (("onRollback",), self.on_rollback),
+        ]
+        for key, commands in (("runs", self.runs), ("runsOnRollback", self.runs_on_rollback)):
+            texts += [((key, index), text) for index, text in enumerate(commands)]
+        texts += [(("env", name), text) for name, text in self.env.items()]
+        for path, text in texts:
+            _check_text(report, path, text)
+        for name in self.env:
+            if not name or "=" in name or "\0" in name:
+                report.fault("env", name, message=f"not the name of a variable: {name!r}")
+
+
+def _check_text(report: Report, path: tuple[str | int, ...], text: str) -> None:
+    if "\0" in text:
+        report.fault(*path, message="contains a null character")
+    if found := ENCRYPTED_SECRET.search(text):
+        report.fault(
+            *path,
+            message=f"{found.group()} cannot be opened in a script",
+            hint="decrypt it into a file with spec.encryption and read that file in the script",
+        )

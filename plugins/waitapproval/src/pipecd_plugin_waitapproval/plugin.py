@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""WAIT_APPROVAL: hold the pipeline until enough people have approved."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from pipecd_sdk import (
+    CommandKind,
+    Metadata,
+    Operation,
+    PlannedStage,
+    Report,
+    StageConfig,
+    StageContext,
+    StagePlugin,
+    WantedStage,
+    serve,
+    stage,
+)
+
+APPROVED_USERS: Final = "pipecd/stage-approved-users"
+"""Shown in notifications: names joined by a comma."""
+DISPLAY: Final = "pipecd/stage-display-metadata"
+"""Shown beside the stage."""
+EXACT_USERS: Final = "approvedUsers"
+"""The same names as a JSON list: a name may have a comma in it, and must not count as two."""
+
+
+class ApprovalConfig(StageConfig):
+    """The options of WAIT_APPROVAL."""
+
+    approvers: tuple[str, ...] = ()
+    """Who may approve; none named means everybody who may deploy."""
+    min_approver_num: int = 1
+    """How many different people must approve."""
+
+    def check(self, report: Report) -> None:
+        if self.min_approver_num < 1:
+            report.fault("minApproverNum", message=f"must be 1 or more: {self.min_approver_num}")
+        elif self.approvers and self.min_approver_num > len(set(self.approvers)):
+            report.fault(
+                "minApproverNum",
+                message=f"{self.min_approver_num} approvals are wanted from "
+                f"{len(set(self.approvers))} approvers",
+                hint="name more approvers, or ask for fewer approvals",
+            )
+
+
+class WaitApproval(StagePlugin):
+    """Counts the people who approve."""
+
+    def plan(self, wanted: Sequence[WantedStage], *, rollback: bool) -> Iterable[PlannedStage]:
+        for each in wanted:
+            yield each.planned(operation=Operation.APPROVE, operators=each.config.approvers)
+
+    @stage("WAIT_APPROVAL", needs_files=False)
+    async def wait(self, ctx: StageContext, config: ApprovalConfig) -> None:
+        approved = await _kept_users(ctx.metadata)
+        if approved:
+            ctx.log.info("Approved so far by %s", ", ".join(approved))
+        if (missing := config.min_approver_num - len(approved)) > 0:
+            whom = ", ".join(config.approvers) or "anyone who may deploy"
+            ctx.log.info("Waiting for %s from %s", _approvals(missing), whom)
+            await self._collect(ctx, config, approved)
+        ctx.log.success("Approved by %s", ", ".join(approved))
+
+    async def _collect(
+        self, ctx: StageContext, config: ApprovalConfig, approved: list[str]
+    ) -> None:
+        """Add to `approved` until it is enough; each approval is kept before it counts."""
+        async for command in ctx.commands:
+            if command.kind is not CommandKind.APPROVE or command.commander in approved:
+                continue
+            approved.append(command.commander)
+            missing = config.min_approver_num - len(approved)
+            await _keep_users(ctx.metadata, approved, missing)
+            if missing <= 0:
+                return
+            ctx.log.info(
+                "Approved by %s; %s needed", command.commander, _approvals(missing, "more")
+            )
+
+
+async def _kept_users(metadata: Metadata) -> list[str]:
+    if exact := await metadata.get(EXACT_USERS):
+        users: list[str] = json.loads(exact)
+        return users
+    joined = await metadata.get(APPROVED_USERS)
+    return joined.split(", ") if joined else []
+
+
+async def _keep_users(metadata: Metadata, approved: Sequence[str], missing: int) -> None:
+    names = ", ".join(approved)
+    more = f"; {_approvals(missing, 'more')} needed" if missing > 0 else ""
+    await metadata.put_many(
+        {
+            APPROVED_USERS: names,
+            DISPLAY: f"Approved by {names}{more}",
+            EXACT_USERS: json.dumps(list(approved)),
+        }
+    )
+
+
+def _approvals(count: int, more: str = "") -> str:
+    words = [str(count), more, "approval" if count == 1 else "approvals"]
+    return " ".join(word for word in words if word)
+
+
+def main() -> None:
+    """The executable `pipecd-plugin-waitapproval`."""
+    serve(WaitApproval(), version="0.1.0")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""WAIT_APPROVAL: who counts, what is kept, what is told."""
+
+import asyncio
+
+import pytest
+from pipecd_plugin_waitapproval.plugin import APPROVED_USERS, DISPLAY, WaitApproval
+
+from pipecd_sdk import CommandKind, Operation, Severity, StageStatus
+from pipecd_sdk.testing import StageHarness
+
+LIMIT = 30
+
+
+async def test_one_approval_is_enough_by_default() -> None:
+    harness = StageHarness(WaitApproval())
+    harness.send(CommandKind.APPROVE, by="alice")
+
+    async with asyncio.timeout(LIMIT):
+        result = await harness.run("WAIT_APPROVAL", {})
+
+    assert result.status is StageStatus.SUCCESS
+    assert harness.log[-1].severity is Severity.SUCCESS
+    assert harness.log[-1].text == "Approved by alice"
+
+
+async def test_as_many_different_people_as_wanted_must_approve() -> None:
+    """The same person twice is one person."""
+    harness = StageHarness(WaitApproval())
+    for name in ("alice", "alice", "bob"):
+        harness.send(CommandKind.APPROVE, by=name)
+
+    async with asyncio.timeout(LIMIT):
+        result = await harness.run("WAIT_APPROVAL", {"minApproverNum": 2})
+
+    assert result.status is StageStatus.SUCCESS
+    assert harness.metadata[APPROVED_USERS] == "alice, bob"
+    assert harness.metadata[DISPLAY] == "Approved by alice, bob"
+
+
+async def test_a_partial_approval_is_kept_before_the_rest_comes() -> None:
+    harness = StageHarness(WaitApproval())
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(harness.run("WAIT_APPROVAL", {"minApproverNum": 2}))
+        harness.send(CommandKind.APPROVE, by="alice")
+        await harness.logged("Approved by alice; 1 more approval needed")
+
+        assert harness.metadata[APPROVED_USERS] == "alice"
+        assert harness.metadata[DISPLAY] == "Approved by alice; 1 more approval needed"
+        assert not waiting.done()
+        waiting.cancel()
+
+
+async def test_kept_approvals_count_after_a_restart() -> None:
+    harness = StageHarness(WaitApproval())
+    harness.metadata[APPROVED_USERS] = "alice"
+    harness.send(CommandKind.APPROVE, by="alice")  # commands from before are told again
+    harness.send(CommandKind.APPROVE, by="bob")
+
+    async with asyncio.timeout(LIMIT):
+        result = await harness.run("WAIT_APPROVAL", {"minApproverNum": 2})
+
+    assert result.status is StageStatus.SUCCESS
+    assert harness.metadata[APPROVED_USERS] == "alice, bob"
+
+
+async def test_enough_kept_approvals_end_the_wait_at_once() -> None:
+    harness = StageHarness(WaitApproval())
+    harness.metadata[APPROVED_USERS] = "alice, bob"
+
+    async with asyncio.timeout(LIMIT):
+        result = await harness.run("WAIT_APPROVAL", {"minApproverNum": 2})
+
+    assert result.status is StageStatus.SUCCESS
+
+
+async def test_a_name_with_a_comma_is_still_one_person_after_a_restart() -> None:
+    """Otherwise one person could be two, and two approvals one person's."""
+    first = StageHarness(WaitApproval())
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(first.run("WAIT_APPROVAL", {"minApproverNum": 2}))
+        first.send(CommandKind.APPROVE, by="CN=alice, OU=shop")
+        await first.logged("1 more approval needed")
+        waiting.cancel()
+    second = StageHarness(WaitApproval())
+    second.metadata.values.update(first.metadata.values)
+
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(second.run("WAIT_APPROVAL", {"minApproverNum": 2}))
+        await second.logged("Waiting for 1 approval")
+
+        assert not waiting.done()
+        waiting.cancel()
+
+
+async def test_other_commands_approve_nothing() -> None:
+    harness = StageHarness(WaitApproval())
+    harness.send(CommandKind.SKIP, by="mallory")
+    harness.send(CommandKind.APPROVE, by="alice")
+
+    async with asyncio.timeout(LIMIT):
+        await harness.run("WAIT_APPROVAL", {})
+
+    assert harness.metadata[APPROVED_USERS] == "alice"
+
+
+async def test_the_log_says_whose_approval_is_waited_for() -> None:
+    harness = StageHarness(WaitApproval())
+    harness.send(CommandKind.APPROVE, by="alice")
+
+    async with asyncio.timeout(LIMIT):
+        await harness.run("WAIT_APPROVAL", {"approvers": ["alice", "bob"]})
+
+    assert harness.log[0].text == "Waiting for 1 approval from alice, bob"
+
+
+async def test_the_stage_can_be_approved_by_its_approvers_only() -> None:
+    (planned,) = StageHarness(WaitApproval()).plan(("WAIT_APPROVAL", {"approvers": ["alice"]}))
+
+    assert planned.operation is Operation.APPROVE
+    assert planned.operators == ("alice",)
+    assert not planned.rollback
+
+
+async def test_no_approvers_means_anyone() -> None:
+    (planned,) = StageHarness(WaitApproval()).plan(("WAIT_APPROVAL", {}))
+
+    assert planned.operation is Operation.APPROVE
+    assert planned.operators == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"minApproverNum": -1}, "stages[0].with.minApproverNum: must be 1 or more: -1"),
+        (
+            {"approvers": ["alice", "alice"], "minApproverNum": 2},
+            (
+                "stages[0].with.minApproverNum: 2 approvals are wanted from 1 approvers "
+                "(name more approvers, or ask for fewer approvals)"
+            ),
+        ),
+        (
+            {"approvers": "alice"},
+            "stages[0].with.approvers: expected a list, got the text 'alice'",
+        ),
+    ],
+)
+async def test_wrong_options_are_told_when_the_deployment_is_planned(
+    options: dict[str, object], fault: str
+) -> None:
+    assert StageHarness(WaitApproval()).faults(("WAIT_APPROVAL", options)) == [fault]
+
+
+async def test_options_of_older_files_that_piped_reads_are_no_concern_here() -> None:
+    harness = StageHarness(WaitApproval())
+    harness.send(CommandKind.APPROVE, by="alice")
+
+    async with asyncio.timeout(LIMIT):
+        await harness.run("WAIT_APPROVAL", {"timeout": "30m", "skipOn": {"paths": ["*.md"]}})
+
+    assert "unknown" not in harness.text
