@@ -4,7 +4,7 @@
 import os
 
 # gRPC's fork handlers abort calls when a process that serves also starts others (grpc/grpc#37259).
-# The library reads this once, at its first import, so it must be set before any `import grpc` of ours.
+# The library reads this once, at its first import, so it must be set before any `import grpc`.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 # Unset, the library writes lines of its own to stderr whenever a peer closes a connection.
