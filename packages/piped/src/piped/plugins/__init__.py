@@ -2,7 +2,6 @@
 """Plugin processes: fetch, start, watch, restart, call, and answer their calls."""
 
 from piped.plugins.backend import PluginBackend, StageCommands
-from piped.plugins.entry import PluginEntry, TargetEntry
 from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
 from piped.plugins.host import PluginHost
 from piped.plugins.plugin import Plugin
@@ -14,13 +13,11 @@ __all__ = [
     "Phase",
     "Plugin",
     "PluginBackend",
-    "PluginEntry",
     "PluginError",
     "PluginHost",
     "PluginLostError",
     "PluginState",
     "PluginStoppingError",
     "StageCommands",
-    "TargetEntry",
     "Tools",
 ]

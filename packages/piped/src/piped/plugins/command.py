@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from piped.plugins.entry import PluginEntry
+from pipecd_model.config import PluginConfig
 from piped.plugins.fetch import Program
 
 TOKEN_VARIABLE: Final = "PIPECD_PLUGIN_TOKEN"  # noqa: S105 - the name of it
@@ -48,7 +48,7 @@ class Command:
 
 
 def command_of(
-    entry: PluginEntry,
+    plugin: PluginConfig,
     program: Program,
     *,
     service_port: int,
@@ -59,7 +59,13 @@ def command_of(
 ) -> Command:
     """The command of a plugin that shall serve on `port` and call piped on `service_port`."""
     start = (str(program.path), "start", "--piped-plugin-service", f"localhost:{service_port}")
-    config = entry.as_json(url=program.url, port=port)
+    config = PluginConfig(
+        name=plugin.name,
+        url=program.url,
+        port=port,
+        config=plugin.config,
+        deploy_targets=plugin.deploy_targets,
+    ).start_json()
     environment = {TOKEN_VARIABLE: token}
     if program.is_package:
         arguments = (*start, "--grace-period", f"{grace:g}s")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 from urllib.parse import unquote, urlsplit
 
-from piped.plugins.entry import PluginEntry
+from pipecd_model.config import PluginConfig
 from piped.plugins.errors import PluginError
 
 EXECUTABLE: Final = "pipecd-plugin-"
@@ -33,33 +33,33 @@ class Program:
     is_package: bool
 
 
-async def fetch(entry: PluginEntry, folder: Path) -> Program:
+async def fetch(plugin: PluginConfig, folder: Path) -> Program:
     """The program of a plugin, made ready to start. Raises PluginError."""
-    source = urlsplit(entry.url)
+    source = urlsplit(plugin.url)
     match source.scheme:
         case "package":
-            return _package(entry, source.netloc + source.path)
-        case "" if not entry.url:
-            return _package(entry, entry.name)
+            return _package(plugin, source.netloc + source.path)
+        case "" if not plugin.url:
+            return _package(plugin, plugin.name)
         case "" | "file" if source.netloc in ("", "localhost"):
-            path = unquote(source.path) if source.scheme else entry.url
-            return await asyncio.to_thread(_file, entry, Path(path), folder / entry.name)
+            path = unquote(source.path) if source.scheme else plugin.url
+            return await asyncio.to_thread(_file, plugin, Path(path), folder / plugin.name)
         case "http" | "https" | "oci":
             raise PluginError(
-                f"cannot fetch {entry.url!r}: {source.scheme} is not supported yet",
+                f"cannot fetch {plugin.url!r}: {source.scheme} is not supported yet",
                 hint="download it and give the path of the file",
             )
         case _:
             raise PluginError(
-                f"cannot fetch {entry.url!r}",
+                f"cannot fetch {plugin.url!r}",
                 hint="give a path, file:///path or package://name",
             )
 
 
-def _package(entry: PluginEntry, name: str) -> Program:
-    if entry.sha256:
+def _package(plugin: PluginConfig, name: str) -> Program:
+    if plugin.sha256:
         raise PluginError(
-            f"the plugin {entry.name!r} has a sha256 but is an installed package",
+            f"the plugin {plugin.name!r} has a sha256 but is an installed package",
             hint="a checksum goes with a file; give its path as url",
         )
     executable = f"{EXECUTABLE}{name}"
@@ -70,19 +70,20 @@ def _package(entry: PluginEntry, name: str) -> Program:
             f"there is no executable {executable!r}",
             hint=f"install the package of the plugin, looked for in {beside} and on the PATH",
         )
-    return Program(path=Path(found), url=entry.url or f"package://{name}", is_package=True)
+    return Program(path=Path(found), url=plugin.url or f"package://{name}", is_package=True)
 
 
-def _file(entry: PluginEntry, path: Path, folder: Path) -> Program:
+def _file(plugin: PluginConfig, path: Path, folder: Path) -> Program:
     path = path.absolute()
     try:
         with path.open("rb") as original:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as scratch:
-                copy = Path(scratch) / entry.name
+                copy = Path(scratch) / plugin.name
                 digest = _transfer(original, copy)
-                _check(entry, digest)
-                kept = folder / digest / entry.name
+                _check(plugin, digest)
+                _check_program(path, copy)
+                kept = folder / digest / plugin.name
                 kept.parent.mkdir(exist_ok=True)
                 copy.chmod(0o755)
                 copy.replace(kept)
@@ -105,10 +106,20 @@ def _transfer(original: BinaryIO, copy: Path) -> str:
     return digest.hexdigest()
 
 
-def _check(entry: PluginEntry, digest: str) -> None:
-    if entry.sha256 and entry.sha256.lower() != digest:
+def _check_program(path: Path, copy: Path) -> None:
+    """Refuse what the kernel would: the wrapper it is started with would have a shell run it."""
+    with copy.open("rb") as file:
+        if not file.read(4).startswith((b"\x7fELF", b"#!")):
+            raise PluginError(
+                f"{str(path)!r} is not a program",
+                hint="a plugin is one executable file, or a script that begins with #!",
+            )
+
+
+def _check(plugin: PluginConfig, digest: str) -> None:
+    if plugin.sha256 and plugin.sha256.lower() != digest:
         raise PluginError(
-            f"the file of the plugin {entry.name!r} has the sha256 {digest}, "
-            f"not {entry.sha256.lower()}",
+            f"the file of the plugin {plugin.name!r} has the sha256 {digest}, "
+            f"not {plugin.sha256.lower()}",
             hint="it was not started; correct the sha256 if the new file is wanted",
         )

@@ -11,19 +11,16 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
+from pipecd_model.config import PluginConfig
 from piped.oplog import logger
 from piped.plugins.backend import PluginBackend
 from piped.plugins.choose import choose
 from piped.plugins.command import death_wrapper
-from piped.plugins.entry import PluginEntry, check
 from piped.plugins.plugin import Plugin
 from piped.plugins.state import Limits
 from piped.plugins.supervise import Supervisor, Surroundings
 
 log = logger(__name__)
-
-HURRY: Final = 5.0
-"""Seconds that a plugin has left after it was told a second time."""
 
 AFTER_KILL: Final = 10.0
 """Seconds in which the system takes away processes that were killed."""
@@ -34,7 +31,7 @@ class PluginHost:
 
     def __init__(
         self,
-        entries: Iterable[PluginEntry],
+        configs: Iterable[PluginConfig],
         *,
         data_dir: Path,
         backend: PluginBackend,
@@ -42,15 +39,16 @@ class PluginHost:
         grace: float = 30,
         on_change: Callable[[Plugin], None] | None = None,
     ) -> None:
-        """`grace`: seconds that plugins are told they have to stop. Raises ConfigError."""
-        self._entries = check(entries)
+        """`grace`: seconds that plugins are told they have to stop."""
+        self._configs = tuple(configs)
         self._folder = data_dir / "plugins"
         self._backend = backend
         self._limits = limits or Limits()
         self._grace = grace
         self.on_change = on_change
         self._plugins = {
-            entry.name: Plugin(entry.name, self._limits, self._changed) for entry in self._entries
+            config.name: Plugin(config.name, self._limits, self._changed)
+            for config in self._configs
         }
         self._supervisors: list[Supervisor] = []
         self._running: set[asyncio.Task[None]] = set()
@@ -85,11 +83,11 @@ class PluginHost:
             grace=self._grace,
         )
         await self._tasks.__aenter__()
-        for entry in self._entries:
-            supervisor = Supervisor(entry, self._plugins[entry.name], around)
+        for config in self._configs:
+            supervisor = Supervisor(config, self._plugins[config.name], around)
             self._supervisors.append(supervisor)
             self._running.add(
-                self._tasks.create_task(supervisor.run(), name=f"plugin {entry.name}")
+                self._tasks.create_task(supervisor.run(), name=f"plugin {config.name}")
             )
         return self
 
@@ -100,7 +98,7 @@ class PluginHost:
         trace: TracebackType | None,
     ) -> None:
         try:
-            await self.stop(HURRY)
+            await self.stop(self._limits.hurry)
         finally:
             for task in self._running:
                 task.cancel()
@@ -111,7 +109,7 @@ class PluginHost:
         """Tell all plugins to stop, wait up to `grace` seconds, end those that are left."""
         for supervisor in self._supervisors:
             supervisor.stop()
-        if await self._ended(min(grace, HURRY) if self._hurried else grace):
+        if await self._ended(min(grace, self._limits.hurry) if self._hurried else grace):
             return
         log.warning("plugin.killed", tasks=[t.get_name() for t in self._running if not t.done()])
         for supervisor in self._supervisors:
@@ -124,7 +122,7 @@ class PluginHost:
         for supervisor in self._supervisors:
             supervisor.stop()
         if self._patience is not None and not self._patience.expired():
-            soon = asyncio.get_running_loop().time() + HURRY
+            soon = asyncio.get_running_loop().time() + self._limits.hurry
             if (end := self._patience.when()) is None or end > soon:
                 self._patience.reschedule(soon)
 

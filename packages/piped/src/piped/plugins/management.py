@@ -30,12 +30,17 @@ class Link:
     """One process, as it presents itself."""
 
     def __init__(self, *, token: str, port: int) -> None:
-        """`port`: where it was told to serve; 0 when it was free to choose."""
+        """`port`: where it was told to serve; 0 for a package, which chooses."""
         self.token = token
         self.port = port
         self.ready: asyncio.Future[pb.ReadyRequest] = asyncio.get_running_loop().create_future()
         self.last_ping = 0.0
         self.given_up = False
+
+    @property
+    def has_token(self) -> bool:
+        """Is it known to have the token? A plugin of upstream's was never told what it is."""
+        return not self.port or self.ready.done()
 
     def seen(self) -> None:
         """It has just proved to be alive."""
@@ -118,8 +123,7 @@ def endpoints_of(
 
     async def admit(method: Method, metadata: Metadata) -> None:
         given = metadata.get(TOKEN_KEY)
-        # A plugin of upstream's sends none; whoever sends one must have the right one.
-        if given is None and method.service == SERVICE.full_name:
+        if given is None and method.service == SERVICE.full_name and not link.has_token:
             return
         if given is None or not hmac.compare_digest(given.encode(), link.token.encode()):
             raise UnauthenticatedError(

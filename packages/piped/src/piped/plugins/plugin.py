@@ -54,6 +54,11 @@ class Plugin:
         self._connection: Connection | None = None
         self._changed = asyncio.Event()
 
+    @property
+    def managed(self) -> bool:
+        """Has the process that is there accepted plugin management?"""
+        return self._connection is not None and self._connection.managed
+
     async def ready(self, limit: float) -> None:
         """Wait until it can be called; PluginError with the reason when that takes too long."""
         try:

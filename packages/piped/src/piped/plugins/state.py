@@ -46,3 +46,5 @@ class Limits:
     longest_pause: float = 60
     steady: float = 60
     """A plugin that was ready for so long starts again with the first pause."""
+    hurry: float = 5
+    """What is left to a plugin that was told to stop a second time."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pipecd_model.config import PluginConfig
 from pipecd_wire.pipecd.plugin.plugin_pb2 import ReadyRequest
 from pipecd_wire.plugin.deploymentapi.api_pb2 import FetchDefinedStagesRequest
 from pipecd_wire.rpc import (
@@ -31,7 +32,6 @@ from piped.oplog import logger
 from piped.plugins.backend import PluginBackend
 from piped.plugins.command import command_of
 from piped.plugins.connection import Connection
-from piped.plugins.entry import PluginEntry
 from piped.plugins.errors import PluginError
 from piped.plugins.fetch import Program, fetch
 from piped.plugins.management import Link, ManagementApi, endpoints_of
@@ -71,8 +71,8 @@ class Surroundings:
 class Supervisor:
     """Runs the processes of one plugin, one at a time."""
 
-    def __init__(self, entry: PluginEntry, plugin: Plugin, around: Surroundings) -> None:
-        self._entry = entry
+    def __init__(self, config: PluginConfig, plugin: Plugin, around: Surroundings) -> None:
+        self._config = config
         self._plugin = plugin
         self._around = around
         self._limits = around.limits
@@ -134,8 +134,8 @@ class Supervisor:
 
     async def _live(self) -> None:
         """One process from its start to its end."""
-        self._plugin.become(Phase.FETCHING, f"getting {self._entry.url or 'the package'}")
-        program = await fetch(self._entry, self._around.folder)
+        self._plugin.become(Phase.FETCHING, f"getting {self._config.url or 'the package'}")
+        program = await fetch(self._config, self._around.folder)
         port = self._port_for(program)
         link = Link(token=secrets.token_urlsafe(32), port=port)
         async with AsyncExitStack() as opened:
@@ -144,7 +144,7 @@ class Supervisor:
                 return
             self._plugin.become(Phase.STARTING, f"has {self._limits.ready:g}s to serve")
             command = command_of(
-                self._entry,
+                self._config,
                 program,
                 service_port=service_port,
                 port=port,
@@ -175,21 +175,21 @@ class Supervisor:
             running=self._plugin.running,
             backend=self._around.backend,
         )
-        return endpoints_of(self._entry.name, link, management, self._around.backend)
+        return endpoints_of(self._config.name, link, management, self._around.backend)
 
     def _port_for(self, program: Program) -> int:
         """Where it shall serve; a package chooses by itself."""
         if program.is_package:
             return 0
-        if not self._entry.port:
+        if not self._config.port:
             return pick_port()
-        if not is_free(self._entry.port):
+        if not is_free(self._config.port):
             # Started all the same, it would fail, and piped would talk to whoever is there.
             raise PluginError(
-                f"the port {self._entry.port} is taken by another process",
+                f"the port {self._config.port} is taken by another process",
                 hint="end it, or leave `port` out and piped picks one",
             )
-        return self._entry.port
+        return self._config.port
 
     async def _watch_process(self, process: Process, watches: asyncio.TaskGroup) -> None:
         following = watches.create_task(self._plugin.output.follow(process.said))

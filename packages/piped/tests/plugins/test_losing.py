@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens when a plugin is lost, and that callers hear of it at once."""
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+import pytest
+
+from pipecd_wire.model.deployment_pb2 import STAGE_SUCCESS
+from piped.plugins import Limits, Phase, PluginLostError, PluginStoppingError
+
+
+async def test_a_plugin_that_dies_in_a_stage_is_told_at_once_and_restarted(
+    world: Any, quick: Limits
+) -> None:
+    """W1: the stage is continued by the next process, through a second ExecuteStage."""
+    async with world.host(world.odd(), limits=quick) as host:
+        plugin = host.plugins["odd"]
+        await plugin.ready(20)
+        began = time.monotonic()
+
+        with pytest.raises(PluginLostError, match="'odd' was lost: exited with code 9"):
+            await plugin.execute_stage(world.run_input("DIE"))
+
+        assert time.monotonic() - began < 5
+        assert plugin.state.last_output[-1] == "cannot go on"
+        await plugin.ready(20)
+        response = await plugin.execute_stage(world.run_input("SUCCEED"))
+    assert response.status == STAGE_SUCCESS
+    first, second = (fact[2] for fact in world.facts(about="stage"))
+    assert first != second
+
+
+async def test_a_call_to_a_plugin_that_is_away_fails_with_its_state(world: Any, until: Any) -> None:
+    async with world.host(world.odd(manners="exit")) as host:
+        plugin = host.plugins["odd"]
+        await until(lambda: plugin.state.phase is Phase.FAILED)
+
+        with pytest.raises(PluginLostError, match="is not ready: exited with code 3"):
+            await plugin.execute_stage(world.run_input("SUCCEED"))
+
+
+async def test_a_plugin_that_misses_its_pings_is_restarted(
+    world: Any, quick: Limits, until: Any
+) -> None:
+    seen: list[str] = []
+    async with world.host(world.odd(manners="no pings"), limits=quick) as host:
+        host.on_change = lambda plugin: seen.append(plugin.state.sentence)
+        await host.plugins["odd"].ready(20)
+
+        await until(lambda: any("missed 3 pings in a row" in sentence for sentence in seen))
+        await until(lambda: len(world.facts(about="started")) == 2)
+
+
+async def test_a_frozen_plugin_does_not_hold_its_callers(world: Any, quick: Limits) -> None:
+    """A process that lives but does nothing is as lost as a dead one."""
+    async with world.host(world.odd(), limits=quick) as host:
+        plugin = host.plugins["odd"]
+        await plugin.ready(20)
+
+        with pytest.raises(PluginLostError, match="missed 3 pings in a row"):
+            async with asyncio.timeout(20):
+                await plugin.execute_stage(world.run_input("FREEZE"))
+
+
+async def test_a_plugin_whose_channel_breaks_is_restarted(
+    world: Any, quick: Limits, until: Any
+) -> None:
+    seen: list[str] = []
+    async with world.host(world.odd(manners="deaf"), limits=quick) as host:
+        host.on_change = lambda plugin: seen.append(plugin.state.sentence)
+
+        await until(lambda: any("cannot be reached any more" in sentence for sentence in seen))
+        await until(lambda: len(world.facts(about="started")) == 2)
+
+
+async def test_a_plugin_that_pings_stays(world: Any, quick: Limits) -> None:
+    async with world.host(world.odd(), limits=quick) as host:
+        await host.plugins["odd"].ready(20)
+        await asyncio.sleep(quick.ping_interval * (quick.missed_pings + 2))
+
+        assert host.plugins["odd"].state.phase is Phase.READY
+    assert len(world.facts(about="started")) == 1
+
+
+async def test_a_flood_of_output_neither_stops_piped_nor_fills_its_log(
+    world: Any, quick: Limits, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with world.host(world.odd(manners="flood"), limits=quick) as host:
+        plugin = host.plugins["odd"]
+        await plugin.ready(20)
+        for _ in range(20):
+            await plugin.execute_stage(world.run_input("SUCCEED"))
+
+        assert len(plugin.output.last()) == 50
+        assert plugin.state.phase is Phase.READY
+    lines = [record for record in caplog.records if record.message == "plugin.output"]
+    elapsed = lines[-1].created - lines[0].created
+    assert len(lines) <= 100 * (elapsed + 2)
+    assert any(record.message == "plugin.output_dropped" for record in caplog.records)
+
+
+async def test_a_stage_that_the_plugin_leaves_is_not_failed(world: Any) -> None:
+    async with world.host(world.odd()) as host:
+        await host.plugins["odd"].ready(20)
+
+        with pytest.raises(PluginStoppingError):
+            await host.plugins["odd"].execute_stage(world.run_input("LEAVE"))
+
+
+async def test_the_private_port_closes_with_the_process(world: Any, quick: Limits) -> None:
+    async with world.host(world.odd(), limits=quick) as host:
+        plugin = host.plugins["odd"]
+        await plugin.ready(20)
+        with pytest.raises(PluginLostError):
+            await plugin.execute_stage(world.run_input("DIE"))
+        await plugin.ready(20)
+
+        first, second = (
+            int(fact[1][2].removeprefix("localhost:")) for fact in world.facts(about="started")
+        )
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", first)
+        _, writer = await asyncio.open_connection("127.0.0.1", second)
+        writer.close()

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How plugins are stopped, and that nothing is left of them."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from piped.plugins import Limits, Phase, PluginError, PluginStoppingError
+
+HOSTING = Path(__file__).parent / "programs" / "hosting.py"
+
+
+async def test_all_plugins_are_told_at_once_and_waited_for(world: Any) -> None:
+    plugins = [world.odd(name, dawdle=0.5) for name in ("one", "two")]
+    async with world.host(*plugins) as host:
+        for plugin in host.plugins.values():
+            await plugin.ready(20)
+        pids = [world.facts(name, about="started")[0][3] for name in ("one", "two")]
+
+        await host.stop(20)
+
+        assert [is_alive(pid) for pid in pids] == [False, False]
+        assert {plugin.state.phase for plugin in host.plugins.values()} == {Phase.STOPPING}
+    assert world.facts("one", about="SIGTERM") == [["SIGTERM"]]
+
+
+async def test_a_plugin_that_does_not_stop_is_killed_with_its_group(world: Any, until: Any) -> None:
+    async with world.host(world.odd(dawdle=3600)) as host:
+        await host.plugins["odd"].ready(20)
+        [[_, _, _, pid, _]] = world.facts(about="started")
+
+        await host.stop(0.5)
+
+        assert not is_alive(pid)
+
+
+async def test_a_second_signal_leaves_little_time(world: Any, until: Any) -> None:
+    async with world.host(world.odd(dawdle=3600), limits=Limits(hurry=0.3)) as host:
+        await host.plugins["odd"].ready(20)
+        began = time.monotonic()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(host.stop(600))
+            await until(lambda: world.facts(about="SIGTERM"))
+
+            host.kill()
+
+        assert time.monotonic() - began < 60
+    assert world.facts(about="SIGTERM") == [["SIGTERM"], ["SIGTERM"]]
+
+
+async def test_an_error_in_piped_leaves_no_plugin_behind(world: Any) -> None:
+    """W3: and it is the error that its reader sees, not a group around it."""
+
+    async def fail() -> None:
+        async with world.host(world.odd()) as host:
+            await host.plugins["odd"].ready(20)
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        await fail()
+
+    [[_, _, _, pid, _]] = world.facts(about="started")
+    assert not is_alive(pid)
+
+
+async def test_a_host_can_be_left_while_plugins_start(world: Any) -> None:
+    async with world.host(world.odd(), world.odd("bad", manners="exit")):
+        pass
+
+    assert not any(is_alive(fact[3]) for fact in world.facts(about="started"))
+
+
+async def test_whoever_waits_for_a_plugin_hears_of_the_stop(world: Any, until: Any) -> None:
+    async with world.host(world.odd(manners="exit")) as host:
+        plugin = host.plugins["odd"]
+        await until(lambda: plugin.state.phase is Phase.FAILED)
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(outcome(plugin.ready(600)))
+            await asyncio.sleep(0)
+
+            await host.stop(20)
+
+        assert isinstance(waiting.result(), PluginStoppingError)
+
+
+async def test_a_stage_of_upstreams_that_ends_badly_at_the_stop_is_left(
+    world: Any, until: Any
+) -> None:
+    """W7: upstream rolls a deployment back because piped was restarted."""
+    async with world.host(world.odd(manners="go", dawdle=1)) as host:
+        plugin = host.plugins["odd"]
+        await plugin.ready(20)
+        async with asyncio.TaskGroup() as tasks:
+            stage = tasks.create_task(outcome(plugin.execute_stage(world.run_input("UNTIL_TOLD"))))
+            await until(lambda: world.facts(about="stage"))
+
+            await host.stop(20)
+
+        assert isinstance(stage.result(), PluginStoppingError)
+
+
+async def test_a_stopping_plugin_keeps_its_channel_until_it_is_done(
+    world: Any, quick: Limits, until: Any
+) -> None:
+    """It may finish a script for the whole grace period, long after it stopped listening."""
+    async with world.host(world.odd(manners="go", dawdle=1.5), limits=quick) as host:
+        await host.plugins["odd"].ready(20)
+        began = time.monotonic()
+
+        await host.stop(20)
+
+        assert time.monotonic() - began > 1.4
+
+
+async def test_a_plugin_dies_with_its_piped(world: Any, until: Any) -> None:
+    """W3: the next piped must not meet the plugins of the last one."""
+    config = world.odd(manners="go")
+    piped = await asyncio.create_subprocess_exec(
+        sys.executable, str(HOSTING), config.url, str(world.record("odd")), str(world.folder)
+    )
+    try:
+        await until(lambda: world.facts(about="reached piped"))
+        [[_, _, _, pid, _]] = world.facts(about="started")
+
+        piped.send_signal(signal.SIGKILL)
+
+        await until(lambda: not is_alive(pid))
+    finally:
+        if piped.returncode is None:
+            piped.kill()
+        await piped.wait()
+
+
+async def outcome(waiting: Any) -> Any:
+    try:
+        return await waiting
+    except PluginError as error:
+        return error
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
