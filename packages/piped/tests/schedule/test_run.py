@@ -307,9 +307,15 @@ async def test_a_deployment_that_takes_too_long_fails_and_says_so() -> None:
     assert ended.status == pb.DEPLOYMENT_FAILURE
 
 
-async def test_the_time_of_a_resumed_stage_counts_from_its_real_start() -> None:
+@pytest.mark.parametrize("kept", ["updated_at", "completed_at"])
+async def test_the_time_of_a_resumed_stage_counts_from_its_real_start(kept: str) -> None:
+    """Our control plane keeps it in the one field, upstream's in the other."""
     world = world_of([{"name": "FIRST", "timeout": "1h"}])
     begun = _begun(world, started=world.clock() - 3601)
+    if kept == "updated_at":
+        begun.stages[0].ClearField("completed_at")
+    else:
+        begun.stages[0].updated_at = int(world.clock())
 
     async with world.running():
         world.push(begun)
@@ -533,7 +539,21 @@ async def test_a_cancel_for_a_deployment_that_is_over_is_answered() -> None:
 
     [handled] = world.memory.of("ReportCommandHandled")
     assert handled.status == COMMAND_FAILED
-    assert handled.metadata["reason"] == "the deployment does not run here, or is over"
+    assert handled.metadata["reason"] == "the deployment is over"
+
+
+async def test_a_cancel_that_comes_before_its_deployment_is_kept_for_it() -> None:
+    """A large snapshot comes in parts, commands first."""
+    world = world_of(TWO)
+    world.stored["d1"] = deployment()
+
+    async with world.running():
+        world.push(cancel("d1", by="alice"))
+        await asyncio.sleep(0)
+        world.push(deployment("d1"))
+        ended = await world.memory.until_completed()
+
+    assert ended.status_reason == "cancelled by alice before it began"
 
 
 async def test_a_cancel_that_came_with_a_resumed_deployment_stops_it_before_its_stage() -> None:

@@ -322,11 +322,15 @@ class World:
             stored=self._stored,
             clock=self.clock,
         )
-        self.controller = Controller(self.mirror, self.statuses, self.start, **options)
+        self.controller = Controller(
+            self.mirror, self.statuses, self.start, self._stored, **options
+        )
         self.runs: list[DeploymentRun] = []
 
     async def _stored(self, deployment_id: str) -> pb.Deployment:
-        return self.stored.get(deployment_id, pb.Deployment())
+        if deployment_id not in self.stored:
+            raise NotFoundError(f"no deployment {deployment_id!r}")
+        return self.stored[deployment_id]
 
     def start(self, deployment: pb.Deployment) -> DeploymentRun:
         run = DeploymentRun(deployment, self.needs)

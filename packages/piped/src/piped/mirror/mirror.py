@@ -9,16 +9,19 @@ scheduler knows, never newer.
 import asyncio
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from pipecd_model.command import is_handled
 from pipecd_model.deployment import is_completed
 from pipecd_model.ids import ApplicationId, CommandId, DeploymentId
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
+
+STAGE_COMMANDS: Final = frozenset({Command.APPROVE_STAGE, Command.SKIP_STAGE})
 
 HANDLED_MEMORY: Final = 600.0
 """Seconds a handled command is remembered at least: a listing that was under way still has it."""
@@ -113,9 +116,23 @@ class Mirror:
         found = [
             command
             for command in self._commands.values()
-            if command.deployment_id == deployment_id and command.stage_id == stage_id
+            if command.type in STAGE_COMMANDS
+            and (command.deployment_id, command.stage_id) == (deployment_id, stage_id)
         ]
         return sorted(found, key=lambda command: command.created_at)
+
+    async def watch_stage_commands(
+        self, deployment_id: str, stage_id: str
+    ) -> AsyncGenerator[Command, None]:
+        """The commands of one stage, each once, as they come; without an end."""
+        changes = self.changes()
+        told: set[str] = set()
+        while True:
+            for command in self.stage_commands(deployment_id, stage_id):
+                if command.id not in told:
+                    told.add(command.id)
+                    yield command
+            await anext(changes)
 
     def handled(self, command_id: str) -> None:
         """Forget a command: it is done, and no later listing brings it back."""
@@ -161,7 +178,9 @@ class Mirror:
                 self._deployments.pop(DeploymentId(deployment.id), None)
             else:
                 self._deployments[DeploymentId(deployment.id)] = deployment
-        new = [command for command in change.commands if command.id not in self._handled]
+        new = [command for command in change.commands if self._is_open(command)]
+        for command in change.commands:
+            self._commands.pop(CommandId(command.id), None)
         for command in new:
             self._commands[CommandId(command.id)] = command
         self._publish(
@@ -178,6 +197,9 @@ class Mirror:
         """Forget a deployment that has come to its end here."""
         self._deployments.pop(DeploymentId(deployment_id), None)
 
+    def _is_open(self, command: Command) -> bool:
+        return not is_handled(command) and command.id not in self._handled
+
     def _replace_commands(self, listed: dict[CommandId, Command]) -> None:
         now = self._clock()
         self._handled = {
@@ -186,9 +208,7 @@ class Mirror:
             if command_id in listed or now - at < HANDLED_MEMORY
         }
         self._commands = {
-            command_id: command
-            for command_id, command in listed.items()
-            if command_id not in self._handled
+            command_id: command for command_id, command in listed.items() if self._is_open(command)
         }
 
     def _everything(self) -> Change:

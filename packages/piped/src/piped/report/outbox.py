@@ -60,18 +60,21 @@ class Outbox:
     @asynccontextmanager
     async def open(self, *, drain: float = 10) -> AsyncIterator["Outbox"]:
         """Deliver while the block runs; at its end what is left gets `drain` seconds more."""
-        async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
-            for name in self._lanes:
-                self._start(name)
-            try:
-                yield self
-            finally:
-                await self._drain(drain)
-                self._tasks = None
-                for lane in self._lanes.values():
-                    if lane.sending is not None:
-                        lane.sending.cancel()
+        tasks = asyncio.TaskGroup()
+        await tasks.__aenter__()
+        self._tasks = tasks
+        for name in self._lanes:
+            self._start(name)
+        try:
+            yield self
+        finally:
+            await self._drain(drain)
+            self._tasks = None
+            for lane in self._lanes.values():
+                if lane.sending is not None:
+                    lane.sending.cancel()
+            # Not given the block's own error: the group would wrap it.
+            await tasks.__aexit__(None, None, None)
 
     @property
     def waiting(self) -> int:

@@ -62,7 +62,7 @@ class Statuses:
         )
 
     def stage(self, deployment: Deployment, stage: PipelineStage) -> None:
-        """Tell where a stage stands. For a running one `completed_at` says when it began."""
+        """Tell where a stage stands. The wire wants a time for every status, not only for an end."""
         self._put(
             deployment,
             pb.ReportStageStatusChangedRequest(

@@ -7,11 +7,12 @@ those that an earlier piped has left. Nothing here waits for a tick.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from pipecd_model.deployment import is_completed
+from pipecd_model.errors import NotFoundError, PipecdError
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
@@ -45,6 +46,7 @@ class Controller:
         mirror: Mirror,
         statuses: Statuses,
         start: Callable[[Deployment], DeploymentRun],
+        stored: Callable[[str], Awaitable[Deployment]],
         *,
         at_once: int = AT_ONCE,
         on_completed: Callable[[Deployment], None] = lambda _: None,
@@ -53,6 +55,7 @@ class Controller:
         self._mirror = mirror
         self._statuses = statuses
         self._start = start
+        self._stored = stored
         self._on_completed = on_completed
         self._clock = clock
         self._slots = asyncio.Semaphore(at_once)
@@ -138,12 +141,35 @@ class Controller:
         deployment_id = command.cancel_deployment.deployment_id
         line = self._lines.get(self._where.get(deployment_id, ""))
         if line is None:
-            self._statuses.handled(command, failure="the deployment does not run here, or is over")
-            self._mirror.handled(command.id)
+            self._cancel_unknown(deployment_id, command)
         elif line.running is not None and line.running.deployment.id == deployment_id:
             line.running.cancel(command)
         else:
             self._cancel_waiting(line, deployment_id, command)
+
+    def _cancel_unknown(self, deployment_id: str, command: Command) -> None:
+        """A deployment that is over, or one that we have not been told of yet."""
+        if deployment_id in self._done or self._tasks is None:
+            self._refuse(command)
+        elif command not in self._early_cancels.setdefault(deployment_id, []):
+            self._early_cancels[deployment_id].append(command)
+            self._tasks.create_task(self._look_up(deployment_id))
+
+    async def _look_up(self, deployment_id: str) -> None:
+        try:
+            over = is_completed((await self._stored(deployment_id)).status)
+        except NotFoundError:
+            over = True
+        except PipecdError as error:
+            log.debug("deployment.not_looked_up", deployment=deployment_id, reason=str(error))
+            over = False
+        if over:
+            for command in self._early_cancels.pop(deployment_id, ()):
+                self._refuse(command)
+
+    def _refuse(self, command: Command) -> None:
+        self._statuses.handled(command, failure="the deployment is over")
+        self._mirror.handled(command.id)
 
     def _cancel_waiting(self, line: Line, deployment_id: str, command: Command) -> None:
         deployment = next(each for each in line.waiting if each.id == deployment_id)

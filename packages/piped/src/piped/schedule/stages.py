@@ -59,7 +59,9 @@ class Stages:
         Raises StopRequestedError when the scope was stopped before the stage began, and always when
         piped stops: then the stage is as it was.
         """
-        began = float(stage.completed_at) or self._needs.clock()
+        # One that an earlier piped has begun: our control plane keeps the moment in `updated_at`,
+        # upstream's in `completed_at`.
+        began = float(stage.completed_at or stage.updated_at)
         if stage.status == pb.STAGE_NOT_STARTED_YET:
             decided = await self._before(stage, scope)
             if decided is not None:
