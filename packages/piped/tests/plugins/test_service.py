@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plugin can call on its private port, over real gRPC."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from pipecd_wire.model.command_pb2 import Command
+from pipecd_wire.pipecd.plugin import plugin_pb2
+from pipecd_wire.pipecd.plugin.plugin_pb2_grpc import PluginManagementServiceStub
+from pipecd_wire.pluginservice import service_pb2 as pb
+from pipecd_wire.pluginservice.service_pb2_grpc import PluginServiceStub
+from pipecd_wire.rpc import CallError, call, connect, stream
+from piped.plugins.management import Link, ManagementApi, endpoints_of
+from piped.plugins.port import private_port
+from piped.plugins.running import RunningStages
+
+TOKEN = [("pipecd-plugin-token", "right")]
+STAGE = {"deployment_id": "d1", "stage_id": "s-WAIT"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Private:
+    """A private port, seen from its plugin."""
+
+    link: Link
+    running: RunningStages
+    service: Any
+    management: Any
+
+
+@pytest.fixture
+async def private(world: Any) -> AsyncIterator[Private]:
+    link, running = Link(token="right", port=7001), RunningStages()  # noqa: S106
+    management = ManagementApi(link, ping_interval=2.5, running=running, backend=world.backend)
+    async with AsyncExitStack() as opened:
+        opened.enter_context(world.backend.metadata.opened(world.run_input("WAIT").deployment))
+        port = await opened.enter_async_context(
+            private_port(endpoints_of("odd", link, management, world.backend))
+        )
+        channel = await opened.enter_async_context(connect(f"localhost:{port}"))
+        yield Private(
+            link=link,
+            running=running,
+            service=PluginServiceStub(channel),
+            management=PluginManagementServiceStub(channel),
+        )
+
+
+async def refusal(method: Any, request: Any, **options: Any) -> CallError:
+    with pytest.raises(CallError) as raised:
+        await call(method, request, **options)
+    return raised.value
+
+
+async def test_a_value_of_a_stage_is_kept_and_found(private: Private, world: Any) -> None:
+    put = pb.PutStageMetadataRequest(**STAGE, key="a", value="1")
+    await call(private.service.PutStageMetadata, put)
+    several = pb.PutStageMetadataMultiRequest(**STAGE, metadata={"b": "2", "c": ""})
+    await call(private.service.PutStageMetadataMulti, several)
+
+    found = [
+        await call(private.service.GetStageMetadata, pb.GetStageMetadataRequest(**STAGE, key=key))
+        for key in ("a", "c", "d")
+    ]
+
+    assert [(answer.value, answer.found) for answer in found] == [
+        ("1", True),
+        ("", True),
+        ("", False),
+    ]
+    assert [dict(saved.metadata) for saved in world.control_plane.saved] == [
+        {"a": "1"},
+        {"a": "1", "b": "2", "c": ""},
+    ]
+
+
+async def test_values_of_a_plugin_are_its_own_when_it_gives_no_name(private: Private) -> None:
+    service = private.service
+    await call(
+        service.PutDeploymentPluginMetadata,
+        pb.PutDeploymentPluginMetadataRequest(
+            deployment_id="d1", plugin_name="odd", key="a", value="mine"
+        ),
+    )
+    await call(
+        service.PutDeploymentPluginMetadataMulti,
+        pb.PutDeploymentPluginMetadataMultiRequest(
+            deployment_id="d1", plugin_name="other", metadata={"a": "theirs"}
+        ),
+    )
+
+    values = [
+        (
+            await call(
+                service.GetDeploymentPluginMetadata,
+                pb.GetDeploymentPluginMetadataRequest(
+                    deployment_id="d1", plugin_name=name, key="a"
+                ),
+            )
+        ).value
+        for name in ("", "odd", "other")
+    ]
+
+    assert values == ["mine", "mine", "theirs"]
+
+
+async def test_shared_metadata_is_read(private: Private, world: Any) -> None:
+    deployment = world.run_input("WAIT", "d2").deployment
+    deployment.metadata_v2.shared.keyValues["DeploymentNotification"] = "{}"
+
+    with world.backend.metadata.opened(deployment):
+        answer = await call(
+            private.service.GetDeploymentSharedMetadata,
+            pb.GetDeploymentSharedMetadataRequest(deployment_id="d2", key="DeploymentNotification"),
+        )
+
+    assert (answer.value, answer.found) == ("{}", True)
+
+
+async def test_a_deployment_that_does_not_run_is_a_clear_error(private: Private) -> None:
+    """Upstream answers UNKNOWN, which looks as if a second try could help."""
+    request = pb.GetStageMetadataRequest(deployment_id="gone", stage_id="s", key="a")
+
+    error = await refusal(private.service.GetStageMetadata, request)
+
+    assert error.status == "FAILED_PRECONDITION"
+    assert "piped does not run the deployment 'gone'" in error.message
+
+
+async def test_a_request_without_an_id_is_refused(private: Private) -> None:
+    error = await refusal(private.service.GetStageMetadata, pb.GetStageMetadataRequest(key="a"))
+
+    assert error.status == "INVALID_ARGUMENT"
+    assert "deployment_id" in error.message
+
+
+async def test_log_lines_reach_the_control_plane(private: Private, world: Any) -> None:
+    def blocks(*lines: str) -> Any:
+        return [{"index": n, "log": line, "created_at": 1} for n, line in enumerate(lines)]
+
+    await call(
+        private.service.ReportStageLogs,
+        pb.ReportStageLogsRequest(**STAGE, blocks=blocks("one", "two")),
+    )
+    await call(
+        private.service.ReportStageLogsFromLastCheckpoint,
+        pb.ReportStageLogsFromLastCheckpointRequest(
+            **STAGE, blocks=blocks("three"), completed=True
+        ),
+    )
+
+    assert world.control_plane.lines == ["one", "two", "three"]
+
+
+async def test_shared_objects_are_forwarded(private: Private) -> None:
+    names = {"application_id": "a1", "plugin_name": "odd", "key": "k"}
+    get = pb.GetApplicationSharedObjectRequest(**names)
+    error = await refusal(private.service.GetApplicationSharedObject, get)
+
+    put = pb.PutApplicationSharedObjectRequest(**names, object=b"\x00kept")
+    await call(private.service.PutApplicationSharedObject, put)
+    answer = await call(private.service.GetApplicationSharedObject, get)
+
+    assert error.status == "NOT_FOUND"
+    assert answer.object == b"\x00kept"
+
+
+async def test_a_tool_is_installed(private: Private, world: Any) -> None:
+    script = "printf 'tool {{ .Version }}' > {{ .OutPath }}"
+
+    answer = await call(
+        private.service.InstallTool,
+        pb.InstallToolRequest(name="tool", version="1.2", install_script=script),
+    )
+
+    path = world.folder / "tools" / "tool-1.2"
+    assert answer.installed_path == str(path)
+    assert path.read_text() == "tool 1.2"
+
+
+async def test_commands_of_a_stage_are_listed_until_it_ends(private: Private, world: Any) -> None:
+    world.commands.give(Command(id="c1", **STAGE))
+
+    lists = [
+        await call(private.service.ListStageCommands, pb.ListStageCommandsRequest(**STAGE))
+        for _ in range(2)
+    ]
+
+    assert [[command.id for command in answer.commands] for answer in lists] == [["c1"], ["c1"]]
+
+
+async def test_a_command_is_pushed_to_its_stage(private: Private, world: Any) -> None:
+    world.commands.give(Command(id="before", **STAGE))
+    request = plugin_pb2.WatchStageCommandsRequest(**STAGE)
+    seen = []
+
+    with private.running.enter("d1", "s-WAIT"):
+        watching = stream(private.management.WatchStageCommands, request, metadata=TOKEN)
+        async with asyncio.timeout(10), aclosing(watching) as answers:
+            async for answer in answers:
+                seen.append(answer.command.id)
+                if answer.command.id == "now":
+                    break
+                world.commands.give(Command(id="now", **STAGE))
+
+    assert seen == ["before", "now"]
+
+
+async def test_the_watch_of_commands_ends_with_the_stage(private: Private, world: Any) -> None:
+    world.commands.give(Command(id="c1", **STAGE))
+    request = plugin_pb2.WatchStageCommandsRequest(**STAGE)
+    watching = stream(private.management.WatchStageCommands, request, metadata=TOKEN)
+
+    async with asyncio.timeout(10), aclosing(watching) as answers:
+        with private.running.enter("d1", "s-WAIT"):
+            first = await anext(answers)
+        rest = [answer async for answer in answers]
+
+    assert first.command.id == "c1"
+    assert rest == []
+
+
+async def test_a_stage_that_does_not_run_has_no_commands_to_watch(
+    private: Private, world: Any
+) -> None:
+    world.commands.give(Command(id="c1", **STAGE))
+    request = plugin_pb2.WatchStageCommandsRequest(**STAGE)
+
+    watching = stream(private.management.WatchStageCommands, request, deadline=10, metadata=TOKEN)
+
+    assert [answer async for answer in watching] == []
+
+
+async def test_a_secret_is_for_a_deployment_that_the_plugin_runs(private: Private) -> None:
+    request = plugin_pb2.DecryptSecretRequest(deployment_id="d1", name="password")
+    other = await refusal(private.management.DecryptSecret, request, metadata=TOKEN)
+
+    with private.running.enter("d1", "s-WAIT"):
+        own = await refusal(private.management.DecryptSecret, request, metadata=TOKEN)
+
+    assert other.status == "PERMISSION_DENIED"
+    assert own.status == "FAILED_PRECONDITION"
+    assert "cannot open the secret 'password'" in own.message
+
+
+@pytest.mark.parametrize("metadata", [[], [("pipecd-plugin-token", "wrong")]])
+async def test_management_needs_the_token(private: Private, metadata: Any) -> None:
+    error = await refusal(private.management.Ping, plugin_pb2.PingRequest(), metadata=metadata)
+
+    assert error.status == "UNAUTHENTICATED"
+
+
+def ready(port: int = 7001) -> plugin_pb2.ReadyRequest:
+    return plugin_pb2.ReadyRequest(name="odd", port=port, pid=1)
+
+
+async def test_ready_may_be_repeated(private: Private) -> None:
+    answers = [await call(private.management.Ready, ready(), metadata=TOKEN) for _ in range(2)]
+
+    assert answers[0].ping_interval.ToTimedelta().total_seconds() == 2.5
+    assert answers[0] == answers[1]
+    assert private.link.ready.result() == ready()
+
+
+async def test_a_process_that_was_given_up_is_told_to_exit(private: Private) -> None:
+    private.link.given_up = True
+
+    error = await refusal(private.management.Ready, ready(), metadata=TOKEN)
+
+    assert error.status == "FAILED_PRECONDITION"
+    assert not private.link.ready.done()
+
+
+async def test_a_plugin_that_serves_on_another_port_than_it_was_told_is_refused(
+    private: Private,
+) -> None:
+    error = await refusal(private.management.Ready, ready(port=7002), metadata=TOKEN)
+
+    assert error.status == "INVALID_ARGUMENT"
+    assert "serves on port 7002, not on 7001" in error.message
+
+
+async def test_after_ready_nobody_else_on_the_machine_can_use_the_port(private: Private) -> None:
+    """W5: InstallTool runs a script, so a port without a lock is a way in for every local user."""
+    await call(private.management.Ready, ready(), metadata=TOKEN)
+    request = pb.ListStageCommandsRequest(**STAGE)
+
+    stranger = await refusal(private.service.ListStageCommands, request)
+    await call(private.service.ListStageCommands, request, metadata=TOKEN)
+
+    assert stranger.status == "UNAUTHENTICATED"
+
+
+async def test_a_message_as_large_as_the_limit_allows_gets_through(
+    private: Private, world: Any
+) -> None:
+    value = "x" * (6 * 1024 * 1024)
+
+    await call(
+        private.service.PutStageMetadata,
+        pb.PutStageMetadataRequest(**STAGE, key="big", value=value),
+    )
+
+    assert world.control_plane.saved[0].metadata["big"] == value
