@@ -12,11 +12,9 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, TextIO
+from typing import Any, TextIO
 
 _bound: contextvars.ContextVar[Mapping[str, object]] = contextvars.ContextVar("bound", default={})  # noqa: B039 - never changed in place
-
-LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 class Logger:
@@ -66,11 +64,14 @@ def log_context(**fields: object) -> Iterator[None]:
         _bound.reset(token)
 
 
-def configure(level: str = "info", *, stream: TextIO | None = None) -> None:
+def configure(
+    level: str = "info", *, json_lines: bool | None = None, stream: TextIO | None = None
+) -> None:
     """Write the process's log to stderr: JSON lines, or short ones for a person at a terminal."""
     stream = sys.stderr if stream is None else stream
+    json_lines = not stream.isatty() if json_lines is None else json_lines
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(ShortFormatter() if stream.isatty() else JsonFormatter())
+    handler.setFormatter(JsonFormatter() if json_lines else ShortFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 

@@ -62,7 +62,7 @@ class Statuses:
         )
 
     def stage(self, deployment: Deployment, stage: PipelineStage) -> None:
-        """Tell where a stage stands. The wire wants a time for every status, not only for an end."""
+        """Tell where a stage stands. The wire wants a time with every status, not only an end."""
         self._put(
             deployment,
             pb.ReportStageStatusChangedRequest(

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where everything of piped is built, started and stopped, in this order and back.
+
+Connection → reports → plugins → sources → the components that work. At the end the other way round:
+take no new work, let stages settle while their plugins stop, send the last reports, disconnect.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pipecd_model.config import PipedConfig
+from pipecd_model.errors import PipecdError
+from pipecd_model.ids import new_id
+from pipecd_wire.model.command_pb2 import Command
+from pipecd_wire.model.deployment_pb2 import Deployment
+from pipecd_wire.pipedservice import service_pb2 as pb
+from pipecd_wire.rpc import ClientTls
+from piped.admin import serving_admin
+from piped.git import repositories
+from piped.mirror.controlplane import ControlPlane, connected
+from piped.mirror.mirror import Mirror
+from piped.mirror.watch import Watch
+from piped.oplog import logger
+from piped.plan.planner import Planner
+from piped.plugins import PluginBackend, PluginHost, Tools
+from piped.report.agent import PluginStates, Stats, introduce
+from piped.report.logs import StageLogs
+from piped.report.metadata import MetadataStores
+from piped.report.outbox import Outbox
+from piped.report.statuses import Statuses
+from piped.schedule.controller import Controller
+from piped.schedule.needs import Needs
+from piped.schedule.run import DeploymentRun
+from piped.schedule.successes import LastSuccesses
+from piped.source import Identity, Sources
+from piped.stopping import Stopping
+
+log = logger(__name__)
+
+LAST_REPORTS: Final = 5.0
+"""Seconds that a stopping piped gives its last reports and log lines."""
+
+SETTLE: Final = 10.0
+"""Seconds in which deployments let go after their plugins have gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the command line decides."""
+
+    config: PipedConfig
+    key: str
+    tls: ClientTls | None
+    data_dir: Path
+    data_folder_id: str
+    tools_dir: Path
+    grace: float
+    admin_port: int
+    version: str
+
+
+async def run(settings: Settings) -> None:
+    """Run piped until it is told to stop; raises the PipecdError that made it impossible."""
+    stopping = Stopping()
+    with stopping.on_signals():
+        async with AsyncExitStack() as opened:
+            piped = await build(settings, stopping, opened)
+            await piped.run()
+    if stopping.failure is not None:
+        raise stopping.failure
+
+
+async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) -> "Piped":
+    """Open every part; the stack closes them in the opposite order."""
+    config, data_dir = settings.config, settings.data_dir
+    control = await opened.enter_async_context(
+        connected(
+            config.api_address,
+            project_id=config.project_id,
+            piped_id=config.piped_id,
+            key=settings.key,
+            tls=settings.tls,
+        )
+    )
+    mirror = Mirror()
+    outbox = Outbox(control.deliver)
+    await opened.enter_async_context(outbox.open(drain=LAST_REPORTS))
+    statuses = Statuses(outbox, control.deliver)
+    logs = StageLogs(control)
+    await opened.enter_async_context(logs.open(drain=LAST_REPORTS))
+    metadata = MetadataStores(control)
+    host = PluginHost(
+        config.plugins,
+        data_dir=data_dir,
+        backend=PluginBackend(
+            logs=logs,
+            metadata=metadata,
+            commands=mirror,
+            control=control,
+            tools=Tools(settings.tools_dir),
+        ),
+        grace=settings.grace,
+    )
+    states = PluginStates(control, host.plugins.values())
+    host.on_change = states.changed
+    await opened.enter_async_context(host)
+    repos = repositories(config, data_dir)
+    for repository in repos.values():
+        await opened.enter_async_context(repository)
+    identity = Identity(name=config.git.username, email=config.git.email)
+    sources = await opened.enter_async_context(Sources(data_dir, repos, identity=identity))
+    needs = Needs(
+        planner=Planner(host, sources),
+        plugins=host,
+        sources=sources,
+        statuses=statuses,
+        commands=mirror,
+        metadata=metadata,
+        successes=LastSuccesses(mirror.applications, control),
+        stored=lambda deployment_id: stored(control, deployment_id),
+        clock=time.time,
+    )
+    controller = Controller(
+        mirror, statuses, lambda deployment: DeploymentRun(deployment, needs), needs.stored
+    )
+    stats = Stats(
+        control,
+        lambda: {
+            "piped_deployments_running": len(controller.running),
+            "piped_deployments_waiting": sum(map(len, controller.queue.values())),
+            "piped_reports_waiting": outbox.waiting,
+            "piped_plugins_ready": sum(
+                plugin.state.phase == "ready" for plugin in host.plugins.values()
+            ),
+        },
+    )
+    pages = {
+        "/healthz": lambda: "ok",
+        "/version": lambda: f"{settings.version}\n",
+        "/metrics": stats.text,
+    }
+    await opened.enter_async_context(serving_admin(settings.admin_port, pages))
+    return Piped(
+        settings=settings,
+        stopping=stopping,
+        control=control,
+        mirror=mirror,
+        statuses=statuses,
+        host=host,
+        controller=controller,
+        stats=stats,
+        states=states,
+    )
+
+
+async def stored(control: ControlPlane, deployment_id: str) -> Deployment:
+    """A deployment as the control plane has it."""
+    request = pb.GetDeploymentRequest(id=deployment_id)
+    return (await control.ask(control.service.GetDeployment, request)).deployment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piped:
+    """The parts, put together: what runs, and how it ends."""
+
+    settings: Settings
+    stopping: Stopping
+    control: ControlPlane
+    mirror: Mirror
+    statuses: Statuses
+    host: PluginHost
+    controller: Controller
+    stats: Stats
+    states: PluginStates
+
+    async def run(self) -> None:
+        """Work until it is told to stop, then let everything settle."""
+        async with asyncio.TaskGroup() as tasks:
+            intake = [
+                tasks.create_task(guarded(name, run), name=name)
+                for name, run in (("restart", self._watch_for_restart),)
+            ]
+            working = [
+                tasks.create_task(self._follow_control_plane(), name="control plane"),
+                tasks.create_task(self._schedule(), name="controller"),
+                tasks.create_task(guarded("stats", self.stats.run), name="stats"),
+                tasks.create_task(guarded("plugin states", self.states.run), name="plugin states"),
+            ]
+            await self.stopping.asked.wait()
+            for task in intake:
+                task.cancel()
+            await self._settle()
+            for task in working:
+                task.cancel()
+
+    async def _follow_control_plane(self) -> None:
+        settings = self.settings
+        try:
+            await introduce(self.control, settings.config, version=settings.version)
+        except PipecdError as error:
+            self.stopping.fail(error)
+            return
+        watch = Watch(
+            self.control,
+            self.mirror,
+            instance_id=new_id(),
+            data_folder_id=settings.data_folder_id,
+        )
+        await guarded("watch", watch.run)
+
+    async def _schedule(self) -> None:
+        try:
+            await self.controller.run()
+        except Exception as bug:  # noqa: BLE001 - what it knew of its deployments is not to be trusted
+            log.bug("component.failed", component="controller")
+            self.stopping.fail(bug)
+
+    async def _watch_for_restart(self) -> None:
+        """Stop when a person asks for a restart; whoever watches piped starts it again."""
+        async for change in self.mirror.changes():
+            for command in change.commands:
+                if command.type == Command.RESTART_PIPED and not self.stopping.asked.is_set():
+                    self.statuses.handled(command)
+                    self.mirror.handled(command.id)
+                    self.stopping.ask(f"restart asked for by {command.commander or 'a person'}")
+
+    async def _settle(self) -> None:
+        """No new stage; plugins are told to stop, and finish what cannot be left."""
+        self.controller.stop()
+        async with asyncio.TaskGroup() as tasks:
+            hurrying = tasks.create_task(self._hurry())
+            await self.host.stop(self.settings.grace)
+            try:
+                async with asyncio.timeout(SETTLE):
+                    await self.controller.settled()
+            except TimeoutError:
+                log.error("piped.unsettled", deployments=self.controller.running)  # noqa: TRY400
+            hurrying.cancel()
+
+    async def _hurry(self) -> None:
+        await self.stopping.at_once.wait()
+        self.host.kill()
+
+
+async def guarded(name: str, run: Callable[[], Awaitable[None]]) -> None:
+    """Run a component for ever: one that ends by itself has a bug, and is started again."""
+    pause = 1.0
+    while True:
+        try:
+            await run()
+            log.error("component.ended", component=name)
+        except Exception:  # noqa: BLE001 - one of the doors: the others go on
+            log.bug("component.failed", component=name)
+        await asyncio.sleep(pause)
+        pause = min(60.0, pause * 2)
