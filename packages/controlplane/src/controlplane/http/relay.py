@@ -100,6 +100,7 @@ class _Side(asyncio.Protocol):
         self._relay = relay
         # The gRPC server speaks first, so its side must know where to write from the start.
         self._peer = peer
+        self._is_server = peer is not None
         self._early = early
         self._flushing: asyncio.TimerHandle | None = None
         if transport is not None:
@@ -126,11 +127,13 @@ class _Side(asyncio.Protocol):
             self._peer.transport.write(data)
 
     def eof_received(self) -> bool:
-        """Pass a half-close on; the other direction stays open where the transport can do that."""
-        if self._peer is None or not self.transport.can_write_eof():
+        """Pass a client's half-close on and keep its other direction, where its transport can.
+
+        The server closes both directions at once: its end is the end.
+        """
+        if self._is_server or self._peer is None or not self.transport.can_write_eof():
             return False
-        if self._peer.transport.can_write_eof():
-            self._peer.transport.write_eof()
+        self._peer.transport.write_eof()
         return True
 
     def pause_writing(self) -> None:
