@@ -29,7 +29,7 @@ LARGEST_REQUEST: Final = 1024 * 1024
 """Bytes of lines that are put into one request when they have gathered."""
 
 BLOCK_COST: Final = 128
-"""Bytes that a block takes in memory beside its text, roughly."""
+"""Bytes that a block takes in memory beside its content, roughly."""
 
 
 class StageKey(NamedTuple):
@@ -142,7 +142,7 @@ class StageLogs:
         self, key: StageKey, blocks: Iterable[LogBlock], *, checkpoint: bool, completed: bool
     ) -> Waiting:
         held = tuple(blocks)
-        size = sum(len(block.log) + BLOCK_COST for block in held)
+        size = sum(block.ByteSize() + BLOCK_COST for block in held)
         batch = Batch(blocks=held, size=size, checkpoint=checkpoint, completed=completed)
         try:
             async with asyncio.timeout(self._patience), self._room:

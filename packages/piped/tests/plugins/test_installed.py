@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our own plugins, installed as packages, under a real host."""
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipecd_model.config import PluginConfig
+from pipecd_wire.model.command_pb2 import Command
+from pipecd_wire.model.deployment_pb2 import STAGE_FAILURE, STAGE_SUCCESS
+from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
+from pipecd_wire.plugin.deploymentapi.api_pb2 import ExecutePluginInput
+from piped.plugins import PluginError, PluginHost, PluginLostError, PluginStoppingError
+
+APPLICATION = b"apiVersion: pipecd.dev/v1beta1\nkind: Application\nspec: {}\n"
+
+
+class Installed:
+    """Runs stages of installed plugins."""
+
+    def __init__(self, world: Any) -> None:
+        self.world = world
+
+    def host(self, *names: str) -> PluginHost:
+        host: PluginHost = self.world.host(*(PluginConfig(name=name) for name in names))
+        return host
+
+    def run(self, stage: str, **options: Any) -> ExecutePluginInput:
+        request: ExecutePluginInput = self.world.run_input(stage)
+        request.stage_config = json.dumps(options).encode()
+        request.target_deployment_source.CopyFrom(
+            DeploymentSource(
+                application_directory=str(self.world.folder),
+                commit_hash="abc",
+                application_config=APPLICATION,
+                application_config_filename="app.pipecd.yaml",
+                shared_config_directory=str(self.world.folder / ".pipe"),
+            )
+        )
+        return request
+
+
+@pytest.fixture
+def installed(world: Any) -> Installed:
+    return Installed(world)
+
+
+async def test_a_wait_ends_after_its_time_and_its_log_is_there(
+    installed: Installed, world: Any
+) -> None:
+    request = installed.run("WAIT", duration="1s")
+    async with installed.host("wait") as host:
+        plugin = host.plugins["wait"]
+        await plugin.ready(20)
+        with world.backend.metadata.opened(request.deployment) as store:
+            began = time.monotonic()
+            response = await plugin.execute_stage(request)
+
+            assert store.get_stage("s-WAIT", "startTime")
+    assert response.status == STAGE_SUCCESS
+    assert time.monotonic() - began > 0.5
+    assert world.control_plane.lines
+
+
+async def test_an_approval_reaches_its_stage(installed: Installed, world: Any, until: Any) -> None:
+    request = installed.run("WAIT_APPROVAL", approvers=["ada"])
+    approve = Command(
+        id="c1",
+        type=Command.APPROVE_STAGE,
+        deployment_id="d1",
+        stage_id="s-WAIT_APPROVAL",
+        commander="ada",
+        approve_stage={"deployment_id": "d1", "stage_id": "s-WAIT_APPROVAL"},
+    )
+    async with installed.host("waitapproval") as host:
+        plugin = host.plugins["waitapproval"]
+        await plugin.ready(20)
+        with world.backend.metadata.opened(request.deployment):
+            async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+                stage = tasks.create_task(plugin.execute_stage(request))
+                await until(lambda: world.control_plane.lines)
+                world.commands.give(approve)
+
+    assert stage.result().status == STAGE_SUCCESS
+
+
+async def test_a_cancelled_script_is_gone_when_the_call_returns(
+    installed: Installed, world: Any, until: Any
+) -> None:
+    marks = world.folder / "marks"
+    script = f"""
+        trap 'sleep 0.3; echo ended >> {marks}; exit 0' TERM
+        echo began >> {marks}
+        while true; do sleep 0.05; done
+    """
+    request = installed.run("SCRIPT_RUN", run=script)
+    async with installed.host("scriptrun") as host:
+        plugin = host.plugins["scriptrun"]
+        await plugin.ready(20)
+        with world.backend.metadata.opened(request.deployment):
+            async with asyncio.TaskGroup() as tasks:
+                stage = tasks.create_task(plugin.execute_stage(request))
+                await until(marks.exists)
+
+                stage.cancel()
+                await asyncio.wait({stage}, timeout=20)
+
+                assert marks.read_text() == "began\nended\n"
+
+
+async def test_a_script_is_waited_for_when_piped_stops(
+    installed: Installed, world: Any, until: Any
+) -> None:
+    marks = world.folder / "marks"
+    script = f"echo began >> {marks}; sleep 1; echo done >> {marks}"
+    request = installed.run("SCRIPT_RUN", run=script)
+    async with installed.host("scriptrun") as host:
+        plugin = host.plugins["scriptrun"]
+        await plugin.ready(20)
+        with world.backend.metadata.opened(request.deployment):
+            async with asyncio.TaskGroup() as tasks:
+                stage = tasks.create_task(plugin.execute_stage(request))
+                await until(marks.exists)
+
+                await host.stop(20)
+
+    assert stage.result().status == STAGE_SUCCESS
+    assert marks.read_text() == "began\ndone\n"
+
+
+async def test_a_wait_is_left_as_it_is_when_piped_stops(
+    installed: Installed, world: Any, until: Any
+) -> None:
+    request = installed.run("WAIT", duration="1h")
+    async with installed.host("wait") as host:
+        plugin = host.plugins["wait"]
+        await plugin.ready(20)
+        with world.backend.metadata.opened(request.deployment) as store:
+            async with asyncio.TaskGroup() as tasks:
+                stage = tasks.create_task(outcome(plugin.execute_stage(request)))
+                await until(lambda: store.get_stage("s-WAIT", "startTime"))
+
+                await host.stop(20)
+
+    assert isinstance(stage.result(), PluginStoppingError)
+
+
+async def test_a_stage_is_continued_by_a_restarted_plugin(installed: Installed, world: Any) -> None:
+    request = installed.run("DUMMY_SYNC", exit=5)
+    async with installed.host("dummy") as host:
+        plugin = host.plugins["dummy"]
+        await plugin.ready(20)
+        with world.backend.metadata.opened(request.deployment):
+            with pytest.raises(PluginLostError, match="exited with code 5"):
+                await plugin.execute_stage(request)
+            await plugin.ready(20)
+
+            response = await plugin.execute_stage(request)
+    assert response.status == STAGE_SUCCESS
+
+
+async def test_the_reason_of_a_failure_comes_with_the_answer(
+    installed: Installed, world: Any
+) -> None:
+    """W11: upstream's agent leaves it in the plugin."""
+    request = installed.run("DUMMY_SYNC", fail="the cluster is on fire")
+    async with installed.host("dummy") as host:
+        await host.plugins["dummy"].ready(20)
+        with world.backend.metadata.opened(request.deployment):
+            response = await host.plugins["dummy"].execute_stage(request)
+
+    assert response.status == STAGE_FAILURE
+    assert "the cluster is on fire" in response.message
+
+
+async def test_a_package_may_also_be_started_as_a_file(world: Any, until: Any) -> None:
+    """Whatever way it is started, our plugins accept plugin management."""
+    shim = world.folder / "wait"
+    installed_beside = Path(sys.executable).parent / "pipecd-plugin-wait"
+    shim.write_text(f'#!/bin/sh\nexec {installed_beside} "$@"\n')
+    async with world.host(PluginConfig(name="wait", url=str(shim))) as host:
+        plugin = host.plugins["wait"]
+        await plugin.ready(20)
+
+        await until(lambda: plugin.managed)
+
+
+async def outcome(waiting: Any) -> Any:
+    try:
+        return await waiting
+    except PluginError as error:
+        return error
