@@ -1,0 +1,402 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A control plane, a piped and its plugins as real processes, and a git repository to deploy from.
+
+Deployments are created through the control plane, as an earlier piped would have left them: what is
+tested here begins where the trigger ends, unless a test says otherwise.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipecd_wire.apiservice import service_pb2 as external
+from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
+from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
+from pipecd_wire.pipecd.api import api_pb2 as own
+from pipecd_wire.pipecd.api.api_pb2_grpc import DeploymentServiceStub, PipedServiceStub
+from pipecd_wire.pipecd.push.push_pb2 import PluginState
+from pipecd_wire.pipedservice import service_pb2 as piped_pb
+from pipecd_wire.pipedservice.service_pb2_grpc import PipedServiceStub as AgentStub
+from pipecd_wire.rpc import Retry, call, connect, stream
+
+BIN = Path(sys.executable).parent
+LIMIT = 60
+LISTENING = "pipecd server listening on "
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running control plane."""
+
+    address: str
+    admin_key: str
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("server")
+    log = folder / "log"
+    arguments = ["--data-dir", folder / "data", "--listen", "127.0.0.1:0"]
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            [BIN / "pipecd", "server", *arguments], stdout=sink, stderr=subprocess.STDOUT
+        )
+    try:
+        key = folder / "data" / "admin.key"
+        until(lambda: LISTENING in log.read_text() and key.exists(), process, log)
+        address = log.read_text().partition(LISTENING)[2].splitlines()[0]
+        yield Server(address=address, admin_key=key.read_text().strip())
+    finally:
+        process.terminate()
+        process.wait(timeout=LIMIT)
+
+
+def until(holds: Callable[[], bool], process: "subprocess.Popen[bytes]", log: Path) -> None:
+    limit = time.monotonic() + LIMIT
+    while not holds():
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < limit, log.read_text()
+        time.sleep(0.02)  # between looks at another process's output
+
+
+class Client:
+    """What a person and an agent can ask the control plane."""
+
+    def __init__(self, site: "Site", person: Any, agent: Any) -> None:
+        self._site = site
+        self.api = APIServiceStub(person)
+        self.deployments = DeploymentServiceStub(person)
+        self.pipeds = PipedServiceStub(person)
+        self.agent = AgentStub(agent)
+
+    async def register(self, path: str, **targets: Iterable[str]) -> str:
+        """Register the application in a folder of the repository; answers its id."""
+        request = external.AddApplicationRequest(
+            name=path,
+            piped_id=self._site.piped_id,
+            git_path=self._site.git_path(path),
+        )
+        # The control plane knows the repository when piped has introduced itself.
+        retry = Retry(attempts=50, cap=0.2, also=frozenset({"NOT_FOUND"}))
+        return (await call(self.api.AddApplication, request, retry=retry)).application_id
+
+    async def deploy(self, path: str, commit: str, application_id: str = "", **more: Any) -> str:
+        """Create a deployment of a commit; answers its id."""
+        application_id = application_id or await self.register(path)
+        now = int(time.time())
+        made = pb.Deployment(
+            id=f"{path.replace('/', '-')}-{next(self._site.numbers)}",
+            application_id=application_id,
+            application_name=path,
+            piped_id=self._site.piped_id,
+            project_id="default",
+            git_path=self._site.git_path(path),
+            trigger=pb.DeploymentTrigger(
+                commit=pb.Commit(
+                    hash=commit, message="a change", author="Ada", branch="main", created_at=now
+                ),
+                timestamp=now,
+                **more,
+            ),
+            created_at=now,
+            updated_at=now,
+        )
+        request = piped_pb.CreateDeploymentRequest(deployment=made)
+        await call(self.agent.CreateDeployment, request)
+        return made.id
+
+    async def until(
+        self, deployment_id: str, holds: Callable[[pb.Deployment], bool]
+    ) -> pb.Deployment:
+        """Follow a deployment until something is true of it."""
+        request = own.WatchDeploymentRequest(deployment_id=deployment_id)
+        seen = pb.Deployment()
+        with self._site.explained():
+            async with (
+                asyncio.timeout(LIMIT),
+                contextlib.aclosing(stream(self.deployments.WatchDeployment, request)) as changes,
+            ):
+                async for change in changes:
+                    seen = change.deployment
+                    if holds(seen):
+                        return seen
+        raise AssertionError(f"it ended without: {seen}\n{self._site.log_text()}")
+
+    async def completed(self, deployment_id: str) -> pb.Deployment:
+        return await self.until(deployment_id, lambda it: it.status >= pb.DEPLOYMENT_SUCCESS)
+
+    async def stage_running(self, deployment_id: str, index: int) -> pb.PipelineStage:
+        """Wait until the forward stage at an index runs."""
+
+        def stage(deployment: pb.Deployment) -> pb.PipelineStage | None:
+            for each in deployment.stages:
+                if each.index == index and not each.rollback:
+                    return each
+            return None
+
+        def runs(deployment: pb.Deployment) -> bool:
+            found = stage(deployment)
+            return found is not None and found.status == pb.STAGE_RUNNING
+
+        found = stage(await self.until(deployment_id, runs))
+        assert found is not None
+        return found
+
+    async def cancel(self, deployment_id: str, **flags: bool) -> None:
+        request = own.CancelDeploymentRequest(deployment_id=deployment_id, **flags)
+        await call(self.deployments.CancelDeployment, request)
+
+    async def log(self, deployment: pb.Deployment, stage: pb.PipelineStage) -> list[str]:
+        """The whole log of a stage."""
+        request = own.FollowStageLogRequest(deployment_id=deployment.id, stage_id=stage.id)
+        lines: list[str] = []
+        async with asyncio.timeout(LIMIT):
+            async for part in stream(self.deployments.FollowStageLog, request):
+                lines += [block.log for block in part.blocks]
+        return lines
+
+    async def plugin_states(self) -> dict[str, PluginState]:
+        answer = await call(self.pipeds.ListPipeds, own.ListPipedsRequest())
+        [mine] = [each for each in answer.pipeds if each.piped.id == self._site.piped_id]
+        return {plugin.name: plugin for plugin in mine.plugins}
+
+    async def plugins_are(self, **phases: str) -> dict[str, PluginState]:
+        """Wait until plugins are in these phases."""
+        async with asyncio.timeout(LIMIT):
+            while True:
+                states = await self.plugin_states()
+                names = {name: PluginState.State.Name(it.state) for name, it in states.items()}
+                if phases.items() <= names.items():
+                    return states
+                assert self._site.alive(), self._site.log_text()
+                await asyncio.sleep(0.05)  # between looks at another process
+
+
+class Site:
+    """One piped: its configuration, its folder, its repository, and its process."""
+
+    def __init__(self, folder: Path, server: Server, piped_id: str, key: str) -> None:
+        self.folder = folder
+        self.server = server
+        self.piped_id = piped_id
+        self.key = key
+        self.repository = folder / "repository"
+        self.log = folder / "piped.log"
+        self.record = folder / "record"
+        self.numbers = itertools.count(1)
+        self.process: subprocess.Popen[bytes] | None = None
+        self.repository.mkdir()
+        self.git("init", "--quiet", "--initial-branch=main")
+
+    def git(self, *arguments: str) -> str:
+        identity = ["-c", "user.name=Ada", "-c", "user.email=ada@example.com"]
+        done = subprocess.run(
+            ["git", *identity, *arguments],
+            cwd=self.repository,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+        )
+        return done.stdout.strip()
+
+    def commit(self, files: Mapping[str, str | None], message: str = "a change") -> str:
+        """Write files (None deletes one) and commit them; answers the hash."""
+        for name, content in files.items():
+            file = self.repository / name
+            if content is None:
+                file.unlink()
+            else:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(content)
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--allow-empty", f"--message={message}")
+        return self.git("rev-parse", "HEAD")
+
+    def commit_application(
+        self, path: str, stages: Iterable[Mapping[str, Any]], **spec: Any
+    ) -> str:
+        """Commit an application file; it deploys only when it is told to."""
+        return self.commit({f"{path}/app.pipecd.yaml": application(path, stages, **spec)})
+
+    def git_path(self, path: str) -> ApplicationGitPath:
+        return ApplicationGitPath(
+            repo=ApplicationGitRepository(id="example", remote=str(self.repository), branch="main"),
+            path=path,
+            config_filename="app.pipecd.yaml",
+        )
+
+    def configure(self, *plugins: Mapping[str, Any] | str, **spec: Any) -> Path:
+        """Write the piped's configuration."""
+        key = self.folder / "key"
+        key.write_text(self.key + "\n")
+        document = {
+            "apiVersion": "pipecd.dev/v1beta1",
+            "kind": "Piped",
+            "spec": {
+                "projectID": "default",
+                "pipedID": self.piped_id,
+                "pipedKeyFile": str(key),
+                "apiAddress": self.server.address,
+                "repositories": [
+                    {"repoId": "example", "remote": str(self.repository), "branch": "main"}
+                ],
+                "plugins": [
+                    {"name": plugin} if isinstance(plugin, str) else dict(plugin)
+                    for plugin in plugins
+                ],
+                **spec,
+            },
+        }
+        file = self.folder / "piped.yaml"
+        file.write_text(json.dumps(document))
+        return file
+
+    def start(self, *flags: str) -> None:
+        arguments = ["--config-file", self.folder / "piped.yaml", "--insecure"]
+        arguments += ["--data-dir", self.folder / "data"]
+        with self.log.open("ab") as sink:
+            self.process = subprocess.Popen(
+                [BIN / "piped", "run", *arguments, *flags],
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    async def ended(self) -> int:
+        """Wait for the end of piped; answers its exit code."""
+        assert self.process is not None
+        with self.explained():
+            return await asyncio.to_thread(self.process.wait, LIMIT)
+
+    async def stop(self) -> int:
+        self.signal(signal.SIGTERM)
+        return await self.ended()
+
+    def close(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait(20)
+
+    def log_text(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+    def events(self) -> list[dict[str, Any]]:
+        """The lines of piped's log."""
+        return [json.loads(line) for line in self.log_text().splitlines() if line[:1] == "{"]
+
+    def records(self, file: str = "record") -> list[str]:
+        path = self.folder / file
+        return path.read_text().splitlines() if path.exists() else []
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            error.add_note(self.log_text()[-8000:])
+            raise
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        person = f"API-KEY {self.server.admin_key}"
+        agent = f"PIPED-TOKEN default,{self.piped_id},{self.key}"
+        async with (
+            connect(self.server.address, metadata=lambda: [("authorization", person)]) as first,
+            connect(self.server.address, metadata=lambda: [("authorization", agent)]) as second,
+        ):
+            yield Client(self, first, second)
+
+
+def application(path: str, stages: Iterable[Mapping[str, Any]], **spec: Any) -> str:
+    document = {
+        "apiVersion": "pipecd.dev/v1beta1",
+        "kind": "Application",
+        "spec": {
+            "name": path,
+            "trigger": {"onCommit": {"disabled": True}},
+            "pipeline": {"stages": list(stages)},
+            "planner": {"alwaysUsePipeline": True},
+            **spec,
+        },
+    }
+    return json.dumps(document)
+
+
+def make_site(folder: Path, server: Server) -> Site:
+    """Register a piped through pipectl."""
+    done = subprocess.run(
+        [BIN / "pipectl", "piped", "register", "--name", folder.name],
+        env={
+            **os.environ,
+            "PIPECTL_ADDRESS": server.address,
+            "PIPECTL_API_KEY": server.admin_key,
+            "PIPECTL_INSECURE": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=True,
+    )
+    made = json.loads(done.stdout)
+    return Site(folder, server, made["id"], made["key"])
+
+
+@pytest.fixture
+def site(server: Server, tmp_path: Path) -> Iterator[Site]:
+    """A piped that is not started yet."""
+    made = make_site(tmp_path, server)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def shared_site(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A piped with all plugins, shared by the tests of a module."""
+    made = make_site(tmp_path_factory.mktemp("shared"), server)
+    made.commit({"README": "an example"})
+    made.configure("wait", "waitapproval", "scriptrun", "dummy")
+    made.start()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+async def client(site: Site) -> AsyncIterator[Client]:
+    async with site.client() as opened:
+        yield opened
+
+
+@pytest.fixture
+async def shared_client(shared_site: Site) -> AsyncIterator[Client]:
+    async with shared_site.client() as opened:
+        yield opened
