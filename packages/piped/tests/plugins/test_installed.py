@@ -133,6 +133,25 @@ async def test_a_script_is_waited_for_when_piped_stops(
     assert marks.read_text() == "began\ndone\n"
 
 
+async def test_a_script_does_not_outlive_a_host_that_is_left(
+    installed: Installed, world: Any, until: Any
+) -> None:
+    """Its plugin would wait for it; there is no time for that, and nobody would end it later."""
+    marks = world.folder / "marks"
+    request = installed.run("SCRIPT_RUN", run=f"sleep 3600 & echo $! >> {marks}; wait")
+    async with asyncio.TaskGroup() as tasks:
+        with world.backend.metadata.opened(request.deployment):
+            async with installed.host("scriptrun") as host:
+                plugin = host.plugins["scriptrun"]
+                await plugin.ready(20)
+                stage = tasks.create_task(outcome(plugin.execute_stage(request)))
+                await until(lambda: marks.exists() and marks.read_text().endswith("\n"))
+
+            pid = int(marks.read_text())
+            await until(lambda: not Path(f"/proc/{pid}").exists(), 5)
+    assert isinstance(stage.result(), PluginStoppingError)
+
+
 async def test_a_wait_is_left_as_it_is_when_piped_stops(
     installed: Installed, world: Any, until: Any
 ) -> None:

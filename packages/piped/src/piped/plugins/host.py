@@ -25,6 +25,12 @@ log = logger(__name__)
 AFTER_KILL: Final = 10.0
 """Seconds in which the system takes away processes that were killed."""
 
+FIRST_WORD: Final = 0.2
+"""Seconds between two signals at least: two at once would be one."""
+
+FINISH_LINE: Final = 1.0
+"""Seconds beyond the grace period: a plugin that uses all of it is not killed at its end."""
+
 
 class PluginHost:
     """The plugins, while the block runs. Nothing of theirs outlives it."""
@@ -98,6 +104,10 @@ class PluginHost:
         trace: TracebackType | None,
     ) -> None:
         try:
+            # Nobody has the time for a grace period here: each is told twice, which means hurry.
+            for supervisor in self._supervisors:
+                supervisor.stop()
+            await self._ended(FIRST_WORD)
             await self.stop(self._limits.hurry)
         finally:
             for task in self._running:
@@ -109,7 +119,8 @@ class PluginHost:
         """Tell all plugins to stop, wait up to `grace` seconds, end those that are left."""
         for supervisor in self._supervisors:
             supervisor.stop()
-        if await self._ended(min(grace, self._limits.hurry) if self._hurried else grace):
+        grace = min(grace, self._limits.hurry) if self._hurried else grace
+        if await self._ended(grace + FINISH_LINE):
             return
         log.warning("plugin.killed", tasks=[t.get_name() for t in self._running if not t.done()])
         for supervisor in self._supervisors:
