@@ -3,6 +3,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 import time
@@ -118,6 +119,7 @@ async def test_a_stopping_plugin_keeps_its_channel_until_it_is_done(
         assert time.monotonic() - began > 1.4
 
 
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not installed")
 async def test_a_plugin_dies_with_its_piped(world: Any, until: Any) -> None:
     """W3: the next piped must not meet the plugins of the last one."""
     config = world.odd(manners="go")
