@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from pipecd_model.config import ConfigModel, Duration, Finding, Report, Secret, decode
+from pipecd_model.config import ConfigModel, Finding, Report, decode
 from pipecd_model.config.path import Path, written
 from pipecd_model.errors import ConfigError
 
@@ -110,25 +110,9 @@ def read_value(cls: type[C], raw: Any, *, path: Path) -> tuple[C, list[Fault]]:
     return value, [_fault(finding) for finding in findings.warnings]
 
 
-def schema(cls: type[ConfigModel]) -> str:
-    """The JSON Schema of a struct."""
-    return json.dumps(msgspec.json.schema(cls, schema_hook=_schema_of))
-
-
 def _fault(finding: Finding) -> Fault:
     return Fault(path=written(finding.path), message=finding.message, hint=finding.hint)
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
-
-
-# A type with a grammar of its own that is not here takes anything, as far as the schema says.
-_SCHEMAS: Final[dict[Any, dict[str, Any]]] = {
-    Duration: {"type": ["string", "number"], "examples": ["90s", "5m", "1h30m"]},
-    Secret: {"type": "string"},
-}
-
-
-def _schema_of(kind: Any) -> dict[str, Any]:
-    return _SCHEMAS.get(kind, {})

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from pipecd_sdk._glue import flags as command_line
@@ -101,16 +102,17 @@ class _Process:
         port = self._listen(server)
         await server.start()
         log.info("plugin.serving", extra={"fields": {"plugin": self._setup.name, "port": port}})
-        pinging = tasks.create_task(self._manage(piped, port))
-        await self._asked.wait()
-        grace = self._flags.grace_period.total_seconds()
-        ended = await running.stop(grace=grace, insisted=self._insisted)
-        if not ended:
-            # A handler that does not end must not keep the process: nobody waits for it longer.
-            log.error("plugin.stuck", extra={"fields": {"plugin": self._setup.name}})
-            os._exit(FAILED)
-        await server.stop(LAST_ANSWERS)
-        pinging.cancel()
+        managing = tasks.create_task(self._manage(piped, port))
+        try:
+            await self._asked.wait()
+            grace = self._flags.grace_period.total_seconds()
+            if not await running.stop(grace=grace, insisted=self._insisted):
+                # A handler that does not end must not keep the process: nobody waits longer.
+                log.error("plugin.stuck", extra={"fields": {"plugin": self._setup.name}})
+                os._exit(FAILED)
+        finally:
+            await server.stop(LAST_ANSWERS)
+        managing.cancel()
 
     def _listen(self, server: Server) -> int:
         """Bind the port that piped chose, or a free one when piped learns of it in Ready."""
@@ -122,11 +124,17 @@ class _Process:
             )
         if self._flags.config_fd is not None:
             return server.listen("127.0.0.1:0", tls)
-        # A Go agent dials `localhost`, which may be either family.
-        return server.listen(f"[::]:{self._setup.port}", tls)
+        if not self._token:
+            # A Go agent dials `localhost`, which may be either family.
+            return server.listen(f"[::]:{self._setup.port}", tls)
+        # The same for a piped of ours, which is on this machine: nobody else can reach the port.
+        port = server.listen(f"127.0.0.1:{self._setup.port}", tls)
+        with suppress(AddressError):  # a machine without IPv6
+            server.listen(f"[::1]:{port}", tls)
+        return port
 
     async def _manage(self, piped: Piped, port: int) -> None:
-        if not self._token:
+        if not piped.managed:
             return
         interval = await announce(
             piped,
@@ -136,7 +144,9 @@ class _Process:
                 each.name for each in self._plugin.stages.values() if not each.needs_files
             ],
         )
-        if interval is not None:
+        if interval is None:
+            piped.managed = False
+        else:
             await keep_pinging(piped, interval)
 
     def _on_signal(self) -> None:

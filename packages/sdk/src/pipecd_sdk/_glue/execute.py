@@ -102,7 +102,8 @@ def targets_of(
     plugin: StagePlugin, setup: Setup, deployment: deployment_pb2.Deployment
 ) -> list[DeployTarget]:
     """The deploy targets of a deployment that are this plugin's."""
-    names = deployment.deploy_targets_by_plugin[setup.name].deploy_targets
+    by_plugin = deployment.deploy_targets_by_plugin
+    names = by_plugin[setup.name].deploy_targets if setup.name in by_plugin else ()
     if plugin.needs_targets and not names:
         raise StatusError(
             "INVALID_ARGUMENT", f"the deployment has no deploy target of the plugin {setup.name!r}"

@@ -6,15 +6,14 @@ has them goes on working.
 """
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 from pipecd_model.config import BadValueError, Duration
-
-USAGE_EXIT: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +34,9 @@ class Flags:
 
 def parse(args: Sequence[str], *, name: str, version: str) -> Flags:
     """Read the command line; ends the process with a usage message when it is wrong."""
-    parser = _Parser(prog=name, allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog=name, allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("version", help="print the version").set_defaults(version=version)
+    commands.add_parser("version", help="print the version")
     start = commands.add_parser("start", allow_abbrev=False, help="serve; piped does this")
     start.add_argument("--piped-plugin-service", required=True, metavar="HOST:PORT")
     given = start.add_mutually_exclusive_group(required=True)
@@ -54,7 +53,8 @@ def parse(args: Sequence[str], *, name: str, version: str) -> Flags:
     start.add_argument("--profiler-credentials-file", help=argparse.SUPPRESS)
     parsed = parser.parse_args(args)
     if parsed.command == "version":
-        parser.exit(0, f"{version}\n")
+        sys.stdout.write(f"{version}\n")
+        raise SystemExit(0)
     if parsed.tls and not (parsed.cert_file and parsed.key_file):
         start.error("--tls needs --cert-file and --key-file")
     return Flags(
@@ -72,13 +72,6 @@ def parse(args: Sequence[str], *, name: str, version: str) -> Flags:
 
 _LEVELS: Final = ("debug", "info", "warn", "error")
 _ENCODINGS: Final = ("json", "console", "humanize")
-
-
-class _Parser(argparse.ArgumentParser):
-    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        if message:
-            self._print_message(message)
-        raise SystemExit(status)
 
 
 def _boolean(text: str) -> bool:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The RPCs that plan: which stages there are, versions, strategy, stage lists, checks, schemas."""
 
-from pipecd_sdk import _planning, config
+from pipecd_sdk import _planning
 from pipecd_sdk._glue import messages
 from pipecd_sdk._glue.entry import Setup
 from pipecd_sdk._glue.execute import targets_of
 from pipecd_sdk._planning import StageRequest
+from pipecd_sdk._schema import schema
 from pipecd_sdk.context import PlanContext
 from pipecd_sdk.plugin import DeploymentPlugin, StagePlugin
 from pipecd_wire.model import common_pb2
@@ -94,12 +95,12 @@ class ConfigApi:
     ) -> plugin_pb2.GetSchemasResponse:
         kind = self._plugin.config_type()
         return plugin_pb2.GetSchemasResponse(
-            plugin_config=config.schema(kind) if kind else "",
+            plugin_config=schema(kind) if kind else "",
             deploy_target_config=(
-                config.schema(self._plugin.target_config) if self._plugin.needs_targets else ""
+                schema(self._plugin.target_config) if self._plugin.needs_targets else ""
             ),
             stages={
-                name: config.schema(definition.config)
+                name: schema(definition.config)
                 for name, definition in self._plugin.stages.items()
                 if definition.config is not None
             },

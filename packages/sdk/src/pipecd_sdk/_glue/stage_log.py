@@ -113,6 +113,7 @@ class StageLogSender:
                 async with asyncio.timeout(self._pace.flush):
                     await self._enough.wait()
             await self._flush()
+        await self._flush()
         if self._pace.checkpoint is not None or self._seal:
             await self._finish()
 

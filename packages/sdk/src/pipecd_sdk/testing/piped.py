@@ -62,7 +62,12 @@ class FakePiped:
         self.changed = asyncio.Condition()
         self._commands: list[command_pb2.Command] = []
         self._refusals: dict[str, list[str]] = {}
+        self._lost_answers: Counter[str] = Counter()
+        self.largest_report = 0
+        """Bytes of the largest message of log lines."""
         self._opened = AsyncExitStack()
+        self.breaks = 0
+        """How often the watches of commands were broken."""
 
     async def __aenter__(self) -> Self:
         endpoints = Endpoints(admit=self._admit)
@@ -96,6 +101,23 @@ class FakePiped:
     def refuse(self, rpc_name: str, *statuses: str) -> None:
         """Answer the next calls of an RPC with these statuses."""
         self._refusals.setdefault(rpc_name, []).extend(statuses)
+
+    def lose_answers(self, rpc_name: str, times: int = 1) -> None:
+        """Take the next log lines that come with an RPC, but let their answer get lost."""
+        self._lost_answers[rpc_name] += times
+
+    def answer_is_lost(self, rpc_name: str) -> bool:
+        """Is the answer of this call to be lost? Asked once per call."""
+        if self._lost_answers[rpc_name] == 0:
+            return False
+        self._lost_answers[rpc_name] -= 1
+        return True
+
+    async def break_watches(self) -> None:
+        """Break every open watch of commands, as a restart does."""
+        async with self.changed:
+            self.breaks += 1
+            self.changed.notify_all()
 
     async def send(self, kind: CommandKind, stage_id: str, *, by: str) -> None:
         """Ask something of a stage, as a person does."""
@@ -144,7 +166,7 @@ class _PluginService:
         self, _caller: object, request: service_pb2.ReportStageLogsRequest
     ) -> service_pb2.ReportStageLogsResponse:
         self._keep(request)
-        await self._piped.note()
+        await self._answer("ReportStageLogs")
         return service_pb2.ReportStageLogsResponse()
 
     @rpc("ReportStageLogsFromLastCheckpoint")
@@ -154,10 +176,16 @@ class _PluginService:
         kept = self._keep(request)
         kept.durable.update(block.index for block in request.blocks)
         kept.sealed = request.completed
-        await self._piped.note()
+        await self._answer("ReportStageLogsFromLastCheckpoint")
         return service_pb2.ReportStageLogsFromLastCheckpointResponse()
 
+    async def _answer(self, rpc_name: str) -> None:
+        await self._piped.note()
+        if self._piped.answer_is_lost(rpc_name):
+            raise StatusError("UNAVAILABLE", "the answer was lost")
+
     def _keep(self, request: Any) -> KeptLog:
+        self._piped.largest_report = max(self._piped.largest_report, request.ByteSize())
         kept = self._piped.log(request.stage_id)
         if kept.sealed:
             raise StatusError("FAILED_PRECONDITION", "the log is complete")
@@ -254,7 +282,7 @@ class _Management:
     async def watch_commands(
         self, _caller: object, request: plugin_pb2.WatchStageCommandsRequest
     ) -> AsyncIterator[plugin_pb2.WatchStageCommandsResponse]:
-        given = 0
+        given, breaks = 0, self._piped.breaks
         while True:
             commands = self._piped.commands(request.stage_id)
             for command in commands[given:]:
@@ -262,5 +290,10 @@ class _Management:
             given = len(commands)
             async with self._piped.changed:
                 await self._piped.changed.wait_for(
-                    lambda: len(self._piped.commands(request.stage_id)) > given  # noqa: B023
+                    lambda: (
+                        self._piped.breaks > breaks
+                        or len(self._piped.commands(request.stage_id)) > given  # noqa: B023
+                    )
                 )
+            if self._piped.breaks > breaks:
+                raise StatusError("UNAVAILABLE", "broken by the test")

@@ -6,12 +6,13 @@ import json
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+import tempfile
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pipecd_sdk._glue.management import TOKEN_VARIABLE
 from pipecd_sdk.testing.piped import FakePiped
@@ -42,8 +43,14 @@ class PluginProcess:
 
     name: str
     process: asyncio.subprocess.Process
+    port: int
     channel: Channel
-    output: list[str] = field(default_factory=list)
+    file: IO[str]
+
+    @property
+    def output(self) -> list[str]:
+        """What it has printed so far, on both outputs."""
+        return _lines(self.file)
 
     @property
     def deployments(self) -> "api_pb2_grpc.DeploymentServiceAsyncStub":
@@ -128,80 +135,77 @@ async def start_plugin(
     if piped.token:
         variables[TOKEN_VARIABLE] = piped.token
     start = [*command, "start", "--piped-plugin-service", piped.address, *flags]
-    if way is Way.COMMAND_LINE:
-        described["port"] = free_port()
-        process = await _spawn([*start, "--config", json.dumps(described)], variables)
-    else:
-        with _text_fd(json.dumps(described)) as given:
-            number = given.fileno()
-            process = await _spawn([*start, "--config-fd", str(number)], variables, [number])
-    output: list[str] = []
-    async with asyncio.TaskGroup() as tasks:
-        reading = tasks.create_task(_read(process, output))
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        if way is Way.COMMAND_LINE:
+            described["port"] = free_port()
+            process = await _spawn([*start, "--config", json.dumps(described)], variables, output)
+        else:
+            with _text_fd(json.dumps(described)) as given:
+                number = given.fileno()
+                start += ["--config-fd", str(number)]
+                process = await _spawn(start, variables, output, [number])
         try:
             port = described["port"] or await _told_port(piped, process, output)
             async with connect(f"localhost:{port}") as channel:
                 await _connected(channel, process, output)
-                yield PluginProcess(name=name, process=process, channel=channel, output=output)
+                yield PluginProcess(
+                    name=name, process=process, port=port, channel=channel, file=output
+                )
         finally:
             if process.returncode is None:
                 process.kill()
             await process.wait()
-            # A process that a plugin left behind may hold the pipe; nobody needs its output.
-            reading.cancel()
 
 
 class StartError(RuntimeError):
-    """The plugin did not come up."""
+    """The plugin did not come up; the message has its output."""
 
 
 async def _spawn(
-    command: Sequence[str | Path], variables: Mapping[str, str], pass_fds: Sequence[int] = ()
+    command: Sequence[str | Path],
+    variables: Mapping[str, str],
+    output: IO[str],
+    pass_fds: Sequence[int] = (),
 ) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         *(str(part) for part in command),
         env=variables,
         pass_fds=pass_fds,
         stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
+        stdout=output,
+        stderr=output,
         start_new_session=True,
     )
 
 
-async def _read(process: asyncio.subprocess.Process, output: list[str]) -> None:
-    assert process.stdout is not None  # noqa: S101 - asked for above
-    async for line in process.stdout:
-        output.append(line.decode(errors="replace").rstrip("\n"))  # noqa: PERF401 - as they come
-
-
-async def _told_port(
-    piped: FakePiped, process: asyncio.subprocess.Process, output: list[str]
-) -> int:
-    async with asyncio.TaskGroup() as tasks:
-        told = tasks.create_task(
-            piped.until(lambda: any(each.pid == process.pid for each in piped.ready))
-        )
-        ended = tasks.create_task(process.wait())
-        await asyncio.wait([told, ended], return_when=asyncio.FIRST_COMPLETED)
-        ended.cancel()
-        if not told.done():
-            told.cancel()
-            raise StartError("\n".join(["the plugin ended before it was ready", *output]))
+async def _told_port(piped: FakePiped, process: asyncio.subprocess.Process, output: IO[str]) -> int:
+    told = piped.until(lambda: any(each.pid == process.pid for each in piped.ready))
+    await _unless_it_ends(told, process, output)
     return next(each.port for each in piped.ready if each.pid == process.pid)
 
 
 async def _connected(
-    channel: Channel, process: asyncio.subprocess.Process, output: list[str]
+    channel: Channel, process: asyncio.subprocess.Process, output: IO[str]
+) -> None:
+    await _unless_it_ends(wait_until_ready(channel, limit=START_LIMIT), process, output)
+
+
+async def _unless_it_ends(
+    waiting: Coroutine[Any, Any, None], process: asyncio.subprocess.Process, output: IO[str]
 ) -> None:
     async with asyncio.TaskGroup() as tasks:
-        ready = tasks.create_task(wait_until_ready(channel, limit=START_LIMIT))
+        wanted = tasks.create_task(waiting)
         ended = tasks.create_task(process.wait())
-        await asyncio.wait([ready, ended], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([wanted, ended], return_when=asyncio.FIRST_COMPLETED)
+        wanted.cancel()
         ended.cancel()
-        if not ready.done():
-            ready.cancel()
-            raise StartError("\n".join(["the plugin ended before it served", *output]))
+    if wanted.cancelled():
+        raise StartError("\n".join(["the plugin ended before it was ready", *_lines(output)]))
+
+
+def _lines(output: IO[str]) -> list[str]:
+    output.seek(0)
+    return output.read().splitlines()
 
 
 def free_port() -> int:

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Log lines on their way to piped, over real gRPC: nothing lost, nothing doubled."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from pipecd_sdk import Severity
+from pipecd_sdk._glue.stage_log import (
+    BATCH_BLOCKS,
+    MOST_WAITING,
+    OURS,
+    UPSTREAMS,
+    Pace,
+    StageLogSender,
+)
+from pipecd_sdk.stage_log import LONGEST_LINE
+from pipecd_sdk.testing.piped import FakePiped
+from pipecd_wire.pluginservice import service_pb2_grpc
+from pipecd_wire.rpc import connect
+
+GO_LIMIT = 4 * 1024 * 1024
+BOTH = pytest.mark.parametrize("pace", [OURS, UPSTREAMS], ids=["ours", "go"])
+
+
+@asynccontextmanager
+async def sending(
+    piped: FakePiped, pace: Pace = OURS, *, completed: bool = True
+) -> AsyncIterator[StageLogSender]:
+    """A sender while the block runs; at its end the log is finished."""
+    async with connect(piped.address) as channel, asyncio.TaskGroup() as tasks:
+        sender = StageLogSender(
+            service_pb2_grpc.PluginServiceStub(channel),
+            deployment_id="d1",
+            stage_id="s1",
+            retried_count=0,
+            pace=pace,
+        )
+        tasks.create_task(sender.run())
+        yield sender
+        sender.finish(completed=completed)
+
+
+def numbers(count: int) -> list[str]:
+    return [f"line {number}" for number in range(count)]
+
+
+@BOTH
+async def test_all_lines_arrive_in_order(pace: Pace) -> None:
+    async with FakePiped() as piped:
+        async with sending(piped, pace) as sender:
+            for line in numbers(1234):
+                sender.append(Severity.INFO, line)
+
+        assert piped.log("s1").lines == numbers(1234)
+        assert piped.log("s1").sealed
+
+
+@BOTH
+async def test_a_line_arrives_while_the_stage_still_runs(pace: Pace) -> None:
+    async with FakePiped() as piped, sending(piped, pace) as sender:
+        sender.append(Severity.ERROR, "look")
+
+        await piped.until(lambda: piped.log("s1").lines == ["look"])
+
+        (block,) = piped.log("s1").blocks.values()
+        assert block.severity == Severity.ERROR
+        assert block.created_at > 0
+        assert not piped.log("s1").sealed
+
+
+async def test_many_lines_travel_in_few_messages() -> None:
+    async with FakePiped() as piped:
+        async with sending(piped) as sender:
+            for line in numbers(3 * BATCH_BLOCKS):
+                sender.append(Severity.INFO, line)
+
+        assert piped.calls["ReportStageLogs"] <= 3
+
+
+@BOTH
+async def test_an_empty_log_is_sealed_too(pace: Pace) -> None:
+    """Otherwise whoever follows it would wait for ever."""
+    async with FakePiped() as piped:
+        async with sending(piped, pace):
+            pass
+
+        assert piped.log("s1").sealed
+
+
+@BOTH
+async def test_a_stage_that_will_be_continued_leaves_its_log_open(pace: Pace) -> None:
+    async with FakePiped() as piped:
+        async with sending(piped, pace, completed=False) as sender:
+            sender.append(Severity.INFO, "before")
+        assert not piped.log("s1").sealed
+
+        async with sending(piped, pace) as sender:
+            sender.append(Severity.INFO, "after")
+
+        assert piped.log("s1").lines == ["before", "after"]
+        assert piped.log("s1").sealed
+
+
+@BOTH
+@pytest.mark.parametrize("rpc", ["ReportStageLogs", "ReportStageLogsFromLastCheckpoint"])
+async def test_lines_are_sent_again_until_piped_takes_them(rpc: str, pace: Pace) -> None:
+    async with FakePiped() as piped:
+        piped.refuse(rpc, "UNAVAILABLE", "UNKNOWN", "DEADLINE_EXCEEDED")
+
+        async with sending(piped, pace) as sender:
+            for line in numbers(2 * BATCH_BLOCKS):
+                sender.append(Severity.INFO, line)
+
+        assert piped.log("s1").lines == numbers(2 * BATCH_BLOCKS)
+        assert piped.log("s1").sealed
+
+
+@BOTH
+async def test_a_lost_answer_doubles_nothing(pace: Pace) -> None:
+    async with FakePiped() as piped:
+        piped.lose_answers("ReportStageLogs", 2)
+        async with sending(piped, pace) as sender:
+            for line in numbers(2 * BATCH_BLOCKS):
+                sender.append(Severity.INFO, line)
+
+        assert piped.log("s1").lines == numbers(2 * BATCH_BLOCKS)
+
+
+async def test_a_lost_answer_to_the_seal_is_no_reason_to_wait() -> None:
+    """The second attempt is told that the log is complete, which is what was wanted."""
+    async with FakePiped() as piped:
+        piped.lose_answers("ReportStageLogsFromLastCheckpoint")
+        async with asyncio.timeout(30), sending(piped) as sender:
+            sender.append(Severity.INFO, "last words")
+
+        assert piped.log("s1").lines == ["last words"]
+        assert piped.log("s1").sealed
+
+
+async def test_a_log_sealed_by_an_earlier_run_does_not_hold_up_the_stage() -> None:
+    async with FakePiped() as piped:
+        async with sending(piped) as sender:
+            sender.append(Severity.INFO, "first run")
+
+        async with asyncio.timeout(30), sending(piped) as sender:
+            for line in numbers(3 * BATCH_BLOCKS):
+                sender.append(Severity.INFO, line)
+
+        assert piped.log("s1").lines == ["first run"]
+
+
+async def test_a_batch_that_is_refused_for_good_does_not_stop_the_next() -> None:
+    async with FakePiped() as piped:
+        piped.refuse("ReportStageLogs", "INVALID_ARGUMENT")
+        async with sending(piped) as sender:
+            for line in numbers(2 * BATCH_BLOCKS):
+                sender.append(Severity.INFO, line)
+
+        assert piped.log("s1").lines == numbers(2 * BATCH_BLOCKS)[BATCH_BLOCKS:]
+
+
+async def test_upstreams_control_plane_keeps_every_line_for_good() -> None:
+    """It keeps only what comes with a checkpoint; the rest is gone with its cache."""
+    async with FakePiped(managed=False) as piped:
+        async with sending(piped, UPSTREAMS) as sender:
+            for line in numbers(3 * BATCH_BLOCKS + 7):
+                sender.append(Severity.INFO, line)
+
+        log = piped.log("s1")
+        assert log.lines == numbers(3 * BATCH_BLOCKS + 7)
+        assert log.durable == log.blocks.keys()
+
+
+async def test_a_second_run_starts_above_every_index_of_the_first() -> None:
+    async with FakePiped() as piped:
+        async with sending(piped, completed=False) as sender:
+            for line in numbers(100):
+                sender.append(Severity.INFO, line)
+        first = max(piped.log("s1").blocks)
+
+        async with sending(piped) as sender:
+            sender.append(Severity.INFO, "again")
+
+        assert len(piped.log("s1").blocks) == 101
+        assert max(piped.log("s1").blocks) > first
+
+
+@BOTH
+async def test_long_lines_stay_below_the_limit_of_go_peers(pace: Pace) -> None:
+    line = "€" * (LONGEST_LINE // 3)
+    async with FakePiped() as piped:
+        async with sending(piped, pace) as sender:
+            for _ in range(200):
+                sender.append(Severity.INFO, line)
+
+        assert piped.log("s1").lines == [line] * 200
+        assert piped.largest_report < GO_LIMIT
+
+
+async def test_a_writer_waits_while_too_many_lines_are_on_their_way() -> None:
+    async with FakePiped() as piped, asyncio.TaskGroup() as tasks:
+        piped.refuse("ReportStageLogs", *["UNAVAILABLE"] * 3)
+        async with sending(piped) as sender:
+            for line in numbers(MOST_WAITING):
+                sender.append(Severity.INFO, line)
+
+            waiting = tasks.create_task(sender.drain())
+            await piped.until(lambda: piped.calls["ReportStageLogs"] >= 2)
+            assert not waiting.done()
+
+            async with asyncio.timeout(30):
+                await waiting
+
+        assert piped.log("s1").lines == numbers(MOST_WAITING)
