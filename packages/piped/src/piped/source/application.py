@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An application's folder and file in one commit, found without leaving the repository."""
+
+import posixpath
+from dataclasses import dataclass
+from typing import Final
+
+from pipecd_model.errors import SourceError
+from pipecd_wire.model.common_pb2 import ApplicationGitPath
+from piped.git import Repository
+from piped.git.objects import Absent, GitObject
+from piped.git.repository import out_of_bounds
+
+OLD_FILENAME: Final = ".pipe.yaml"
+"""What an application file was called before its name was recorded with the application."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationPlace:
+    """Where an application lives: paths from the repository's root, empty for the root itself."""
+
+    folder: str
+    file: str
+
+    @property
+    def filename(self) -> str:
+        """The file's own name."""
+        return posixpath.basename(self.file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationFile:
+    """An application file as one commit has it."""
+
+    place: ApplicationPlace
+    blob_id: str
+    data: bytes
+
+
+def place_of(git_path: ApplicationGitPath, config_filename: str = "") -> ApplicationPlace:
+    """Where an application says that it lives; raises SourceError for a path that leads out.
+
+    `config_filename` stands in for the application's own, e.g. for what ran under an older name.
+    """
+    folder = _inside(git_path.path)
+    name = config_filename or git_path.config_filename or OLD_FILENAME
+    return ApplicationPlace(folder=folder, file=_inside(posixpath.join(folder, name)))
+
+
+def file_in(found: GitObject | Absent, place: ApplicationPlace) -> ApplicationFile | None:
+    """What git answered for the file; None when the commit lacks it, and the caller says so."""
+    if isinstance(found, GitObject):
+        if found.kind != "blob":
+            return None
+        return ApplicationFile(place=place, blob_id=found.id, data=found.data)
+    if found.why in {"outside", "loop"}:
+        raise out_of_bounds(place.file)
+    return None
+
+
+async def find_application(
+    repository: Repository, commit: str, place: ApplicationPlace
+) -> ApplicationFile:
+    """Read an application's file; raises SourceError when the commit has none."""
+    (found,) = await repository.objects(commit, [place.file])
+    if (file := file_in(found, place)) is not None:
+        return file
+    raise await missing(repository, commit, place)
+
+
+async def missing(repository: Repository, commit: str, place: ApplicationPlace) -> SourceError:
+    """Say what of an application a commit lacks: its folder, or the file in it."""
+    short = commit[:7]
+    if await repository.kind(commit, place.folder) != "tree":
+        return SourceError(
+            f"commit {short} has no folder {place.folder!r}",
+            hint="it was moved or deleted, or the application's path is wrong",
+        )
+    return SourceError(
+        f"commit {short} has no application file {place.file!r}",
+        hint="it was renamed or deleted, or the application's file name is wrong",
+    )
+
+
+def _inside(path: str) -> str:
+    clean = posixpath.normpath(path)
+    if path.startswith("/") or clean == ".." or clean.startswith("../") or "\0" in path:
+        raise SourceError(
+            f"{path!r} is not inside the repository",
+            hint="write the application's path from the repository's root",
+        )
+    return "" if clean == "." else clean

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `.git` of a tree: enough for a script to ask about its commit, and nobody else's.
+
+Objects come from the mirror by reading alone. Everything else is written at each switch, so that
+settings and hooks of the last user are gone.
+"""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from piped.git import Repository
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who commits, if a script does."""
+
+    name: str = "piped"
+    email: str = "pipecd.dev@gmail.com"
+
+
+def write_dot_git(
+    work: Path, commit: str, repository: Repository, identity: Identity, index: Path
+) -> None:
+    """Write it; there must be none."""
+    folder = work / ".git"
+    for each in ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info"):
+        (folder / each).mkdir(parents=True)
+    objects = repository.mirror.folder.absolute() / "objects"
+    (folder / "objects" / "info" / "alternates").write_text(f"{objects}\n")
+    (folder / "HEAD").write_text(f"{commit}\n")
+    (folder / "config").write_text(_config(commit, repository.remote, identity))
+    shutil.copyfile(index, folder / "index")
+
+
+def _config(commit: str, remote: str, identity: Identity) -> str:
+    sha256 = len(commit) > 40
+    extension = '[extensions]\n\tobjectFormat = "sha256"\n' if sha256 else ""
+    return (
+        "[core]\n"
+        f"\trepositoryFormatVersion = {int(sha256)}\n"
+        "\tfileMode = true\n"
+        "\tbare = false\n"
+        f"{extension}"
+        "[gc]\n\tauto = 0\n"
+        f"[user]\n\tname = {_quoted(identity.name)}\n\temail = {_quoted(identity.email)}\n"
+        f'[remote "origin"]\n\turl = {_quoted(remote)}\n'
+        "\tfetch = +refs/heads/*:refs/remotes/origin/*\n"
+    )
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

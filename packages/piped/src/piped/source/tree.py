@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One writable tree of a whole commit, switched and cleaned rather than made anew.
+
+Whoever had it may have done anything to it: what is handed out next is exactly the commit. The
+tree's `.git` is its own and borrows the mirror's objects, so that nothing done in the tree reaches
+the mirror. The index that a switch relies on lies outside of the tree.
+"""
+
+import asyncio
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from pipecd_model.errors import SourceError
+from piped.git import DamagedMirrorError, GitError, Repository
+from piped.git import process as git
+from piped.git.folder import remove
+from piped.oplog import logger
+from piped.source.dotgit import Identity, write_dot_git
+
+log = logger(__name__)
+
+_LIMIT: Final = 600.0
+"""Seconds for a checkout; a large one on a slow disk takes minutes."""
+
+T = TypeVar("T")
+
+
+class Tree:
+    """A tree on disk. One user at a time; the pool sees to that."""
+
+    def __init__(self, folder: Path, repository: Repository, identity: Identity) -> None:
+        self.path = folder / "work"
+        self.repository = repository
+        self.commit = ""
+        self._folder = folder
+        self._identity = identity
+        self._untouched: int | None = None
+
+    async def switch(self, commit: str) -> None:
+        """Make the tree exactly the commit; raises SourceError."""
+        untouched = await self._is_untouched()
+        if untouched and self.commit == commit:
+            return
+        self.commit, self._untouched = "", None
+        try:
+            await self._restore(commit, clean=not untouched)
+        except DamagedMirrorError:
+            raise
+        except (GitError, OSError) as error:
+            # Somebody left something that git cannot undo: what is thrown away need not be undone.
+            log.warning("tree.made_anew", folder=str(self._folder), reason=str(error))
+            await self._make_anew(commit)
+        self._untouched = await in_thread(fingerprint, self.path)
+        self.commit = commit
+
+    async def _is_untouched(self) -> bool:
+        known = self._untouched
+        return known is not None and await in_thread(fingerprint, self.path) == known
+
+    async def discard(self) -> None:
+        """Delete it; what cannot be deleted is left, and never used again."""
+        try:
+            await in_thread(remove, self._folder)
+        except OSError as error:
+            log.warning("tree.not_deleted", folder=str(self._folder), reason=str(error))
+
+    async def _make_anew(self, commit: str) -> None:
+        try:
+            await in_thread(remove, self._folder)
+            await self._restore(commit, clean=False)
+        except OSError as error:
+            raise SourceError(
+                f"cannot write the files of {commit[:7]} to {str(self._folder)!r}: {error}",
+                hint="check the disk and who owns the data folder",
+            ) from error
+
+    async def _restore(self, commit: str, *, clean: bool) -> None:
+        used = await in_thread(_prepare, self._folder, self.path, clean)
+        await self._git("read-tree", "--reset", "-u", commit)
+        if used:
+            await self._git("clean", "-ffdxq")
+        index = self._folder / "index"
+        await in_thread(write_dot_git, self.path, commit, self.repository, self._identity, index)
+
+    async def _git(self, action: str, *arguments: str) -> None:
+        mirror = self.repository.mirror
+        env = mirror.env | {
+            "GIT_DIR": str(mirror.folder.absolute()),
+            "GIT_WORK_TREE": str(self.path.absolute()),
+            "GIT_INDEX_FILE": str((self._folder / "index").absolute()),
+        }
+        options = ("-C", str(self.path))
+        try:
+            await git.run(action, *arguments, env=env, options=options, limit=_LIMIT)
+        except git.GitFailedError as error:
+            raise mirror.meaning(error) from None
+
+
+def _prepare(folder: Path, work: Path, clean: bool) -> bool:
+    """Have a folder that git can work in; answers whether somebody may have left things in it."""
+    (folder / "index.lock").unlink(missing_ok=True)
+    if work.is_symlink() or not work.is_dir():
+        remove(work)
+        (folder / "index").unlink(missing_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        work.mkdir(mode=0o700)
+        return False
+    if not clean:
+        remove(work / ".git")
+        return False
+    _put_in_order(work, usual=stat.S_IMODE(folder.stat().st_mode))
+    return True
+
+
+def _put_in_order(work: Path, *, usual: int) -> None:
+    """Undo what git overlooks; what is deleted here it writes again if it belongs to the commit.
+
+    It knows no rights but the one to execute, compares times by the second, leaves pipes and
+    sockets where they are, and deletes a folder that is a repository, but not a repository in a
+    folder of the commit. `usual` are the rights that a new folder gets here.
+    """
+    work.chmod(0o700)
+    waiting = [str(work)]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            found = list(entries)
+        for entry in found:
+            about = entry.stat(follow_symlinks=False).st_mode
+            rights = stat.S_IMODE(about)
+            if entry.name == ".git":
+                remove(Path(entry.path))
+            elif stat.S_ISDIR(about):
+                if rights != usual:
+                    os.chmod(entry.path, usual)  # noqa: PTH101 - thousands of them
+                waiting.append(entry.path)
+            elif stat.S_ISLNK(about):
+                continue
+            elif not stat.S_ISREG(about) or rights not in {usual, usual & 0o666}:
+                os.unlink(entry.path)  # noqa: PTH108 - as above
+
+
+def fingerprint(work: Path) -> int | None:
+    """A number that changes with anything in the tree; None when it cannot be told.
+
+    It is made of what the kernel keeps about each file. The time of the last change of a file or of
+    its rights cannot be set by anybody, so nothing can be changed and look unchanged.
+    """
+    seen = 0
+    waiting = [str(work)]
+    try:
+        while waiting:
+            folder = waiting.pop()
+            about = os.stat(folder, follow_symlinks=False)  # noqa: PTH116 - thousands of them
+            seen = hash((seen, folder, _about(about)))
+            with os.scandir(folder) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+            for entry in found:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                else:
+                    seen = hash((seen, entry.path, _about(entry.stat(follow_symlinks=False))))
+    except OSError:
+        return None
+    return seen
+
+
+def _about(found: os.stat_result) -> tuple[int, ...]:
+    return (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+async def in_thread(function: Callable[..., T], *arguments: object) -> T:
+    """Run a function in a thread; a cancellation waits for its end.
+
+    A thread cannot be stopped: whoever uses the same files next must not meet it.
+    """
+    running = asyncio.get_running_loop().run_in_executor(None, function, *arguments)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise
+
+
+def clean_leftovers(folder: Path) -> None:
+    """Delete the trees that an earlier piped left."""
+    if not folder.is_dir():
+        return
+    for each in folder.iterdir():
+        try:
+            remove(each)
+        except OSError as error:
+            log.warning("tree.not_deleted", folder=str(each), reason=str(error))

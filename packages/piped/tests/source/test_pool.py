@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Leasing trees: one user each, used again, few kept, and applications found in them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipecd_model.errors import SourceError
+from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
+from piped.git import NoCommitError, Repository
+from piped.source import Sources, source_of
+
+Remotes = Callable[..., Any]
+
+CONFIG = (
+    b"apiVersion: pipecd.dev/v1beta1\r\nkind: Application\nspec: {name: web}\n# \xc3\xb6 \xff\n"
+)
+
+
+def application(path: str = "apps/web", filename: str = "app.pipecd.yaml") -> ApplicationGitPath:
+    return ApplicationGitPath(
+        repo=ApplicationGitRepository(id="repo"), path=path, config_filename=filename
+    )
+
+
+class Bench:
+    """A remote, its mirror, and a pool."""
+
+    def __init__(self, remote: Any, data_dir: Path) -> None:
+        self.remote = remote
+        self.data_dir = data_dir
+        self.commit = remote.commit({"apps/web/app.pipecd.yaml": CONFIG, "base/x": "1"})
+        self.repository = Repository(
+            id="repo", remote=remote.remote, branch="main", folder=data_dir / "mirrors" / "repo"
+        )
+        self.sources = Sources(data_dir, {"repo": self.repository}, idle=2)
+
+    @property
+    def trees(self) -> list[Path]:
+        return sorted((self.data_dir / "trees").glob("*/*"))
+
+    async def push(self, files: dict[str, Any]) -> str:
+        commit: str = self.remote.commit(files)
+        await self.repository.fetch()
+        return commit
+
+
+@pytest.fixture
+async def bench(git_remote: Remotes, tmp_path: Path) -> AsyncIterator[Bench]:
+    made = Bench(git_remote(), tmp_path / "data")
+    await made.repository.open()
+    yield made
+    await made.repository.close()
+
+
+async def test_two_users_at_once_have_a_tree_each(bench: Bench) -> None:
+    async with (
+        bench.sources.tree("repo", bench.commit) as one,
+        bench.sources.tree("repo", bench.commit) as other,
+    ):
+        (one.path / "base" / "x").write_text("mine")
+
+        assert one.path != other.path
+        assert (other.path / "base" / "x").read_text() == "1"
+
+
+async def test_a_returned_tree_is_used_again_clean(bench: Bench) -> None:
+    async with bench.sources.tree("repo", bench.commit) as tree:
+        path = tree.path
+        (path / "left").write_text("secret")
+
+    async with bench.sources.tree("repo", bench.commit) as tree:
+        assert tree.path == path
+        assert not (path / "left").exists()
+
+
+async def test_the_tree_that_stands_at_the_commit_already_is_preferred(bench: Bench) -> None:
+    newer = await bench.push({"base/x": "2"})
+    async with (
+        bench.sources.tree("repo", bench.commit) as one,
+        bench.sources.tree("repo", newer) as other,
+    ):
+        paths = {bench.commit: one.path, newer: other.path}
+
+    for commit in (newer, bench.commit, newer):
+        async with bench.sources.tree("repo", commit) as tree:
+            assert tree.path == paths[commit]
+
+
+async def test_only_some_trees_are_kept_while_nobody_uses_them(bench: Bench) -> None:
+    async with AsyncExitStack() as used:
+        for _ in range(5):
+            await used.enter_async_context(bench.sources.tree("repo", bench.commit))
+        assert len(bench.trees) == 5
+
+    assert len(bench.trees) == 2
+
+
+async def test_many_users_at_once_all_get_their_commit(bench: Bench) -> None:
+    newer = await bench.push({"base/x": "2"})
+
+    async def use(commit: str, expected: str) -> None:
+        async with bench.sources.tree("repo", commit) as tree:
+            assert (tree.path / "base" / "x").read_text() == expected
+            (tree.path / "base" / "x").write_text("spoiled")
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(12):
+            tasks.create_task(use(bench.commit, "1"))
+            tasks.create_task(use(newer, "2"))
+
+
+async def test_a_user_that_is_cancelled_gives_its_tree_back(bench: Bench) -> None:
+    for pauses in range(12):
+        async with asyncio.TaskGroup() as tasks:
+            user = tasks.create_task(use_for_ever(bench))
+            for _ in range(pauses):
+                await asyncio.sleep(0.002)
+            user.cancel()
+
+    async with bench.sources.tree("repo", bench.commit) as tree:
+        assert (tree.path / "base" / "x").read_text() == "1"
+    assert len(bench.trees) == 1
+
+
+async def use_for_ever(bench: Bench) -> None:
+    async with bench.sources.tree("repo", bench.commit) as tree:
+        (tree.path / "base" / "x").write_text("spoiled")
+        await asyncio.Event().wait()
+
+
+async def test_what_an_earlier_piped_left_is_deleted_at_the_start(bench: Bench) -> None:
+    leftover = bench.data_dir / "trees" / "repo" / "7" / "work"
+    leftover.mkdir(parents=True)
+    (leftover / "opened secret").write_text("x")
+    leftover.chmod(0o000)
+    (bench.data_dir / "trees" / "repo" / "link").symlink_to(bench.remote.path)
+
+    async with bench.sources:
+        assert not list((bench.data_dir / "trees").iterdir())
+    assert bench.remote.path.exists()
+
+
+async def test_a_commit_that_nobody_has_is_told(bench: Bench) -> None:
+    with pytest.raises(NoCommitError, match="there is no commit 1111111"):
+        async with bench.sources.tree("repo", "1" * 40):
+            pass
+
+
+async def test_a_repository_that_is_not_configured_is_told(bench: Bench) -> None:
+    with pytest.raises(SourceError, match="there is no repository 'other' in the piped config"):
+        async with bench.sources.tree("other", bench.commit):
+            pass
+
+
+async def test_a_commit_that_a_forced_push_took_off_the_branch_still_has_a_tree(
+    bench: Bench,
+) -> None:
+    """It is what runs: a rollback needs it."""
+    dropped = await bench.push({"base/x": "dropped"})
+    bench.remote.git("reset", "--quiet", "--hard", bench.commit)
+    bench.remote.git("reflog", "expire", "--expire=now", "--all")
+    bench.remote.git("gc", "--quiet", "--prune=now")
+    await bench.push({"base/x": "3"})
+
+    async with bench.sources.tree("repo", dropped) as tree:
+        assert (tree.path / "base" / "x").read_text() == "dropped"
+
+
+async def test_a_broken_mirror_is_healed_on_the_way_to_a_tree(bench: Bench) -> None:
+    (file,) = [each for each in await bench.repository.files(bench.commit) if each.path == "base/x"]
+    await bench.repository.close()
+    objects = bench.repository.mirror.folder / "objects"
+    (objects / file.blob_id[:2] / file.blob_id[2:]).unlink()
+
+    async with bench.sources.tree("repo", bench.commit) as tree:
+        assert (tree.path / "base" / "x").read_text() == "1"
+
+
+async def test_a_source_describes_the_application_in_its_tree(bench: Bench) -> None:
+    async with bench.sources.open(application(), bench.commit) as source:
+        root = Path(source.application_directory).parents[1]
+        assert (root / "base" / "x").read_text() == "1"
+        assert source.application_config == CONFIG
+        assert source.application_config_filename == "app.pipecd.yaml"
+        assert source.commit_hash == bench.commit
+        assert source.shared_config_directory == f"{root}/.pipe"
+        assert Path(source.application_directory).is_absolute()
+
+
+async def test_the_application_file_may_have_had_another_name(bench: Bench) -> None:
+    old = await bench.push({"apps/web/.pipe.yaml": "old", "apps/web/was.pipecd.yaml": "was"})
+    async with bench.sources.tree("repo", old) as tree:
+        was = await source_of(tree, application(), "was.pipecd.yaml")
+        unnamed = await source_of(tree, application(filename=""))
+
+    assert (was.application_config_filename, was.application_config) == ("was.pipecd.yaml", b"was")
+    assert (unnamed.application_config_filename, unnamed.application_config) == (
+        ".pipe.yaml",
+        b"old",
+    )
+
+
+async def test_an_application_in_the_root_of_the_repository_is_found(bench: Bench) -> None:
+    commit = await bench.push({"app.pipecd.yaml": "root"})
+
+    for path in ("./", "."):
+        async with bench.sources.tree("repo", commit) as tree:
+            source = await source_of(tree, application(path))
+            assert source.application_config == b"root"
+            assert Path(source.application_directory) == tree.path
+
+
+@pytest.mark.parametrize(
+    ("path", "filename", "sentence"),
+    [
+        ("apps/api", "app.pipecd.yaml", "has no folder 'apps/api'"),
+        ("apps/web/app.pipecd.yaml", "x", "has no folder 'apps/web/app.pipecd.yaml'"),
+        ("apps/web", "other.yaml", "has no application file 'apps/web/other.yaml'"),
+        ("apps", "web", "has no application file 'apps/web'"),
+        ("../outside", "app.pipecd.yaml", "is not inside the repository"),
+        ("apps/../../outside", "app.pipecd.yaml", "is not inside the repository"),
+        ("apps/web", "../../../etc/passwd", "is not inside the repository"),
+        ("/etc", "passwd", "is not inside the repository"),
+    ],
+)
+async def test_what_the_commit_lacks_is_told(
+    bench: Bench, path: str, filename: str, sentence: str
+) -> None:
+    async with bench.sources.tree("repo", bench.commit) as tree:
+        with pytest.raises(SourceError, match=sentence):
+            await source_of(tree, application(path, filename))
+
+
+async def test_links_lead_anywhere_in_the_repository_and_nowhere_else(bench: Bench) -> None:
+    (bench.remote.path / "inside").symlink_to("apps/web")
+    (bench.remote.path / "outside").symlink_to("/etc")
+    (bench.remote.path / "up").symlink_to("../..")
+    folder = bench.remote.path / "linked"
+    folder.mkdir()
+    (folder / "app.pipecd.yaml").symlink_to("/etc/passwd")
+    commit = await bench.push({"y": "1"})
+
+    async with bench.sources.tree("repo", commit) as tree:
+        source = await source_of(tree, application("inside"))
+        assert source.application_config == CONFIG
+        assert Path(source.application_directory) == tree.path / "apps" / "web"
+        for path in ("outside", "up", "linked"):
+            with pytest.raises(SourceError, match=r"has no folder|leads out of the repository"):
+                await source_of(tree, application(path))
