@@ -7,7 +7,6 @@ tested here begins where the trigger ends, unless a test says otherwise.
 
 import asyncio
 import contextlib
-import itertools
 import json
 import os
 import signal
@@ -16,12 +15,12 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipecd_model.ids import new_id
 from pipecd_wire.apiservice import service_pb2 as external
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
 from pipecd_wire.model import deployment_pb2 as pb
@@ -38,31 +37,52 @@ LIMIT = 60
 LISTENING = "pipecd server listening on "
 
 
-@dataclass(frozen=True)
 class Server:
-    """A running control plane."""
+    """A control plane that can be stopped and started again on its address."""
 
-    address: str
-    admin_key: str
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = folder / "log"
+        self.address = "127.0.0.1:0"
+
+    @property
+    def admin_key(self) -> str:
+        return (self._folder / "data" / "admin.key").read_text().strip()
+
+    def start(self) -> None:
+        self._log.unlink(missing_ok=True)
+        arguments = ["--data-dir", self._folder / "data", "--listen", self.address]
+        with self._log.open("wb") as sink:
+            self._process = subprocess.Popen(
+                [BIN / "pipecd", "server", *arguments], stdout=sink, stderr=subprocess.STDOUT
+            )
+        key = self._folder / "data" / "admin.key"
+        until(lambda: LISTENING in self._log.read_text() and key.exists(), self._process, self._log)
+        self.address = self._log.read_text().partition(LISTENING)[2].splitlines()[0]
+
+    def stop(self) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait(timeout=LIMIT)
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("server")
-    log = folder / "log"
-    arguments = ["--data-dir", folder / "data", "--listen", "127.0.0.1:0"]
-    with log.open("wb") as sink:
-        process = subprocess.Popen(
-            [BIN / "pipecd", "server", *arguments], stdout=sink, stderr=subprocess.STDOUT
-        )
-    try:
-        key = folder / "data" / "admin.key"
-        until(lambda: LISTENING in log.read_text() and key.exists(), process, log)
-        address = log.read_text().partition(LISTENING)[2].splitlines()[0]
-        yield Server(address=address, admin_key=key.read_text().strip())
-    finally:
-        process.terminate()
-        process.wait(timeout=LIMIT)
+    """A control plane for all tests of a module."""
+    made = Server(tmp_path_factory.mktemp("server"))
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A control plane for one test, which may stop it."""
+    made = Server(tmp_path_factory.mktemp("server"))
+    made.start()
+    yield made
+    made.stop()
 
 
 def until(holds: Callable[[], bool], process: "subprocess.Popen[bytes]", log: Path) -> None:
@@ -99,7 +119,7 @@ class Client:
         application_id = application_id or await self.register(path)
         now = int(time.time())
         made = pb.Deployment(
-            id=f"{path.replace('/', '-')}-{next(self._site.numbers)}",
+            id=new_id(),
             application_id=application_id,
             application_name=path,
             piped_id=self._site.piped_id,
@@ -197,7 +217,6 @@ class Site:
         self.repository = folder / "repository"
         self.log = folder / "piped.log"
         self.record = folder / "record"
-        self.numbers = itertools.count(1)
         self.process: subprocess.Popen[bytes] | None = None
         self.repository.mkdir()
         self.git("init", "--quiet", "--initial-branch=main")
@@ -368,13 +387,25 @@ def make_site(folder: Path, server: Server) -> Site:
 
 
 @pytest.fixture
-def site(server: Server, tmp_path: Path) -> Iterator[Site]:
-    """A piped that is not started yet."""
-    made = make_site(tmp_path, server)
+def site_of(tmp_path: Path) -> Iterator[Callable[[Server], Site]]:
+    """Make the piped of a control plane; it is not started yet."""
+    made: list[Site] = []
+
+    def make(server: Server) -> Site:
+        made.append(make_site(tmp_path, server))
+        return made[-1]
+
     try:
-        yield made
+        yield make
     finally:
-        made.close()
+        for each in made:
+            each.close()
+
+
+@pytest.fixture
+def site(site_of: Callable[[Server], Site], server: Server) -> Site:
+    """A piped that is not started yet."""
+    return site_of(server)
 
 
 @pytest.fixture(scope="module")

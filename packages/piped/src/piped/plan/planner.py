@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipecd_model import strategy
-from pipecd_model.config import ApplicationConfig, load_application
-from pipecd_model.errors import ConfigError, PluginError
+from pipecd_model.config import ApplicationConfig, StageConfig, load_application
+from pipecd_model.errors import ConfigError, NoPluginForStageError, PluginError
 from pipecd_model.stage import is_rollback
 from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
 from pipecd_wire.model.common_pb2 import AUTO, PIPELINE, QUICK_SYNC, ArtifactVersion, SyncStrategy
@@ -28,7 +28,10 @@ from piped.plan.stages import Clock, pipeline_stages, quick_sync_stages
 log = logger(__name__)
 
 READY: Final = 30.0
-"""Seconds that planning waits for a plugin that starts, or is started again."""
+"""Seconds that planning waits for a plugin that it needs."""
+
+START: Final = 5.0
+"""Seconds that it waits for those it may not need, when piped has just been started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,15 +117,13 @@ class Planner:
         self, config: ApplicationConfig, deployment: Deployment
     ) -> tuple[dict[int, Plugin], list[Plugin]]:
         """The plugin of each stage of the pipeline, and all of them in order, each once."""
-        # A choice between two plugins must not hang on which of them was faster to start.
-        await self._plugins.settled(READY)
+        # A choice between two plugins must not hang on which of them was faster to start, and one
+        # that never starts must not hold up everybody.
+        await self._plugins.settled(START)
         declared = [*config.plugins, *deployment.deploy_targets_by_plugin]
         if config.pipeline.stages:
             chosen = {
-                stage.index: self._plugins.choose(
-                    stage.name, wanted=stage.plugin, declared=declared
-                )
-                for stage in config.pipeline.stages
+                stage.index: await self._choose(stage, declared) for stage in config.pipeline.stages
             }
         elif declared:
             chosen = {}
@@ -137,6 +138,13 @@ class Planner:
         for plugin in by_name.values():
             await plugin.ready(READY)
         return chosen, list(by_name.values())
+
+    async def _choose(self, stage: StageConfig, declared: Sequence[str]) -> Plugin:
+        try:
+            return self._plugins.choose(stage.name, wanted=stage.plugin, declared=declared)
+        except NoPluginForStageError:
+            await self._plugins.settled(READY)
+            return self._plugins.choose(stage.name, wanted=stage.plugin, declared=declared)
 
     def _configured(self, name: str) -> Plugin:
         try:

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""piped stops, dies and starts again, plugins die: what was begun goes on, nothing runs twice."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.pipecd.api import api_pb2 as own
+from pipecd_wire.rpc import call
+
+LIMIT = 60
+
+
+def script(record: Path, name: str, then: str = "true", undo: bool = True) -> dict[str, Any]:
+    """A script that writes down that it began and that it ended."""
+    options = {"run": f"echo {name} began >> {record}\n{then}\necho {name} ended >> {record}\n"}
+    if undo:
+        options["onRollback"] = f"echo {name} undone >> {record}\n"
+    return {"name": "SCRIPT_RUN", "with": options}
+
+
+async def until(holds: Callable[[], bool], site: Any) -> None:
+    with site.explained():
+        async with asyncio.timeout(LIMIT):
+            while not holds():  # noqa: ASYNC110 - another process makes it true
+                await asyncio.sleep(0.02)
+
+
+def processes(parent: int) -> dict[int, str]:
+    """All that a process has started, and what those have: pids with their command lines."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                about = (entry / "stat").read_text().rpartition(")")[2].split()
+                if about[0] != "Z":
+                    parents[int(entry.name)] = int(about[1])
+    found: dict[int, str] = {}
+    new = {parent}
+    while new:
+        new = {pid for pid, above in parents.items() if above in new}
+        for pid in new:
+            with contextlib.suppress(OSError):
+                found[pid] = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    return found
+
+
+def alive(pids: dict[int, str]) -> set[int]:
+    """Those that live still; a zombie does not."""
+    living = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                living.add(pid)
+    return living
+
+
+@pytest.fixture
+def gate(site: Any) -> Path:
+    """A script waits for this file."""
+    return site.folder / "gate"
+
+
+def open_gate(gate: Path) -> None:
+    gate.touch()
+
+
+def waits_for(gate: Path) -> str:
+    return f"while [ ! -e {gate} ]; do sleep 0.05; done"
+
+
+async def test_a_stopping_piped_waits_for_a_script_and_the_next_one_goes_on(
+    site: Any, client: Any, gate: Path
+) -> None:
+    stages = [script(site.record, "first", waits_for(gate)), script(site.record, "second")]
+    commit = site.commit_application("web", stages)
+    site.configure("scriptrun")
+    site.start("--grace-period", "50s")
+    deployment_id = await client.deploy("web", commit)
+    await until(lambda: site.records() == ["first began"], site)
+
+    site.signal(signal.SIGTERM)
+    await until(lambda: any(event["event"] == "piped.stopping" for event in site.events()), site)
+    open_gate(gate)
+    assert await site.ended() == 0
+
+    assert site.records() == ["first began", "first ended"]
+    left = await client.until(deployment_id, lambda it: bool(it.stages))
+    assert left.status == pb.DEPLOYMENT_RUNNING
+    assert [stage.status for stage in left.stages[:2]] == [
+        pb.STAGE_SUCCESS,
+        pb.STAGE_NOT_STARTED_YET,
+    ]
+
+    site.start()
+    ended = await client.completed(deployment_id)
+    assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
+    assert site.records() == ["first began", "first ended", "second began", "second ended"]
+
+
+async def test_a_second_signal_ends_a_script_and_the_next_piped_calls_it_interrupted(
+    site: Any, client: Any
+) -> None:
+    """Nobody knows how far it came: it never runs again, and is rolled back."""
+    commit = site.commit_application("web", [script(site.record, "first", "sleep 600")])
+    site.configure("scriptrun")
+    site.start("--grace-period", "10m")
+    deployment_id = await client.deploy("web", commit)
+    await until(lambda: site.records() == ["first began"], site)
+    below = processes(site.process.pid)
+    assert any("sleep 600" in command for command in below.values())
+
+    site.signal(signal.SIGINT)
+    await until(lambda: any(event["event"] == "piped.stopping" for event in site.events()), site)
+    site.signal(signal.SIGINT)
+    assert await site.ended() == 0
+    await until(lambda: not alive(below), site)
+
+    site.start()
+    ended = await client.completed(deployment_id)
+    assert ended.status == pb.DEPLOYMENT_FAILURE
+    assert "interrupted" in ended.stages[0].status_reason
+    assert site.records() == ["first began", "first undone"]
+
+
+async def test_a_killed_piped_takes_its_plugins_along_and_the_next_one_goes_on(
+    site: Any, client: Any
+) -> None:
+    stages = [
+        {"name": "WAIT", "with": {"duration": "3s"}},
+        script(site.record, "second"),
+    ]
+    commit = site.commit_application("web", stages)
+    site.configure("wait", "scriptrun")
+    site.start()
+    deployment_id = await client.deploy("web", commit)
+    await client.until(deployment_id, lambda it: "startTime" in _metadata(it))
+    below = processes(site.process.pid)
+    assert len(below) >= 2
+
+    os.kill(site.process.pid, signal.SIGKILL)
+    await site.ended()
+    await until(lambda: not alive(below), site)
+    before = _metadata(await client.until(deployment_id, lambda it: True))
+
+    site.start()
+    ended = await client.completed(deployment_id)
+    assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
+    assert _metadata(ended)["startTime"] == before["startTime"], "the same wait, not a new one"
+    assert site.records() == ["second began", "second ended"]
+
+
+def _metadata(deployment: pb.Deployment) -> dict[str, str]:
+    return dict(deployment.stages[0].metadata) if deployment.stages else {}
+
+
+async def test_a_killed_piped_never_has_a_script_run_twice(site: Any, client: Any) -> None:
+    commit = site.commit_application("web", [script(site.record, "first", "sleep 600")])
+    site.configure("scriptrun")
+    site.start()
+    deployment_id = await client.deploy("web", commit)
+    await until(lambda: site.records() == ["first began"], site)
+
+    os.kill(site.process.pid, signal.SIGKILL)
+    await site.ended()
+    site.start()
+    ended = await client.completed(deployment_id)
+
+    assert ended.status == pb.DEPLOYMENT_FAILURE
+    assert "interrupted" in ended.stages[0].status_reason
+    assert site.records() == ["first began", "first undone"]
+
+
+async def test_a_plugin_that_dies_in_a_stage_is_restarted_and_continues_it(
+    site: Any, client: Any
+) -> None:
+    commit = site.commit_application("web", [{"name": "WAIT", "with": {"duration": "3s"}}])
+    site.configure("wait")
+    site.start()
+    deployment_id = await client.deploy("web", commit)
+    await client.until(deployment_id, lambda it: "startTime" in _metadata(it))
+
+    [plugin] = [
+        pid for pid, command in processes(site.process.pid).items() if "pipecd-plugin" in command
+    ]
+    os.kill(plugin, signal.SIGKILL)
+    ended = await client.completed(deployment_id)
+
+    assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
+    assert any(event["event"] == "stage.plugin_lost" for event in site.events())
+
+
+async def test_an_approval_reaches_a_stage_that_was_left_and_continued(
+    site: Any, client: Any
+) -> None:
+    commit = site.commit_application("web", [{"name": "WAIT_APPROVAL", "with": {}}])
+    site.configure("waitapproval")
+    site.start()
+    deployment_id = await client.deploy("web", commit)
+    await client.stage_running(deployment_id, 0)
+    assert await site.stop() == 0
+    left = await client.stage_running(deployment_id, 0)
+    assert left.status == pb.STAGE_RUNNING
+
+    site.start()
+    request = own.ApproveStageRequest(deployment_id=deployment_id)
+    await call(client.deployments.ApproveStage, request)
+    ended = await client.completed(deployment_id)
+
+    assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
+
+
+async def test_a_cancel_that_was_asked_for_while_piped_was_away_is_carried_out(
+    site: Any, client: Any
+) -> None:
+    stages = [
+        script(site.record, "first"),
+        {"name": "WAIT_APPROVAL", "with": {}},
+    ]
+    commit = site.commit_application("web", stages)
+    site.configure("waitapproval", "scriptrun")
+    site.start()
+    deployment_id = await client.deploy("web", commit)
+    await client.stage_running(deployment_id, 1)
+    assert await site.stop() == 0
+
+    await client.cancel(deployment_id)
+    site.start()
+    ended = await client.completed(deployment_id)
+
+    assert ended.status == pb.DEPLOYMENT_CANCELLED
+    assert site.records() == ["first began", "first ended", "first undone"]
+
+
+async def test_a_deployment_goes_on_while_the_control_plane_is_away(
+    own_server: Any, site_of: Any
+) -> None:
+    """Its reports are kept, and arrive in order when it is back."""
+    site = site_of(own_server)
+    gate = site.folder / "gate"
+    stages = [
+        script(site.record, "first", waits_for(gate)),
+        {"name": "DUMMY_PRIMARY_ROLLOUT", "with": {"record": str(site.record)}},
+    ]
+    commit = site.commit_application("web", stages)
+    site.configure("scriptrun", "dummy")
+    site.start()
+    async with site.client() as client:
+        deployment_id = await client.deploy("web", commit)
+        await until(lambda: site.records() == ["first began"], site)
+
+    own_server.stop()
+    open_gate(gate)
+    await until(lambda: f"DUMMY_PRIMARY_ROLLOUT {commit}" in site.records(), site)
+    own_server.start()
+
+    async with site.client() as client:
+        ended = await client.completed(deployment_id)
+    assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
+    assert [stage.status for stage in ended.stages[:2]] == [pb.STAGE_SUCCESS] * 2
