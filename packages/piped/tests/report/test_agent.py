@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What piped says about itself, over real gRPC."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import pytest
+
+from pipecd_model.config import load_piped
+from pipecd_model.errors import UnauthenticatedError
+from pipecd_wire.pipecd.push import push_pb2 as push
+from pipecd_wire.pipedservice import service_pb2 as pb
+from pipecd_wire.rpc import Endpoints, Metadata, Method, rpc, serving
+from piped.mirror.controlplane import ControlPlane, connected
+from piped.plugins.state import Phase, PluginState
+from piped.report.agent import PluginStates, Stats, introduce
+
+LIMIT = 20
+PIPED_SERVICE = pb.DESCRIPTOR.services_by_name["PipedService"]
+PUSH_SERVICE = push.DESCRIPTOR.services_by_name["PushService"]
+CONFIG = """
+apiVersion: pipecd.dev/v1beta1
+kind: Piped
+spec:
+  projectID: project
+  pipedID: piped
+  apiAddress: localhost:1
+  pipedKeyData: c2VjcmV0LWtleQ==
+  repositories:
+    - {repoId: web, remote: "https://git.example.com/web", branch: main}
+  plugins:
+    - name: kubernetes
+      config: {password: hunter22}
+      deployTargets: [{name: dev}, {name: prod}]
+    - name: wait
+"""
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.meta: list[pb.ReportPipedMetaRequest] = []
+        self.stats: asyncio.Queue[str] = asyncio.Queue()
+
+    @rpc("ReportPipedMeta")
+    async def meta_(
+        self, caller: object, request: pb.ReportPipedMetaRequest
+    ) -> pb.ReportPipedMetaResponse:
+        self.meta.append(request)
+        return pb.ReportPipedMetaResponse(name="one")
+
+    @rpc("ReportStat")
+    async def stat(self, caller: object, request: pb.ReportStatRequest) -> pb.ReportStatResponse:
+        self.stats.put_nowait(request.piped_stats.decode())
+        return pb.ReportStatResponse()
+
+
+class PushListener:
+    def __init__(self) -> None:
+        self.plugins: asyncio.Queue[push.ReportPluginsRequest] = asyncio.Queue()
+
+    @rpc("ReportPlugins")
+    async def report_plugins(
+        self, caller: object, request: push.ReportPluginsRequest
+    ) -> push.ReportPluginsResponse:
+        self.plugins.put_nowait(request)
+        return push.ReportPluginsResponse()
+
+
+async def admit(method: Method, metadata: Metadata) -> str:
+    if "PIPED-TOKEN project,piped,secret-key" not in metadata["authorization"]:
+        raise UnauthenticatedError("unknown key")
+    return ""
+
+
+@asynccontextmanager
+async def control_plane(
+    listener: Listener, pushed: PushListener | None = None, key: str = "secret-key"
+) -> AsyncIterator[ControlPlane]:
+    served = Endpoints(admit=admit)
+    taken = {"ReportPipedMeta", "ReportStat"}
+    owed = [method.name for method in PIPED_SERVICE.methods if method.name not in taken]
+    served.add(PIPED_SERVICE, listener, owed=owed)
+    if pushed is not None:
+        owed = [method.name for method in PUSH_SERVICE.methods if method.name != "ReportPlugins"]
+        served.add(PUSH_SERVICE, pushed, owed=owed)
+    async with (
+        serving(served, "127.0.0.1:0", grace=0) as port,
+        connected(
+            f"127.0.0.1:{port}", project_id="project", piped_id="piped", key=key, tls=None
+        ) as control,
+    ):
+        yield control
+
+
+@asynccontextmanager
+async def running(component: Stats | PluginStates) -> AsyncIterator[None]:
+    task = asyncio.ensure_future(component.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_piped_introduces_itself_without_its_secrets() -> None:
+    config = load_piped(CONFIG, file="piped.yaml").config
+    listener = Listener()
+    async with control_plane(listener) as control:
+        await introduce(control, config, version="1.2.3")
+
+    [meta] = listener.meta
+    assert meta.version == "1.2.3"
+    assert [(each.id, each.branch) for each in meta.repositories] == [("web", "main")]
+    assert [(each.name, list(each.deploy_targets)) for each in meta.plugins] == [
+        ("kubernetes", ["dev", "prod"]),
+        ("wait", []),
+    ]
+    assert meta.secret_encryption.type == "NONE"
+    assert "kubernetes" in meta.config
+    assert "hunter22" not in meta.config
+    assert "c2VjcmV0LWtleQ" not in meta.config
+
+
+async def test_a_refusal_says_what_to_check() -> None:
+    config = load_piped(CONFIG, file="piped.yaml").config
+    async with control_plane(Listener(), key="wrong") as control:
+        with pytest.raises(UnauthenticatedError, match="refuses this piped: unknown key") as error:
+            await introduce(control, config, version="1")
+
+    assert error.value.hint == "check projectID, pipedID and the piped key"
+
+
+async def test_a_sign_of_life_carries_a_few_numbers() -> None:
+    listener = Listener()
+    async with (
+        control_plane(listener) as control,
+        running(Stats(control, lambda: {"piped_deployments_running": 3})),
+    ):
+        text = await asyncio.wait_for(listener.stats.get(), LIMIT)
+
+    assert "piped_deployments_running 3\n" in text
+    assert "process_cpu_seconds_total " in text
+
+
+@dataclass
+class Plugin:
+    name: str = "wait"
+    version: str = "0.1"
+    state: PluginState = field(
+        default_factory=lambda: PluginState(phase=Phase.STARTING, sentence="starts")
+    )
+
+
+async def test_every_change_of_a_plugin_is_told() -> None:
+    plugin, pushed = Plugin(), PushListener()
+    async with control_plane(Listener(), pushed) as control:
+        states = PluginStates(control, [plugin], clock=lambda: 1000.0)
+        states.changed(plugin)
+        async with running(states):
+            first = await asyncio.wait_for(pushed.plugins.get(), LIMIT)
+            plugin.state = PluginState(phase=Phase.FAILED, sentence="gone", last_output=("oh",))
+            states.changed(plugin)
+            second = await asyncio.wait_for(pushed.plugins.get(), LIMIT)
+            plugin.state = PluginState(phase=Phase.STARTING, sentence="again")
+            states.changed(plugin)
+            third = await asyncio.wait_for(pushed.plugins.get(), LIMIT)
+
+    assert first.plugins[0].state == push.PluginState.STARTING
+    failed = second.plugins[0]
+    assert (failed.state, failed.reason) == (push.PluginState.FAILED, "gone")
+    assert (list(failed.last_output), failed.since.seconds) == (["oh"], 1000)
+    assert third.plugins[0].restarts == 1
+
+
+async def test_a_control_plane_that_does_not_know_plugins_is_left_in_peace() -> None:
+    plugin = Plugin()
+    async with control_plane(Listener()) as control:
+        states = PluginStates(control, [plugin])
+        task = asyncio.ensure_future(states.run())
+        await asyncio.sleep(0.1)
+
+        assert not task.done(), "a component that ends is taken for a bug"
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The admin port answers probes, and nothing else."""
+
+import asyncio
+import socket
+
+import pytest
+
+from pipecd_model.errors import StateError
+from piped.admin import serving_admin
+
+LIMIT = 10
+PAGES = {"/healthz": lambda: "ok"}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def ask(port: int, request: str) -> str:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request.encode())
+    answer = await asyncio.wait_for(reader.read(), LIMIT)
+    writer.close()
+    return answer.decode()
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        ("GET /healthz HTTP/1.1", "200 OK"),
+        ("GET /healthz?verbose HTTP/1.1", "200 OK"),
+        ("GET /other HTTP/1.1", "404 Not Found"),
+        ("POST /healthz HTTP/1.1", "405 Method Not Allowed"),
+        ("", "405 Method Not Allowed"),
+    ],
+)
+async def test_it_answers_get_of_its_pages(request_line: str, status: str) -> None:
+    port = free_port()
+    async with serving_admin(port, PAGES):
+        answer = await ask(port, f"{request_line}\r\nHost: x\r\n\r\n")
+
+    assert answer.startswith(f"HTTP/1.1 {status}\r\n")
+
+
+async def test_a_page_is_sent_whole() -> None:
+    port = free_port()
+    async with serving_admin(port, PAGES):
+        answer = await ask(port, "GET /healthz HTTP/1.1\r\n\r\n")
+
+    assert answer.endswith("Content-Length: 2\r\nConnection: close\r\n\r\nok")
+
+
+async def test_a_taken_port_is_a_sentence() -> None:
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))  # noqa: S104 - the port must be taken everywhere
+        taken.listen()
+        with pytest.raises(StateError, match="cannot serve the admin port"):
+            async with serving_admin(taken.getsockname()[1], PAGES):
+                pass
+
+
+async def test_port_0_serves_nothing() -> None:
+    async with serving_admin(0, PAGES):
+        pass
