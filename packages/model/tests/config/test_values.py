@@ -118,7 +118,7 @@ def test_base64_is_decoded_with_or_without_line_breaks() -> None:
     assert Base64Secret.from_config("c2Vj\ncmV0\n").decoded() == b"secret"
 
 
-@pytest.mark.parametrize("written", ["not base64!", "c2Vjcg", "c2Vj cmV0"])
+@pytest.mark.parametrize("written", ["not base64!", "c2Vjcg", "c2Vj cmV0", "schlüssel"])
 def test_what_is_not_base64_is_refused_unshown(written: str) -> None:
     with pytest.raises(BadValueError) as refused:
         Base64Secret.from_config(written)

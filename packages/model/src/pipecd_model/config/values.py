@@ -8,7 +8,6 @@ A type with `from_config` is decoded by it: it takes the plain value of the file
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 import re
 from datetime import timedelta
@@ -175,7 +174,7 @@ class Base64Secret(Secret):
         secret = super().from_config(value)
         try:
             secret.decoded()
-        except binascii.Error:
+        except ValueError:  # wrong letters, wrong length, or not even ASCII
             raise BadValueError(
                 "not base64", hint="write the output of: base64 < the-key-file"
             ) from None
