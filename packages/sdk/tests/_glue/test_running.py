@@ -110,6 +110,36 @@ async def test_a_second_call_of_a_stage_waits_for_the_end_of_the_first() -> None
     assert again.result() is DONE
 
 
+async def test_a_stop_before_the_handler_began_is_a_stop_too() -> None:
+    async with running() as (stages, tasks):
+        handler = Handler()
+        answer = call(stages, tasks, handler)
+        await asyncio.sleep(0)  # the call has begun, the handler has not
+
+        assert await stages.stop(grace=30, insisted=asyncio.Event())
+        await stages.wait(KEY)
+
+    assert not handler.started.is_set()
+    assert isinstance(answer.result(), StatusError)
+
+
+async def test_a_bug_in_one_stage_does_not_end_the_others() -> None:
+    async def broken(_: Run) -> StageResult | None:
+        raise RuntimeError("a bug of ours")
+
+    async with running() as (stages, tasks):
+        handler = Handler()
+        healthy = call(stages, tasks, handler)
+        await handler.started.wait()
+
+        result = await stages.run(("d1", "s2"), broken, finishes_on_stop=False)
+        handler.go.set()
+
+    assert result.status is StageStatus.FAILURE
+    assert "the plugin could not run the stage" in result.reason
+    assert healthy.result() is DONE
+
+
 async def test_a_stop_cancels_and_answers_that_the_plugin_is_stopping() -> None:
     async with running() as (stages, tasks):
         handler = Handler()

@@ -2,7 +2,6 @@
 """ExecuteStage and WaitStage: a stage with its log, metadata and commands around the handler."""
 
 import asyncio
-from collections.abc import Sequence
 
 from pipecd_sdk._execution import execute
 from pipecd_sdk._glue import messages, stage_log
@@ -15,7 +14,6 @@ from pipecd_sdk.context import DeployTarget, StageContext
 from pipecd_sdk.plugin import StagePlugin
 from pipecd_sdk.results import StageResult
 from pipecd_sdk.stage_log import StageLog
-from pipecd_sdk.stages import StageDefinition
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.deploymentapi import api_pb2
@@ -42,24 +40,38 @@ class ExecuteApi:
         definition = self._plugin.stages.get(given.stage.name)
         if definition is None:
             raise StatusError("INVALID_ARGUMENT", f"this plugin has no stage {given.stage.name!r}")
-        targets = targets_of(self._plugin, self._setup, given.deployment)
+        sender, commands, ctx = self._prepare(given)
+
+        async def work(run: Run) -> StageResult | None:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(sender.run())
+                result = None
+                try:
+                    result = await execute(self._plugin, definition, given.stage_config, ctx)
+                except asyncio.CancelledError:
+                    # Only `Run.cancel` does this, once: the rest of this block is not disturbed.
+                    if not run.is_cancelled:
+                        raise
+                finally:
+                    await commands.aclose()
+                    # A stage that the next process continues has more to say: it stays open.
+                    is_over = result is not None or not self._running.is_stopping
+                    sender.finish(completed=is_over)
+            return result
+
         result = await self._running.run(
             (given.deployment.id, given.stage.id),
-            lambda run: self._run(run, given, definition, targets),
+            work,
             finishes_on_stop=definition.finishes_on_stop,
         )
         return api_pb2.ExecuteStageResponse(
             status=deployment_pb2.StageStatus.ValueType(result.status), message=result.reason
         )
 
-    async def _run(
-        self,
-        run: Run,
-        given: api_pb2.ExecutePluginInput,
-        definition: StageDefinition,
-        targets: Sequence[DeployTarget],
-    ) -> StageResult | None:
-        deployment_id, stage_id = run.key
+    def _prepare(
+        self, given: api_pb2.ExecutePluginInput
+    ) -> tuple[StageLogSender, StageCommands, StageContext]:
+        deployment_id, stage_id = given.deployment.id, given.stage.id
         sender = StageLogSender(
             self._piped.service,
             deployment_id=deployment_id,
@@ -72,7 +84,7 @@ class ExecuteApi:
             deployment=messages.deployment_of(given.deployment),
             stage=messages.stage_of(given.stage),
             source=messages.sources_of(given),
-            targets=targets,
+            targets=targets_of(self._plugin, self._setup, given.deployment),
             log=StageLog(sender),
             metadata=StageMetadata(self._piped, deployment_id, stage_id),
             deployment_metadata=DeploymentMetadata(self._piped, deployment_id),
@@ -81,21 +93,7 @@ class ExecuteApi:
             quick_sync=not given.stage_config,
             is_ending=lambda: self._running.is_ending,
         )
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(sender.run())
-            result = None
-            try:
-                result = await execute(self._plugin, definition, given.stage_config, ctx)
-            except asyncio.CancelledError:
-                # Only `Run.cancel` does this, once: the rest of this block is not disturbed.
-                if not run.is_cancelled:
-                    raise
-            finally:
-                await commands.aclose()
-                # A stage that the next process continues has more to say: its log stays open.
-                is_over = result is not None or not self._running.is_stopping
-                sender.finish(completed=is_over)
-        return result
+        return sender, commands, ctx
 
 
 def targets_of(

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from pipecd_sdk.results import StageResult
+from pipecd_sdk.results import StageResult, StageStatus
 from pipecd_wire.rpc import StatusError
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ Key = tuple[str, str]
 """Deployment id and stage id."""
 
 Work = Callable[["Run"], Awaitable[StageResult | None]]
-"""Runs a stage; None when it was cancelled. Must not raise."""
+"""Runs a stage; None when it was cancelled."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -61,15 +61,16 @@ class Running:
         if self.is_stopping:
             raise _stopping()
         run = Run(key=key, finishes_on_stop=finishes_on_stop)
+        run.task = self._tasks.create_task(_guard(run, work), name=f"stage {key[1]}")
         self._runs[key] = run
-        run.task = self._tasks.create_task(self._guard(run, work), name=f"stage {key[1]}")
+        # Not in the task itself: one that is cancelled before it began does nothing at all.
+        run.task.add_done_callback(lambda _: self._runs.pop(key))
         try:
             await asyncio.wait([run.task])
         except asyncio.CancelledError:
             run.cancel()
             raise
-        result = run.task.result()
-        if result is None:
+        if run.task.cancelled() or (result := run.task.result()) is None:
             raise _stopping()
         return result
 
@@ -112,12 +113,16 @@ class Running:
         while tasks := [run.task for run in self._runs.values() if run.task is not None]:
             await asyncio.wait(tasks)
 
-    async def _guard(self, run: Run, work: Work) -> StageResult | None:
-        try:
-            return await work(run)
-        finally:
-            if self._runs.get(run.key) is run:
-                del self._runs[run.key]
+
+async def _guard(run: Run, work: Work) -> StageResult | None:
+    """Run a stage; a bug of ours ends this stage and not the others."""
+    try:
+        return await work(run)
+    except Exception:
+        fields = {"deployment_id": run.key[0], "stage_id": run.key[1]}
+        log.exception("stage.bug", extra={"fields": fields})
+        reason = "the plugin could not run the stage; piped's log has the details"
+        return StageResult(status=StageStatus.FAILURE, reason=reason)
 
 
 def _stopping() -> StatusError:
