@@ -2,6 +2,7 @@
 """One address for gRPC, gRPC-Web and HTTP, in plain text and under TLS."""
 
 import asyncio
+import contextlib
 import signal
 import ssl
 import tempfile
@@ -269,36 +270,35 @@ def open_files() -> int:
 
 
 async def test_a_stop_lets_running_calls_finish(endpoints: Endpoints, pages: Any, api: Any) -> None:
-    async with (
-        asyncio.timeout(LIMIT),
-        asyncio.TaskGroup() as tasks,
-        serve_front(pages, endpoints, "127.0.0.1", 0, grace=LIMIT) as address,
-    ):
-        over_grpc = tasks.create_task(hold_once(address, "wait"))
-        await api.started.wait()
-        api.started.clear()
-        over_web = tasks.create_task(exchange(address, hold_over_web("wait")))
-        await api.started.wait()
-        tasks.create_task(finish_when_refused(address, api))
+    async with asyncio.timeout(LIMIT), AsyncExitStack() as client, asyncio.TaskGroup() as tasks:
+        async with serve_front(pages, endpoints, "127.0.0.1", 0, grace=LIMIT) as address:
+            channel = await client.enter_async_context(connect(address))
+            over_grpc = tasks.create_task(hold(channel, "wait"))
+            await api.started.wait()
+            api.started.clear()
+            over_web = tasks.create_task(exchange(address, hold_over_web("wait")))
+            await api.started.wait()
+            tasks.create_task(finish_when_stopping(address, channel, api))
+        assert over_grpc.done()
 
     assert over_grpc.result() == "wait"
     assert b"grpc-status:0" in over_web.result()
 
 
+async def finish_when_stopping(address: str, channel: Channel, api: Any) -> None:
+    """Let the handlers go on once the channel was told to leave and no connection is taken."""
+    await channel.wait_for_state_change(channel.get_state())
+    with contextlib.suppress(ConnectionError):
+        while True:
+            async with dialled(address):
+                pass
+    await asyncio.sleep(0.2)  # a stop that does not wait has ended the handlers by now
+    api.finish.set()
+
+
 async def hold_once(address: str, application_id: str) -> str:
     async with connect(address) as channel:
         return await hold(channel, application_id)
-
-
-async def finish_when_refused(address: str, api: Any) -> None:
-    """Let the handlers go on once no new connection is taken."""
-    while True:
-        try:
-            async with dialled(address):
-                pass
-        except ConnectionError:
-            api.finish.set()
-            return
 
 
 @pytest.mark.parametrize("way", ["grpc", "grpc-web"])
