@@ -144,6 +144,7 @@ async def test_all_regular_files_are_listed_with_their_blobs(
     files = await repository.files(commit)
 
     assert {file.path for file in files} == {"a", "b/ö\n.txt"}
+    assert [file.path for file in await repository.files(commit, ending=".txt")] == ["b/ö\n.txt"]
     assert len({file.blob_id for file in files}) == 1
 
 
@@ -226,6 +227,19 @@ async def test_a_commit_asked_for_while_the_remote_is_away_is_not_taken_for_gone
 
     with pytest.raises(RemoteError):
         await repository.changed_paths("1" * 40, new)
+
+
+async def test_whoever_needs_a_commit_need_not_open_first(
+    git_remote: Remotes, watched: Any
+) -> None:
+    remote = git_remote()
+    commit = remote.commit({"a": "1"})
+    repository = watched(remote)
+
+    async with asyncio.TaskGroup() as tasks:
+        found = [tasks.create_task(repository.commit(commit)) for _ in range(3)]
+
+    assert {each.result().hash for each in found} == {commit}
 
 
 async def test_reading_goes_on_after_git_was_killed(git_remote: Remotes, watched: Any) -> None:

@@ -96,20 +96,16 @@ class Repository:
     async def open(self) -> None:
         """Have a mirror with the branch in it; raises GitError when the remote is needed and away.
 
-        Nothing depends on calling it: `watch` opens by itself, and tries again.
+        Nothing depends on calling it: whoever needs a commit opens, and `watch` tries again.
         """
-        await self.mirror.make()
-        if await self._known_head() is None:
-            await self.fetch()
+        async with self._fetching:
+            if await self._known_head() is None:
+                await self._fetch_now()
 
     async def fetch(self) -> bool:
         """Bring the mirror up to date; answers whether the branch moved."""
         async with self._fetching:
-            await self.mirror.make()
-            before = await self._known_head()
-            after = await self._fetched(first=before is None)
-            self._watch.found(after)
-            return before is None or before.hash != after.hash
+            return await self._fetch_now()
 
     def damaged(self) -> None:
         """Somebody could not read the mirror: the next fetch, which comes now, makes it anew."""
@@ -176,11 +172,14 @@ class Repository:
             await self._check_missing(commit, [path])
         return None
 
-    async def files(self, commit: str) -> list[TreeFile]:
-        """All regular files of a commit."""
+    async def files(self, commit: str, *, ending: str = "") -> list[TreeFile]:
+        """All regular files of a commit, or those whose path ends so."""
         output = await self._run("ls-tree", "-r", "-z", "--full-tree", commit)
         found = []
+        wanted = ending.encode()
         for entry in output.split(b"\0"):
+            if not entry.endswith(wanted):
+                continue
             about, _, path = entry.partition(b"\t")
             if about.startswith(b"100"):  # neither links nor other repositories
                 blob_id = about.rpartition(b" ")[2].decode()
@@ -214,6 +213,13 @@ class Repository:
                 self._watch.found(known)
                 return
         await self.fetch()
+
+    async def _fetch_now(self) -> bool:
+        await self.mirror.make()
+        before = await self._known_head()
+        after = await self._fetched(first=before is None)
+        self._watch.found(after)
+        return before is None or before.hash != after.hash
 
     async def _fetched(self, *, first: bool) -> Commit:
         if not self._damaged:
@@ -255,6 +261,8 @@ class Repository:
     async def _find_commit(self, commit_hash: str) -> Commit | None:
         if not _HASH.fullmatch(commit_hash):
             return None
+        if self._watch.head is None:
+            await self.open()
         (found,) = await self._contents([commit_hash])
         if isinstance(found, Absent):
             async with self._fetching:
