@@ -325,6 +325,25 @@ async def test_cancel_finds_a_child_without_our_token_when_its_parents_are_there
     assert not is_alive(await written_pid(tmp_path / "hidden"))
 
 
+async def test_cancel_finds_an_orphan_without_our_token_in_the_scripts_session(
+    tmp_path: Path,
+) -> None:
+    harness = script_harness(tmp_path)
+    script = (
+        "(env -i sh -c 'echo $$ > orphan; exec sleep 300' &)\n"
+        "while ! [ -s orphan ]; do sleep 0.02; done; echo ready; sleep 300"
+    )
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(harness.run("SCRIPT_RUN", {"run": script}))
+        await harness.logged("ready", exact=True)
+        orphan = await written_pid(tmp_path / "orphan")
+        assert is_alive(orphan)
+
+        await cancel(running, limit=30)
+
+    assert not is_alive(orphan)
+
+
 async def test_a_stopped_process_is_ended_too(tmp_path: Path) -> None:
     harness = script_harness(tmp_path, kill_grace="30s")
     script = "sh -c 'echo $$ > stopped; kill -STOP $$' & echo ready; wait"
