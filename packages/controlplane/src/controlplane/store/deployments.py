@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Select, bindparam, or_
+from sqlalchemy import Select, bindparam, or_, select
 
 from controlplane.store.changes import Kind
 from controlplane.store.database import Value, View
@@ -20,6 +20,15 @@ NOT_COMPLETED_OF_PIPED: Final = newest_first(T).where(
     T.c.project_id == bindparam("project_id"),
     T.c.piped_id == bindparam("piped_id"),
     T.c.completed == 0,
+)
+ALL_NOT_COMPLETED: Final = (
+    select(T.c.data)
+    .where(
+        T.c.project_id == bindparam("project_id"),
+        T.c.piped_id == bindparam("piped_id"),
+        T.c.completed == 0,
+    )
+    .order_by(T.c.created_at, T.c.id)
 )
 
 AGENT_PAGE_BYTES: Final = 8 * 1024 * 1024
@@ -69,28 +78,29 @@ class Deployments(Entities[deployment_pb2.Deployment]):
         }
 
     async def not_completed_of_piped(
-        self, project_id: str, piped_id: str, *, cursor: str, limit: int = 0
+        self, project_id: str, piped_id: str, *, cursor: str, max_bytes: int = AGENT_PAGE_BYTES
     ) -> Page[deployment_pb2.Deployment]:
+        """As many as an agent takes at once."""
+
         async def work(view: View) -> Page[deployment_pb2.Deployment]:
-            return await self.not_completed_of_piped_in(
-                view, project_id, piped_id, cursor=cursor, limit=limit
+            return await fill(
+                view,
+                NOT_COMPLETED_OF_PIPED,
+                {"project_id": project_id, "piped_id": piped_id},
+                parse=self._parse,
+                keep=lambda _deployment: True,
+                limit=0,
+                cursor=cursor,
+                max_bytes=max_bytes,
             )
 
         return await self._database.read(work)
 
-    async def not_completed_of_piped_in(
-        self, view: View, project_id: str, piped_id: str, *, cursor: str, limit: int = 0
-    ) -> Page[deployment_pb2.Deployment]:
-        return await fill(
-            view,
-            NOT_COMPLETED_OF_PIPED,
-            {"project_id": project_id, "piped_id": piped_id},
-            parse=self._parse,
-            keep=lambda _deployment: True,
-            limit=limit,
-            cursor=cursor,
-            max_bytes=AGENT_PAGE_BYTES,
-        )
+    async def all_not_completed_in(
+        self, view: View, project_id: str, piped_id: str
+    ) -> list[deployment_pb2.Deployment]:
+        rows = await view.all(ALL_NOT_COMPLETED, project_id=project_id, piped_id=piped_id)
+        return [self._parse(row[0]) for row in rows]
 
     async def page(
         self, project_id: str, wanted: DeploymentFilter, *, limit: int, cursor: str

@@ -44,7 +44,7 @@ class Position:
     def decode(cls, cursor: str) -> "Position":
         try:
             text = base64.b64decode(cursor, altchars=b"-_", validate=True).decode()
-            created_at, _, row_id = text.partition("/")
+            created_at, row_id = text.split("/", 1)
             return cls(created_at=int(created_at), id=row_id)
         except (binascii.Error, ValueError):
             raise ConfigError(

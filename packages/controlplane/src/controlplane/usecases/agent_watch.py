@@ -20,6 +20,9 @@ from pipecd_wire.pipecd.push import push_pb2
 HEARTBEAT: Final = 15.0
 """Seconds of silence after which an agent is told that the connection lives."""
 
+MESSAGE_BYTES: Final = 8 * 1024 * 1024
+"""What is sent at once; an agent takes 10 MiB. What does not fit follows in the next message."""
+
 
 class Presence:
     """Which pipeds are connected to this process right now."""
@@ -45,8 +48,15 @@ class AgentWatch:
     """The stream of one kind of message to each connected agent."""
 
     def __init__(
-        self, stores: Stores, bus: Bus, presence: Presence, *, heartbeat: float = HEARTBEAT
+        self,
+        stores: Stores,
+        bus: Bus,
+        presence: Presence,
+        *,
+        heartbeat: float = HEARTBEAT,
+        max_bytes: int = MESSAGE_BYTES,
     ) -> None:
+        self._max_bytes = max_bytes
         self._stores = stores
         self._bus = bus
         self._presence = presence
@@ -58,26 +68,33 @@ class AgentWatch:
             self._bus.listen(piped_topic(agent.piped_id)) as listener,
             self._presence.present(agent.piped_id),
         ):
-            yield push_pb2.WatchResponse(snapshot=await self._snapshot(agent))
+            first, *rest = in_messages(await self._everything(agent), self._max_bytes)
+            yield push_pb2.WatchResponse(
+                snapshot=push_pb2.Snapshot(
+                    applications=first.applications,
+                    deployments=first.deployments,
+                    commands=first.commands,
+                    own_commands=first.own_commands,
+                )
+            )
+            for change in rest:
+                yield push_pb2.WatchResponse(change=change)
             while True:
                 changes = await listener.changes(limit=self._heartbeat)
                 if not changes:
                     yield push_pb2.WatchResponse(heartbeat=push_pb2.Heartbeat())
                     continue
-                change = await self._read(agent, changes)
-                if change.ByteSize():
-                    yield push_pb2.WatchResponse(change=change)
+                for change in in_messages(await self._read(agent, changes), self._max_bytes):
+                    if change.ByteSize():
+                        yield push_pb2.WatchResponse(change=change)
 
-    async def _snapshot(self, agent: Agent) -> push_pb2.Snapshot:
+    async def _everything(self, agent: Agent) -> push_pb2.Change:
         who = (agent.project_id, agent.piped_id)
 
-        async def work(view: View) -> push_pb2.Snapshot:
-            deployments = await self._stores.deployments.not_completed_of_piped_in(
-                view, *who, cursor=""
-            )
-            return push_pb2.Snapshot(
+        async def work(view: View) -> push_pb2.Change:
+            return push_pb2.Change(
                 applications=await self._stores.applications.enabled_of_piped_in(view, *who),
-                deployments=deployments.items,
+                deployments=await self._stores.deployments.all_not_completed_in(view, *who),
                 commands=await self._stores.commands.unhandled_of_piped_in(view, *who),
                 own_commands=await self._stores.own_commands.unhandled_of_piped_in(view, *who),
             )
@@ -124,3 +141,20 @@ class AgentWatch:
         piped = await self._stores.pipeds.get(agent.project_id, agent.piped_id)
         if piped.disabled:
             raise UnauthenticatedError(f"the piped {agent.piped_id!r} is disabled")
+
+
+def in_messages(change: push_pb2.Change, max_bytes: int) -> Iterator[push_pb2.Change]:
+    """The same in messages that an agent can take; one at least."""
+    if change.ByteSize() <= max_bytes:
+        yield change
+        return
+    part, size = push_pb2.Change(), 0
+    part.removed_application_ids.extend(change.removed_application_ids)
+    for name in ("commands", "own_commands", "applications", "deployments"):
+        for entity in getattr(change, name):
+            if size and size + entity.ByteSize() > max_bytes:
+                yield part
+                part, size = push_pb2.Change(), 0
+            getattr(part, name).append(entity)
+            size += entity.ByteSize()
+    yield part

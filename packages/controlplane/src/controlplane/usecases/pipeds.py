@@ -54,7 +54,9 @@ def describe(piped: piped_pb2.Piped, report: pipedservice.ReportPipedMetaRequest
     piped.plugins.extend(report.plugins)
     del piped.repositories[:]
     piped.repositories.extend(report.repositories)
-    piped.secret_encryption.CopyFrom(report.secret_encryption)
+    piped.ClearField("secret_encryption")
+    if report.HasField("secret_encryption"):
+        piped.secret_encryption.CopyFrom(report.secret_encryption)
 
 
 def redacted(piped: piped_pb2.Piped) -> piped_pb2.Piped:

@@ -22,7 +22,7 @@ CHECKED_SIZE: Final = 256 * 1024 * 1024
 """A file up to this size is read through at start (about a second); SQLite itself notices a cut one
 of any size."""
 
-BUSY_SECONDS: Final = 5.0
+BUSY_SECONDS: Final = 2.0
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:

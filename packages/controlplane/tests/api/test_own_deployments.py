@@ -1,0 +1,385 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Approve, skip, cancel, watch and follow, over the real wire."""
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from pipecd_wire.model import command_pb2
+from pipecd_wire.model import deployment_pb2 as model
+from pipecd_wire.pipecd.api import api_pb2 as pb
+from pipecd_wire.pipedservice import service_pb2 as pipedservice
+from pipecd_wire.rpc import CallError, call, stream
+
+
+async def refusal(method: Any, request: Any) -> CallError:
+    with pytest.raises(CallError) as caught:
+        await call(method, request)
+    return caught.value
+
+
+async def running(plane: Any, *stages: model.PipelineStage) -> Any:
+    """An agent with the running deployment `d1`."""
+    agent = await plane.agent()
+    application_id = await plane.application(agent)
+    await plane.deployment(agent, application_id, "d1", *stages)
+    return agent
+
+
+def approval(build: Any, stage_id: str = "wait", **fields: Any) -> model.PipelineStage:
+    defaults = {
+        "name": "WAIT_APPROVAL",
+        "status": model.STAGE_RUNNING,
+        "available_operation": model.MANUAL_OPERATION_APPROVE,
+    }
+    stage: model.PipelineStage = build.stage(stage_id, **{**defaults, **fields})
+    return stage
+
+
+async def commands_of(agent: Any) -> list[command_pb2.Command]:
+    answer = await call(
+        agent.service.ListUnhandledCommands, pipedservice.ListUnhandledCommandsRequest()
+    )
+    return list(answer.commands)
+
+
+async def end(plane: Any, agent: Any, status: int = model.DEPLOYMENT_SUCCESS) -> None:
+    await call(
+        agent.service.ReportDeploymentCompleted,
+        pipedservice.ReportDeploymentCompletedRequest(
+            deployment_id="d1",
+            status=model.DeploymentStatus.Name(status),
+            completed_at=plane.build.NOON,
+        ),
+    )
+
+
+class TestApprove:
+    async def test_an_approval_becomes_a_command_of_the_agent(self, plane: Any, build: Any) -> None:
+        agent = await running(plane, approval(build))
+
+        answer = await call(
+            plane.admin.deployments.ApproveStage,
+            pb.ApproveStageRequest(deployment_id="d1", stage_id="wait"),
+        )
+
+        (command,) = await commands_of(agent)
+        assert (command.id, answer.stage_id) == (answer.command_id, "wait")
+        assert command.type == command_pb2.Command.APPROVE_STAGE
+        assert (command.commander, command.stage_id) == ("admin", "wait")
+        assert command.approve_stage.stage_id == "wait"
+
+    async def test_the_one_stage_that_waits_need_not_be_named(self, plane: Any, build: Any) -> None:
+        await running(
+            plane,
+            approval(build, "later", status=model.STAGE_NOT_STARTED_YET),
+            approval(build, "now"),
+            build.stage("other", status=model.STAGE_RUNNING),
+        )
+
+        answer = await call(
+            plane.admin.deployments.ApproveStage, pb.ApproveStageRequest(deployment_id="d1")
+        )
+
+        assert answer.stage_id == "now"
+
+    async def test_when_none_or_several_wait_it_must_be_named(self, plane: Any, build: Any) -> None:
+        agent = await running(plane, build.stage("s1"))
+        request = pb.ApproveStageRequest(deployment_id="d1")
+        error = await refusal(plane.admin.deployments.ApproveStage, request)
+        assert error.status == "FAILED_PRECONDITION"
+        assert "no stage of the deployment 'd1' waits for approval now" in error.message
+
+        await call(
+            agent.service.ReportDeploymentPlanned,
+            build.planned("d1", approval(build, "one"), approval(build, "two")),
+        )
+        error = await refusal(plane.admin.deployments.ApproveStage, request)
+        assert error.status == "FAILED_PRECONDITION"
+        assert "2 stages" in error.message
+        assert "name one of one, two" in error.message
+
+    async def test_only_an_approver_may_approve(self, plane: Any, build: Any) -> None:
+        agent = await running(plane, approval(build, authorized_operators=["ann", "bob"]))
+        request = pb.ApproveStageRequest(deployment_id="d1", stage_id="wait")
+
+        error = await refusal(plane.admin.deployments.ApproveStage, request)
+        assert error.status == "PERMISSION_DENIED"
+        assert "it waits for ann, bob" in error.message
+        assert await commands_of(agent) == []
+
+        ann = await plane.user(await plane.new_key("ann"))
+        await call(ann.deployments.ApproveStage, request)
+        assert [command.commander for command in await commands_of(agent)] == ["ann"]
+
+    async def test_a_stage_of_another_kind_is_not_approved(self, plane: Any, build: Any) -> None:
+        await running(plane, build.stage("s1", status=model.STAGE_RUNNING))
+
+        error = await refusal(
+            plane.admin.deployments.ApproveStage,
+            pb.ApproveStageRequest(deployment_id="d1", stage_id="s1"),
+        )
+
+        assert error.status == "FAILED_PRECONDITION"
+
+    async def test_a_completed_stage_is_not_approved(self, plane: Any, build: Any) -> None:
+        await running(plane, approval(build, status=model.STAGE_SUCCESS))
+
+        error = await refusal(
+            plane.admin.deployments.ApproveStage,
+            pb.ApproveStageRequest(deployment_id="d1", stage_id="wait"),
+        )
+
+        assert error.status == "FAILED_PRECONDITION"
+
+    async def test_a_stage_that_is_not_there_is_not_found(self, plane: Any, build: Any) -> None:
+        await running(plane, approval(build))
+
+        error = await refusal(
+            plane.admin.deployments.ApproveStage,
+            pb.ApproveStageRequest(deployment_id="d1", stage_id="s9"),
+        )
+
+        assert error.status == "NOT_FOUND"
+
+    async def test_a_repeated_approval_is_one_command(self, plane: Any, build: Any) -> None:
+        """Also when the stage has gone on meanwhile: the answer was lost, not the approval."""
+        agent = await running(plane, approval(build))
+        careful = await plane.user(plane.admin.key, extra=[("pipecd-idempotency-key", "once")])
+        request = pb.ApproveStageRequest(deployment_id="d1")
+        first = await call(careful.deployments.ApproveStage, request)
+        await call(
+            agent.service.ReportStageStatusChanged,
+            build.stage_report("d1", "wait", model.STAGE_SUCCESS),
+        )
+
+        assert await call(careful.deployments.ApproveStage, request) == first
+        assert len(await commands_of(agent)) == 1
+
+
+class TestSkipAndCancel:
+    async def test_a_stage_that_offers_it_is_skipped(self, plane: Any, build: Any) -> None:
+        agent = await running(
+            plane,
+            build.stage("s1", available_operation=model.MANUAL_OPERATION_SKIP),
+            build.stage("s2"),
+        )
+
+        answer = await call(
+            plane.admin.deployments.SkipStage,
+            pb.SkipStageRequest(deployment_id="d1", stage_id="s1"),
+        )
+        error = await refusal(
+            plane.admin.deployments.SkipStage,
+            pb.SkipStageRequest(deployment_id="d1", stage_id="s2"),
+        )
+
+        (command,) = await commands_of(agent)
+        assert (command.id, command.type) == (answer.command_id, command_pb2.Command.SKIP_STAGE)
+        assert error.status == "FAILED_PRECONDITION"
+
+    async def test_a_cancel_carries_what_to_do_about_rollback(self, plane: Any, build: Any) -> None:
+        agent = await running(plane, build.stage("s1"))
+
+        await call(
+            plane.admin.deployments.CancelDeployment,
+            pb.CancelDeploymentRequest(deployment_id="d1", force_no_rollback=True),
+        )
+
+        (command,) = await commands_of(agent)
+        assert command.type == command_pb2.Command.CANCEL_DEPLOYMENT
+        assert command.cancel_deployment.force_no_rollback
+        assert not command.cancel_deployment.force_rollback
+
+    async def test_a_cancel_cannot_want_both(self, plane: Any, build: Any) -> None:
+        await running(plane, build.stage("s1"))
+
+        error = await refusal(
+            plane.admin.deployments.CancelDeployment,
+            pb.CancelDeploymentRequest(
+                deployment_id="d1", force_rollback=True, force_no_rollback=True
+            ),
+        )
+
+        assert error.status == "INVALID_ARGUMENT"
+
+    async def test_a_completed_deployment_is_not_cancelled(self, plane: Any, build: Any) -> None:
+        agent = await running(plane, build.stage("s1"))
+        await end(plane, agent)
+
+        error = await refusal(
+            plane.admin.deployments.CancelDeployment,
+            pb.CancelDeploymentRequest(deployment_id="d1"),
+        )
+
+        assert error.status == "FAILED_PRECONDITION"
+
+
+class TestWatch:
+    async def test_each_change_is_seen_and_the_end_ends_it(
+        self, plane: Any, build: Any, soon: Any
+    ) -> None:
+        agent = await running(plane, build.stage("s1"))
+        request = pb.WatchDeploymentRequest(deployment_id="d1")
+        async with aclosing(stream(plane.admin.deployments.WatchDeployment, request)) as seen:
+            first = await soon(anext(seen))
+            assert first.deployment == await plane.kept()
+
+            await call(
+                agent.service.ReportStageStatusChanged,
+                build.stage_report("d1", "s1", model.STAGE_RUNNING),
+            )
+            second = await soon(anext(seen))
+            assert second.deployment.stages[0].status == model.STAGE_RUNNING
+
+            await end(plane, agent)
+            last = await soon(anext(seen))
+            assert last.deployment.status == model.DEPLOYMENT_SUCCESS
+            with pytest.raises(StopAsyncIteration):
+                await soon(anext(seen))
+
+    async def test_a_completed_deployment_is_seen_once(
+        self, plane: Any, build: Any, soon: Any
+    ) -> None:
+        agent = await running(plane, build.stage("s1"))
+        await end(plane, agent)
+
+        request = pb.WatchDeploymentRequest(deployment_id="d1")
+        seen = stream(plane.admin.deployments.WatchDeployment, request)
+
+        assert (await soon(anext(seen))).deployment.status == model.DEPLOYMENT_SUCCESS
+        with pytest.raises(StopAsyncIteration):
+            await soon(anext(seen))
+
+
+class TestFollow:
+    def report(self, build: Any, *indexes: int) -> pipedservice.ReportStageLogsRequest:
+        return pipedservice.ReportStageLogsRequest(
+            deployment_id="d1", stage_id="s1", blocks=build.blocks(*indexes)
+        )
+
+    def last_report(
+        self, build: Any, *indexes: int
+    ) -> pipedservice.ReportStageLogsFromLastCheckpointRequest:
+        return pipedservice.ReportStageLogsFromLastCheckpointRequest(
+            deployment_id="d1", stage_id="s1", blocks=build.blocks(*indexes), completed=True
+        )
+
+    def follow(self, plane: Any, **fields: Any) -> Any:
+        request = pb.FollowStageLogRequest(deployment_id="d1", stage_id="s1", **fields)
+        return stream(plane.admin.deployments.FollowStageLog, request)
+
+    async def test_a_log_is_followed_while_it_is_written(
+        self, plane: Any, build: Any, soon: Any
+    ) -> None:
+        agent = await running(plane, build.stage("s1", status=model.STAGE_RUNNING))
+        await call(agent.service.ReportStageLogs, self.report(build, 1, 2))
+        async with aclosing(self.follow(plane)) as parts:
+            first = await soon(anext(parts))
+            assert [block.index for block in first.blocks] == [1, 2]
+
+            await call(agent.service.ReportStageLogs, self.report(build, 2, 3))
+            second = await soon(anext(parts))
+            assert [block.index for block in second.blocks] == [3]
+            assert not second.completed
+
+            await call(
+                agent.service.ReportStageLogsFromLastCheckpoint, self.last_report(build, 3, 4)
+            )
+            last = await soon(anext(parts))
+            assert ([block.index for block in last.blocks], last.completed) == ([4], True)
+            with pytest.raises(StopAsyncIteration):
+                await soon(anext(parts))
+
+    async def test_a_stage_without_a_log_yet_is_waited_for(
+        self, plane: Any, build: Any, soon: Any
+    ) -> None:
+        agent = await running(plane, build.stage("s1"))
+        async with aclosing(self.follow(plane)) as parts, asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(soon(anext(parts)))
+            await call(agent.service.ReportStageLogs, self.report(build, 1))
+
+            part = await waiting
+            assert [block.index for block in part.blocks] == [1]
+
+    async def test_a_follower_goes_on_where_it_was_interrupted(
+        self, plane: Any, build: Any, soon: Any
+    ) -> None:
+        agent = await running(plane, build.stage("s1"))
+        await call(
+            agent.service.ReportStageLogsFromLastCheckpoint, self.last_report(build, 1, 2, 3)
+        )
+
+        part = await soon(anext(self.follow(plane, from_index=3)))
+
+        assert ([block.index for block in part.blocks], part.completed) == ([3], True)
+
+    async def test_a_log_that_will_never_be_sealed_ends_with_its_stage(
+        self, plane: Any, build: Any, soon: Any
+    ) -> None:
+        """Its plugin died: nobody writes the seal."""
+        agent = await running(plane, build.stage("s1", status=model.STAGE_RUNNING))
+        await call(agent.service.ReportStageLogs, self.report(build, 1))
+        async with aclosing(self.follow(plane)) as parts:
+            await soon(anext(parts))
+            await call(
+                agent.service.ReportStageStatusChanged,
+                build.stage_report("d1", "s1", model.STAGE_FAILURE),
+            )
+
+            last = await soon(anext(parts))
+            assert last.completed
+            with pytest.raises(StopAsyncIteration):
+                await soon(anext(parts))
+
+    async def test_a_stage_that_never_ran_ends_with_its_deployment(
+        self, plane: Any, build: Any, soon: Any
+    ) -> None:
+        agent = await running(plane, build.stage("s1"))
+        async with aclosing(self.follow(plane)) as parts, asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(soon(anext(parts)))
+            await end(plane, agent, model.DEPLOYMENT_CANCELLED)
+
+            last = await waiting
+            assert (list(last.blocks), last.completed) == ([], True)
+
+    async def test_many_followers_each_see_everything_once(
+        self, plane: Any, build: Any, soon: Any
+    ) -> None:
+        agent = await running(plane, build.stage("s1", status=model.STAGE_RUNNING))
+
+        async def read_all() -> list[int]:
+            found: list[int] = []
+            async with aclosing(self.follow(plane)) as parts:
+                async for part in parts:
+                    found += [block.index for block in part.blocks]
+            return found
+
+        async with asyncio.TaskGroup() as tasks:
+            readers = [tasks.create_task(soon(read_all())) for _ in range(5)]
+            for index in range(30):
+                await call(agent.service.ReportStageLogs, self.report(build, index))
+            await call(agent.service.ReportStageLogsFromLastCheckpoint, self.last_report(build))
+
+        assert all(reader.result() == list(range(30)) for reader in readers)
+
+    async def test_a_sealed_log_takes_no_more(self, plane: Any, build: Any) -> None:
+        agent = await running(plane, build.stage("s1"))
+        report = agent.service.ReportStageLogsFromLastCheckpoint
+        await call(report, self.last_report(build, 1))
+        await call(report, self.last_report(build, 1))
+
+        error = await refusal(agent.service.ReportStageLogs, self.report(build, 2))
+
+        assert error.status == "FAILED_PRECONDITION"
+
+    async def test_a_stage_that_is_not_there_is_not_found(
+        self, plane: Any, build: Any, soon: Any
+    ) -> None:
+        await running(plane, build.stage("other"))
+
+        with pytest.raises(CallError) as caught:
+            await soon(anext(self.follow(plane)))
+        assert caught.value.status == "NOT_FOUND"

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who gets in, over the real wire."""
+
+from typing import Any
+
+import pytest
+
+from pipecd_wire.apiservice import service_pb2 as apiservice
+from pipecd_wire.apiservice import service_pb2_grpc as apiservice_grpc
+from pipecd_wire.model import apikey_pb2, piped_pb2
+from pipecd_wire.pipecd.api import api_pb2, api_pb2_grpc
+from pipecd_wire.pipecd.push import push_pb2
+from pipecd_wire.pipedservice import service_pb2 as pb
+from pipecd_wire.pipedservice import service_pb2_grpc as pipedservice_grpc
+from pipecd_wire.rpc import CallError, call, connect, stream
+from pipecd_wire.webservice import service_pb2 as webservice
+from pipecd_wire.webservice import service_pb2_grpc as webservice_grpc
+
+
+async def refusal(method: Any, request: Any) -> CallError:
+    with pytest.raises(CallError) as caught:
+        await call(method, request)
+    return caught.value
+
+
+async def shown(plane: Any, authorization: str | None) -> Any:
+    """A piped's stub with any credential."""
+    pairs = [("authorization", authorization)] if authorization is not None else []
+    channel = await plane.opened.enter_async_context(connect(plane.address, metadata=lambda: pairs))
+    return pipedservice_grpc.PipedServiceStub(channel)
+
+
+async def test_a_piped_with_its_key_gets_in(plane: Any) -> None:
+    agent = await plane.agent()
+
+    answer = await call(agent.service.ListApplications, pb.ListApplicationsRequest())
+
+    assert list(answer.applications) == []
+
+
+async def test_a_wrong_piped_key_is_a_sentence_with_a_hint(plane: Any) -> None:
+    agent = await plane.agent()
+    wrong = await plane.agent_with("default", agent.id, "x" * 50)
+
+    error = await refusal(wrong.service.ListApplications, pb.ListApplicationsRequest())
+
+    assert error.status == "UNAUTHENTICATED"
+    assert error.message == (
+        "unknown piped or wrong piped key"
+        " (check projectID, pipedID and the key in the piped config)"
+    )
+
+
+@pytest.mark.parametrize(("project", "piped"), [("other", None), ("default", "nobody")])
+async def test_the_right_key_for_the_wrong_piped_is_wrong(
+    plane: Any, project: str, piped: str | None
+) -> None:
+    agent = await plane.agent()
+    wrong = await plane.agent_with(project, piped or agent.id, agent.key)
+
+    error = await refusal(wrong.service.ListApplications, pb.ListApplicationsRequest())
+
+    assert error.status == "UNAUTHENTICATED"
+    assert "unknown piped or wrong piped key" in error.message
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        None,
+        "",
+        "PIPED-TOKEN",
+        "PIPED-TOKEN ",
+        "PIPED-TOKEN default,only-two",
+        "PIPED-TOKEN default,,key",
+        "PIPED-TOKEN default,a,b,c",
+        "PIPED-TOKEN  default,a,b",
+        "Bearer default,a,b",
+        "piped-token default,a,b",
+    ],
+)
+async def test_a_malformed_credential_is_refused(plane: Any, authorization: str | None) -> None:
+    service = await shown(plane, authorization)
+
+    error = await refusal(service.ListApplications, pb.ListApplicationsRequest())
+
+    assert error.status == "UNAUTHENTICATED"
+
+
+async def test_a_refusal_does_not_repeat_the_credential(plane: Any) -> None:
+    service = await shown(plane, "PIPED-TOKEN default,me,s3cr3t,more")
+
+    error = await refusal(service.ListApplications, pb.ListApplicationsRequest())
+
+    assert "s3cr3t" not in error.message
+
+
+async def test_a_disabled_piped_is_out_with_the_next_call(plane: Any) -> None:
+    agent = await plane.agent()
+    await call(plane.admin.api.DisablePiped, apiservice.DisablePipedRequest(piped_id=agent.id))
+
+    error = await refusal(agent.service.ListApplications, pb.ListApplicationsRequest())
+
+    assert error.status == "UNAUTHENTICATED"
+    assert "the piped 'agent' is disabled" in error.message
+
+    await call(plane.admin.api.EnablePiped, apiservice.EnablePipedRequest(piped_id=agent.id))
+    await call(agent.service.ListApplications, pb.ListApplicationsRequest())
+
+
+async def test_a_disabled_piped_loses_its_watch_at_once(plane: Any, soon: Any) -> None:
+    agent = await plane.agent()
+    request = push_pb2.WatchRequest(instance_id="i", data_folder_id="f")
+    watch = stream(agent.push.Watch, request)
+    await soon(anext(watch))
+
+    await call(plane.admin.api.DisablePiped, apiservice.DisablePipedRequest(piped_id=agent.id))
+
+    with pytest.raises(CallError) as caught:
+        await soon(anext(watch))
+    assert caught.value.status == "UNAUTHENTICATED"
+
+
+async def test_a_key_that_was_taken_away_is_out_with_the_next_call(plane: Any) -> None:
+    agent = await plane.agent()
+
+    def take_away(piped: piped_pb2.Piped) -> None:
+        del piped.keys[:]
+
+    await plane.stores.pipeds.update("default", agent.id, take_away)
+
+    error = await refusal(agent.service.ListApplications, pb.ListApplicationsRequest())
+    assert error.status == "UNAUTHENTICATED"
+
+
+async def test_either_of_two_piped_keys_works(plane: Any) -> None:
+    agent, other = await plane.agent(), await plane.agent(name="other")
+    both = await plane.stores.pipeds.get("default", other.id)
+
+    def add(piped: piped_pb2.Piped) -> None:
+        piped.keys.extend(both.keys)
+
+    await plane.stores.pipeds.update("default", agent.id, add)
+
+    for key in (agent.key, other.key):
+        shown_key = await plane.agent_with("default", agent.id, key)
+        await call(shown_key.service.ListApplications, pb.ListApplicationsRequest())
+
+
+async def test_a_read_only_key_reads_and_does_not_write(plane: Any) -> None:
+    key = await plane.new_key("reader", role=apikey_pb2.APIKey.READ_ONLY)
+    reader = await plane.user(key)
+
+    await call(reader.api.ListApplications, apiservice.ListApplicationsRequest())
+    error = await refusal(reader.api.RegisterPiped, apiservice.RegisterPipedRequest(name="x"))
+
+    assert error.status == "PERMISSION_DENIED"
+    assert error.message == "the API key 'reader' may only read"
+
+
+async def test_a_wrong_api_key_is_refused(plane: Any) -> None:
+    wrong = plane.admin.key[:-1] + ("a" if plane.admin.key[-1] != "a" else "b")
+    for key in (wrong, "unknown.secret", "nodot", "a.b.c", "."):
+        user = await plane.user(key)
+        error = await refusal(user.api.ListApplications, apiservice.ListApplicationsRequest())
+        assert error.status == "UNAUTHENTICATED"
+        assert key not in error.message
+
+
+async def test_a_disabled_api_key_is_out_with_the_next_call(plane: Any) -> None:
+    key = await plane.new_key("robot")
+    robot = await plane.user(key)
+    await call(robot.api.ListApplications, apiservice.ListApplicationsRequest())
+
+    def disable(record: apikey_pb2.APIKey) -> None:
+        record.disabled = True
+
+    await plane.stores.api_keys.update("default", key.partition(".")[0], disable)
+
+    error = await refusal(robot.api.ListApplications, apiservice.ListApplicationsRequest())
+    assert (error.status, error.message) == ("UNAUTHENTICATED", "the API key 'robot' is disabled")
+
+
+async def test_each_kind_of_caller_has_its_own_services(plane: Any) -> None:
+    agent = await plane.agent()
+    as_api = apiservice_grpc.APIServiceStub(agent.channel)
+    as_piped = pipedservice_grpc.PipedServiceStub(plane.admin.channel)
+
+    error = await refusal(as_api.ListApplications, apiservice.ListApplicationsRequest())
+    assert (error.status, error.message) == (
+        "UNAUTHENTICATED",
+        "ListApplications needs an API key",
+    )
+    error = await refusal(as_piped.ListApplications, pb.ListApplicationsRequest())
+    assert (error.status, error.message) == (
+        "UNAUTHENTICATED",
+        "ListApplications needs a piped token",
+    )
+
+
+async def test_a_session_is_not_known_yet(plane: Any) -> None:
+    channel = await plane.opened.enter_async_context(
+        connect(plane.address, metadata=lambda: [("cookie", "token=abc")])
+    )
+    stub = api_pb2_grpc.PipedServiceStub(channel)
+
+    error = await refusal(stub.ListPipeds, api_pb2.ListPipedsRequest())
+
+    assert error.status == "UNAUTHENTICATED"
+
+
+async def test_an_owed_rpc_says_so(plane: Any) -> None:
+    stub = webservice_grpc.WebServiceStub(plane.admin.channel)
+
+    error = await refusal(stub.GetMe, webservice.GetMeRequest())
+
+    assert (error.status, error.message) == ("UNIMPLEMENTED", "GetMe is not served yet")
+
+
+async def test_a_request_is_judged_after_its_caller(plane: Any) -> None:
+    """A stranger learns nothing about what a request must hold."""
+    bad = apiservice.GetApplicationRequest()
+    stranger = await plane.user("unknown.secret")
+
+    assert (await refusal(stranger.api.GetApplication, bad)).status == "UNAUTHENTICATED"
+    error = await refusal(plane.admin.api.GetApplication, bad)
+    assert error.status == "INVALID_ARGUMENT"
+    assert error.message.startswith("invalid request: application_id")

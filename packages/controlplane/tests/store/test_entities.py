@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every noun promises: one project cannot see another's, and a write is whole."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from controlplane.store.changes import Change, Kind
+from controlplane.store.database import Transaction
+from controlplane.store.stores import Stores
+from pipecd_model.errors import ConflictError, NotFoundError, StateError
+from pipecd_wire.model import application_pb2
+
+
+async def test_what_was_added_is_found(kept: Stores, build: Any) -> None:
+    await kept.deployments.add(build.deployment())
+
+    assert await kept.deployments.get("ours", "d1") == build.deployment()
+
+
+async def test_another_projects_deployment_is_not_found(kept: Stores, build: Any) -> None:
+    """Not 'forbidden': an answer that confirms it exists is already a leak."""
+    await kept.deployments.add(build.deployment())
+
+    with pytest.raises(NotFoundError, match="there is no deployment 'd1'"):
+        await kept.deployments.get("theirs", "d1")
+
+
+async def test_another_projects_deployment_cannot_be_changed(kept: Stores, build: Any) -> None:
+    await kept.deployments.add(build.deployment())
+
+    with pytest.raises(NotFoundError):
+        await kept.deployments.update("theirs", "d1", lambda kept: kept.Clear())
+
+    assert await kept.deployments.get("ours", "d1") == build.deployment()
+
+
+async def test_an_id_is_taken_once(kept: Stores, build: Any) -> None:
+    await kept.deployments.add(build.deployment())
+
+    with pytest.raises(ConflictError, match="the deployment 'd1' exists already"):
+        await kept.deployments.add(build.deployment(summary="another"))
+
+    assert (await kept.deployments.get("ours", "d1")).summary == ""
+
+
+async def test_a_change_is_kept_and_dated(kept: Stores, build: Any) -> None:
+    await kept.applications.add(build.application())
+
+    def rename(application: application_pb2.Application) -> None:
+        application.name = "renamed"
+
+    await kept.applications.update("ours", "app", rename)
+
+    application = await kept.applications.get("ours", "app")
+    assert (application.name, application.updated_at) == ("renamed", build.NOON + 60)
+
+
+async def test_a_change_without_a_difference_is_not_written(
+    kept: Stores, build: Any, told: list[Change]
+) -> None:
+    """A repeated report must not wake everybody who watches."""
+    await kept.applications.add(build.application())
+    told.clear()
+
+    def same(application: application_pb2.Application) -> None:
+        application.name = "hello"
+
+    await kept.applications.update("ours", "app", same)
+
+    assert told == []
+    assert (await kept.applications.get("ours", "app")).updated_at == build.NOON
+
+
+async def test_a_refused_change_leaves_everything_as_it_was(
+    kept: Stores, build: Any, told: list[Change]
+) -> None:
+    await kept.applications.add(build.application())
+    told.clear()
+
+    def refuse(application: application_pb2.Application) -> None:
+        application.name = "half done"
+        raise StateError("no")
+
+    with pytest.raises(StateError):
+        await kept.applications.update("ours", "app", refuse)
+
+    assert (await kept.applications.get("ours", "app")).name == "hello"
+    assert told == []
+
+
+async def test_changes_made_at_once_are_all_kept(kept: Stores, build: Any) -> None:
+    """Upstream loses some: it reads without a lock."""
+    await kept.deployments.add(build.deployment())
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(200):
+            tasks.create_task(
+                kept.deployments.update(
+                    "ours", "d1", lambda kept, n=number: kept.metadata.update({f"k{n}": "v"})
+                )
+            )
+
+    assert len((await kept.deployments.get("ours", "d1")).metadata) == 200
+
+
+async def test_a_committed_write_is_told_with_its_piped(
+    kept: Stores, build: Any, told: list[Change]
+) -> None:
+    await kept.applications.add(build.application())
+
+    assert told == [Change(kind=Kind.APPLICATION, id="app", project_id="ours", piped_id="piped")]
+
+
+async def test_a_moved_application_is_told_to_both_pipeds(
+    kept: Stores, build: Any, told: list[Change]
+) -> None:
+    await kept.applications.add(build.application())
+    told.clear()
+
+    def move(application: application_pb2.Application) -> None:
+        application.piped_id = "another"
+
+    await kept.applications.update("ours", "app", move)
+
+    assert {change.piped_id for change in told} == {"piped", "another"}
+
+
+async def test_several_writes_of_one_transaction_are_kept_or_not_together(
+    kept: Stores, build: Any, told: list[Change]
+) -> None:
+    async def work(transaction: Transaction) -> None:
+        await kept.applications.add_in(transaction, build.application(id="one"))
+        await kept.applications.add_in(transaction, build.application(id="two"))
+        raise StateError("the second thoughts")
+
+    with pytest.raises(StateError):
+        await kept.database.write(work)
+
+    assert await kept.applications.find("ours", "one") is None
+    assert told == []
+
+
+async def test_unknown_fields_of_an_entity_survive(kept: Stores, build: Any) -> None:
+    """A newer piped may send what this version does not know."""
+    unknown = b"\xfa\x3f\x03new"  # field 1023, three bytes
+    deployment = build.deployment()
+    deployment.MergeFromString(unknown)
+    await kept.deployments.add(deployment)
+
+    await kept.deployments.update("ours", "d1", lambda kept: kept.metadata.update({"a": "b"}))
+
+    assert unknown in (await kept.deployments.get("ours", "d1")).SerializeToString()

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process `pipecd server`: what it prints, how it ends, what a kill leaves behind."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipecd_wire.apiservice import service_pb2 as api
+from pipecd_wire.apiservice import service_pb2_grpc as api_grpc
+from pipecd_wire.rpc import CallError, call, connect
+
+LIMIT = 60.0
+PIPECD = (sys.executable, "-c", "from controlplane.cli import main; main()")
+
+
+@dataclass
+class Server:
+    process: asyncio.subprocess.Process
+    address: str
+    lines: list[str]
+
+    async def ended(self) -> int:
+        async with asyncio.timeout(LIMIT):
+            return await self.process.wait()
+
+
+@asynccontextmanager
+async def server(folder: Path, *flags: str) -> AsyncIterator[Server]:
+    process = await asyncio.create_subprocess_exec(
+        *PIPECD,
+        "server",
+        "--data-dir",
+        str(folder),
+        "--listen",
+        "127.0.0.1:0",
+        *flags,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(LIMIT):
+            lines = [(await process.stdout.readline()).decode().rstrip() for _ in range(3)]
+        yield Server(process, lines[0].rpartition(" ")[2], lines)
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+async def run(*arguments: str) -> tuple[int, str]:
+    """Run pipecd to its end: exit code, and what it said."""
+    process = await asyncio.create_subprocess_exec(
+        *PIPECD,
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    async with asyncio.timeout(LIMIT):
+        output, _ = await process.communicate()
+    return process.returncode or 0, output.decode()
+
+
+@asynccontextmanager
+async def client(folder: Path, address: str) -> AsyncIterator[Any]:
+    key = (folder / "admin.key").read_text().strip()
+    async with connect(address, metadata=lambda: [("authorization", f"API-KEY {key}")]) as channel:
+        yield api_grpc.APIServiceStub(channel)
+
+
+async def test_the_first_lines_say_where_everything_is(tmp_path: Path) -> None:
+    async with server(tmp_path / "data") as running:
+        assert running.lines == [
+            f"pipecd server listening on {running.address}",
+            f"data folder {tmp_path / 'data'}",
+            f"admin API key file {tmp_path / 'data' / 'admin.key'}",
+        ]
+        assert running.address.startswith("127.0.0.1:")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_stops_it_gracefully(tmp_path: Path, number: signal.Signals) -> None:
+    async with server(tmp_path) as running:
+        async with client(tmp_path, running.address) as stub:
+            await call(stub.RegisterPiped, api.RegisterPipedRequest(name="one"))
+        running.process.send_signal(number)
+
+        assert await running.ended() == 0
+    # The last one to close has moved everything from the log into the file.
+    assert not (tmp_path / "pipecd.db-wal").exists()
+
+
+async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    """Killed in the middle of writing: every piped whose id was answered is there."""
+    acknowledged: list[str] = []
+
+    async def register(stub: Any, number: int) -> None:
+        answer = await call(
+            stub.RegisterPiped, api.RegisterPipedRequest(name=f"piped {number}"), deadline=LIMIT
+        )
+        acknowledged.append(answer.id)
+
+    async def register_until_it_dies(stub: Any) -> None:
+        try:
+            while True:
+                await register(stub, len(acknowledged))
+        except CallError:
+            return
+
+    async with server(tmp_path) as running:
+        async with client(tmp_path, running.address) as stub, asyncio.TaskGroup() as tasks:
+            await register(stub, -1)
+            writers = [tasks.create_task(register_until_it_dies(stub)) for _ in range(4)]
+            async with asyncio.timeout(LIMIT):
+                while len(acknowledged) < 10:
+                    await asyncio.wait(writers, timeout=0.01)
+            running.process.kill()
+        await running.ended()
+
+    async with server(tmp_path) as again, client(tmp_path, again.address) as stub:
+        for piped_id in acknowledged:
+            found = await call(stub.GetPiped, api.GetPipedRequest(piped_id=piped_id))
+            assert found.piped.id == piped_id
+
+
+async def test_a_second_process_on_the_folder_is_refused(tmp_path: Path) -> None:
+    async with server(tmp_path) as running:
+        code, said = await run("server", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+
+        assert code == 1
+        assert said == (
+            f"error: the data folder {str(tmp_path)!r} is in use by another pipecd"
+            f" (process {running.process.pid})"
+            " (stop that one, or name another folder with --data-dir)\n"
+        )
+
+
+async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pipecd.db").write_bytes(b"garbage" * 1000)
+
+    code, said = await run("server", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+
+    assert code == 1
+    assert said.startswith(f"error: cannot use the database {str(tmp_path / 'pipecd.db')!r}")
+    assert "Traceback" not in said
+
+
+async def test_a_taken_port_is_refused(tmp_path: Path) -> None:
+    async with server(tmp_path / "one") as running:
+        code, said = await run(
+            "server", "--data-dir", str(tmp_path / "two"), "--listen", running.address
+        )
+
+    assert code == 1
+    assert "the port is taken" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("listen", ["8080", "localhost", "localhost:http", "localhost:70000", ""])
+async def test_an_address_that_is_none_is_refused(tmp_path: Path, listen: str) -> None:
+    code, said = await run("server", "--data-dir", str(tmp_path), "--listen", listen)
+
+    assert code == 2
+    assert "--listen wants HOST:PORT" in said
+
+
+async def test_the_config_file_gives_the_public_address(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\n"
+        "spec:\n  address: https://pipecd.example\n  datastore:\n    type: POSTGRESQL\n"
+        "    config:\n      url: postgresql://host/db\n"
+    )
+    arguments = ("server", "--data-dir", str(tmp_path), "--config-file", str(config))
+    code, said = await run(*arguments, "--listen", "127.0.0.1:0")
+    assert code == 2
+    assert "spec.datastore.type: POSTGRESQL is not served yet" in said
+
+    config.write_text("apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\nspec:\n  adress: x\n")
+    code, said = await run(*arguments, "--listen", "127.0.0.1:0")
+    assert code == 2
+    assert "adress" in said
+
+    config.write_text("apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\nspec: {}\n")
+    async with server(tmp_path / "data", "--config-file", str(config)) as running:
+        assert running.lines[0].startswith("pipecd server listening on ")
+
+
+async def test_help_and_version_help() -> None:
+    code, said = await run("--help")
+    assert code == 0
+    for command in ("server", "version", "quickstart"):
+        assert command in said
+
+    code, said = await run("version")
+    assert code == 0
+    assert said.startswith("pipecd 0.")
+
+    code, said = await run("server", "--help")
+    assert code == 0
+    assert "--data-dir" in said
+
+    code, said = await run("server")
+    assert code == 2
+    assert "--data-dir" in said

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports: forwards they move, repeats change nothing, backwards they are ignored."""
+
+from typing import Any
+
+import pytest
+
+from controlplane.usecases import deployment_reports as reports
+from pipecd_model.errors import ConfigError
+from pipecd_wire.model import common_pb2
+from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.pipedservice import service_pb2 as pipedservice
+
+OPEN = [
+    pb.DEPLOYMENT_PENDING,
+    pb.DEPLOYMENT_PLANNED,
+    pb.DEPLOYMENT_RUNNING,
+    pb.DEPLOYMENT_ROLLING_BACK,
+]
+FINAL = [pb.DEPLOYMENT_SUCCESS, pb.DEPLOYMENT_FAILURE, pb.DEPLOYMENT_CANCELLED]
+
+
+def end(status: Any, **fields: Any) -> pipedservice.ReportDeploymentCompletedRequest:
+    return pipedservice.ReportDeploymentCompletedRequest(
+        deployment_id="d1", status=status, completed_at=99, **fields
+    )
+
+
+def test_a_plan_is_taken_whole(build: Any) -> None:
+    deployment = build.deployment()
+
+    reports.planned(
+        deployment,
+        build.planned(
+            "d1",
+            build.stage("s1"),
+            build.stage("s2"),
+            summary="sum",
+            status_reason="why",
+            running_commit_hash="abc",
+            running_config_filename="app.pipecd.yaml",
+            versions=[common_pb2.ArtifactVersion(version="1")],
+            sync_strategy=common_pb2.PIPELINE,
+        ),
+    )
+
+    assert deployment.status == pb.DEPLOYMENT_PLANNED
+    assert (deployment.summary, deployment.status_reason) == ("sum", "why")
+    assert deployment.running_commit_hash == "abc"
+    assert deployment.running_config_filename == "app.pipecd.yaml"
+    assert deployment.trigger.sync_strategy == common_pb2.PIPELINE
+    assert [stage.id for stage in deployment.stages] == ["s1", "s2"]
+    assert [version.version for version in deployment.versions] == ["1"]
+
+
+def test_a_plan_before_the_start_replaces_the_one_before(build: Any) -> None:
+    deployment = build.deployment(stages=[build.stage("old")])
+
+    reports.planned(deployment, build.planned("d1", build.stage("new")))
+
+    assert [stage.id for stage in deployment.stages] == ["new"]
+
+
+def test_an_empty_plan_replaces_too(build: Any) -> None:
+    deployment = build.deployment(stages=[build.stage("old")])
+
+    reports.planned(deployment, build.planned("d1"))
+
+    assert list(deployment.stages) == []
+
+
+def test_a_repeated_plan_does_not_undo_progress(build: Any) -> None:
+    deployment = build.deployment()
+    plan = build.planned("d1", build.stage("s1"), build.stage("s2"))
+    reports.planned(deployment, plan)
+    reports.status_changed(deployment, pb.DEPLOYMENT_RUNNING, "running")
+    reports.stage_changed(
+        deployment, build.stage_report("d1", "s1", pb.STAGE_SUCCESS, status_reason="ok"), 7
+    )
+    reports.merge_stage_metadata(deployment, "s1", {"saved": "yes"})
+    before = pb.Deployment()
+    before.CopyFrom(deployment)
+
+    reports.planned(deployment, plan)
+
+    assert deployment == before
+
+
+def test_a_second_plan_may_add_rollback_stages(build: Any) -> None:
+    """They are built when a deployment without them is cancelled with a forced rollback."""
+    deployment = build.deployment(
+        status=pb.DEPLOYMENT_RUNNING, stages=[build.stage("s1", status=pb.STAGE_RUNNING)]
+    )
+
+    reports.planned(
+        deployment, build.planned("d1", build.stage("s1"), build.stage("r1", rollback=True))
+    )
+
+    assert deployment.status == pb.DEPLOYMENT_RUNNING
+    assert [(stage.id, stage.status) for stage in deployment.stages] == [
+        ("s1", pb.STAGE_RUNNING),
+        ("r1", pb.STAGE_NOT_STARTED_YET),
+    ]
+
+
+def test_a_late_first_plan_takes_no_stage_away(build: Any) -> None:
+    deployment = build.deployment(
+        status=pb.DEPLOYMENT_ROLLING_BACK, stages=[build.stage("s1"), build.stage("r1")]
+    )
+
+    reports.planned(deployment, build.planned("d1", build.stage("s1")))
+
+    assert [stage.id for stage in deployment.stages] == ["s1", "r1"]
+
+
+@pytest.mark.parametrize("status", FINAL)
+def test_a_completed_deployment_takes_no_plan(build: Any, status: Any) -> None:
+    deployment = build.deployment(status=status, stages=[build.stage("s1")])
+    before = pb.Deployment()
+    before.CopyFrom(deployment)
+
+    reports.planned(deployment, build.planned("d1", build.stage("s9"), summary="late"))
+
+    assert deployment == before
+
+
+@pytest.mark.parametrize("now", [*OPEN, *FINAL])
+@pytest.mark.parametrize("reported", [pb.DEPLOYMENT_RUNNING, pb.DEPLOYMENT_ROLLING_BACK])
+def test_a_status_never_goes_back(build: Any, now: Any, reported: Any) -> None:
+    deployment = build.deployment(status=now, status_reason="before")
+
+    reports.status_changed(deployment, reported, "after")
+
+    moves = now not in FINAL and reported >= now
+    assert deployment.status == (reported if moves else now)
+    assert deployment.status_reason == ("after" if moves else "before")
+
+
+@pytest.mark.parametrize("status", OPEN)
+def test_an_open_status_is_no_end(build: Any, status: Any) -> None:
+    with pytest.raises(ConfigError, match="is not the end of a deployment"):
+        reports.completed(build.deployment(), end(status))
+
+
+def test_the_end_brings_its_stages_along(build: Any) -> None:
+    deployment = build.deployment(
+        status=pb.DEPLOYMENT_RUNNING,
+        stages=[
+            build.stage("done", status=pb.STAGE_SUCCESS, completed_at=5),
+            build.stage("open", status=pb.STAGE_RUNNING),
+            build.stage("other"),
+        ],
+    )
+
+    reports.completed(
+        deployment,
+        end(
+            pb.DEPLOYMENT_CANCELLED,
+            status_reason="by me",
+            stage_statuses={
+                "done": pb.STAGE_CANCELLED,
+                "open": pb.STAGE_CANCELLED,
+                "gone": pb.STAGE_CANCELLED,
+            },
+        ),
+    )
+
+    assert (deployment.status, deployment.completed_at) == (pb.DEPLOYMENT_CANCELLED, 99)
+    assert deployment.status_reason == "by me"
+    assert [(stage.status, stage.completed_at) for stage in deployment.stages] == [
+        (pb.STAGE_SUCCESS, 5),
+        (pb.STAGE_CANCELLED, 99),
+        (pb.STAGE_NOT_STARTED_YET, 0),
+    ]
+
+
+@pytest.mark.parametrize("second", FINAL)
+def test_the_first_end_stays(build: Any, second: Any) -> None:
+    deployment = build.deployment(status=pb.DEPLOYMENT_RUNNING)
+    reports.completed(deployment, end(pb.DEPLOYMENT_SUCCESS, status_reason="done"))
+
+    reports.completed(deployment, end(second, status_reason="late"))
+
+    assert (deployment.status, deployment.status_reason) == (pb.DEPLOYMENT_SUCCESS, "done")
+
+
+def test_a_stage_moves_and_is_dated(build: Any) -> None:
+    deployment = build.deployment(status=pb.DEPLOYMENT_RUNNING, stages=[build.stage("s1")])
+
+    reports.stage_changed(
+        deployment,
+        build.stage_report(
+            "d1",
+            "s1",
+            pb.STAGE_FAILURE,
+            status_reason="exit 1",
+            requires=["s0"],
+            completed_at=50,
+            visible=True,
+            retried_count=2,
+        ),
+        77,
+    )
+
+    stage = deployment.stages[0]
+    assert (stage.status, stage.status_reason) == (pb.STAGE_FAILURE, "exit 1")
+    assert (stage.completed_at, stage.updated_at) == (50, 77)
+    assert (list(stage.requires), stage.visible, stage.retried_count) == (["s0"], True, 2)
+
+
+def test_a_stage_that_has_only_begun_is_not_completed(build: Any) -> None:
+    """Every report carries a time of completion, because its rule demands one."""
+    deployment = build.deployment(stages=[build.stage("s1", requires=["s0"])])
+
+    reports.stage_changed(deployment, build.stage_report("d1", "s1", pb.STAGE_RUNNING), 7)
+
+    assert deployment.stages[0].completed_at == 0
+    assert list(deployment.stages[0].requires) == ["s0"]
+
+
+def test_a_repeated_stage_report_changes_nothing(build: Any) -> None:
+    deployment = build.deployment(stages=[build.stage("s1")])
+    report = build.stage_report("d1", "s1", pb.STAGE_RUNNING, status_reason="x")
+    reports.stage_changed(deployment, report, 7)
+    before = pb.Deployment()
+    before.CopyFrom(deployment)
+
+    reports.stage_changed(deployment, report, 8)
+
+    assert deployment == before
+
+
+@pytest.mark.parametrize("now", [*pb.StageStatus.values()])
+@pytest.mark.parametrize("reported", [*pb.StageStatus.values()])
+def test_a_stage_never_goes_back(build: Any, now: Any, reported: Any) -> None:
+    deployment = build.deployment(stages=[build.stage("s1", status=now)])
+
+    reports.stage_changed(deployment, build.stage_report("d1", "s1", reported), 7)
+
+    is_open = now in {pb.STAGE_NOT_STARTED_YET, pb.STAGE_RUNNING}
+    forward = is_open and reported >= now
+    assert deployment.stages[0].status == (reported if forward else now)
+
+
+def test_a_late_start_does_not_reopen_a_completed_deployment(build: Any) -> None:
+    deployment = build.deployment(status=pb.DEPLOYMENT_CANCELLED, stages=[build.stage("s1")])
+
+    reports.stage_changed(deployment, build.stage_report("d1", "s1", pb.STAGE_RUNNING), 7)
+
+    assert deployment.stages[0].status == pb.STAGE_NOT_STARTED_YET
+
+
+def test_an_unknown_stage_is_the_callers_mistake(build: Any) -> None:
+    with pytest.raises(ConfigError, match="has no stage 's9'"):
+        reports.stage_changed(
+            build.deployment(), build.stage_report("d1", "s9", pb.STAGE_RUNNING), 7
+        )
+    with pytest.raises(ConfigError, match="has no stage 's9'"):
+        reports.merge_stage_metadata(build.deployment(), "s9", {"a": "b"})
+
+
+def test_metadata_is_merged_not_replaced(build: Any) -> None:
+    """Upstream's server crashes here on a deployment without any."""
+    deployment = build.deployment(stages=[build.stage("s1", metadata={"old": "1"})])
+
+    reports.merge_metadata(deployment, {"a": "1"})
+    reports.merge_metadata(deployment, {"b": "2"})
+    reports.merge_shared_metadata(deployment, {"c": "3"})
+    reports.merge_plugin_metadata(deployment, "wait", {"d": "4"})
+    reports.merge_plugin_metadata(deployment, "wait", {"d": "5", "e": "6"})
+    reports.merge_stage_metadata(deployment, "s1", {"new": "2"})
+
+    assert dict(deployment.metadata) == {"a": "1", "b": "2"}
+    assert dict(deployment.metadata_v2.shared.keyValues) == {"c": "3"}
+    assert dict(deployment.metadata_v2.plugins["wait"].keyValues) == {"d": "5", "e": "6"}
+    assert dict(deployment.stages[0].metadata) == {"old": "1", "new": "2"}
+
+
+def test_what_an_older_piped_leaves_out_is_filled_in(build: Any) -> None:
+    deployment = build.deployment(created_at=0, updated_at=0)
+    reports.created(deployment, 42)
+    assert (deployment.created_at, deployment.updated_at) == (42, 42)
+
+    reports.planned(
+        deployment,
+        build.planned(
+            "d1",
+            build.stage("s1", name="WAIT_APPROVAL", metadata={"Approvers": "ann, bob"}),
+            build.stage("s2", name="ANALYSIS"),
+            build.stage("s3"),
+            build.stage("s4", name="WAIT_APPROVAL", available_operation=pb.MANUAL_OPERATION_NONE),
+        ),
+    )
+
+    assert [stage.available_operation for stage in deployment.stages] == [
+        pb.MANUAL_OPERATION_APPROVE,
+        pb.MANUAL_OPERATION_SKIP,
+        pb.MANUAL_OPERATION_UNKNOWN,
+        pb.MANUAL_OPERATION_NONE,
+    ]
+    assert list(deployment.stages[0].authorized_operators) == ["ann", "bob"]
