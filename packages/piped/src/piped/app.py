@@ -30,6 +30,7 @@ from piped.plan.planner import Planner
 from piped.plan.sources import OpenedSources
 from piped.plugins import PluginBackend, PluginHost, Tools
 from piped.report.agent import PluginStates, Stats, introduce
+from piped.report.inorder import InOrder
 from piped.report.logs import StageLogs
 from piped.report.metadata import MetadataStores
 from piped.report.outbox import Outbox
@@ -94,7 +95,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     statuses = Statuses(outbox, control.deliver)
     logs = StageLogs(control)
     await opened.enter_async_context(logs.open(drain=LAST_REPORTS))
-    metadata = MetadataStores(control)
+    metadata = MetadataStores(InOrder(control, statuses.heard))
     host = PluginHost(
         config.plugins,
         data_dir=data_dir,

@@ -25,6 +25,7 @@ class Statuses:
         self._outbox = outbox
         self._deliver = deliver
         self._clock = clock
+        self._lanes: dict[str, str] = {}
 
     async def planned(self, deployment: Deployment) -> None:
         """Tell the plan, and wait until it is known: logs and metadata of a stage need the stage.
@@ -104,11 +105,13 @@ class Statuses:
                 completed_at=deployment.completed_at,
             ),
         )
+        del self._lanes[deployment.id]
 
     def deploying(self, deployment: Deployment, *, now: bool) -> None:
         """Tell whether the application is being deployed."""
-        self._put(
-            deployment,
+        self._outbox.put(
+            deployment.application_id,
+            "ReportApplicationDeployingStatus",
             pb.ReportApplicationDeployingStatusRequest(
                 application_id=deployment.application_id, deploying=now
             ),
@@ -127,8 +130,13 @@ class Statuses:
             ),
         )
 
+    async def heard(self, deployment_id: str) -> None:
+        """Wait until everything that was told of a deployment so far is known."""
+        await self._outbox.taken(self._lanes.get(deployment_id, ""))
+
     def _put(self, deployment: Deployment, request: "Request") -> None:
         method = request.DESCRIPTOR.name.removesuffix("Request")
+        self._lanes[deployment.id] = deployment.application_id
         self._outbox.put(deployment.application_id, method, request)
 
 
@@ -137,7 +145,6 @@ Request = (
     | pb.ReportStageStatusChangedRequest
     | pb.ReportApplicationMostRecentDeploymentRequest
     | pb.ReportDeploymentCompletedRequest
-    | pb.ReportApplicationDeployingStatusRequest
 )
 
 
