@@ -6,7 +6,7 @@ import contextlib
 import signal
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ async def hold(channel: Channel, application_id: str, deadline: float = LIMIT) -
     return (await call(stub.ReleaseHold, request, deadline=deadline)).command_id
 
 
-def watch(channel: Channel) -> AsyncIterator[pb.WatchChangesResponse]:
+def watch(channel: Channel) -> AsyncGenerator[pb.WatchChangesResponse, None]:
     return stream(ProjectServiceStub(channel).WatchChanges, pb.WatchChangesRequest())
 
 

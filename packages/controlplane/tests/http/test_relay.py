@@ -22,13 +22,14 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class Door(asyncio.Protocol):
     """Gives every connection to the relay after its first bytes, as the front does."""
 
-    relay: Relay
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        self.relay.take(self.transport, data)
+        self._relay.take(self.transport, data)
 
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -59,11 +60,11 @@ async def relayed(path: str, serve: Serve) -> AsyncIterator[tuple[Relay, Dial]]:
 
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
         back = await asyncio.start_unix_server(handle, path)
-        bound = type("BoundDoor", (Door,), {"relay": Relay(path, tasks)})
-        front = await loop.create_server(bound, "127.0.0.1", 0)
+        relay = Relay(path, tasks)
+        front = await loop.create_server(lambda: Door(relay), "127.0.0.1", 0)
         async with back, front:
-            yield bound.relay, dial
-            await bound.relay.ended()
+            yield relay, dial
+            await relay.ended()
             if left := {task for task in serving if task is not None}:
                 await asyncio.wait(left)
 

@@ -23,7 +23,7 @@ async def test_a_second_loop_is_refused_while_the_first_one_is_open(served: Serv
     async with serving(served(), "127.0.0.1:0", grace=0):
         for elsewhere in (make_server, make_channel):
             with pytest.raises(SecondLoopError, match="another event loop"):
-                await asyncio.to_thread(lambda use=elsewhere: asyncio.run(use()))
+                await asyncio.to_thread(asyncio.run, elsewhere())
 
 
 def test_a_loop_may_follow_one_that_is_closed(served: Served) -> None:

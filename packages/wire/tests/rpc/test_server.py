@@ -124,7 +124,7 @@ async def test_an_invalid_request_is_refused_with_the_fields_name(served: Served
 
 async def test_bytes_that_are_no_message_are_invalid(served: Served) -> None:
     async with running(served()) as channel:
-        raw = channel.unary_unary("/pipecd.api.v1.ApplicationService/ReleaseHold")
+        raw: Any = channel.unary_unary("/pipecd.api.v1.ApplicationService/ReleaseHold")
         with pytest.raises(grpc.aio.AioRpcError) as failed:
             await raw(b"\xff\xff", timeout=LIMIT)
 
@@ -133,7 +133,7 @@ async def test_bytes_that_are_no_message_are_invalid(served: Served) -> None:
 
 async def test_an_unknown_method_is_unimplemented(served: Served) -> None:
     async with running(served()) as channel:
-        raw = channel.unary_unary("/pipecd.api.v1.ApplicationService/Nonsense")
+        raw: Any = channel.unary_unary("/pipecd.api.v1.ApplicationService/Nonsense")
         with pytest.raises(grpc.aio.AioRpcError) as failed:
             await raw(b"", timeout=LIMIT)
 

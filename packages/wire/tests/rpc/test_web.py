@@ -21,6 +21,8 @@ WATCH = "/pipecd.api.v1.ProjectService/WatchChanges"
 
 Served = Callable[..., Endpoints]
 
+FORGED: Any = {PEER: "1.1.1.1"}
+
 
 @dataclass
 class Answer:
@@ -174,7 +176,7 @@ async def test_headers_become_metadata_and_the_address_cannot_be_forged(served: 
         authorization="API-KEY k",
         cookie="token=t",
         trace_bin="AAAA",
-        **{PEER: "1.1.1.1"},
+        **FORGED,
     )
 
     [metadata] = seen
