@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import trustme
 
 from pipecd_sdk import StageStatus
 from pipecd_sdk.testing.piped import FakePiped
@@ -254,6 +255,30 @@ async def test_the_executable_is_one_file_that_can_be_copied_and_renamed(tmp_pat
 
     async with under_go([copied], "my-wait") as (_, plugin):
         answer = await plugin.execute("WAIT", {"duration": "10ms"})
+
+    assert answer.status == StageStatus.SUCCESS
+
+
+async def test_a_plugin_serves_with_tls_when_told_to(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    issued = authority.issue_cert("localhost")
+    issued.private_key_pem.write_to_path(tmp_path / "key")
+    for part in issued.cert_chain_pems:
+        part.write_to_path(tmp_path / "cert", append=True)
+    files = ["--cert-file", str(tmp_path / "cert"), "--key-file", str(tmp_path / "key")]
+
+    async with (
+        FakePiped(managed=False) as piped,
+        start_plugin(
+            piped,
+            LAB,
+            name="lab",
+            way=Way.COMMAND_LINE,
+            flags=["--tls", *files],
+            roots=authority.cert_pem.bytes(),
+        ) as plugin,
+    ):
+        answer = await plugin.execute("LAB_TELL", {})
 
     assert answer.status == StageStatus.SUCCESS
 

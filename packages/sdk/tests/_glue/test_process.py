@@ -315,6 +315,35 @@ async def test_an_invitation_to_an_agent_without_management_is_no_problem() -> N
 # Start
 
 
+@pytest.mark.parametrize("way", Way)
+async def test_under_our_piped_nobody_else_on_the_network_reaches_the_plugin(way: Way) -> None:
+    """Whoever reaches it can have a stage run, and a stage may be a script."""
+    async with FakePiped() as piped, lab(piped, way=way) as plugin:
+        found = listening_addresses(plugin.port)
+
+    assert found
+    assert found <= LOOPBACK
+
+
+LISTENS = "0A"
+LOOPBACK = {
+    "0100007F",  # 127.0.0.1
+    "0000000000000000FFFF00000100007F",  # the same, as a socket of the other family has it
+    "00000000000000000000000001000000",  # ::1
+}
+
+
+def listening_addresses(port: int) -> set[str]:
+    """The addresses on which a port of this machine is listened to, as the kernel writes them."""
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            address, _, state = line.split()[1:4]
+            if state == LISTENS and int(address.split(":")[1], 16) == port:
+                found.add(address.split(":")[0])
+    return found
+
+
 async def test_wrong_options_are_told_and_end_the_process_with_2() -> None:
     async with FakePiped() as piped:
         with pytest.raises(StartError, match=r"config\.limit: "):

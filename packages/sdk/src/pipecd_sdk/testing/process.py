@@ -20,7 +20,7 @@ from pipecd_wire.model import common_pb2, deployment_pb2
 from pipecd_wire.pipecd.plugin import plugin_pb2, plugin_pb2_grpc
 from pipecd_wire.plugin.common import common_pb2 as source_pb2
 from pipecd_wire.plugin.deploymentapi import api_pb2, api_pb2_grpc
-from pipecd_wire.rpc import Channel, call, connect, wait_until_ready
+from pipecd_wire.rpc import Channel, ClientTls, call, connect, wait_until_ready
 
 START_LIMIT = 30.0
 
@@ -124,10 +124,12 @@ async def start_plugin(
     entry: Mapping[str, Any] | None = None,
     flags: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
+    roots: bytes | None = None,
 ) -> AsyncIterator[PluginProcess]:
     """Start a plugin and connect to it; it is killed at the end of the block if it still runs.
 
-    `entry` is the rest of its entry in the piped file: `config`, `deployTargets`.
+    `entry` is the rest of its entry in the piped file: `config`, `deployTargets`. `roots` are the
+    certificates to trust, as PEM, for a plugin that is started with `--tls`.
     """
     described = {"name": name, "url": f"file:///plugins/{name}", "port": 0, **(entry or {})}
     variables = {**os.environ, **(environment or {})}
@@ -146,7 +148,8 @@ async def start_plugin(
                 process = await _spawn(start, variables, output, [number])
         try:
             port = described["port"] or await _told_port(piped, process, output)
-            async with connect(f"localhost:{port}") as channel:
+            tls = ClientTls(roots=roots) if roots else None
+            async with connect(f"localhost:{port}", tls=tls) as channel:
                 await _connected(channel, process, output)
                 yield PluginProcess(
                     name=name, process=process, port=port, channel=channel, file=output
