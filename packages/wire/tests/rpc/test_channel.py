@@ -245,3 +245,22 @@ async def test_an_answer_over_the_callers_limit_is_refused(served: Served) -> No
             await call(applications(channel).ReleaseHold, HOLD)
 
     assert failed.value.status == "RESOURCE_EXHAUSTED"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(
+    served: Served, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Companies set http_proxy for everybody; plugins and piped still talk on loopback."""
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("no_proxy", "NO_PROXY", "no_grpc_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+    async with (
+        serving(served(Failing()), "127.0.0.1:0") as port,
+        connect(f"{host}:{port}") as channel,
+    ):
+        answer = await call(applications(channel).ReleaseHold, HOLD)
+
+    assert answer.command_id == "at last"

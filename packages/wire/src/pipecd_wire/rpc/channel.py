@@ -83,6 +83,9 @@ async def connect(
     """
     claim_loop()
     options: list[tuple[str, Any]] = [*OPTIONS, *message_limits(max_message)]
+    if _is_local(target):
+        # A proxy of the environment is for the world outside, never for this machine itself.
+        options.append(("grpc.enable_http_proxy", 0))
     if keepalive is not None:
         options += [
             ("grpc.keepalive_time_ms", int(keepalive * 1000)),
@@ -154,6 +157,11 @@ async def stream(
         raise from_rpc_error(failed, method=_name(method)) from None
     finally:
         reading.cancel()
+
+
+def _is_local(target: str) -> bool:
+    host = target.rpartition(":")[0].strip("[]")
+    return target.startswith("unix:") or host in {"localhost", "::1"} or host.startswith("127.")
 
 
 def _name(method: object) -> str:
