@@ -77,7 +77,8 @@ async def test_the_guides_example_runs(way: Way, managed: bool, tmp_path: Path) 
     assert (forward.status, back.status) == (StageStatus.SUCCESS, StageStatus.SUCCESS)
     assert "execute script1" in piped.log("s1").lines
     assert "rollback script1" in piped.log("s2").lines
-    assert piped.deployment_metadata[MARKS] == {"started-0": "_", "rollback-started-0": "_"}
+    marks = piped.deployment_metadata[MARKS]
+    assert (marks["started-0"], marks["rollback-started-0"]) == ("_", "_")
 
 
 async def test_the_rfcs_example_runs(tmp_path: Path) -> None:
@@ -178,6 +179,33 @@ async def test_a_second_sigterm_ends_the_script_and_it_is_not_run_again(tmp_path
         assert "interrupted" in answer.message
         assert answer.message in piped.log("s1").lines
         assert not (tmp_path / "again").exists()
+
+
+async def test_a_script_that_outlived_its_plugin_is_ended_before_its_stage_fails(
+    tmp_path: Path,
+) -> None:
+    """The rollback comes next, and must not meet it."""
+    async with FakePiped() as piped:
+        async with scriptrun(piped) as plugin, asyncio.TaskGroup() as tasks:
+            executing = plugin.execute(
+                "SCRIPT_RUN", {"run": STUBBORN}, stage_id="s1", directory=tmp_path
+            )
+            tasks.create_task(_status(executing))
+            await piped.until(lambda: runs(piped))
+            shell, daemon = [await written_pid(tmp_path / name) for name in ("shell", "daemon")]
+            plugin.process.kill()
+        assert is_alive(shell)
+        assert is_alive(daemon)
+
+        async with scriptrun(piped) as plugin:
+            answer = await plugin.execute(
+                "SCRIPT_RUN", {"run": STUBBORN}, stage_id="s1", directory=tmp_path
+            )
+
+    assert answer.status == StageStatus.FAILURE
+    assert "interrupted" in answer.message
+    assert not is_alive(shell)
+    assert not is_alive(daemon)
 
 
 async def test_a_script_longer_than_the_grace_period_is_ended_in_time(tmp_path: Path) -> None:

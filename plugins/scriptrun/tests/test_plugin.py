@@ -6,6 +6,7 @@ import os
 import signal
 import stat
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -180,8 +181,8 @@ async def test_a_script_that_cannot_be_marked_is_not_started(tmp_path: Path) -> 
     """Without the mark a rollback would not know of it, and it could run twice."""
 
     class Broken(KeptMetadata):
-        async def put(self, key: str, value: str) -> None:
-            raise PipedError(f"{key}={value} cannot be kept")
+        async def put_many(self, values: Mapping[str, str]) -> None:
+            raise PipedError(f"cannot keep {', '.join(values)}")
 
     harness = script_harness(tmp_path)
     harness.deployment_metadata = Broken()

@@ -8,7 +8,7 @@ from typing import Final
 
 from pipecd_plugin_scriptrun.config import ScriptConfig, ScriptRunConfig
 from pipecd_plugin_scriptrun.environment import script_environment
-from pipecd_plugin_scriptrun.run import Script, new_script_id, run_script
+from pipecd_plugin_scriptrun.run import ProcessTree, Script, new_script_id, run_script
 from pipecd_plugin_scriptrun.script import shell_text, shown
 from pipecd_sdk import (
     PlannedStage,
@@ -39,21 +39,46 @@ class ScriptRun(StagePlugin):
 
     @stage("SCRIPT_RUN", finishes_on_stop=True)
     async def run(self, ctx: StageContext, config: ScriptConfig) -> None:
-        await _start_once(ctx, f"started-{ctx.stage.index}")
-        await self._run(ctx, config, config.commands, rollback=False)
+        script_id = await self._start_once(ctx)
+        await self._run(ctx, config, config.commands, script_id)
 
     @stage(ROLLBACK, rollback=True, finishes_on_stop=True)
     async def roll_back(self, ctx: StageContext, config: ScriptConfig) -> None:
         if await ctx.deployment_metadata.get(f"started-{ctx.stage.index}") is None:
             ctx.log.info("The script had not been started: there is nothing to roll back")
             return
-        await _start_once(ctx, f"rollback-started-{ctx.stage.index}")
-        await self._run(ctx, config, config.rollback_commands, rollback=True)
+        script_id = await self._start_once(ctx, "rollback-")
+        await self._run(ctx, config, config.rollback_commands, script_id, rollback=True)
+
+    async def _start_once(self, ctx: StageContext, prefix: str = "") -> str:
+        """Leave a mark that this script was started; the value is its token.
+
+        When the mark is there already, the plugin ended while the script ran. Nobody knows how far
+        it came: what is left of it is ended, and the stage fails.
+        """
+        mark, token = f"{prefix}started-{ctx.stage.index}", f"{prefix}script-{ctx.stage.index}"
+        if await ctx.deployment_metadata.get(mark) is None:
+            script_id = new_script_id()
+            await ctx.deployment_metadata.put_many({mark: MARK, token: script_id})
+            return script_id
+        if left := await ctx.deployment_metadata.get(token):
+            count = await ProcessTree(ctx, left, self.config.kill_grace).end()
+            ctx.log.info("Processes of the interrupted script that had to be ended: %d", count)
+        raise StageFailedError(
+            "the script was interrupted: it had been started, and nobody knows how far it came; "
+            "it is not run again",
+            hint="look at what it has done, then deploy again",
+        )
 
     async def _run(
-        self, ctx: StageContext, config: ScriptConfig, commands: Sequence[str], *, rollback: bool
+        self,
+        ctx: StageContext,
+        config: ScriptConfig,
+        commands: Sequence[str],
+        script_id: str,
+        *,
+        rollback: bool = False,
     ) -> None:
-        script_id = new_script_id()
         # The target commit also for a rollback: it holds the script that knows what to undo.
         script = Script(
             text=shell_text(commands),
@@ -73,17 +98,6 @@ class ScriptRun(StagePlugin):
         if code > 0:
             raise StageFailedError(f"the script failed with exit code {code}")
         ctx.log.success("The script has succeeded")
-
-
-async def _start_once(ctx: StageContext, mark: str) -> None:
-    """Leave a mark that this script was started; refuse when it is there already."""
-    if await ctx.deployment_metadata.get(mark) is not None:
-        raise StageFailedError(
-            "the script was interrupted: it had been started, and nobody knows how far it came; "
-            "it is not run again",
-            hint="look at what it has done, then deploy again",
-        )
-    await ctx.deployment_metadata.put(mark, MARK)
 
 
 def main() -> None:

@@ -53,10 +53,10 @@ async def run_script(ctx: StageContext, script: Script) -> int:
     After a cancellation or a failure nothing that it started runs any more. A background process of
     a script that succeeded may live on, if it gave up the script's output.
     """
-    tree = _Tree(ctx, script)
+    tree = ProcessTree(ctx, script.script_id, script.kill_grace)
     with _script_file(script.text) as file:
         async with _pipe() as (reader, writer):
-            process = await tree.start(file, writer)
+            process = await tree.start(script, file, writer)
             async with asyncio.TaskGroup() as tasks:
                 reading = tasks.create_task(relay(reader, ctx.log))
                 try:
@@ -83,23 +83,23 @@ async def _end_of_output(ctx: StageContext, reading: asyncio.Task[None]) -> None
         await asyncio.wait([reading])
 
 
-class _Tree:
+class ProcessTree:
     """A script's shell and everything that comes from it."""
 
-    def __init__(self, ctx: StageContext, script: Script) -> None:
+    def __init__(self, ctx: StageContext, script_id: str, kill_grace: timedelta) -> None:
         self._ctx = ctx
-        self._script = script
-        self._processes = ScriptProcesses(script.script_id)
+        self._kill_grace = kill_grace.total_seconds()
+        self._processes = ScriptProcesses(script_id)
         self._shell: asyncio.subprocess.Process | None = None
 
-    async def start(self, file: Path, output: int) -> asyncio.subprocess.Process:
+    async def start(self, script: Script, file: Path, output: int) -> asyncio.subprocess.Process:
         """Start the shell in a session of its own, with both outputs in one pipe."""
         try:
             self._shell = await asyncio.create_subprocess_exec(
                 *SHELL,
                 str(file),
-                cwd=self._script.directory,
-                env=self._script.environment,
+                cwd=script.directory,
+                env=script.environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -114,9 +114,9 @@ class _Tree:
             os.close(output)  # or the end of the output would never come
         return self._shell
 
-    async def end(self) -> None:
-        """Ask all to end, and kill what has not after the grace period."""
-        over = time.monotonic() + self._script.kill_grace.total_seconds()
+    async def end(self) -> int:
+        """Ask all to end, and kill what has not after the grace period; how many there were."""
+        over = time.monotonic() + self._kill_grace
         asked: set[int] = set()
         pause = FIRST_LOOK
         while alive := self._find():
@@ -130,9 +130,10 @@ class _Tree:
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_LOOK)
         else:
-            return
+            return len(asked)
         self._ctx.log.error("Killing %d processes that did not end in time", len(alive))
         await self._kill()
+        return len(asked | alive)
 
     async def _kill(self) -> None:
         over = time.monotonic() + KILL_LIMIT
