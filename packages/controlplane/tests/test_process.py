@@ -15,6 +15,9 @@ import pytest
 
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.apiservice import service_pb2_grpc as api_grpc
+from pipecd_wire.model import common_pb2
+from pipecd_wire.pipedservice import service_pb2 as pipedservice
+from pipecd_wire.pipedservice import service_pb2_grpc as pipedservice_grpc
 from pipecd_wire.rpc import CallError, call, connect
 
 LIMIT = 60.0
@@ -133,6 +136,80 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
             assert found.piped.id == piped_id
 
 
+async def test_acknowledged_log_blocks_survive_a_kill(tmp_path: Path, build: Any) -> None:
+    """And what the agent sends again, because the answer was lost, is there once."""
+    acknowledged = 0
+    async with server(tmp_path) as running:
+        async with client(tmp_path, running.address) as stub, agent(stub, running.address) as piped:
+            repository = common_pb2.ApplicationGitRepository(id="repo")
+            meta = pipedservice.ReportPipedMetaRequest(repositories=[repository])
+            await call(piped.stub.ReportPipedMeta, meta)
+            application = api.AddApplicationRequest(
+                name="hello", piped_id=piped.id, git_path=build.git_path()
+            )
+            made = await call(stub.AddApplication, application)
+            deployment = build.deployment(
+                application_id=made.application_id,
+                piped_id=piped.id,
+                project_id="default",
+                stages=[build.stage("s1")],
+            )
+            create = pipedservice.CreateDeploymentRequest(deployment=deployment)
+            await call(piped.stub.CreateDeployment, create)
+
+            async def write() -> None:
+                nonlocal acknowledged
+                try:
+                    while True:
+                        await call(piped.stub.ReportStageLogs, report(build, acknowledged))
+                        acknowledged += 1
+                except CallError:
+                    return
+
+            async with asyncio.TaskGroup() as tasks:
+                writing = tasks.create_task(write())
+                async with asyncio.timeout(LIMIT):
+                    while acknowledged < 50:
+                        await asyncio.wait([writing], timeout=0.01)
+                running.process.kill()
+        await running.ended()
+
+    async with server(tmp_path) as again, client(tmp_path, again.address) as stub:
+        async with agent_with(piped, again.address) as returned:
+            await call(returned.ReportStageLogs, report(build, acknowledged))
+        logs = await call(stub.ListStageLogs, api.ListStageLogsRequest(deployment_id="d1"))
+        indexes = [block.index for block in logs.stage_logs["s1"].blocks]
+        assert indexes == list(range(acknowledged + 1))
+
+
+def report(build: Any, index: int) -> pipedservice.ReportStageLogsRequest:
+    return pipedservice.ReportStageLogsRequest(
+        deployment_id="d1", stage_id="s1", blocks=build.blocks(index)
+    )
+
+
+@dataclass
+class Piped:
+    id: str
+    key: str
+    stub: Any
+
+
+@asynccontextmanager
+async def agent(user: Any, address: str) -> AsyncIterator[Piped]:
+    made = await call(user.RegisterPiped, api.RegisterPipedRequest(name="agent"))
+    piped = Piped(made.id, made.key, None)
+    async with agent_with(piped, address) as piped.stub:
+        yield piped
+
+
+@asynccontextmanager
+async def agent_with(piped: Piped, address: str) -> AsyncIterator[Any]:
+    pairs = [("authorization", f"PIPED-TOKEN default,{piped.id},{piped.key}")]
+    async with connect(address, metadata=lambda: pairs) as channel:
+        yield pipedservice_grpc.PipedServiceStub(channel)
+
+
 async def test_a_second_process_on_the_folder_is_refused(tmp_path: Path) -> None:
     async with server(tmp_path) as running:
         code, said = await run("server", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
@@ -213,3 +290,20 @@ async def test_help_and_version_help() -> None:
     code, said = await run("server")
     assert code == 2
     assert "--data-dir" in said
+
+
+async def test_a_certificate_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    certificate = tmp_path / "cert.pem"
+    certificate.write_text("nothing of the kind")
+    arguments = ("server", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+
+    code, said = await run(*arguments, "--tls-cert", str(certificate))
+    assert code == 2
+    assert "--tls-cert and --tls-key belong together" in said
+
+    code, said = await run(
+        *arguments, "--tls-cert", str(certificate), "--tls-key", str(certificate)
+    )
+    assert code == 2
+    assert "cannot use certificate" in said
+    assert "Traceback" not in said

@@ -166,7 +166,8 @@ async def test_another_agents_changes_are_not_heard(plane: Any, soon: Any) -> No
 
 async def test_silence_is_broken_by_a_heartbeat(plane: Any, soon: Any) -> None:
     agent = await plane.agent()
-    watch = AgentWatch(plane.stores, plane.running.bus, Presence(), heartbeat=0.01)
+    bus = plane.running.bus
+    watch = AgentWatch(plane.stores, bus, Presence(bus), heartbeat=0.01)
     caller = Agent(project_id="default", piped_id=agent.id)
     async with aclosing(watch.watch(caller)) as messages:
         await soon(anext(messages))
@@ -251,3 +252,16 @@ async def test_everything_that_changes_in_a_project_is_told(
         )
         (change,) = (await soon(anext(messages))).changes
         assert (change.kind, change.id) == (own.Change.STAGE_LOG, "d1/s1/0")
+
+
+async def test_people_are_told_when_a_piped_comes_and_goes(plane: Any, soon: Any) -> None:
+    agent = await plane.agent()
+    changes = stream(plane.admin.project.WatchChanges, own.WatchChangesRequest())
+    async with aclosing(changes) as messages:
+        await soon(anext(messages))  # it listens now
+        async with watching(agent, soon):
+            (came,) = (await soon(anext(messages))).changes
+        (went,) = (await soon(anext(messages))).changes
+
+    assert (came.kind, came.id) == (own.Change.PIPED, agent.id)
+    assert went == came

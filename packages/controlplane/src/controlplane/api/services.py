@@ -33,7 +33,7 @@ def endpoints(
 ) -> Endpoints:
     """Every RPC of every service, behind one door."""
     served = Endpoints(admit=admit)
-    presence = Presence()
+    presence = Presence(bus)
     served.add(
         pipedservice.DESCRIPTOR.services_by_name["PipedService"],
         PipedPipedsApi(stores, now, web_base_url),

@@ -12,6 +12,7 @@ from controlplane.store.database import Value, View
 from controlplane.store.entities import Entities
 from controlplane.store.paging import Page, fill, newest_first
 from controlplane.store.sql import tables
+from pipecd_model.deployment import is_completed
 from pipecd_wire.model import deployment_pb2
 
 T: Final = tables.deployment
@@ -33,9 +34,6 @@ ALL_NOT_COMPLETED: Final = (
 
 AGENT_PAGE_BYTES: Final = 8 * 1024 * 1024
 """An agent takes 10 MiB, and a v0 one never asks for a second page."""
-
-# Values of DeploymentStatus from here on are final.
-FIRST_FINAL: Final = deployment_pb2.DEPLOYMENT_SUCCESS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +71,7 @@ class Deployments(Entities[deployment_pb2.Deployment]):
             "application_name": entity.application_name,
             "kind": entity.kind,
             "status": entity.status,
-            "completed": int(entity.status >= FIRST_FINAL),
+            "completed": int(is_completed(entity.status)),
             "created_at": entity.created_at,
         }
 

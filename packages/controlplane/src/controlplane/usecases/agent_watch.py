@@ -25,23 +25,28 @@ MESSAGE_BYTES: Final = 8 * 1024 * 1024
 
 
 class Presence:
-    """Which pipeds are connected to this process right now."""
+    """Which pipeds are connected to this process right now; whoever looks at them is told."""
 
-    def __init__(self) -> None:
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
         self._connections: Counter[str] = Counter()
 
     def connected(self, piped_id: str) -> bool:
         return self._connections[piped_id] > 0
 
     @contextmanager
-    def present(self, piped_id: str) -> Iterator[None]:
-        self._connections[piped_id] += 1
+    def present(self, agent: Agent) -> Iterator[None]:
+        # Told to people, not to the piped: it knows.
+        change = Change(kind=Kind.PIPED, id=agent.piped_id, project_id=agent.project_id)
+        self._connections[agent.piped_id] += 1
+        self._bus.publish([change])
         try:
             yield
         finally:
-            self._connections[piped_id] -= 1
-            if not self._connections[piped_id]:
-                del self._connections[piped_id]
+            self._connections[agent.piped_id] -= 1
+            if not self._connections[agent.piped_id]:
+                del self._connections[agent.piped_id]
+            self._bus.publish([change])
 
 
 class AgentWatch:
@@ -66,7 +71,7 @@ class AgentWatch:
         """Ends with UnauthenticatedError when the piped is disabled meanwhile."""
         with (
             self._bus.listen(piped_topic(agent.piped_id)) as listener,
-            self._presence.present(agent.piped_id),
+            self._presence.present(agent),
         ):
             first, *rest = in_messages(await self._everything(agent), self._max_bytes)
             yield push_pb2.WatchResponse(
