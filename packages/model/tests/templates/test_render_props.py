@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever is written as a template: it renders or is explained, and nothing else happens."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipecd_model.config import Fault
+from pipecd_model.templates import BadTemplateError, Limits, render
+from pipecd_model.templates.names import ALLOWED, GO
+
+LIMITS = Limits(seconds=0.1)
+
+WORDS = st.sampled_from(
+    [
+        *("{{", "}}", "{{-", "-}}", "{{/*", "*/}}", "(", ")", "|", ":=", "=", ",", '"', "`", "'"),
+        *("if", "else", "end", "range", "with", "define", "template", "block", "break", "nil"),
+        *(".", ".a", ".a.b", ".xs", "$", "$x", '"text"', "1", "-1", "1.5", "0777", "true"),
+        *("%", "%s", "\n", " ", "x-y", "é", "\\"),
+    ]
+)
+FUNCTIONS = st.sampled_from(sorted(ALLOWED | GO))
+ARGUMENTS = st.sampled_from(
+    ['""', '"a b"', "0", "-1", "3", "1.5", "true", "(list 1 2)", '(dict "a" 1)', ".a", ".xs", "nil"]
+)
+DATA = {"a": {"b": "value"}, "xs": [1, "two", None]}
+
+
+def outcome(text: str) -> Fault | str:
+    """What comes of a template: its text, or what is wrong with it."""
+    try:
+        return render(text, DATA, name="file", limits=LIMITS)
+    except BadTemplateError as error:
+        return error.faults[0]
+
+
+def is_good(come: Fault | str) -> bool:
+    return isinstance(come, str) or bool(come.message)
+
+
+@given(st.lists(WORDS, max_size=30).map(" ".join))
+def test_any_words_render_or_are_explained(text: str) -> None:
+    assert is_good(outcome(text))
+
+
+@given(st.text())
+def test_any_text_renders_or_is_explained(text: str) -> None:
+    assert is_good(outcome("{{" + text))
+
+
+@given(FUNCTIONS, st.lists(ARGUMENTS, max_size=4))
+def test_any_call_renders_or_is_explained(function: str, arguments: list[str]) -> None:
+    assert is_good(outcome(f"{{{{ {function} {' '.join(arguments)} }}}}"))
+
+
+@given(st.text().filter(lambda text: "{{" not in text))
+def test_a_text_without_actions_stays_as_it_is(text: str) -> None:
+    assert render(text, {}, name="file") == text
+
+
+@given(st.text(), st.text())
+def test_a_value_comes_out_as_it_went_in(value: str, around: str) -> None:
+    around = around.replace("{", "")
+
+    shown = render(f"{around}{{{{ .x }}}}{around}", {"x": value}, name="file")
+
+    assert shown == f"{around}{value}{around}"
