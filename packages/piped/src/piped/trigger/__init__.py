@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What needs a deployment, and why."""
+
+from piped.trigger.calls import ControlPlaneCalls
+from piped.trigger.trigger import Trigger
+
+__all__ = ["ControlPlaneCalls", "Trigger"]

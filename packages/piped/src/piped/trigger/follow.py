@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One repository's part of the trigger: its head, its state, and the commands for its applications.
+
+Whatever happens wakes one worker, which looks at everything that is due at once: git is asked once
+per commit, not once per application.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Container
+from contextlib import aclosing
+from typing import Final
+
+from pipecd_model.errors import PipecdError
+from pipecd_wire.model.application_pb2 import Application
+from pipecd_wire.model.command_pb2 import Command
+from pipecd_wire.model.deployment_pb2 import Deployment
+from piped.git import Commit, GitError, Reach, Repository
+from piped.mirror.mirror import Mirror
+from piped.oplog import logger
+from piped.trigger.create import Creator
+from piped.trigger.decide import Decider
+from piped.trigger.memory import Memory
+from piped.trigger.ports import Calls, Configs
+from piped.trigger.standings import Standings
+
+log = logger(__name__)
+
+AWAY_GRACE: Final = 10.0
+"""Seconds that a remote may be away before people are told."""
+
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 30.0
+"""Seconds before something that failed is looked at again; it doubles in between."""
+
+
+class RepositoryTrigger:
+    """Watches one repository for its applications."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        *,
+        mirror: Mirror,
+        configs: Configs,
+        calls: Calls,
+        standings: Standings,
+        on_created: Callable[[Deployment], None],
+        clock: Callable[[], float],
+        away_grace: float = AWAY_GRACE,
+    ) -> None:
+        self._repository = repository
+        self._mirror = mirror
+        self._standings = standings
+        self._away_grace = away_grace
+        self._memory = Memory(calls)
+        self._creator = Creator(
+            repository,
+            mirror=mirror,
+            calls=calls,
+            memory=self._memory,
+            on_created=on_created,
+            clock=clock,
+        )
+        self._decider = Decider(
+            repository,
+            configs=configs,
+            memory=self._memory,
+            standings=standings,
+            refuse=self._creator.refuse,
+        )
+        self._head: Commit | None = None
+        self._away: tuple[Reach, str] | None = None
+        self._wake = asyncio.Event()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow_head(), name=f"head of {self._repository.id}")
+            tasks.create_task(self._follow_state(), name=f"state of {self._repository.id}")
+            tasks.create_task(self._work(), name=f"trigger of {self._repository.id}")
+
+    def look(self) -> None:
+        """Applications or commands changed: see whether something is due."""
+        self._wake.set()
+
+    def concerns(self, application: Application) -> bool:
+        """Is it ours, and new to us?"""
+        return self._is_ours(application) and not self._memory.knows(application)
+
+    async def _follow_head(self) -> None:
+        async with aclosing(self._repository.watch()) as heads:
+            async for head in heads:
+                self._head = head
+                self._wake.set()
+
+    async def _follow_state(self) -> None:
+        async with aclosing(self._repository.states()) as states:
+            async for state in states:
+                if state.reach is Reach.REACHABLE:
+                    self._away = None
+                    self._memory.decide_again()  # what could not be told, or was told about git
+                    self._wake.set()
+                elif state.reach is not Reach.OPENING:
+                    self._wake.set()  # commands that wait for a first head wait in vain
+                    await asyncio.sleep(self._away_grace)
+                    self._tell_away()
+
+    def _tell_away(self) -> None:
+        state = self._repository.state
+        if state.reach in {Reach.REACHABLE, Reach.OPENING}:
+            return
+        # One sentence for as long as it lasts: each try may fail in other words.
+        if self._away is None or self._away[0] is not state.reach:
+            self._away = (state.reach, f"{self._repository.remote} is {state}")
+            self._wake.set()
+
+    async def _work(self) -> None:
+        failures = 0
+        while True:
+            await self._woken(failures)
+            self._wake.clear()
+            try:
+                settled = await self._pass()
+            except (PipecdError, OSError) as error:
+                log.warning("trigger.failed", repository=self._repository.id, reason=str(error))
+                settled = False
+            failures = 0 if settled else failures + 1
+
+    async def _woken(self, failures: int) -> None:
+        if not failures:
+            await self._wake.wait()
+            return
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(failures - 1, 16))
+        pause = random.uniform(pause / 2, pause)  # noqa: S311 - spreads load, protects nothing
+        try:
+            async with asyncio.timeout(pause):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def _pass(self) -> bool:
+        """Look at everything that is due; answers whether nothing has to be looked at again."""
+        applications = {
+            application.id: application
+            for application in self._mirror.applications.values()
+            if self._is_ours(application)
+        }
+        for gone in self._memory.keep_only(applications):
+            self._standings.forget(gone)
+        commands = self._commands(applications)
+        note = await self._refresh() if commands else ""
+        head = self._head
+        if head is None:
+            self._refuse_without_head(commands)
+            settled = True
+        else:
+            due = [
+                application
+                for application in applications.values()
+                if application.id in commands or not self._memory.decided(application, head)
+            ]
+            wanted = await self._decider.decide(head, due, commands, note=note) if due else []
+            settled = await self._creator.create(wanted)
+            settled = settled and all(self._memory.decided(each, head) for each in due)
+        if self._away is not None:
+            for application in applications.values():
+                self._standings.away(application, self._away[1])
+        if settled and self._commands(applications):
+            self._wake.set()  # one command of an application after the other
+        return settled
+
+    def _commands(self, applications: Container[str]) -> dict[str, Command]:
+        """The oldest open command of each application."""
+        oldest: dict[str, Command] = {}
+        for command in self._mirror.commands.values():
+            application_id = command.sync_application.application_id
+            if command.type != Command.SYNC_APPLICATION or application_id not in applications:
+                continue
+            if application_id not in oldest or _age(command) < _age(oldest[application_id]):
+                oldest[application_id] = command
+        return oldest
+
+    async def _refresh(self) -> str:
+        """Whoever asks for a deployment means what is in git now; answers why it may be older."""
+        try:
+            await self._repository.fetch()
+            self._head = await self._repository.head()
+        except (GitError, OSError) as error:
+            return f"; this is the last commit that was seen, because {error}"
+        return ""
+
+    def _refuse_without_head(self, commands: dict[str, Command]) -> None:
+        state = self._repository.state
+        if state.reach in {Reach.UNREACHABLE, Reach.NO_BRANCH}:
+            for command in commands.values():
+                self._creator.refuse(command, f"{self._repository.remote} is {state}")
+
+    def _is_ours(self, application: Application) -> bool:
+        return application.git_path.repo.id == self._repository.id
+
+
+def _age(command: Command) -> tuple[int, str]:
+    return (command.created_at, command.id)

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A remote with two applications, and the bench that triggers run on."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+
+from trigger_support import Bench, application_file
+
+
+@pytest.fixture
+def bench(git_remote: Callable[..., Any], tmp_path: Path) -> Bench:
+    remote = git_remote()
+    remote.commit(
+        {
+            "apps/web/app.pipecd.yaml": application_file("web"),
+            "apps/witness/app.pipecd.yaml": application_file("witness"),
+        },
+        "first",
+    )
+    return Bench(remote, tmp_path / "data")
