@@ -6,9 +6,6 @@ import logging
 import sys
 import time
 from collections.abc import Mapping
-from typing import Final
-
-LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 def configure(level: str) -> None:

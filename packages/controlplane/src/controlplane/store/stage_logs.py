@@ -153,7 +153,7 @@ class StageLogs:
         """The next blocks after a position. A log that is not there is empty."""
 
         async def work(view: View) -> LogPart:
-            return await part_in(view, project_id, key, after=after, from_index=from_index)
+            return await _part_in(view, project_id, key, after=after, from_index=from_index)
 
         return await self._database.read(work)
 
@@ -166,7 +166,7 @@ class StageLogs:
         return await self._database.read(work)
 
 
-async def part_in(
+async def _part_in(
     view: View, project_id: str, key: LogKey, *, after: int = 0, from_index: int = BELOW_ALL
 ) -> LogPart:
     head = await view.one(HEAD, this_project=project_id, **key.parameters())
@@ -191,7 +191,7 @@ async def _whole_in(view: View, project_id: str, key: LogKey) -> LogPart:
     blocks: list[logblock_pb2.LogBlock] = []
     part = EMPTY
     while True:
-        part = await part_in(view, project_id, key, after=part.position)
+        part = await _part_in(view, project_id, key, after=part.position)
         blocks += part.blocks
         if part.at_end:
             return LogPart(

@@ -6,6 +6,7 @@ into it, each unit behind a savepoint of its own: one that fails takes nobody wi
 """
 
 import asyncio
+import contextlib
 import logging
 import sqlite3
 import threading
@@ -148,7 +149,8 @@ class Writer:
     def _give_up(self, group: list[Unit], error: sqlite3.Error) -> None:
         """The disk is full or broken: nothing of the group was kept."""
         log.error("database.write-failed", extra={"fields": {"error": str(error)}})
-        if self._connection.in_transaction:
+        # Some errors have rolled back already; where this fails too, the next group will say so.
+        with contextlib.suppress(sqlite3.Error):
             self._connection.execute("ROLLBACK")
         for unit in group:
             unit.error = UnavailableError(f"cannot write to the database: {error}")
