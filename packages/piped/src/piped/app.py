@@ -21,13 +21,13 @@ from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import ClientTls
 from piped.admin import serving_admin
+from piped.appconfig import ApplicationFiles
 from piped.git import repositories
 from piped.mirror.controlplane import ControlPlane, connected
 from piped.mirror.mirror import Mirror
 from piped.mirror.watch import Watch
 from piped.oplog import logger
 from piped.plan.planner import Planner
-from piped.plan.sources import OpenedSources
 from piped.plugins import PluginBackend, PluginHost, Tools
 from piped.report.agent import PluginStates, Stats, introduce
 from piped.report.inorder import InOrder
@@ -41,6 +41,7 @@ from piped.schedule.run import DeploymentRun
 from piped.schedule.successes import LastSuccesses
 from piped.source import Identity, Sources
 from piped.stopping import Stopping
+from piped.trigger import ControlPlaneCalls, Trigger
 
 log = logger(__name__)
 
@@ -115,8 +116,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     for repository in repos.values():
         await opened.enter_async_context(repository)
     identity = Identity(name=config.git.username, email=config.git.email)
-    trees = await opened.enter_async_context(Sources(data_dir, repos, identity=identity))
-    sources = OpenedSources(trees, repos)
+    sources = await opened.enter_async_context(Sources(data_dir, repos, identity=identity))
     needs = Needs(
         planner=Planner(host, sources),
         plugins=host,
@@ -130,6 +130,13 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     )
     controller = Controller(
         mirror, statuses, lambda deployment: DeploymentRun(deployment, needs), needs.stored
+    )
+    trigger = Trigger(
+        repositories=repos,
+        mirror=mirror,
+        configs=ApplicationFiles(),
+        calls=ControlPlaneCalls(control, outbox),
+        on_created=controller.on_created,
     )
     stats = Stats(
         control,
@@ -156,6 +163,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         statuses=statuses,
         host=host,
         controller=controller,
+        trigger=trigger,
         stats=stats,
         states=states,
     )
@@ -178,6 +186,7 @@ class Piped:
     statuses: Statuses
     host: PluginHost
     controller: Controller
+    trigger: Trigger
     stats: Stats
     states: PluginStates
 
@@ -186,7 +195,10 @@ class Piped:
         async with asyncio.TaskGroup() as tasks:
             intake = [
                 tasks.create_task(guarded(name, run), name=name)
-                for name, run in (("restart", self._watch_for_restart),)
+                for name, run in (
+                    ("trigger", self.trigger.run),
+                    ("restart", self._watch_for_restart),
+                )
             ]
             working = [
                 tasks.create_task(self._follow_control_plane(), name="control plane"),
