@@ -272,6 +272,44 @@ async def test_cancel_lets_a_script_clean_up_and_shows_what_it_says(tmp_path: Pa
     assert harness.log[-1].text == "cleaning"
 
 
+async def test_cancel_leaves_the_commands_of_the_cleaning_up_alone(tmp_path: Path) -> None:
+    harness = script_harness(tmp_path, kill_grace="30s")
+    script = (
+        "clean() { sleep 1; touch cleaned; exit 1; }\ntrap clean TERM; echo ready; sleep 300 & wait"
+    )
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(harness.run("SCRIPT_RUN", {"run": script}))
+        await harness.logged("ready", exact=True)
+
+        await cancel(running, limit=30)
+
+    assert (tmp_path / "cleaned").exists()
+    assert "did not end in time" not in harness.text
+
+
+@pytest.mark.parametrize("kill_grace", ["10s", "1ns"], ids=["asked", "killed"])
+@pytest.mark.parametrize("shell", ["", "setsid "], ids=["same group", "own session"])
+async def test_cancel_ends_a_shell_before_its_next_command(
+    tmp_path: Path, shell: str, kill_grace: str
+) -> None:
+    """Its command ends too: a shell that outlives it for a moment would go on."""
+    trap = "trap '' TERM;" if kill_grace == "1ns" else ""
+    (tmp_path / "inner.sh").write_text(
+        f"{trap} for i in 1 2 3 4 5 6 7 8; do (echo $i; sleep 300; touch went-on) & done\n"
+        "echo ready; sleep 300; touch went-on"
+    )
+    harness = script_harness(tmp_path, kill_grace=kill_grace)
+    async with asyncio.TaskGroup() as tasks:
+        script = f"{shell}sh inner.sh; touch went-on"
+        running = tasks.create_task(harness.run("SCRIPT_RUN", {"run": script}))
+        await harness.logged("ready", exact=True)
+        await harness.logged("8", exact=True)
+
+        await cancel(running, limit=30)
+
+    assert not (tmp_path / "went-on").exists()
+
+
 async def test_cancel_finds_a_daemon_in_a_session_of_its_own(tmp_path: Path) -> None:
     """Double-forked and with a new session: neither the group nor the parents lead to it."""
     harness = script_harness(tmp_path)

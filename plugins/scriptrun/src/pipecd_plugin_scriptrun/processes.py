@@ -22,6 +22,7 @@ ZOMBIE: Final = b"Z"
 class _Process:
     pid: int
     parent: int
+    group: int
     session: int
     started: int
 
@@ -40,6 +41,25 @@ class ScriptProcesses:
 
     def find(self, *, session: int | None = None) -> set[int]:
         """The pids of all that live now. `session` only as long as its leader is not reaped."""
+        return {each.pid for each in self._find(session)}
+
+    def signal(self, number: signal.Signals, *, session: int | None = None) -> set[int]:
+        """Signal all that live now; the value is their pids.
+
+        Whole groups at once, and those that began first before the others: a shell whose command
+        ends before it has got the signal itself would go on with its next command.
+        """
+        found = self._find(session)
+        groups = dict.fromkeys(each.group for each in sorted(found, key=lambda it: it.started))
+        for group in groups:
+            # Gone, or another user's: passed over.
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, number)
+                if number is signal.SIGTERM:
+                    os.killpg(group, signal.SIGCONT)  # a stopped one would not notice
+        return {each.pid for each in found}
+
+    def _find(self, session: int | None) -> list[_Process]:
         seen = {each.pid: each for each in _all_processes()}
         mine = {
             each.pid
@@ -47,8 +67,9 @@ class ScriptProcesses:
             if each.identity in self._known or each.session == session or self._is_marked(each.pid)
         }
         mine |= _descendants(mine, seen.values())
-        self._known = {seen[pid].identity for pid in mine}
-        return mine
+        found = [seen[pid] for pid in mine]
+        self._known = {each.identity for each in found}
+        return found
 
     def _is_marked(self, pid: int) -> bool:
         try:
@@ -56,15 +77,6 @@ class ScriptProcesses:
         except OSError:
             return False  # gone, or another user's
         return self._mark in environment.split(b"\0")
-
-
-def send(number: signal.Signals, pids: Iterable[int]) -> None:
-    """Signal processes; those that are gone or another user's are passed over."""
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
-            if number is signal.SIGTERM:
-                os.kill(pid, signal.SIGCONT)  # a stopped one would not notice
 
 
 def _all_processes() -> Iterable[_Process]:
@@ -82,7 +94,13 @@ def _read(pid: int) -> _Process | None:
     fields = text[text.rindex(b")") + 2 :].split()
     if fields[0] == ZOMBIE:
         return None
-    return _Process(pid=pid, parent=int(fields[1]), session=int(fields[3]), started=int(fields[19]))
+    return _Process(
+        pid=pid,
+        parent=int(fields[1]),
+        group=int(fields[2]),
+        session=int(fields[3]),
+        started=int(fields[19]),
+    )
 
 
 def _descendants(roots: set[int], processes: Iterable[_Process]) -> set[int]:

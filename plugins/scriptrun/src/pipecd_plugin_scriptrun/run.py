@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_plugin_scriptrun.output import relay
-from pipecd_plugin_scriptrun.processes import ScriptProcesses, send
+from pipecd_plugin_scriptrun.processes import ScriptProcesses
 from pipecd_sdk import StageContext, StageFailedError
 
 SHELL: Final = ("/bin/sh", "-l")
@@ -115,40 +115,37 @@ class ProcessTree:
         return self._shell
 
     async def end(self) -> int:
-        """Ask all to end, and kill what has not after the grace period; how many there were."""
+        """Ask all to end, and kill what has not after the grace period; how many there were.
+
+        They are asked once: what is started after that belongs to somebody's cleaning up.
+        """
         over = time.monotonic() + self._kill_grace
-        asked: set[int] = set()
+        asked = self._processes.signal(signal.SIGTERM, session=self._session())
         pause = FIRST_LOOK
-        while alive := self._find():
-            now = time.monotonic()
+        while alive := self._processes.find(session=self._session()):
             if self._ctx.is_ending():
-                over = min(over, now + SHORT_GRACE)
-            if now >= over:
+                over = min(over, time.monotonic() + SHORT_GRACE)
+            if time.monotonic() >= over:
+                self._ctx.log.error("Killing %d processes that did not end in time", len(alive))
+                await self._kill()
                 break
-            send(signal.SIGTERM, alive - asked)
-            asked |= alive
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_LOOK)
-        else:
-            return len(asked)
-        self._ctx.log.error("Killing %d processes that did not end in time", len(alive))
-        await self._kill()
-        return len(asked | alive)
+        return len(asked)
 
     async def _kill(self) -> None:
         over = time.monotonic() + KILL_LIMIT
-        while alive := self._find():
-            send(signal.SIGKILL, alive)
+        while alive := self._processes.signal(signal.SIGKILL, session=self._session()):
             if time.monotonic() >= over:
                 pids = ", ".join(str(pid) for pid in sorted(alive))
                 self._ctx.log.error("These processes cannot be killed: %s", pids)
                 return
             await asyncio.sleep(FIRST_LOOK)
 
-    def _find(self) -> set[int]:
+    def _session(self) -> int | None:
+        """The shell's session, as long as nobody else can have its number."""
         shell = self._shell
-        session = shell.pid if shell is not None and shell.returncode is None else None
-        return self._processes.find(session=session)
+        return shell.pid if shell is not None and shell.returncode is None else None
 
 
 @contextmanager
