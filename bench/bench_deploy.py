@@ -139,8 +139,16 @@ async def sleeping(file: Path) -> int:
 
 async def gone(pid: int) -> None:
     async with asyncio.timeout(60):
-        while Path(f"/proc/{pid}").exists():
+        while _alive(pid):
             await asyncio.sleep(0.002)
+
+
+def _alive(pid: int) -> bool:
+    """Does it still run? One that has ended and waits to be reaped by init does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 async def floor(running: World) -> tuple[float, float]:

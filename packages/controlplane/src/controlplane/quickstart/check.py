@@ -5,7 +5,6 @@ Every row of the table is read back from what the scripts wrote themselves and f
 """
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
@@ -253,8 +252,9 @@ def _text(file: Path) -> str:
 
 
 def _alive(pid: int) -> bool:
+    """Does a process still run? One that has ended and waits to be reaped by init does not."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
         return False
-    return True
+    return state not in {"Z", "X"}
