@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tell the control plane what the repositories say about applications.
+
+The second step of the flow, beside the trigger: registered applications whose file gives another
+name, description or labels, and files that nobody has registered yet. Heads that move and
+applications that change wake it; nothing is told twice.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import Final, Protocol
+
+from google.protobuf.message import Message
+
+from pipecd_model.config import ApplicationConfig
+from pipecd_model.errors import PipecdError
+from pipecd_wire.model.application_pb2 import Application
+from pipecd_wire.model.common_pb2 import ApplicationInfo
+from pipecd_wire.pipedservice import service_pb2 as pb
+from piped.appconfig.info import info_of, unregistered_info
+from piped.appconfig.reader import ApplicationFiles
+from piped.appconfig.scan import Found, scan
+from piped.git import Commit, Reach, Repository
+from piped.mirror.mirror import Mirror
+from piped.oplog import logger
+from piped.source import place_of
+
+log = logger(__name__)
+
+LANE: Final = "application files"
+_AWAY: Final = frozenset({Reach.UNREACHABLE, Reach.NO_BRANCH})
+_PAUSES: Final = (1.0, 5.0, 30.0)
+"""Seconds between tries of a look that git let fail; then the next head is waited for."""
+
+
+class Reports(Protocol):
+    """Takes reports and delivers them in order, sooner or later."""
+
+    def put(self, lane: str, method: str, request: Message, /) -> None:
+        """Report behind everything that this lane was given before."""
+
+
+class Discovery:
+    """Watches the application files of all repositories."""
+
+    def __init__(
+        self,
+        *,
+        piped_id: str,
+        repositories: Mapping[str, Repository],
+        mirror: Mirror,
+        files: ApplicationFiles,
+        reports: Reports,
+        selector: Mapping[str, str] | None = None,
+    ) -> None:
+        self._piped_id = piped_id
+        self._repositories = repositories
+        self._mirror = mirror
+        self._files = files
+        self._reports = reports
+        self._selector = dict(selector or {})
+        self._found: dict[str, dict[str, Found]] = {}
+        self._identities: dict[str, bytes] = {}
+        self._told: dict[str, tuple[bytes, bytes]] = {}
+        self._suggested: list[ApplicationInfo] | None = None
+        self._wake = asyncio.Event()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for repository in self._repositories.values():
+                tasks.create_task(self._follow(repository), name=f"files of {repository.id}")
+                tasks.create_task(self._settle(repository), name=f"start of {repository.id}")
+            tasks.create_task(self._follow_mirror(), name="registered applications")
+            tasks.create_task(self._tell(), name="application files")
+
+    async def _follow(self, repository: Repository) -> None:
+        async with aclosing(repository.watch()) as heads:
+            async for head in heads:
+                await self._look(repository, head)
+
+    async def _settle(self, repository: Repository) -> None:
+        """Notice that a repository cannot be waited for."""
+        async with aclosing(repository.states()) as states:
+            async for state in states:
+                if state.reach in _AWAY:
+                    self._wake.set()
+                    return
+
+    async def _look(self, repository: Repository, head: Commit) -> None:
+        before = self._found.get(repository.id, {})
+        for pause in (*_PAUSES, 0.0):
+            try:
+                self._found[repository.id] = await scan(repository, head.hash, self._files, before)
+            except (PipecdError, OSError) as error:
+                log.warning("application.files_unread", repository=repository.id, reason=str(error))
+                await asyncio.sleep(pause)
+            else:
+                self._wake.set()
+                return
+
+    async def _follow_mirror(self) -> None:
+        """Notice how applications are called and where they live; the rest changes all the time."""
+        async for change in self._mirror.changes():
+            changed = bool(change.removed_applications)
+            for application_id in change.removed_applications:
+                self._identities.pop(application_id, None)
+            for application in change.applications:
+                identity = _identity(application)
+                changed |= self._identities.get(application.id) != identity
+                self._identities[application.id] = identity
+            if changed:
+                self._wake.set()
+
+    async def _tell(self) -> None:
+        await self._mirror.filled()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            registered = self._registered()
+            self._tell_updates(registered)
+            self._tell_unregistered(registered)
+
+    def _registered(self) -> dict[tuple[str, str], Application]:
+        registered = {}
+        for application in self._mirror.applications.values():
+            try:
+                place = place_of(application.git_path)
+            except PipecdError:
+                continue  # the trigger tells its author
+            registered[application.git_path.repo.id, place.file] = application
+        return registered
+
+    def _tell_updates(self, registered: Mapping[tuple[str, str], Application]) -> None:
+        updates = []
+        for (repository_id, path), application in registered.items():
+            found = self._found.get(repository_id, {}).get(path)
+            if found is None or not isinstance(found.outcome, ApplicationConfig):
+                continue
+            info = info_of(application, found.outcome)
+            # Once is enough: a control plane that keeps its own version must not be asked for ever.
+            said = (info.SerializeToString(deterministic=True), _identity(application))
+            if _differs(application, info) and self._told.get(application.id) != said:
+                updates.append(info)
+            self._told[application.id] = said
+        if updates:
+            request = pb.UpdateApplicationConfigurationsRequest(applications=updates)
+            self._reports.put(LANE, "UpdateApplicationConfigurations", request)
+            log.info("application.updated", applications=[info.name for info in updates])
+
+    def _tell_unregistered(self, registered: Mapping[tuple[str, str], Application]) -> None:
+        if self._suggested is None and not self._all_seen():
+            return  # a list that lacks half of them would be shown until the rest is seen
+        suggested = []
+        for repository_id, files in sorted(self._found.items()):
+            for path, found in sorted(files.items()):
+                config = found.outcome
+                if (repository_id, path) in registered or isinstance(config, PipecdError):
+                    continue
+                if config.name and self._selector.items() <= config.labels.items():
+                    suggested.append(
+                        unregistered_info(self._piped_id, repository_id, found.place, config)
+                    )
+        if suggested != self._suggested:
+            self._suggested = suggested
+            request = pb.ReportUnregisteredApplicationConfigurationsRequest(applications=suggested)
+            self._reports.put(LANE, "ReportUnregisteredApplicationConfigurations", request)
+
+    def _all_seen(self) -> bool:
+        return all(
+            repository.id in self._found or repository.state.reach in _AWAY
+            for repository in self._repositories.values()
+        )
+
+
+def _identity(application: Application) -> bytes:
+    kept = Application(
+        name=application.name,
+        description=application.description,
+        labels=application.labels,
+        git_path=application.git_path,
+    )
+    return kept.SerializeToString(deterministic=True)
+
+
+def _differs(application: Application, info: ApplicationInfo) -> bool:
+    return (application.name, application.description, dict(application.labels)) != (
+        info.name,
+        info.description,
+        dict(info.labels),
+    )
