@@ -147,7 +147,7 @@ def _alive(pid: int) -> bool:
     """Does it still run? One that has ended and waits to be reaped by init does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 

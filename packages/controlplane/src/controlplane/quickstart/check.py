@@ -255,6 +255,6 @@ def _alive(pid: int) -> bool:
     """Does a process still run? One that has ended and waits to be reaped by init does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return state not in {"Z", "X"}
