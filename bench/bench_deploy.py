@@ -78,6 +78,7 @@ async def measure(running: World) -> None:
     report("commit-to-planned-p95", p95(s["planned"] for s in steps), "ms", None)
     report("commit-to-running-p95", p95(s["running"] for s in steps), "ms", Bar("<=", 1000))
     report("stage-to-stage-p95", p95(s["stage"] for s in steps), "ms", Bar("<=", 50))
+    report("stage-to-stage-median", statistics.median(s["stage"] for s in steps), "ms", None)
     report("approve-to-next-p95", p95(s["approve"] for s in steps), "ms", Bar("<=", 300))
     report("cancel-to-gone-p95", p95(s["cancel"] for s in steps), "ms", Bar("<=", 2000))
     floor_first, floor_stage = await floor(running)
