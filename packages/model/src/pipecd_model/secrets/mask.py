@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The door for stage logs: secret values that are known are replaced, wherever they begin and end.
+
+Looked for are values of six characters or more, each line of a longer one, and both as base64, also
+where the base64 is of something around the value. A net, not a promise: a script can write a value
+in a way that nobody recognises.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator
+from copy import copy
+from typing import Final, Self
+
+MASK: Final = "***"
+
+_SHORTEST: Final = 6
+"""Shorter values are in every other word."""
+
+_SHORTEST_BASE64: Final = 8
+
+_LONGEST: Final = 1024
+"""Longer values are looked for in pieces: that is how much of a text is held back at most."""
+
+_LINES: Final = (76, 64)
+"""Where programs break long base64."""
+
+
+class Masker:
+    """Masks one stream of text, given in pieces as they come; or single lines."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        self._needles = _needles(values)
+        self._held = ""
+        self._covered = 0  # how much of the front of what is held is masked already
+
+    def fresh(self) -> Self:
+        """A masker of the same values for another stream."""
+        new = copy(self)
+        new.flush()
+        return new
+
+    def line(self, text: str) -> str:
+        """Mask a text that is complete in itself; leaves the stream as it is."""
+        return _masked(text, _found(text, self._needles), 0, len(text))
+
+    def feed(self, text: str) -> str:
+        """Take the next piece; gives what can be shown, and holds back what may become a secret."""
+        if not self._needles:
+            return text
+        text = self._held + text
+        found = _found(text, self._needles)
+        keep = _may_become(text, self._needles)
+        shown = _masked(text, found, self._covered, keep)
+        self._held = text[keep:]
+        ends = (end for start, end in found if start < keep)
+        self._covered = max(self._covered - keep, max(ends, default=0) - keep, 0)
+        return shown
+
+    def flush(self) -> str:
+        """Give what was held back: the stream is over and it became nothing."""
+        rest, covered = self._held, self._covered
+        self._held, self._covered = "", 0
+        return _masked(rest, _found(rest, self._needles), covered, len(rest))
+
+
+def _masked(text: str, found: list[tuple[int, int]], covered: int, until: int) -> str:
+    """Show a text up to a place; what is covered at its front has been masked before."""
+    shown = []
+    position = covered
+    for start, end in found:
+        if start >= until:
+            break
+        if start >= position:
+            shown += [text[position:start], MASK]
+        position = max(position, end)
+    shown.append(text[position:until])
+    return "".join(shown)
+
+
+def _found(text: str, needles: tuple[str, ...]) -> list[tuple[int, int]]:
+    """All places where a value stands, from the first on; they may overlap."""
+    places = []
+    for needle in needles:
+        if needle not in text:
+            continue
+        start = text.find(needle)
+        while start >= 0:
+            places.append((start, start + len(needle)))
+            start = text.find(needle, start + 1)
+    places.sort()
+    return places
+
+
+def _may_become(text: str, needles: tuple[str, ...]) -> int:
+    """Where the end of a text begins that more text could make a value of."""
+    earliest = len(text)
+    for needle in needles:
+        if text[-1:] not in needle:
+            continue  # as it is for nearly every line, and at no cost
+        start = text.find(needle[0], max(len(text) - len(needle) + 1, 0), earliest)
+        while start >= 0:
+            if needle.startswith(text[start:]):
+                earliest = start
+                break
+            start = text.find(needle[0], start + 1, earliest)
+    return earliest
+
+
+def _needles(values: Iterable[str]) -> tuple[str, ...]:
+    needles: dict[str, None] = {}
+    for value in values:
+        for part in (value, *value.splitlines()):
+            for text in (part, part.strip()):
+                if len(text) >= _SHORTEST and text.strip("*"):
+                    needles.update(dict.fromkeys(_pieces(text)))
+                    needles.update(dict.fromkeys(_as_base64(text)))
+    return tuple(needles)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """A text in pieces of a length that can be held back; the last one is as long as the others."""
+    for start in range(0, max(len(text) - _LONGEST, 0), _LONGEST):
+        yield text[start : start + _LONGEST]
+    yield text[-_LONGEST:]
+
+
+def _as_base64(text: str) -> Iterator[str]:
+    """What base64 makes of a value, at the beginning of something or after one or two bytes."""
+    data = text.encode(errors="surrogateescape")
+    forms = [base64.b64encode(data).decode()]
+    for offset in range(3):
+        # Of these the bytes around the value change nothing.
+        inner = data[-offset % 3 :]
+        forms.append(base64.b64encode(inner[: len(inner) // 3 * 3]).decode())
+    forms.append(forms[0].rstrip("="))
+    for width in _LINES:
+        forms += [forms[0][start : start + width] for start in range(0, len(forms[0]), width)]
+    for form in (*forms, *(form.translate(_URL) for form in forms)):
+        if len(form) >= _SHORTEST_BASE64:
+            yield from _pieces(form)
+
+
+_URL: Final = str.maketrans("+/", "-_")

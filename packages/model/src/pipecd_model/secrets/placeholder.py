@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Secrets that a stage names in its commands and variables: `{{ .encryptedSecrets.name }}`.
+
+Only this is replaced, exactly; nothing else in a command is a template, so that
+`docker inspect -f '{{.Id}}'` keeps working. A shell reads a command, so there a value may consist
+only of characters that mean nothing to it; any other goes through a variable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Final
+
+from pipecd_model.errors import ConfigError
+
+_NAMED: Final = r"\{\{\s*\.encryptedSecrets\.(?P<name>\w+)\s*\}\}"
+_INDEXED: Final = (
+    r"\{\{\s*index\s+\.encryptedSecrets\s+"
+    r"(?:\"(?P<quoted>[^\"\\\n]+)\"|`(?P<raw>[^`]+)`)\s*\}\}"
+)
+_PLACEHOLDER: Final = re.compile(f"{_NAMED}|{_INDEXED}")
+_ALIKE: Final = re.compile(r"\{\{[^{}]*\.encryptedSecrets\b[^{}]*\}\}")
+_DASHED: Final = re.compile(r"\.encryptedSecrets\.(\w+(?:-\w+)+)")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
+
+
+class BadPlaceholderError(ConfigError):
+    """A secret that a stage names cannot be put there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A text with secrets in it. Shows as it was written, with the placeholders."""
+
+    written: str
+    """For logs and messages."""
+    text: str = field(repr=False)
+    """For the process alone."""
+
+    def __str__(self) -> str:
+        return self.written
+
+
+def names(text: str) -> tuple[str, ...]:
+    """The secrets that a text names, each once, in order."""
+    return tuple(dict.fromkeys(_name(found) for found in _PLACEHOLDER.finditer(text)))
+
+
+def texts(value: Any) -> Iterator[str]:
+    """All texts in the options of a stage, however deep."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from texts(item)
+
+
+def problems(text: str, known: Collection[str]) -> list[BadPlaceholderError]:
+    """What is wrong with the secrets that a text names, before any is opened."""
+    found: list[BadPlaceholderError] = []
+    for each in _ALIKE.finditer(text):
+        exact = _PLACEHOLDER.fullmatch(each[0])
+        if exact is None:
+            found.append(_not_exact(each[0]))
+        elif (name := _name(exact)) not in known:
+            found.append(_unknown(name, known))
+    return found
+
+
+def open_command(text: str, values: Mapping[str, str]) -> Opened:
+    """Put secrets into a command; raises BadPlaceholderError for one that the shell would read."""
+
+    def value_of(name: str) -> str:
+        value = values[name]
+        if not _PLAIN.fullmatch(value):
+            raise BadPlaceholderError(
+                f"the secret {name!r} holds characters that mean something to a shell",
+                hint=f"set a variable under env to {{{{ .encryptedSecrets.{name} }}}}"
+                " and use the variable, in double quotes",
+            )
+        return value
+
+    return _opened(text, values, value_of)
+
+
+def open_variable(text: str, values: Mapping[str, str]) -> Opened:
+    """Put secrets into the value of an environment variable, whatever they hold."""
+
+    def value_of(name: str) -> str:
+        if "\0" in values[name]:
+            raise BadPlaceholderError(
+                f"the secret {name!r} holds a null character, which no variable can",
+                hint="put it into a file with spec.encryption.decryptionTargets",
+            )
+        return values[name]
+
+    return _opened(text, values, value_of)
+
+
+def _opened(text: str, values: Mapping[str, str], value_of: Callable[[str], str]) -> Opened:
+    for problem in problems(text, values):
+        raise problem
+    opened = _PLACEHOLDER.sub(lambda found: value_of(_name(found)), text)
+    return Opened(written=text, text=opened)
+
+
+def _name(found: re.Match[str]) -> str:
+    return str(found["name"] or found["quoted"] or found["raw"])
+
+
+def _not_exact(written: str) -> BadPlaceholderError:
+    if dashed := _DASHED.search(written):
+        return BadPlaceholderError(
+            f'"-" is not allowed in a dotted name: {written}',
+            hint=f'write {{{{ index .encryptedSecrets "{dashed[1]}" }}}}',
+        )
+    return BadPlaceholderError(
+        f"a stage cannot do more with a secret than name it: {written}",
+        hint="write {{ .encryptedSecrets.name }}, without functions and dashes",
+    )
+
+
+def _unknown(name: str, known: Collection[str]) -> BadPlaceholderError:
+    near = get_close_matches(name, sorted(known), n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else "add it to spec.encryption.encryptedSecrets"
+    return BadPlaceholderError(f"there is no secret {name!r}", hint=hint)
