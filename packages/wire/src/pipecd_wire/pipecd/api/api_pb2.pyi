@@ -442,19 +442,25 @@ class ListPipedsResponse(_message.Message):
 
         PIPED_FIELD_NUMBER: _builtins.int
         PLUGINS_FIELD_NUMBER: _builtins.int
+        ALARMS_FIELD_NUMBER: _builtins.int
         @_builtins.property
         def piped(self) -> _piped_pb2.Piped: ...
         @_builtins.property
         def plugins(self) -> _containers.RepeatedCompositeFieldContainer[_push_pb2.PluginState]: ...
+        @_builtins.property
+        def alarms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+            """Sentences for people about what must not be, for example two agents at work under one id."""
+
         def __init__(
             self,
             *,
             piped: _piped_pb2.Piped | None = ...,
             plugins: _abc.Iterable[_push_pb2.PluginState] | None = ...,
+            alarms: _abc.Iterable[_builtins.str] | None = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["piped", b"piped"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["piped", b"piped", "plugins", b"plugins"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["alarms", b"alarms", "piped", b"piped", "plugins", b"plugins"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

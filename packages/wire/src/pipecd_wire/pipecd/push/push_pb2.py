@@ -31,7 +31,7 @@ from pipecd_wire.options import rights_pb2 as pipecd__wire_dot_options_dot_right
 from pipecd_wire.options import rules_pb2 as pipecd__wire_dot_options_dot_rules__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"pipecd_wire/pipecd/push/push.proto\x12\x0epipecd.push.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a#pipecd_wire/model/application.proto\x1a\x1fpipecd_wire/model/command.proto\x1a\"pipecd_wire/model/deployment.proto\x1a pipecd_wire/options/rights.proto\x1a\x1fpipecd_wire/options/rules.proto\"O\n\x0cWatchRequest\x12\x1d\n\x0binstance_id\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12 \n\x0e\x64\x61ta_folder_id\x18\x02 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\"\xf4\x01\n\rWatchResponse\x12,\n\x08snapshot\x18\x01 \x01(\x0b\x32\x18.pipecd.push.v1.SnapshotH\x00\x12(\n\x06\x63hange\x18\x02 \x01(\x0b\x32\x16.pipecd.push.v1.ChangeH\x00\x12+\n\x08git_hint\x18\x03 \x01(\x0b\x32\x17.pipecd.push.v1.GitHintH\x00\x12&\n\x05lease\x18\x04 \x01(\x0b\x32\x15.pipecd.push.v1.LeaseH\x00\x12.\n\theartbeat\x18\x05 \x01(\x0b\x32\x19.pipecd.push.v1.HeartbeatH\x00\x42\x06\n\x04\x62ody\"\xd3\x01\n\x08Snapshot\x12(\n\x0c\x61pplications\x18\x01 \x03(\x0b\x32\x12.model.Application\x12&\n\x0b\x64\x65ployments\x18\x02 \x03(\x0b\x32\x11.model.Deployment\x12 \n\x08\x63ommands\x18\x03 \x03(\x0b\x32\x0e.model.Command\x12-\n\x0cown_commands\x18\x04 \x03(\x0b\x32\x17.pipecd.push.v1.Command\x12$\n\x05lease\x18\x05 \x01(\x0b\x32\x15.pipecd.push.v1.Lease\"\xcc\x01\n\x06\x43hange\x12(\n\x0c\x61pplications\x18\x01 \x03(\x0b\x32\x12.model.Application\x12\x1f\n\x17removed_application_ids\x18\x02 \x03(\t\x12&\n\x0b\x64\x65ployments\x18\x03 \x03(\x0b\x32\x11.model.Deployment\x12 \n\x08\x63ommands\x18\x04 \x03(\x0b\x32\x0e.model.Command\x12-\n\x0cown_commands\x18\x05 \x03(\x0b\x32\x17.pipecd.push.v1.Command\"E\n\x07GitHint\x12\x15\n\rrepository_id\x18\x01 \x01(\t\x12\x0e\n\x06\x62ranch\x18\x02 \x01(\t\x12\x13\n\x0b\x63ommit_hash\x18\x03 \x01(\t\"\x81\x01\n\x05Lease\x12\r\n\x05\x65poch\x18\x01 \x01(\x03\x12\x0c\n\x04held\x18\x02 \x01(\x08\x12\'\n\x04time\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x32\n\x0ftake_over_after\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x0b\n\tHeartbeat\"\xbe\x02\n\x07\x43ommand\x12\n\n\x02id\x18\x01 \x01(\t\x12*\n\x04type\x18\x02 \x01(\x0e\x32\x1c.pipecd.push.v1.Command.Type\x12\x16\n\x0e\x61pplication_id\x18\x03 \x01(\t\x12\x15\n\rdeployment_id\x18\x04 \x01(\t\x12\x10\n\x08stage_id\x18\x05 \x01(\t\x12\x13\n\x0bplugin_name\x18\x06 \x01(\t\x12\x11\n\tcommander\x18\x07 \x01(\t\x12.\n\ncreated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"b\n\x04Type\x12\x14\n\x10TYPE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bRETRY_STAGE\x10\x01\x12\r\n\tROLL_BACK\x10\x02\x12\x12\n\x0eRESTART_PLUGIN\x10\x03\x12\x10\n\x0cRELEASE_HOLD\x10\x04\"K\n\x11RenewLeaseRequest\x12\x1d\n\x0binstance_id\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12\x17\n\x05\x65poch\x18\x02 \x01(\x03\x42\x08\xea\xed\x1c\x04*\x02\x08\x00\":\n\x12RenewLeaseResponse\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.pipecd.push.v1.Lease\"M\n\x13ReleaseLeaseRequest\x12\x1d\n\x0binstance_id\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12\x17\n\x05\x65poch\x18\x02 \x01(\x03\x42\x08\xea\xed\x1c\x04*\x02\x08\x00\"\x16\n\x14ReleaseLeaseResponse\"^\n\x1bReportCommandHandledRequest\x12\x1c\n\ncommand_id\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12\x11\n\tsucceeded\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x1e\n\x1cReportCommandHandledResponse\"D\n\x14ReportPluginsRequest\x12,\n\x07plugins\x18\x01 \x03(\x0b\x32\x1b.pipecd.push.v1.PluginState\"\x17\n\x15ReportPluginsResponse\"\xb5\x02\n\x0bPluginState\x12\x16\n\x04name\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12\x0f\n\x07version\x18\x02 \x01(\t\x12:\n\x05state\x18\x03 \x01(\x0e\x32!.pipecd.push.v1.PluginState.StateB\x08\xea\xed\x1c\x04\x1a\x02\x08\x01\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x13\n\x0blast_output\x18\x05 \x03(\t\x12\x10\n\x08restarts\x18\x06 \x01(\x05\x12)\n\x05since\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"_\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x0c\n\x08\x46\x45TCHING\x10\x01\x12\x0c\n\x08STARTING\x10\x02\x12\t\n\x05READY\x10\x03\x12\n\n\x06\x46\x41ILED\x10\x04\x12\x0c\n\x08STOPPING\x10\x05\x32\xe7\x03\n\x0bPushService\x12H\n\x05Watch\x12\x1c.pipecd.push.v1.WatchRequest\x1a\x1d.pipecd.push.v1.WatchResponse\"\x00\x30\x01\x12U\n\nRenewLease\x12!.pipecd.push.v1.RenewLeaseRequest\x1a\".pipecd.push.v1.RenewLeaseResponse\"\x00\x12[\n\x0cReleaseLease\x12#.pipecd.push.v1.ReleaseLeaseRequest\x1a$.pipecd.push.v1.ReleaseLeaseResponse\"\x00\x12s\n\x14ReportCommandHandled\x12+.pipecd.push.v1.ReportCommandHandledRequest\x1a,.pipecd.push.v1.ReportCommandHandledResponse\"\x00\x12^\n\rReportPlugins\x12$.pipecd.push.v1.ReportPluginsRequest\x1a%.pipecd.push.v1.ReportPluginsResponse\"\x00\x1a\x05\xf2\xed\x1c\x01\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"pipecd_wire/pipecd/push/push.proto\x12\x0epipecd.push.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a#pipecd_wire/model/application.proto\x1a\x1fpipecd_wire/model/command.proto\x1a\"pipecd_wire/model/deployment.proto\x1a pipecd_wire/options/rights.proto\x1a\x1fpipecd_wire/options/rules.proto\"O\n\x0cWatchRequest\x12\x1d\n\x0binstance_id\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12 \n\x0e\x64\x61ta_folder_id\x18\x02 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\"\xf4\x01\n\rWatchResponse\x12,\n\x08snapshot\x18\x01 \x01(\x0b\x32\x18.pipecd.push.v1.SnapshotH\x00\x12(\n\x06\x63hange\x18\x02 \x01(\x0b\x32\x16.pipecd.push.v1.ChangeH\x00\x12+\n\x08git_hint\x18\x03 \x01(\x0b\x32\x17.pipecd.push.v1.GitHintH\x00\x12&\n\x05lease\x18\x04 \x01(\x0b\x32\x15.pipecd.push.v1.LeaseH\x00\x12.\n\theartbeat\x18\x05 \x01(\x0b\x32\x19.pipecd.push.v1.HeartbeatH\x00\x42\x06\n\x04\x62ody\"\xd3\x01\n\x08Snapshot\x12(\n\x0c\x61pplications\x18\x01 \x03(\x0b\x32\x12.model.Application\x12&\n\x0b\x64\x65ployments\x18\x02 \x03(\x0b\x32\x11.model.Deployment\x12 \n\x08\x63ommands\x18\x03 \x03(\x0b\x32\x0e.model.Command\x12-\n\x0cown_commands\x18\x04 \x03(\x0b\x32\x17.pipecd.push.v1.Command\x12$\n\x05lease\x18\x05 \x01(\x0b\x32\x15.pipecd.push.v1.Lease\"\xcc\x01\n\x06\x43hange\x12(\n\x0c\x61pplications\x18\x01 \x03(\x0b\x32\x12.model.Application\x12\x1f\n\x17removed_application_ids\x18\x02 \x03(\t\x12&\n\x0b\x64\x65ployments\x18\x03 \x03(\x0b\x32\x11.model.Deployment\x12 \n\x08\x63ommands\x18\x04 \x03(\x0b\x32\x0e.model.Command\x12-\n\x0cown_commands\x18\x05 \x03(\x0b\x32\x17.pipecd.push.v1.Command\"E\n\x07GitHint\x12\x15\n\rrepository_id\x18\x01 \x01(\t\x12\x0e\n\x06\x62ranch\x18\x02 \x01(\t\x12\x13\n\x0b\x63ommit_hash\x18\x03 \x01(\t\"\xb1\x01\n\x05Lease\x12\r\n\x05\x65poch\x18\x01 \x01(\x03\x12\x0c\n\x04held\x18\x02 \x01(\x08\x12\'\n\x04time\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x32\n\x0ftake_over_after\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0b\x62\x65gun_after\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x0b\n\tHeartbeat\"\xbe\x02\n\x07\x43ommand\x12\n\n\x02id\x18\x01 \x01(\t\x12*\n\x04type\x18\x02 \x01(\x0e\x32\x1c.pipecd.push.v1.Command.Type\x12\x16\n\x0e\x61pplication_id\x18\x03 \x01(\t\x12\x15\n\rdeployment_id\x18\x04 \x01(\t\x12\x10\n\x08stage_id\x18\x05 \x01(\t\x12\x13\n\x0bplugin_name\x18\x06 \x01(\t\x12\x11\n\tcommander\x18\x07 \x01(\t\x12.\n\ncreated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"b\n\x04Type\x12\x14\n\x10TYPE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bRETRY_STAGE\x10\x01\x12\r\n\tROLL_BACK\x10\x02\x12\x12\n\x0eRESTART_PLUGIN\x10\x03\x12\x10\n\x0cRELEASE_HOLD\x10\x04\"K\n\x11RenewLeaseRequest\x12\x1d\n\x0binstance_id\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12\x17\n\x05\x65poch\x18\x02 \x01(\x03\x42\x08\xea\xed\x1c\x04*\x02\x08\x00\":\n\x12RenewLeaseResponse\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.pipecd.push.v1.Lease\"M\n\x13ReleaseLeaseRequest\x12\x1d\n\x0binstance_id\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12\x17\n\x05\x65poch\x18\x02 \x01(\x03\x42\x08\xea\xed\x1c\x04*\x02\x08\x00\"\x16\n\x14ReleaseLeaseResponse\"^\n\x1bReportCommandHandledRequest\x12\x1c\n\ncommand_id\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12\x11\n\tsucceeded\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x1e\n\x1cReportCommandHandledResponse\"D\n\x14ReportPluginsRequest\x12,\n\x07plugins\x18\x01 \x03(\x0b\x32\x1b.pipecd.push.v1.PluginState\"\x17\n\x15ReportPluginsResponse\"\xb5\x02\n\x0bPluginState\x12\x16\n\x04name\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12\x0f\n\x07version\x18\x02 \x01(\t\x12:\n\x05state\x18\x03 \x01(\x0e\x32!.pipecd.push.v1.PluginState.StateB\x08\xea\xed\x1c\x04\x1a\x02\x08\x01\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x13\n\x0blast_output\x18\x05 \x03(\t\x12\x10\n\x08restarts\x18\x06 \x01(\x05\x12)\n\x05since\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"_\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x0c\n\x08\x46\x45TCHING\x10\x01\x12\x0c\n\x08STARTING\x10\x02\x12\t\n\x05READY\x10\x03\x12\n\n\x06\x46\x41ILED\x10\x04\x12\x0c\n\x08STOPPING\x10\x05\x32\xe7\x03\n\x0bPushService\x12H\n\x05Watch\x12\x1c.pipecd.push.v1.WatchRequest\x1a\x1d.pipecd.push.v1.WatchResponse\"\x00\x30\x01\x12U\n\nRenewLease\x12!.pipecd.push.v1.RenewLeaseRequest\x1a\".pipecd.push.v1.RenewLeaseResponse\"\x00\x12[\n\x0cReleaseLease\x12#.pipecd.push.v1.ReleaseLeaseRequest\x1a$.pipecd.push.v1.ReleaseLeaseResponse\"\x00\x12s\n\x14ReportCommandHandled\x12+.pipecd.push.v1.ReportCommandHandledRequest\x1a,.pipecd.push.v1.ReportCommandHandledResponse\"\x00\x12^\n\rReportPlugins\x12$.pipecd.push.v1.ReportPluginsRequest\x1a%.pipecd.push.v1.ReportPluginsResponse\"\x00\x1a\x05\xf2\xed\x1c\x01\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -69,33 +69,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GITHINT']._serialized_start=1041
   _globals['_GITHINT']._serialized_end=1110
   _globals['_LEASE']._serialized_start=1113
-  _globals['_LEASE']._serialized_end=1242
-  _globals['_HEARTBEAT']._serialized_start=1244
-  _globals['_HEARTBEAT']._serialized_end=1255
-  _globals['_COMMAND']._serialized_start=1258
-  _globals['_COMMAND']._serialized_end=1576
-  _globals['_COMMAND_TYPE']._serialized_start=1478
-  _globals['_COMMAND_TYPE']._serialized_end=1576
-  _globals['_RENEWLEASEREQUEST']._serialized_start=1578
-  _globals['_RENEWLEASEREQUEST']._serialized_end=1653
-  _globals['_RENEWLEASERESPONSE']._serialized_start=1655
-  _globals['_RENEWLEASERESPONSE']._serialized_end=1713
-  _globals['_RELEASELEASEREQUEST']._serialized_start=1715
-  _globals['_RELEASELEASEREQUEST']._serialized_end=1792
-  _globals['_RELEASELEASERESPONSE']._serialized_start=1794
-  _globals['_RELEASELEASERESPONSE']._serialized_end=1816
-  _globals['_REPORTCOMMANDHANDLEDREQUEST']._serialized_start=1818
-  _globals['_REPORTCOMMANDHANDLEDREQUEST']._serialized_end=1912
-  _globals['_REPORTCOMMANDHANDLEDRESPONSE']._serialized_start=1914
-  _globals['_REPORTCOMMANDHANDLEDRESPONSE']._serialized_end=1944
-  _globals['_REPORTPLUGINSREQUEST']._serialized_start=1946
-  _globals['_REPORTPLUGINSREQUEST']._serialized_end=2014
-  _globals['_REPORTPLUGINSRESPONSE']._serialized_start=2016
-  _globals['_REPORTPLUGINSRESPONSE']._serialized_end=2039
-  _globals['_PLUGINSTATE']._serialized_start=2042
-  _globals['_PLUGINSTATE']._serialized_end=2351
-  _globals['_PLUGINSTATE_STATE']._serialized_start=2256
-  _globals['_PLUGINSTATE_STATE']._serialized_end=2351
-  _globals['_PUSHSERVICE']._serialized_start=2354
-  _globals['_PUSHSERVICE']._serialized_end=2841
+  _globals['_LEASE']._serialized_end=1290
+  _globals['_HEARTBEAT']._serialized_start=1292
+  _globals['_HEARTBEAT']._serialized_end=1303
+  _globals['_COMMAND']._serialized_start=1306
+  _globals['_COMMAND']._serialized_end=1624
+  _globals['_COMMAND_TYPE']._serialized_start=1526
+  _globals['_COMMAND_TYPE']._serialized_end=1624
+  _globals['_RENEWLEASEREQUEST']._serialized_start=1626
+  _globals['_RENEWLEASEREQUEST']._serialized_end=1701
+  _globals['_RENEWLEASERESPONSE']._serialized_start=1703
+  _globals['_RENEWLEASERESPONSE']._serialized_end=1761
+  _globals['_RELEASELEASEREQUEST']._serialized_start=1763
+  _globals['_RELEASELEASEREQUEST']._serialized_end=1840
+  _globals['_RELEASELEASERESPONSE']._serialized_start=1842
+  _globals['_RELEASELEASERESPONSE']._serialized_end=1864
+  _globals['_REPORTCOMMANDHANDLEDREQUEST']._serialized_start=1866
+  _globals['_REPORTCOMMANDHANDLEDREQUEST']._serialized_end=1960
+  _globals['_REPORTCOMMANDHANDLEDRESPONSE']._serialized_start=1962
+  _globals['_REPORTCOMMANDHANDLEDRESPONSE']._serialized_end=1992
+  _globals['_REPORTPLUGINSREQUEST']._serialized_start=1994
+  _globals['_REPORTPLUGINSREQUEST']._serialized_end=2062
+  _globals['_REPORTPLUGINSRESPONSE']._serialized_start=2064
+  _globals['_REPORTPLUGINSRESPONSE']._serialized_end=2087
+  _globals['_PLUGINSTATE']._serialized_start=2090
+  _globals['_PLUGINSTATE']._serialized_end=2399
+  _globals['_PLUGINSTATE_STATE']._serialized_start=2304
+  _globals['_PLUGINSTATE_STATE']._serialized_end=2399
+  _globals['_PUSHSERVICE']._serialized_start=2402
+  _globals['_PUSHSERVICE']._serialized_end=2889
 # @@protoc_insertion_point(module_scope)

@@ -4,7 +4,8 @@ isort:skip_file
 What the control plane tells an agent at once, so that nothing waits for a poll.
 
 Call order: an agent opens Watch after ReportPipedMeta and keeps it open. While it is open the agent
-calls RenewLease at a third of the lease's time. When it stops on purpose it calls ReleaseLease.
+calls RenewLease at a third of the lease's time; the open Watch itself renews nothing. The agent counts the
+lease's times from the moment it sent the call that was answered. When it stops on purpose it calls ReleaseLease.
 A control plane that answers UNIMPLEMENTED is polled as upstream's agents poll it.
 
 The lease's epoch goes into the metadata `pipecd-lease-epoch` of every report of the agent; a report with
@@ -216,6 +217,7 @@ class Lease(_message.Message):
     HELD_FIELD_NUMBER: _builtins.int
     TIME_FIELD_NUMBER: _builtins.int
     TAKE_OVER_AFTER_FIELD_NUMBER: _builtins.int
+    BEGUN_AFTER_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """Grows with each change of holder."""
     held: _builtins.bool
@@ -228,6 +230,12 @@ class Lease(_message.Message):
     def take_over_after(self) -> _duration_pb2.Duration:
         """Without a renewal for this long, nothing new is started at all."""
 
+    @_builtins.property
+    def begun_after(self) -> _duration_pb2.Duration:
+        """For this long from now, leave alone the deployments that another instance has begun: the holder before
+        may still be at work on them. Zero when it said goodbye, or when this instance has its data folder.
+        """
+
     def __init__(
         self,
         *,
@@ -235,10 +243,11 @@ class Lease(_message.Message):
         held: _builtins.bool = ...,
         time: _duration_pb2.Duration | None = ...,
         take_over_after: _duration_pb2.Duration | None = ...,
+        begun_after: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["take_over_after", b"take_over_after", "time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["begun_after", b"begun_after", "take_over_after", b"take_over_after", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "held", b"held", "take_over_after", b"take_over_after", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun_after", b"begun_after", "epoch", b"epoch", "held", b"held", "take_over_after", b"take_over_after", "time", b"time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

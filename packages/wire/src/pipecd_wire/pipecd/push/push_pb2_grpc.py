@@ -67,7 +67,8 @@ class PushServiceServicer:
     def Watch(self, request, context):
         """Everything this agent must know, then every change of it.
         The first message is a snapshot; a reconnect starts with a new one, so nothing has to be replayed.
-        A message may repeat what the agent knows already. The stream ends with UNAVAILABLE when the server stops:
+        Asks for the lease, too: the snapshot says whether this instance holds it, a later Lease message when that
+        has changed. A message may repeat what the agent knows already. The stream ends with UNAVAILABLE when the server stops:
         connect again, with back-off.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

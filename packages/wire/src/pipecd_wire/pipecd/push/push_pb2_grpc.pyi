@@ -4,7 +4,8 @@ isort:skip_file
 What the control plane tells an agent at once, so that nothing waits for a poll.
 
 Call order: an agent opens Watch after ReportPipedMeta and keeps it open. While it is open the agent
-calls RenewLease at a third of the lease's time. When it stops on purpose it calls ReleaseLease.
+calls RenewLease at a third of the lease's time; the open Watch itself renews nothing. The agent counts the
+lease's times from the moment it sent the call that was answered. When it stops on purpose it calls ReleaseLease.
 A control plane that answers UNIMPLEMENTED is polled as upstream's agents poll it.
 
 The lease's epoch goes into the metadata `pipecd-lease-epoch` of every report of the agent; a report with
@@ -42,7 +43,8 @@ class PushServiceStub:
     Watch: _grpc.UnaryStreamMultiCallable[_push_pb2.WatchRequest, _push_pb2.WatchResponse]
     """Everything this agent must know, then every change of it.
     The first message is a snapshot; a reconnect starts with a new one, so nothing has to be replayed.
-    A message may repeat what the agent knows already. The stream ends with UNAVAILABLE when the server stops:
+    Asks for the lease, too: the snapshot says whether this instance holds it, a later Lease message when that
+    has changed. A message may repeat what the agent knows already. The stream ends with UNAVAILABLE when the server stops:
     connect again, with back-off.
     """
     RenewLease: _grpc.UnaryUnaryMultiCallable[_push_pb2.RenewLeaseRequest, _push_pb2.RenewLeaseResponse]
@@ -62,7 +64,8 @@ class PushServiceAsyncStub(PushServiceStub):
     Watch: _aio.UnaryStreamMultiCallable[_push_pb2.WatchRequest, _push_pb2.WatchResponse]  # type: ignore[assignment]
     """Everything this agent must know, then every change of it.
     The first message is a snapshot; a reconnect starts with a new one, so nothing has to be replayed.
-    A message may repeat what the agent knows already. The stream ends with UNAVAILABLE when the server stops:
+    Asks for the lease, too: the snapshot says whether this instance holds it, a later Lease message when that
+    has changed. A message may repeat what the agent knows already. The stream ends with UNAVAILABLE when the server stops:
     connect again, with back-off.
     """
     RenewLease: _aio.UnaryUnaryMultiCallable[_push_pb2.RenewLeaseRequest, _push_pb2.RenewLeaseResponse]  # type: ignore[assignment]
@@ -85,7 +88,8 @@ class PushServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_push_pb2.WatchResponse], _abc.AsyncIterator[_push_pb2.WatchResponse]]:
         """Everything this agent must know, then every change of it.
         The first message is a snapshot; a reconnect starts with a new one, so nothing has to be replayed.
-        A message may repeat what the agent knows already. The stream ends with UNAVAILABLE when the server stops:
+        Asks for the lease, too: the snapshot says whether this instance holds it, a later Lease message when that
+        has changed. A message may repeat what the agent knows already. The stream ends with UNAVAILABLE when the server stops:
         connect again, with back-off.
         """
 
