@@ -28,6 +28,7 @@ from piped.mirror.mirror import Mirror
 from piped.mirror.watch import Watch
 from piped.oplog import logger
 from piped.plan.planner import Planner
+from piped.plan.sources import CommitSources
 from piped.plugins import PluginBackend, PluginHost, Tools
 from piped.report.agent import PluginStates, Stats, introduce
 from piped.report.inorder import InOrder
@@ -116,7 +117,8 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     for repository in repos.values():
         await opened.enter_async_context(repository)
     identity = Identity(name=config.git.username, email=config.git.email)
-    sources = await opened.enter_async_context(Sources(data_dir, repos, identity=identity))
+    trees = await opened.enter_async_context(Sources(data_dir, repos, identity=identity))
+    sources = CommitSources(trees, repos)
     needs = Needs(
         planner=Planner(host, sources),
         plugins=host,

@@ -197,18 +197,32 @@ async def test_a_plugin_that_fails_to_decide_leaves_the_careful_way() -> None:
 
 
 async def test_a_plugin_that_fails_to_name_versions_does_not_keep_the_commit_back() -> None:
-    plugin = scripts()
+    plugin = platform()
 
     async def broken(_: object) -> Any:
         raise PluginError("no idea")
 
     plugin.determine_versions = broken  # type: ignore[method-assign]
 
-    planned = await plan(application_file(["SCRIPT_RUN"]), plugin)
+    planned = await plan(application_file(["P_ROLLOUT"]), plugin)
 
     assert [(each.kind, each.version) for each in planned.versions] == [
         (ArtifactVersion.UNKNOWN, "unknown")
     ]
+
+
+async def test_an_application_without_a_platform_is_planned_without_its_files() -> None:
+    """A tree costs a checkout: who delivers no version need not look into one."""
+    file = application_file(["SCRIPT_RUN"])
+    sources = FakeSources({"c0": file, "c1": file})
+    plugin = scripts()
+
+    planned = await Planner(FakePlugins(plugin), sources).plan(deployment(), BEFORE)
+
+    assert sources.opened == []
+    assert "versions" not in plugin.asked
+    assert planned.source.commit_hash == "c1"
+    assert [each.version for each in planned.versions] == ["unknown"]
 
 
 async def test_the_plugin_that_a_stage_names_is_taken() -> None:

@@ -492,7 +492,7 @@ async def test_a_cancel_while_planning_ends_the_deployment() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    plugin.determine_versions = slow  # type: ignore[method-assign, assignment]
+    plugin.build_quick_sync_stages = slow  # type: ignore[method-assign, assignment]
 
     async with world.running():
         world.controller.on_created(deployment())
@@ -620,7 +620,7 @@ async def test_a_stopping_piped_leaves_a_deployment_that_it_plans() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    only_plugin(world).determine_versions = slow  # type: ignore[method-assign, assignment]
+    only_plugin(world).build_quick_sync_stages = slow  # type: ignore[method-assign, assignment]
 
     async with world.running():
         world.controller.on_created(deployment())

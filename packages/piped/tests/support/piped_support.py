@@ -211,21 +211,27 @@ class FakeSources:
         self.open_now = 0
         self.opened: list[str] = []
 
+    async def read(
+        self, path: ApplicationGitPath, commit: str, *, config_filename: str
+    ) -> DeploymentSource:
+        if commit not in self.files:
+            raise NotFoundError(f"the commit {commit!r} is not in the repository 'repo'")
+        return DeploymentSource(
+            commit_hash=commit,
+            application_config=self.files[commit].encode(),
+            application_config_filename=config_filename,
+        )
+
     @asynccontextmanager
     async def open(
         self, path: ApplicationGitPath, commit: str, *, config_filename: str
     ) -> AsyncIterator[DeploymentSource]:
-        if commit not in self.files:
-            raise NotFoundError(f"the commit {commit!r} is not in the repository 'repo'")
+        source = await self.read(path, commit, config_filename=config_filename)
         self.open_now += 1
         self.opened.append(commit)
+        source.application_directory = f"/trees/{len(self.opened)}/{path.path}"
         try:
-            yield DeploymentSource(
-                application_directory=f"/trees/{len(self.opened)}/{path.path}",
-                commit_hash=commit,
-                application_config=self.files[commit].encode(),
-                application_config_filename=config_filename,
-            )
+            yield source
         finally:
             self.open_now -= 1
 

@@ -7,8 +7,8 @@ deployment with it.
 """
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,7 +22,7 @@ from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.oplog import logger
-from piped.plan.roles import Plugin, Plugins, Sources
+from piped.plan.roles import PLUGIN, Plugin, Plugins, Sources
 from piped.plan.stages import Clock, pipeline_stages, quick_sync_stages
 
 log = logger(__name__)
@@ -32,6 +32,9 @@ READY: Final = 30.0
 
 START: Final = 5.0
 """Seconds that it waits for those it may not need, when piped has just been started."""
+
+
+NO_VERSIONS: Final = (ArtifactVersion(kind=ArtifactVersion.UNKNOWN, version="unknown"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,47 @@ class Planner:
         self, deployment: Deployment, running: ApplicationDeploymentReference | None
     ) -> Plan:
         """Plan; `running` is what was last deployed with success, None for a first deployment."""
+        source = await read_target(self._sources, deployment)
+        config = read_config(source)
+        chosen, plugins = await self._choose_plugins(config, deployment)
+        rollback = config.planner.auto_rollback
+        offered = await quick_sync_stages(plugins, rollback=rollback, clock=self._clock)
+        # Who has no quick sync has no platform: it delivers no version, and is no judge of how.
+        platforms = [
+            plugin
+            for plugin in plugins
+            if any(stage.metadata[PLUGIN] == plugin.name for stage in offered)
+        ]
+        choice = strategy.choose(
+            config,
+            deployment.trigger,
+            first=running is None,
+            quick_sync_offered=bool(offered),
+        )
+        versions: Sequence[ArtifactVersion] = NO_VERSIONS
+        if platforms:
+            async with self._question(deployment, running) as ask:
+                versions = await self._versions(platforms, ask)
+                choice = choice or await self._ask_strategy(platforms, ask)
+        choice = choice or strategy.of_answers(())
+        if choice.strategy == QUICK_SYNC:
+            stages = self._offered(config, offered)
+        else:
+            stages = await self._pipeline(config, chosen, rollback)
+        return Plan(
+            config=config,
+            source=source,
+            strategy=choice.strategy,
+            summary=choice.summary,
+            versions=versions,
+            stages=stages,
+        )
+
+    @asynccontextmanager
+    async def _question(
+        self, deployment: Deployment, running: ApplicationDeploymentReference | None
+    ) -> AsyncIterator[api.PlanPluginInput]:
+        """What a platform is asked with: the files of the commit, and of what runs."""
         async with AsyncExitStack() as opened:
             target = await opened.enter_async_context(open_target(self._sources, deployment))
             ask = api.PlanPluginInput(deployment=deployment, target_deployment_source=target)
@@ -71,34 +115,7 @@ class Planner:
                     )
                 )
                 ask.running_deployment_source.CopyFrom(source)
-            config = read_config(target)
-            chosen, plugins = await self._choose_plugins(config, deployment)
-            versions = await self._versions(plugins, ask)
-            rollback = config.planner.auto_rollback
-            offered = await self._quick_sync(config, deployment, plugins, rollback)
-            choice = strategy.choose(
-                config,
-                deployment.trigger,
-                first=running is None,
-                quick_sync_offered=bool(offered),
-            ) or await self._ask_strategy(plugins, ask)
-        if choice.strategy == QUICK_SYNC:
-            if not offered:
-                way = "deploy it with its" if config.pipeline.stages else "give it a"
-                raise ConfigError(
-                    "no plugin of the application offers a quick sync", hint=f"{way} pipeline"
-                )
-            stages = offered
-        else:
-            stages = await self._pipeline(config, chosen, rollback)
-        return Plan(
-            config=config,
-            source=without_files(target),
-            strategy=choice.strategy,
-            summary=choice.summary,
-            versions=versions,
-            stages=stages,
-        )
+            yield ask
 
     async def rollback_stages(
         self, deployment: Deployment, config: ApplicationConfig
@@ -157,7 +174,7 @@ class Planner:
 
     async def _versions(
         self, plugins: Sequence[Plugin], ask: api.PlanPluginInput
-    ) -> list[ArtifactVersion]:
+    ) -> Sequence[ArtifactVersion]:
         versions: list[ArtifactVersion] = []
         for plugin in plugins:
             try:
@@ -165,22 +182,17 @@ class Planner:
             except PluginError as error:
                 # Only shown to people: no reason to keep the commit from being deployed.
                 log.warning("plan.no_versions", plugin=plugin.name, reason=str(error))
-        return versions or [ArtifactVersion(kind=ArtifactVersion.UNKNOWN, version="unknown")]
+        return versions or NO_VERSIONS
 
-    async def _quick_sync(
-        self,
-        config: ApplicationConfig,
-        deployment: Deployment,
-        plugins: Sequence[Plugin],
-        rollback: bool,
-    ) -> list[PipelineStage]:
-        """What a quick sync would be; not asked for where it cannot be chosen."""
-        always = config.planner.always_use_pipeline and config.pipeline.stages
-        asked = deployment.trigger.sync_strategy
-        if asked == PIPELINE or (asked == AUTO and always):
-            return []
-        stages = await quick_sync_stages(plugins, rollback=rollback, clock=self._clock)
-        return stages if any(not is_rollback(stage) for stage in stages) else []
+    def _offered(
+        self, config: ApplicationConfig, offered: Sequence[PipelineStage]
+    ) -> Sequence[PipelineStage]:
+        if not offered:
+            way = "deploy it with its" if config.pipeline.stages else "give it a"
+            raise ConfigError(
+                "no plugin of the application offers a quick sync", hint=f"{way} pipeline"
+            )
+        return offered
 
     async def _ask_strategy(
         self, plugins: Sequence[Plugin], ask: api.PlanPluginInput
@@ -230,12 +242,12 @@ def open_target(
     )
 
 
-def without_files(source: DeploymentSource) -> DeploymentSource:
-    """What stays known of a commit when its tree is given back."""
-    return DeploymentSource(
-        commit_hash=source.commit_hash,
-        application_config=source.application_config,
-        application_config_filename=source.application_config_filename,
+async def read_target(sources: Sources, deployment: Deployment) -> DeploymentSource:
+    """The same without files."""
+    return await sources.read(
+        deployment.git_path,
+        deployment.trigger.commit.hash,
+        config_filename=deployment.git_path.config_filename,
     )
 
 

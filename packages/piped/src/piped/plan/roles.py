@@ -65,7 +65,12 @@ class Plugins(Protocol):
 
 
 class Sources(Protocol):
-    """The files of commits, made ready for a plugin."""
+    """Commits, made ready for a plugin."""
+
+    async def read(
+        self, git_path: ApplicationGitPath, commit: str, *, config_filename: str
+    ) -> DeploymentSource:
+        """An application as a commit has it, without files."""
 
     def open(
         self, git_path: ApplicationGitPath, commit: str, *, config_filename: str

@@ -30,7 +30,8 @@ async def quick_sync_stages(
     for plugin in plugins:
         answer = await plugin.build_quick_sync_stages(request)
         built += [_own(stage, plugin, clock) for stage in answer.stages]
-    return _ordered([stage for stage in built if not is_rollback(stage)], built, rollback)
+    forward = [stage for stage in built if not is_rollback(stage)]
+    return _ordered(forward, built, rollback) if forward else []
 
 
 async def pipeline_stages(

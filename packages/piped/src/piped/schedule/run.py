@@ -16,7 +16,7 @@ from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment, DeploymentStatus, PipelineStage
 from piped.oplog import log_context, logger
-from piped.plan.planner import open_target, read_config, without_files
+from piped.plan.planner import read_config, read_target
 from piped.report.statuses import reference
 from piped.schedule.needs import Needs
 from piped.schedule.stage import Outcome
@@ -127,8 +127,9 @@ class DeploymentRun:
         deployment, needs = self.deployment, self._needs
         scope = self._scope
         if deployment.status != pb.DEPLOYMENT_PENDING:
-            async with scope, open_target(needs.sources, deployment) as target:
-                return Prepared(config=read_config(target), source=without_files(target))
+            async with scope:
+                source = await read_target(needs.sources, deployment)
+                return Prepared(config=read_config(source), source=source)
         async with scope:
             self._begun = True
             needs.statuses.deploying(deployment, now=True)

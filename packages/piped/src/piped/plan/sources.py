@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commits as planning and running need them: read without a tree, or with one of their own.
+
+A tree costs a checkout. Most of planning needs the application's file and nothing else of the
+commit, and so do stages that work without files.
+"""
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+
+from pipecd_model.errors import SourceError
+from pipecd_wire.model.common_pb2 import ApplicationGitPath
+from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
+from piped.git import Repository
+from piped.source import Sources, find_application, place_of
+
+
+class CommitSources:
+    """The commits of the configured repositories."""
+
+    def __init__(self, trees: Sources, repositories: Mapping[str, Repository]) -> None:
+        self._trees = trees
+        self._repositories = repositories
+
+    async def read(
+        self, git_path: ApplicationGitPath, commit: str, *, config_filename: str
+    ) -> DeploymentSource:
+        """An application as a commit has it, without files; raises SourceError."""
+        repository = self._repositories.get(git_path.repo.id)
+        if repository is None:
+            raise SourceError(
+                f"there is no repository {git_path.repo.id!r} in the piped config",
+                hint="add it under repositories, or register the application with another one",
+            )
+        await repository.commit(commit)
+        place = place_of(git_path, config_filename)
+        file = await find_application(repository, commit, place)
+        return DeploymentSource(
+            commit_hash=commit,
+            application_config=file.data,
+            application_config_filename=place.filename,
+        )
+
+    def open(
+        self, git_path: ApplicationGitPath, commit: str, *, config_filename: str
+    ) -> AbstractAsyncContextManager[DeploymentSource]:
+        """The same with a tree of its own while the block runs."""
+        return self._trees.open(git_path, commit, config_filename=config_filename)
+
+    async def changed_paths(self, git_path: ApplicationGitPath, old: str, new: str) -> list[str]:
+        """The files that differ between two commits, from the repository's root."""
+        return await self._trees.changed_paths(git_path, old, new)
