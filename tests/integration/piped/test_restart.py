@@ -197,6 +197,26 @@ async def test_a_plugin_that_dies_in_a_stage_is_restarted_and_continues_it(
     assert any(event["event"] == "stage.plugin_lost" for event in site.events())
 
 
+async def test_a_script_whose_plugin_dies_is_interrupted_and_rolled_back(
+    site: Any, client: Any
+) -> None:
+    commit = site.commit_application("web", [script(site.record, "first", "sleep 600")])
+    site.configure("scriptrun")
+    site.start()
+    deployment_id = await client.deploy("web", commit)
+    await until(lambda: site.records() == ["first began"], site)
+    below = processes(site.process.pid)
+    [plugin] = [pid for pid, command in below.items() if "pipecd-plugin" in command]
+
+    os.kill(plugin, signal.SIGKILL)
+    ended = await client.completed(deployment_id)
+
+    assert ended.status == pb.DEPLOYMENT_FAILURE
+    assert "interrupted" in ended.stages[0].status_reason
+    assert site.records() == ["first began", "first undone"]
+    assert site.alive()
+
+
 async def test_an_approval_reaches_a_stage_that_was_left_and_continued(
     site: Any, client: Any
 ) -> None:
