@@ -128,6 +128,23 @@ async def test_the_application_shows_what_runs_and_whether_it_is_being_deployed(
     assert after.most_recently_successful_deployment.completed_at > 0
 
 
+async def test_what_an_application_file_says_of_itself_is_shown(
+    shared_site: Any, shared_client: Any
+) -> None:
+    shared_site.commit_application("named", [script("true")], labels={"team": "product"})
+    application_id = await shared_client.register("named")
+
+    answer = await eventually(
+        lambda: call(
+            shared_client.api.GetApplication,
+            external.GetApplicationRequest(application_id=application_id),
+        ),
+        lambda it: bool(it.application.labels),
+    )
+
+    assert dict(answer.application.labels) == {"team": "product"}
+
+
 async def test_deployments_of_one_application_run_one_after_the_other(
     shared_site: Any, shared_client: Any
 ) -> None:

@@ -21,7 +21,7 @@ from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import ClientTls
 from piped.admin import serving_admin
-from piped.appconfig import ApplicationFiles
+from piped.appconfig import ApplicationFiles, Discovery
 from piped.git import repositories
 from piped.mirror.controlplane import ControlPlane, connected
 from piped.mirror.mirror import Mirror
@@ -133,10 +133,19 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     controller = Controller(
         mirror, statuses, lambda deployment: DeploymentRun(deployment, needs), needs.stored
     )
+    files = ApplicationFiles()
+    discovery = Discovery(
+        piped_id=config.piped_id,
+        repositories=repos,
+        mirror=mirror,
+        files=files,
+        reports=outbox,
+        selector=config.app_selector,
+    )
     trigger = Trigger(
         repositories=repos,
         mirror=mirror,
-        configs=ApplicationFiles(),
+        configs=files,
         calls=ControlPlaneCalls(control, outbox),
         on_created=controller.on_created,
     )
@@ -166,6 +175,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         host=host,
         controller=controller,
         trigger=trigger,
+        discovery=discovery,
         stats=stats,
         states=states,
     )
@@ -189,6 +199,7 @@ class Piped:
     host: PluginHost
     controller: Controller
     trigger: Trigger
+    discovery: Discovery
     stats: Stats
     states: PluginStates
 
@@ -199,6 +210,7 @@ class Piped:
                 tasks.create_task(guarded(name, run), name=name)
                 for name, run in (
                     ("trigger", self.trigger.run),
+                    ("discovery", self.discovery.run),
                     ("restart", self._watch_for_restart),
                 )
             ]
