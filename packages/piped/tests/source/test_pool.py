@@ -43,6 +43,12 @@ class Bench:
     def trees(self) -> list[Path]:
         return sorted((self.data_dir / "trees").glob("*/*"))
 
+    async def at_rest(self) -> None:
+        """Wait until every returned tree is put away."""
+        async with asyncio.timeout(30):
+            while self.sources.cleaning:  # noqa: ASYNC110 - threads and processes do it
+                await asyncio.sleep(0.001)
+
     async def push(self, files: dict[str, Any]) -> str:
         commit: str = self.remote.commit(files)
         await self.repository.fetch()
@@ -53,7 +59,8 @@ class Bench:
 async def bench(git_remote: Remotes, tmp_path: Path) -> AsyncIterator[Bench]:
     made = Bench(git_remote(), tmp_path / "data")
     await made.repository.open()
-    yield made
+    async with made.sources:
+        yield made
     await made.repository.close()
 
 
@@ -72,10 +79,11 @@ async def test_a_returned_tree_is_used_again_clean(bench: Bench) -> None:
     async with bench.sources.tree("repo", bench.commit) as tree:
         path = tree.path
         (path / "left").write_text("secret")
+    await bench.at_rest()
+    assert not (path / "left").exists()
 
     async with bench.sources.tree("repo", bench.commit) as tree:
         assert tree.path == path
-        assert not (path / "left").exists()
 
 
 async def test_the_tree_that_stands_at_the_commit_already_is_preferred(bench: Bench) -> None:
@@ -87,8 +95,17 @@ async def test_the_tree_that_stands_at_the_commit_already_is_preferred(bench: Be
         paths = {bench.commit: one.path, newer: other.path}
 
     for commit in (newer, bench.commit, newer):
+        await bench.at_rest()
         async with bench.sources.tree("repo", commit) as tree:
             assert tree.path == paths[commit]
+
+
+async def test_a_tree_that_is_being_cleaned_is_waited_for(bench: Bench) -> None:
+    for _ in range(5):
+        async with bench.sources.tree("repo", bench.commit) as tree:
+            (tree.path / "left").write_text("x")
+
+    assert len(bench.trees) == 1
 
 
 async def test_only_some_trees_are_kept_while_nobody_uses_them(bench: Bench) -> None:
@@ -97,6 +114,7 @@ async def test_only_some_trees_are_kept_while_nobody_uses_them(bench: Bench) -> 
             await used.enter_async_context(bench.sources.tree("repo", bench.commit))
         assert len(bench.trees) == 5
 
+    await bench.at_rest()
     assert len(bench.trees) == 2
 
 
@@ -122,6 +140,7 @@ async def test_a_user_that_is_cancelled_gives_its_tree_back(bench: Bench) -> Non
             for _ in range(pauses):
                 await asyncio.sleep(0.002)
             user.cancel()
+        await bench.at_rest()
 
     async with bench.sources.tree("repo", bench.commit) as tree:
         assert (tree.path / "base" / "x").read_text() == "1"
@@ -134,6 +153,27 @@ async def use_for_ever(bench: Bench) -> None:
         await asyncio.Event().wait()
 
 
+async def test_the_end_does_not_wait_for_trees_that_are_being_cleaned(bench: Bench) -> None:
+    sources = Sources(bench.data_dir / "more", {"repo": bench.repository})
+    async with sources:
+        async with sources.tree("repo", bench.commit) as tree:
+            (tree.path / "left").write_text("x")
+        assert sources.cleaning == 1
+
+    assert sources.cleaning == 0
+
+
+async def test_a_tree_that_cannot_be_cleaned_is_not_used_again(bench: Bench) -> None:
+    async with bench.sources.tree("repo", bench.commit) as tree:
+        path = tree.path
+        (path / "left").write_text("x")
+        await bench.repository.close()
+        bench.repository.mirror.folder.rename(bench.data_dir / "gone")
+    await bench.at_rest()
+
+    assert not path.exists()
+
+
 async def test_what_an_earlier_piped_left_is_deleted_at_the_start(bench: Bench) -> None:
     leftover = bench.data_dir / "trees" / "repo" / "7" / "work"
     leftover.mkdir(parents=True)
@@ -141,7 +181,7 @@ async def test_what_an_earlier_piped_left_is_deleted_at_the_start(bench: Bench) 
     leftover.chmod(0o000)
     (bench.data_dir / "trees" / "repo" / "link").symlink_to(bench.remote.path)
 
-    async with bench.sources:
+    async with Sources(bench.data_dir, {}):
         assert not list((bench.data_dir / "trees").iterdir())
     assert bench.remote.path.exists()
 

@@ -1,28 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pool of trees: each user gets one of its own, and a returned one is used again."""
+"""The pool of trees: each user gets one of its own, and a returned one is used again.
+
+A returned tree is cleaned at once, in the background: what a script wrote, or a secret that was
+opened for it, is gone before anybody else needs the tree, and the next user does not wait for it.
+"""
 
 import asyncio
 import itertools
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from pipecd_model.errors import SourceError
+from pipecd_model.errors import PipecdError, SourceError
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from piped.git import DamagedMirrorError, Repository, folder_name
 from piped.git.repository import out_of_bounds
+from piped.oplog import logger
 from piped.source.application import find_application, place_of
 from piped.source.dotgit import Identity
+from piped.source.shelf import Shelf
 from piped.source.tree import Tree, clean_leftovers, in_thread
+
+log = logger(__name__)
 
 IDLE: Final = 8
 """Trees that are kept per repository while nobody uses them."""
 
 SWITCHES_AT_ONCE: Final = 4
-"""Checkouts at the same time: more of them only wait for the same disk."""
+"""Checkouts of one repository at the same time: more of them only wait for the same disk."""
 
 SHARED_CONFIG: Final = ".pipe"
 
@@ -41,29 +50,46 @@ class Sources:
         self._folder = data_dir / "trees"
         self._repositories = repositories
         self._identity = identity or Identity()
-        self._keep = idle
-        self._idle: dict[str, list[Tree]] = {}
         self._numbers = itertools.count(1)
-        self._switching = asyncio.Semaphore(SWITCHES_AT_ONCE)
+        self._shelves = {
+            repository_id: Shelf(partial(self._make, repository), keep=idle)
+            for repository_id, repository in repositories.items()
+        }
+        self._switching = {
+            repository_id: asyncio.Semaphore(SWITCHES_AT_ONCE) for repository_id in repositories
+        }
+        self._cleaning: set[asyncio.Task[None]] = set()
+        self._tasks = asyncio.TaskGroup()
+        self._closed = False
 
     async def __aenter__(self) -> "Sources":
         """Delete what an earlier piped left, opened secrets included."""
         await in_thread(clean_leftovers, self._folder)
+        await self._tasks.__aenter__()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *error: Any) -> None:
         """Leave the trees: a script may still be in one of them."""
+        self._closed = True
+        for task in self._cleaning:
+            task.cancel()
+        await self._tasks.__aexit__(*error)
+
+    @property
+    def cleaning(self) -> int:
+        """How many returned trees are being cleaned."""
+        return len(self._cleaning)
 
     @asynccontextmanager
     async def tree(self, repository_id: str, commit: str) -> AsyncIterator[Tree]:
         """A writable tree of the whole commit, of its own while the block runs."""
         repository = self._repository(repository_id)
         await repository.commit(commit)
-        tree = await self._switched(repository, commit)
+        tree = await self._switched(repository_id, commit)
         try:
             yield tree
         finally:
-            await self._give_back(tree)
+            self._give_back(tree)
 
     @asynccontextmanager
     async def open(
@@ -85,31 +111,53 @@ class Sources:
             )
         return self._repositories[repository_id]
 
-    async def _switched(self, repository: Repository, commit: str) -> Tree:
-        async with self._switching:
-            tree = self._take(repository, commit)  # now: while we waited one may have come back
-            try:
+    async def _switched(self, repository_id: str, commit: str) -> Tree:
+        shelf = self._shelves[repository_id]
+        tree = await shelf.take(commit)
+        try:
+            async with self._switching[repository_id]:
                 await _switch(tree, commit)
-            except BaseException:
-                await self._give_back(tree)
-                raise
+        except BaseException:
+            self._put(shelf, tree)  # nobody had it: there is nothing to clean
+            raise
         return tree
 
-    def _take(self, repository: Repository, commit: str) -> Tree:
-        idle = self._idle.setdefault(repository.id, [])
-        for number in reversed(range(len(idle))):
-            if idle[number].commit == commit:
-                return idle.pop(number)
-        if idle:
-            return idle.pop()
+    def _make(self, repository: Repository) -> Tree:
         folder = self._folder / folder_name(repository.id) / str(next(self._numbers))
         return Tree(folder, repository, self._identity)
 
-    async def _give_back(self, tree: Tree) -> None:
-        idle = self._idle[tree.repository.id]
-        idle.append(tree)
-        if len(idle) > self._keep:
-            await idle.pop(0).discard()
+    def _give_back(self, tree: Tree) -> None:
+        shelf = self._shelves[tree.repository.id]
+        if shelf.is_waited_for:
+            shelf.put(tree)  # who gets it switches it, and that cleans it as well
+        else:
+            shelf.cleaning += 1
+            self._begin(self._clean(shelf, tree))
+
+    async def _clean(self, shelf: Shelf, tree: Tree) -> None:
+        try:
+            async with self._switching[tree.repository.id]:
+                await tree.switch(tree.commit)
+        except (PipecdError, OSError) as error:
+            log.warning("tree.not_cleaned", folder=str(tree.path), reason=str(error))
+            shelf.forget()
+            await tree.discard()
+        else:
+            self._put(shelf, tree)
+        finally:
+            shelf.cleaning -= 1
+
+    def _put(self, shelf: Shelf, tree: Tree) -> None:
+        if (extra := shelf.put(tree)) is not None:
+            self._begin(extra.discard())
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._closed:
+            work.close()  # the next start deletes what is left
+            return
+        task = self._tasks.create_task(work)
+        self._cleaning.add(task)
+        task.add_done_callback(self._cleaning.discard)
 
 
 async def _switch(tree: Tree, commit: str) -> None:
