@@ -72,25 +72,32 @@ class Narrator:
 
     async def _follow(self, deployment_id: str, followers: asyncio.TaskGroup) -> None:
         request = api_pb2.WatchDeploymentRequest(deployment_id=deployment_id)
-        name = ""
         seen: dict[str, int] = {}
+        logs: dict[str, asyncio.Task[None]] = {}
         changes = stream(self._session.deployments.WatchDeployment, request)
         async with aclosing(changes):
             async for change in changes:
                 deployment = change.deployment
-                if not name:
-                    name = deployment.application_name
+                name = deployment.application_name
+                if deployment_id not in seen:
+                    seen[deployment_id] = deployment.status
                     commit = deployment.trigger.commit
                     say(
                         f"{name}: deployment of {commit.hash[:7]} ({commit.message})", colour="cyan"
                     )
                 for stage in deployment.stages:
                     before = seen.get(stage.id, deployment_pb2.STAGE_NOT_STARTED_YET)
-                    if stage.status != before:
-                        seen[stage.id] = stage.status
+                    if stage.status == before:
+                        continue
+                    seen[stage.id] = stage.status
+                    if stage.status == deployment_pb2.STAGE_RUNNING:
                         self._tell_stage(deployment, stage)
-                        if before == deployment_pb2.STAGE_NOT_STARTED_YET:
-                            followers.create_task(self._follow_log(deployment_id, name, stage))
+                    if stage.id not in logs:
+                        log = self._follow_log(deployment_id, name, stage)
+                        logs[stage.id] = followers.create_task(log)
+                    if stage.status != deployment_pb2.STAGE_RUNNING:
+                        await logs[stage.id]  # what it wrote comes before how it ended
+                        self._tell_stage(deployment, stage)
                 if deployment.status in COMPLETED:
                     self._tell_end(deployment)
 
