@@ -26,6 +26,7 @@ from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
 from pipecd_wire.model.common_pb2 import PIPELINE, QUICK_SYNC, ArtifactVersion
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
+from piped.git import RemoteError
 from piped.plan.planner import Plan, Planner
 
 BEFORE = ApplicationDeploymentReference(
@@ -185,6 +186,33 @@ async def test_later_the_plugins_decide() -> None:
     [asked] = plugin.planned_with
     assert asked.running_deployment_source.commit_hash == "c0"
     assert asked.running_deployment_source.application_config_filename == "older.pipecd.yaml"
+
+
+async def test_a_running_commit_that_git_has_lost_does_not_block_the_application() -> None:
+    """A branch was rewritten: every later deployment would compare with the same lost commit."""
+    plugin = platform(strategy=answer(QUICK_SYNC))
+    file = application_file(["P_ROLLOUT"])
+    sources = FakeSources({"c1": file})
+
+    planned = await Planner(FakePlugins(plugin), sources).plan(deployment(), BEFORE)
+
+    assert planned.strategy == PIPELINE
+    assert "gone from the repository" in planned.summary
+    assert "strategy" not in plugin.asked, "there is nothing it could compare with"
+    assert sources.open_now == 0
+
+
+async def test_a_remote_that_is_away_is_not_taken_for_a_lost_commit() -> None:
+    class Away(FakeSources):
+        async def read(self, path: Any, commit: str, *, config_filename: str) -> Any:
+            if commit == "c0":
+                raise RemoteError("cannot reach the remote")
+            return await super().read(path, commit, config_filename=config_filename)
+
+    sources = Away({"c1": application_file(["P_ROLLOUT"])})
+
+    with pytest.raises(RemoteError, match="cannot reach"):
+        await Planner(FakePlugins(platform()), sources).plan(deployment(), BEFORE)
 
 
 async def test_a_plugin_that_fails_to_decide_leaves_the_careful_way() -> None:

@@ -124,6 +124,17 @@ async def test_a_failed_deployment_is_not_what_runs() -> None:
     assert world.memory.of("ReportApplicationMostRecentDeployment") == []
 
 
+async def test_a_running_commit_that_git_has_lost_is_left_out() -> None:
+    world = world_of(TWO)
+    world.success("lost")
+
+    ended = await run(world)
+
+    assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
+    assert not only_plugin(world).executed[0].HasField("running_deployment_source")
+    assert ended.running_commit_hash == "lost"
+
+
 async def test_each_stage_gets_a_tree_of_its_own_and_gives_it_back() -> None:
     world = world_of(TWO)
     world.success("c0")

@@ -19,6 +19,7 @@ from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
+from piped.git import NoCommitError
 from piped.mirror.mirror import Change, Mirror
 from piped.plan.planner import Planner
 from piped.plugins.choose import choose
@@ -215,7 +216,7 @@ class FakeSources:
         self, path: ApplicationGitPath, commit: str, *, config_filename: str
     ) -> DeploymentSource:
         if commit not in self.files:
-            raise NotFoundError(f"the commit {commit!r} is not in the repository 'repo'")
+            raise NoCommitError(f"the commit {commit!r} is not in the repository 'repo'")
         return DeploymentSource(
             commit_hash=commit,
             application_config=self.files[commit].encode(),

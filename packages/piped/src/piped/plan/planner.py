@@ -8,12 +8,12 @@ deployment with it.
 
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from pipecd_model import strategy
-from pipecd_model.config import ApplicationConfig, StageConfig, load_application
+from pipecd_model.config import ApplicationConfig, StageConfig
 from pipecd_model.errors import ConfigError, NoPluginForStageError, PluginError
 from pipecd_model.stage import is_rollback
 from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
@@ -23,6 +23,7 @@ from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.oplog import logger
 from piped.plan.roles import PLUGIN, Plugin, Plugins, Sources
+from piped.plan.sources import enter_running, open_target, read_config, read_target
 from piped.plan.stages import Clock, pipeline_stages, quick_sync_stages
 
 log = logger(__name__)
@@ -83,8 +84,11 @@ class Planner:
         if platforms:
             async with self._question(deployment, running) as ask:
                 versions = await self._versions(platforms, ask)
-                choice = choice or await self._ask_strategy(platforms, ask)
-        choice = choice or strategy.of_answers(())
+                if choice is None and ask.HasField("running_deployment_source"):
+                    choice = await self._ask_strategy(platforms, ask)
+        choice = choice or strategy.Choice(
+            strategy=PIPELINE, summary="Pipeline: what runs now is gone from the repository"
+        )
         if choice.strategy == QUICK_SYNC:
             stages = self._offered(config, offered)
         else:
@@ -107,14 +111,15 @@ class Planner:
             target = await opened.enter_async_context(open_target(self._sources, deployment))
             ask = api.PlanPluginInput(deployment=deployment, target_deployment_source=target)
             if running is not None:
-                source = await opened.enter_async_context(
-                    self._sources.open(
-                        deployment.git_path,
-                        running.trigger.commit.hash,
-                        config_filename=running.config_filename,
-                    )
+                source = await enter_running(
+                    opened,
+                    self._sources,
+                    deployment,
+                    running.trigger.commit.hash,
+                    running.config_filename,
                 )
-                ask.running_deployment_source.CopyFrom(source)
+                if source is not None:
+                    ask.running_deployment_source.CopyFrom(source)
             yield ask
 
     async def rollback_stages(
@@ -229,29 +234,3 @@ class Planner:
         if not any(not is_rollback(stage) for stage in stages):
             raise PluginError("the plugins answered no stage for the pipeline")
         return stages
-
-
-def open_target(
-    sources: Sources, deployment: Deployment
-) -> AbstractAsyncContextManager[DeploymentSource]:
-    """The files that are deployed."""
-    return sources.open(
-        deployment.git_path,
-        deployment.trigger.commit.hash,
-        config_filename=deployment.git_path.config_filename,
-    )
-
-
-async def read_target(sources: Sources, deployment: Deployment) -> DeploymentSource:
-    """The same without files."""
-    return await sources.read(
-        deployment.git_path,
-        deployment.trigger.commit.hash,
-        config_filename=deployment.git_path.config_filename,
-    )
-
-
-def read_config(source: DeploymentSource) -> ApplicationConfig:
-    """The application file of a commit; raises ConfigError with all its faults."""
-    file = source.application_config_filename
-    return load_application(source.application_config, file=file).config

@@ -6,19 +6,26 @@ commit, and so do stages that work without files.
 """
 
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
+from pipecd_model.config import ApplicationConfig, load_application
 from pipecd_model.errors import SourceError
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
+from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
-from piped.git import Repository
-from piped.source import Sources, find_application, place_of
+from piped.git import GitError, NoCommitError, Repository
+from piped.oplog import logger
+from piped.plan.roles import Sources
+from piped.source import Sources as Trees
+from piped.source import find_application, place_of
+
+log = logger(__name__)
 
 
 class CommitSources:
     """The commits of the configured repositories."""
 
-    def __init__(self, trees: Sources, repositories: Mapping[str, Repository]) -> None:
+    def __init__(self, trees: Trees, repositories: Mapping[str, Repository]) -> None:
         self._trees = trees
         self._repositories = repositories
 
@@ -50,3 +57,52 @@ class CommitSources:
     async def changed_paths(self, git_path: ApplicationGitPath, old: str, new: str) -> list[str]:
         """The files that differ between two commits, from the repository's root."""
         return await self._trees.changed_paths(git_path, old, new)
+
+
+def open_target(
+    sources: Sources, deployment: Deployment
+) -> AbstractAsyncContextManager[DeploymentSource]:
+    """The files that are deployed."""
+    return sources.open(
+        deployment.git_path,
+        deployment.trigger.commit.hash,
+        config_filename=deployment.git_path.config_filename,
+    )
+
+
+async def enter_running(
+    opened: AsyncExitStack,
+    sources: Sources,
+    deployment: Deployment,
+    commit: str,
+    config_filename: str,
+) -> DeploymentSource | None:
+    """The files of what runs, until the stack is closed; None when git does not have them any more.
+
+    That happens when a branch was rewritten. Were it an error, the application could never be
+    deployed again, since every deployment compares with the same commit.
+    """
+    try:
+        return await opened.enter_async_context(
+            sources.open(deployment.git_path, commit, config_filename=config_filename)
+        )
+    except SourceError as error:
+        if isinstance(error, GitError) and not isinstance(error, NoCommitError):
+            raise  # git is in trouble: that passes, or is told
+        log.warning("plan.running_commit_gone", commit=commit, reason=str(error))
+        return None
+
+
+async def read_target(sources: Sources, deployment: Deployment) -> DeploymentSource:
+    """The same without files."""
+    return await sources.read(
+        deployment.git_path,
+        deployment.trigger.commit.hash,
+        config_filename=deployment.git_path.config_filename,
+    )
+
+
+def read_config(source: DeploymentSource) -> ApplicationConfig:
+    """The application file of a commit; raises ConfigError with all its faults."""
+    file = source.application_config_filename
+    return load_application(source.application_config, file=file).config

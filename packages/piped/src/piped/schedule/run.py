@@ -16,7 +16,7 @@ from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment, DeploymentStatus, PipelineStage
 from piped.oplog import log_context, logger
-from piped.plan.planner import read_config, read_target
+from piped.plan.sources import read_config, read_target
 from piped.report.statuses import reference
 from piped.schedule.needs import Needs
 from piped.schedule.stage import Outcome

@@ -16,8 +16,8 @@ from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi.api_pb2 import ExecutePluginInput, ExecuteStageResponse
 from piped.oplog import logger
-from piped.plan.planner import open_target
 from piped.plan.roles import PLUGIN, Plugin
+from piped.plan.sources import enter_running, open_target
 from piped.plan.stages import config_bytes
 from piped.schedule.needs import Needs
 from piped.schedule.skip import skip_reason
@@ -135,14 +135,15 @@ class Stages:
         target = await opened.enter_async_context(open_target(sources, deployment))
         run.target_deployment_source.CopyFrom(target)
         if deployment.running_commit_hash:
-            running = await opened.enter_async_context(
-                sources.open(
-                    deployment.git_path,
-                    deployment.running_commit_hash,
-                    config_filename=deployment.running_config_filename,
-                )
+            running = await enter_running(
+                opened,
+                sources,
+                deployment,
+                deployment.running_commit_hash,
+                deployment.running_config_filename,
             )
-            run.running_deployment_source.CopyFrom(running)
+            if running is not None:
+                run.running_deployment_source.CopyFrom(running)
 
     def _plugin_of(self, stage: PipelineStage) -> Plugin:
         plugins = self._needs.plugins
