@@ -2,7 +2,10 @@
 """What the tests of the control plane share: builders, a database, a served control plane."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +40,9 @@ from pipecd_wire.rpc import call, connect
 
 LIMIT = 20.0
 """Seconds that any one wait of a test may take, on the slowest machine."""
+
+PROCESS_LIMIT = 60.0
+"""The same for a process that has to start or to end."""
 
 
 class Build:
@@ -324,7 +330,7 @@ Serve = Callable[[Path], Any]
 
 
 @pytest.fixture
-def serve(build: Build) -> Serve:
+def serve(plane_of: Callable[..., Any]) -> Serve:
     """Serve a folder: `async with serve(path) as plane`."""
 
     @asynccontextmanager
@@ -333,18 +339,80 @@ def serve(build: Build) -> Serve:
             running = await opened.enter_async_context(
                 control_plane(Settings(data_dir=folder, grace=1))
             )
-            clients = await opened.enter_async_context(AsyncExitStack())
-            plane = Plane(running=running, opened=clients, build=build)
-            plane.admin = await plane.user(running.admin_key_file.read_text().strip())
-            yield plane
+            yield await plane_of(running, opened)
 
     return serving
+
+
+@pytest.fixture
+def plane_of(build: Build) -> Callable[..., Any]:
+    """Ways to call a control plane that the test has started itself."""
+
+    async def make(running: ControlPlane, opened: AsyncExitStack) -> Plane:
+        clients = await opened.enter_async_context(AsyncExitStack())
+        plane = Plane(running=running, opened=clients, build=build)
+        plane.admin = await plane.user(running.admin_key_file.read_text().strip())
+        return plane
+
+    return make
 
 
 @pytest.fixture
 async def plane(serve: Serve, tmp_path: Path) -> AsyncIterator[Plane]:
     async with serve(tmp_path / "data") as served:
         yield served
+
+
+@dataclass
+class ServerProcess:
+    """A control plane that is a process of its own."""
+
+    process: asyncio.subprocess.Process
+    address: str
+    lines: list[str]
+
+    async def ended(self) -> int:
+        async with asyncio.timeout(PROCESS_LIMIT):
+            return await self.process.wait()
+
+
+@pytest.fixture
+def server() -> Callable[..., Any]:
+    """Run `pipecd server`: `async with server(folder, "--flag", env={…}) as running`.
+
+    `before` is Python that the process runs first.
+    """
+
+    @asynccontextmanager
+    async def running(
+        folder: Path, *flags: str, env: Mapping[str, str] | None = None, before: str = ""
+    ) -> AsyncIterator[ServerProcess]:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            f"{before}\nfrom controlplane.cli import main; main()",
+            "server",
+            "--data-dir",
+            str(folder),
+            "--listen",
+            "127.0.0.1:0",
+            *flags,
+            env={**os.environ, **(env or {})},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            assert process.stdout is not None
+            async with asyncio.timeout(PROCESS_LIMIT):
+                lines = [(await process.stdout.readline()).decode().rstrip() for _ in range(3)]
+            yield ServerProcess(process, lines[0].rpartition(" ")[2], lines)
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+
+    return running
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 """The process `pipecd server`: what it prints, how it ends, what a kill leaves behind."""
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -22,42 +21,6 @@ from pipecd_wire.rpc import CallError, call, connect
 
 LIMIT = 60.0
 PIPECD = (sys.executable, "-c", "from controlplane.cli import main; main()")
-
-
-@dataclass
-class Server:
-    process: asyncio.subprocess.Process
-    address: str
-    lines: list[str]
-
-    async def ended(self) -> int:
-        async with asyncio.timeout(LIMIT):
-            return await self.process.wait()
-
-
-@asynccontextmanager
-async def server(folder: Path, *flags: str) -> AsyncIterator[Server]:
-    process = await asyncio.create_subprocess_exec(
-        *PIPECD,
-        "server",
-        "--data-dir",
-        str(folder),
-        "--listen",
-        "127.0.0.1:0",
-        *flags,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        assert process.stdout is not None
-        async with asyncio.timeout(LIMIT):
-            lines = [(await process.stdout.readline()).decode().rstrip() for _ in range(3)]
-        yield Server(process, lines[0].rpartition(" ")[2], lines)
-    finally:
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
 
 
 async def run(*arguments: str) -> tuple[int, str]:
@@ -81,7 +44,7 @@ async def client(folder: Path, address: str) -> AsyncIterator[Any]:
         yield api_grpc.APIServiceStub(channel)
 
 
-async def test_the_first_lines_say_where_everything_is(tmp_path: Path) -> None:
+async def test_the_first_lines_say_where_everything_is(server: Any, tmp_path: Path) -> None:
     async with server(tmp_path / "data") as running:
         assert running.lines == [
             f"pipecd server listening on {running.address}",
@@ -92,7 +55,9 @@ async def test_the_first_lines_say_where_everything_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_stops_it_gracefully(tmp_path: Path, number: signal.Signals) -> None:
+async def test_a_signal_stops_it_gracefully(
+    server: Any, tmp_path: Path, number: signal.Signals
+) -> None:
     async with server(tmp_path) as running:
         async with client(tmp_path, running.address) as stub:
             await call(stub.RegisterPiped, api.RegisterPipedRequest(name="one"))
@@ -103,7 +68,7 @@ async def test_a_signal_stops_it_gracefully(tmp_path: Path, number: signal.Signa
     assert not (tmp_path / "pipecd.db-wal").exists()
 
 
-async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+async def test_what_was_acknowledged_survives_a_kill(server: Any, tmp_path: Path) -> None:
     """Killed in the middle of writing: every piped whose id was answered is there."""
     acknowledged: list[str] = []
 
@@ -136,7 +101,9 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
             assert found.piped.id == piped_id
 
 
-async def test_acknowledged_log_blocks_survive_a_kill(tmp_path: Path, build: Any) -> None:
+async def test_acknowledged_log_blocks_survive_a_kill(
+    server: Any, tmp_path: Path, build: Any
+) -> None:
     """And what the agent sends again, because the answer was lost, is there once."""
     acknowledged = 0
     async with server(tmp_path) as running:
@@ -210,7 +177,7 @@ async def agent_with(piped: Piped, address: str) -> AsyncIterator[Any]:
         yield pipedservice_grpc.PipedServiceStub(channel)
 
 
-async def test_a_second_process_on_the_folder_is_refused(tmp_path: Path) -> None:
+async def test_a_second_process_on_the_folder_is_refused(server: Any, tmp_path: Path) -> None:
     async with server(tmp_path) as running:
         code, said = await run("server", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
 
@@ -232,7 +199,7 @@ async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
-async def test_a_taken_port_is_refused(tmp_path: Path) -> None:
+async def test_a_taken_port_is_refused(server: Any, tmp_path: Path) -> None:
     async with server(tmp_path / "one") as running:
         code, said = await run(
             "server", "--data-dir", str(tmp_path / "two"), "--listen", running.address
@@ -251,7 +218,7 @@ async def test_an_address_that_is_none_is_refused(tmp_path: Path, listen: str) -
     assert "--listen wants HOST:PORT" in said
 
 
-async def test_the_config_file_gives_the_public_address(tmp_path: Path) -> None:
+async def test_the_config_file_gives_the_public_address(server: Any, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(
         "apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\n"

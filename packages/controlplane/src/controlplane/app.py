@@ -21,8 +21,9 @@ from controlplane.store.sql.sqlite import open_sqlite
 from controlplane.store.stores import Stores, stores
 from controlplane.usecases.bootstrap import KEY_FILE, ensure_project
 from controlplane.usecases.bus import Bus
+from controlplane.usecases.leases import DEFAULT_TIMES, Leases, LeaseTimes
 from pipecd_model.errors import StateError
-from pipecd_wire.rpc import AddressError
+from pipecd_wire.rpc import AddressError, Observe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,10 @@ class Settings:
     """Where people reach it, for links; empty is the address it listens on."""
     grace: float = 10.0
     """Seconds for running calls when it stops."""
+    lease_times: LeaseTimes = DEFAULT_TIMES
+    """How long an agent that fell silent keeps its work to itself."""
+    observers: tuple[Observe, ...] = ()
+    """Told of each call once its handler has ended, before it is answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +73,16 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
         )
         kept = stores(database, _now)
         await ensure_project(kept, settings.data_dir, settings.project_id, _now)
-        served = endpoints(kept, bus, admit=Door(kept).admit, now=_now, web_base_url=web_base_url)
+        leases = Leases(kept.leases, settings.lease_times)
+        served = endpoints(
+            kept,
+            bus,
+            leases,
+            admit=Door(kept, leases).admit,
+            now=_now,
+            web_base_url=web_base_url,
+            observers=settings.observers,
+        )
         front = serve_front(
             health_app(),
             served,

@@ -5,6 +5,7 @@ What a command needs is imported when it runs, so that `--help` and `version` an
 """
 
 import asyncio
+import os
 import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -16,6 +17,10 @@ from pipecd_model.errors import ConfigError, PipecdError
 
 if TYPE_CHECKING:
     from controlplane.app import ControlPlane
+    from pipecd_wire.rpc import Observe
+
+DIE_AFTER_COMMIT = "PIPECD_CHAOS_DIE_AFTER_COMMIT"
+"""For tests only: the path of an RPC after whose first success the server kills itself."""
 
 
 class Commands(click.Group):
@@ -85,6 +90,22 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     help="How long running calls are waited for when the server is told to stop.",
 )
 @click.option(
+    "--lease-time",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long an agent that fell silent keeps others with its id from starting deployments.",
+)
+@click.option(
+    "--take-over-after",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long it keeps them from the deployments that it has begun.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
@@ -99,6 +120,8 @@ def server(
     tls_key: Path | None,
     project: str | None,
     grace_period: float,
+    lease_time: float,
+    take_over_after: float,
     log_level: str,
 ) -> None:
     """Run the control plane until it is told to stop (SIGTERM, Ctrl-C).
@@ -109,11 +132,14 @@ def server(
     from controlplane import app  # noqa: PLC0415
     from controlplane.http.front import FrontTls  # noqa: PLC0415
     from controlplane.ops import operator_log  # noqa: PLC0415
+    from controlplane.usecases.leases import LeaseTimes  # noqa: PLC0415
 
     operator_log.configure(log_level)
     host, port = _host_and_port(listen)
     if (tls_cert is None) != (tls_key is None):
         raise click.UsageError("--tls-cert and --tls-key belong together")
+    if take_over_after < lease_time:
+        raise click.UsageError("--take-over-after must not be less than --lease-time")
     tls = FrontTls(cert_file=tls_cert, key_file=tls_key) if tls_cert and tls_key else None
     settings = app.Settings(
         data_dir=data_dir.absolute(),
@@ -123,8 +149,19 @@ def server(
         project_id=project,
         public_url=_public_url(config_file) if config_file else "",
         grace=grace_period,
+        lease_times=LeaseTimes(lease=lease_time, take_over=take_over_after),
+        observers=_chaos(os.environ.get(DIE_AFTER_COMMIT, "")),
     )
     asyncio.run(app.run(settings, _announce))
+
+
+def _chaos(path: str) -> "tuple[Observe, ...]":
+    if not path:
+        return ()
+    from controlplane.ops.chaos import die_after_commit  # noqa: PLC0415
+
+    click.echo(f"warning: {DIE_AFTER_COMMIT} is set: the server dies after {path}", err=True)
+    return (die_after_commit(path),)
 
 
 def _announce(running: "ControlPlane") -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from controlplane.usecases.agent_watch import AgentWatch, Presence
+from controlplane.usecases.leases import Instance, Leases
 from controlplane.usecases.ownership import Agent
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model import deployment_pb2 as model
@@ -54,7 +55,7 @@ async def test_the_first_message_is_everything(plane: Any, build: Any, soon: Any
         assert [deployment.id for deployment in snapshot.deployments] == ["open"]
         assert [command.id for command in snapshot.commands] == [asked.command_id]
         assert [command.id for command in snapshot.own_commands] == ["own"]
-        assert not snapshot.HasField("lease")
+        assert snapshot.lease.held
 
 
 async def test_a_new_application_comes_at_once_and_goes_at_once(plane: Any, soon: Any) -> None:
@@ -167,9 +168,12 @@ async def test_another_agents_changes_are_not_heard(plane: Any, soon: Any) -> No
 async def test_silence_is_broken_by_a_heartbeat(plane: Any, soon: Any) -> None:
     agent = await plane.agent()
     bus = plane.running.bus
-    watch = AgentWatch(plane.stores, bus, Presence(bus), heartbeat=0.01)
+    watch = AgentWatch(
+        plane.stores, bus, Presence(bus), Leases(plane.stores.leases), heartbeat=0.01
+    )
     caller = Agent(project_id="default", piped_id=agent.id)
-    async with aclosing(watch.watch(caller)) as messages:
+    instance = Instance(agent=caller, instance_id="instance", data_folder_id="folder")
+    async with aclosing(watch.watch(instance)) as messages:
         await soon(anext(messages))
 
         beats = [(await soon(anext(messages))).WhichOneof("body") for _ in range(3)]

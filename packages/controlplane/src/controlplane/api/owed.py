@@ -84,9 +84,6 @@ WEB_SERVICE: Final = (
     "ListEvents",
 )
 
-# The lease comes with the failure model: until then a snapshot names none.
-PUSH_SERVICE: Final = ("RenewLease", "ReleaseLease")
-
 OWN_DEPLOYMENT_SERVICE: Final = ("RetryStage", "RollBackDeployment")
 OWN_APPLICATION_SERVICE: Final = ("ReleaseHold", "SetFreeze")
 OWN_PIPED_SERVICE: Final = ("RestartPlugin",)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All services of the control plane, each gathered from its small objects."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from controlplane.api import owed
 from controlplane.api.external.applications import ApplicationsApi
@@ -20,23 +20,32 @@ from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
 from controlplane.usecases.agent_watch import AgentWatch, Presence
 from controlplane.usecases.bus import Bus
+from controlplane.usecases.leases import Leases
+from controlplane.usecases.sightings import Sightings
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
-from pipecd_wire.rpc import Admit, Endpoints
+from pipecd_wire.rpc import Admit, Endpoints, Observe
 from pipecd_wire.webservice import service_pb2 as webservice
 
 
 def endpoints(
-    stores: Stores, bus: Bus, *, admit: Admit, now: Now, web_base_url: Callable[[], str]
+    stores: Stores,
+    bus: Bus,
+    leases: Leases,
+    *,
+    admit: Admit,
+    now: Now,
+    web_base_url: Callable[[], str],
+    observers: Iterable[Observe] = (),
 ) -> Endpoints:
     """Every RPC of every service, behind one door."""
-    served = Endpoints(admit=admit)
+    served = Endpoints(admit=admit, observers=observers)
     presence = Presence(bus)
     served.add(
         pipedservice.DESCRIPTOR.services_by_name["PipedService"],
-        PipedPipedsApi(stores, now, web_base_url),
+        PipedPipedsApi(stores, now, web_base_url, Sightings(stores.alarms)),
         PipedApplicationsApi(stores),
         PipedDeploymentsApi(stores, now),
         PipedStagesApi(stores, now),
@@ -56,8 +65,7 @@ def endpoints(
     )
     served.add(
         push_pb2.DESCRIPTOR.services_by_name["PushService"],
-        PushApi(stores, AgentWatch(stores, bus, presence)),
-        owed=owed.PUSH_SERVICE,
+        PushApi(stores, AgentWatch(stores, bus, presence, leases), leases),
     )
     own = api_pb2.DESCRIPTOR.services_by_name
     served.add(

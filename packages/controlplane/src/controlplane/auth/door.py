@@ -11,10 +11,11 @@ from typing import Final
 from controlplane.auth.caller import Agent, Program
 from controlplane.auth.verify import Verifier
 from controlplane.store.stores import Stores
-from pipecd_model.errors import DeniedError, UnauthenticatedError
+from controlplane.usecases.leases import Leases
+from pipecd_model.errors import ConfigError, DeniedError, UnauthenticatedError
 from pipecd_wire.model import apikey_pb2
 from pipecd_wire.options import rights_pb2
-from pipecd_wire.rpc import Metadata, Method
+from pipecd_wire.rpc import PEER, Metadata, Method
 
 log = logging.getLogger(__name__)
 
@@ -24,19 +25,46 @@ API_KEY: Final = "API-KEY"
 IDEMPOTENCY_KEY: Final = "pipecd-idempotency-key"
 LONGEST_IDEMPOTENCY_KEY: Final = 200
 
+LEASE_EPOCH: Final = "pipecd-lease-epoch"
+
+# What an instance may call although its lease went to another: it changes nothing, or is about the
+# lease itself. Everything else that a piped calls is a report, and would mix with the holder's.
+UNFENCED: Final = frozenset(
+    {
+        "/grpc.service.pipedservice.PipedService/ListApplications",
+        "/grpc.service.pipedservice.PipedService/GetApplicationMostRecentDeployment",
+        "/grpc.service.pipedservice.PipedService/GetDeployment",
+        "/grpc.service.pipedservice.PipedService/ListNotCompletedDeployments",
+        "/grpc.service.pipedservice.PipedService/ListUnhandledCommands",
+        "/grpc.service.pipedservice.PipedService/GetLatestEvent",
+        "/grpc.service.pipedservice.PipedService/ListEvents",
+        "/grpc.service.pipedservice.PipedService/GetLatestAnalysisResult",
+        "/grpc.service.pipedservice.PipedService/GetDesiredVersion",
+        "/grpc.service.pipedservice.PipedService/InChainDeploymentPlannable",
+        "/grpc.service.pipedservice.PipedService/GetApplicationSharedObject",
+        "/pipecd.push.v1.PushService/Watch",
+        "/pipecd.push.v1.PushService/RenewLease",
+        "/pipecd.push.v1.PushService/ReleaseLease",
+    }
+)
+
 
 class Door:
     """Lets callers in; its `admit` stands before every handler."""
 
-    def __init__(self, stores: Stores) -> None:
+    def __init__(self, stores: Stores, leases: Leases) -> None:
         self._stores = stores
+        self._leases = leases
         self._verifier = Verifier()
 
     async def admit(self, method: Method, metadata: Metadata) -> Agent | Program:
-        """Raises UnauthenticatedError or DeniedError."""
+        """Raises UnauthenticatedError or DeniedError; StateError for a lease that is over."""
         kind, _, credential = metadata.get("authorization", "").partition(" ")
         if kind == PIPED_TOKEN and rights_pb2.PIPED in method.callers:
-            return await self._piped(credential)
+            agent = await self._piped(credential, metadata)
+            if method.path not in UNFENCED:
+                await self._leases.check_epoch(agent)
+            return agent
         if kind == API_KEY and rights_pb2.API_KEY in method.callers:
             program = await self._program(credential, metadata.get(IDEMPOTENCY_KEY, ""))
             if method.role == rights_pb2.READ_WRITE and not program.may_write:
@@ -44,7 +72,7 @@ class Door:
             return program
         raise UnauthenticatedError(f"{method.name} needs {_wanted(method)}")
 
-    async def _piped(self, credential: str) -> Agent:
+    async def _piped(self, credential: str, metadata: Metadata) -> Agent:
         project_id, piped_id, key = _parts(credential, ",", 3)
         piped = await self._stores.pipeds.find(project_id, piped_id)
         if piped is None or not await self._any_matches(key, [k.hash for k in piped.keys]):
@@ -57,7 +85,12 @@ class Door:
             raise UnauthenticatedError(
                 f"the piped {piped.name!r} is disabled", hint="enable it in the control plane"
             )
-        return Agent(project_id=project_id, piped_id=piped_id)
+        return Agent(
+            project_id=project_id,
+            piped_id=piped_id,
+            peer=metadata.get(PEER, ""),
+            lease_epoch=_epoch(metadata.get(LEASE_EPOCH)),
+        )
 
     async def _program(self, credential: str, idempotency_key: str) -> Program:
         key_id, _secret = _parts(credential, ".", 2)
@@ -79,6 +112,14 @@ class Door:
             if await self._verifier.matches(key, hashed):
                 return True
         return False
+
+
+def _epoch(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise ConfigError(f"invalid metadata: {LEASE_EPOCH}: {text[:40]!r} is not a number")
+    return int(text)
 
 
 def _parts(credential: str, separator: str, count: int) -> list[str]:

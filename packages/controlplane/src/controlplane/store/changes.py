@@ -19,6 +19,7 @@ class Kind(Enum):
     OWN_COMMAND = "own-command"
     PIPED = "piped"
     PLUGINS = "plugins"
+    LEASE = "lease"
     STAGE_LOG = "stage-log"
     API_KEY = "api-key"
 

@@ -3,12 +3,14 @@
 
 from dataclasses import dataclass
 
+from controlplane.store.alarms import Alarms
 from controlplane.store.api_keys import ApiKeys
 from controlplane.store.applications import Applications
 from controlplane.store.commands import Commands
 from controlplane.store.database import Database
 from controlplane.store.deployments import Deployments
 from controlplane.store.entities import Now
+from controlplane.store.leases import LeaseRecords
 from controlplane.store.own_commands import OwnCommands
 from controlplane.store.piped_records import PipedStats, PluginStates, UnregisteredApplications
 from controlplane.store.pipeds import Pipeds
@@ -34,6 +36,8 @@ class Stores:
     piped_stats: PipedStats
     unregistered: UnregisteredApplications
     shared_objects: SharedObjects
+    leases: LeaseRecords
+    alarms: Alarms
 
 
 def stores(database: Database, now: Now) -> Stores:
@@ -51,4 +55,6 @@ def stores(database: Database, now: Now) -> Stores:
         piped_stats=PipedStats(database, now),
         unregistered=UnregisteredApplications(database, now),
         shared_objects=SharedObjects(database),
+        leases=LeaseRecords(database),
+        alarms=Alarms(database, now),
     )

@@ -13,6 +13,7 @@ from controlplane.store.changes import Change, Kind, piped_topic
 from controlplane.store.database import View
 from controlplane.store.stores import Stores
 from controlplane.usecases.bus import Bus
+from controlplane.usecases.leases import Instance, Leases
 from controlplane.usecases.ownership import Agent
 from pipecd_model.errors import UnauthenticatedError
 from pipecd_wire.pipecd.push import push_pb2
@@ -57,6 +58,7 @@ class AgentWatch:
         stores: Stores,
         bus: Bus,
         presence: Presence,
+        leases: Leases,
         *,
         heartbeat: float = HEARTBEAT,
         max_bytes: int = MESSAGE_BYTES,
@@ -65,14 +67,18 @@ class AgentWatch:
         self._stores = stores
         self._bus = bus
         self._presence = presence
+        self._leases = leases
         self._heartbeat = heartbeat
 
-    async def watch(self, agent: Agent) -> AsyncGenerator[push_pb2.WatchResponse, None]:
+    async def watch(self, instance: Instance) -> AsyncGenerator[push_pb2.WatchResponse, None]:
         """Ends with UnauthenticatedError when the piped is disabled meanwhile."""
+        agent = instance.agent
         with (
             self._bus.listen(piped_topic(agent.piped_id)) as listener,
             self._presence.present(agent),
         ):
+            # Before the snapshot: who works must know all that was reported until it may.
+            lease = await self._leases.ask(instance)
             first, *rest = in_messages(await self._everything(agent), self._max_bytes)
             yield push_pb2.WatchResponse(
                 snapshot=push_pb2.Snapshot(
@@ -80,18 +86,38 @@ class AgentWatch:
                     deployments=first.deployments,
                     commands=first.commands,
                     own_commands=first.own_commands,
+                    lease=lease,
                 )
             )
             for change in rest:
                 yield push_pb2.WatchResponse(change=change)
             while True:
-                changes = await listener.changes(limit=self._heartbeat)
-                if not changes:
+                changes = await listener.changes(limit=self._limit(agent, lease))
+                now = await self._lease_now(instance, lease, changes)
+                if (now.epoch, now.held) != (lease.epoch, lease.held):
+                    yield push_pb2.WatchResponse(lease=now)
+                elif not changes:
                     yield push_pb2.WatchResponse(heartbeat=push_pb2.Heartbeat())
-                    continue
+                lease = now
                 for change in in_messages(await self._read(agent, changes), self._max_bytes):
                     if change.ByteSize():
                         yield push_pb2.WatchResponse(change=change)
+
+    def _limit(self, agent: Agent, lease: push_pb2.Lease) -> float:
+        """How long to listen: one that waits for the lease also looks when it may be free."""
+        if lease.held:
+            return self._heartbeat
+        return min(self._heartbeat, self._leases.waiting_time(agent))
+
+    async def _lease_now(
+        self, instance: Instance, lease: push_pb2.Lease, changes: Iterable[Change]
+    ) -> push_pb2.Lease:
+        news = any(change.kind is Kind.LEASE for change in changes)
+        if lease.held:
+            return await self._leases.current(instance) if news else lease
+        if news or not self._leases.waiting_time(instance.agent):
+            return await self._leases.ask_again(instance)
+        return lease
 
     async def _everything(self, agent: Agent) -> push_pb2.Change:
         who = (agent.project_id, agent.piped_id)

@@ -15,6 +15,10 @@ class Agent:
 
     project_id: str
     piped_id: str
+    peer: str = ""
+    """The address it calls from; empty when it is not known."""
+    lease_epoch: int | None = None
+    """The lease it works under; None for an agent that knows no leases."""
 
     def owns(self, thing: application_pb2.Application | deployment_pb2.Deployment) -> None:
         """Raises DeniedError when it belongs to another piped."""

@@ -8,6 +8,7 @@ from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
 from controlplane.usecases.agent_watch import Presence
 from controlplane.usecases.keys import hash_of, new_piped_key
+from pipecd_model.errors import ConflictError, StateError
 from pipecd_model.ids import new_id
 from pipecd_wire.model import piped_pb2
 from pipecd_wire.pipecd.push import push_pb2
@@ -16,25 +17,57 @@ from pipecd_wire.pipedservice import service_pb2 as pipedservice
 ONLINE_SECONDS: Final = 120
 """A piped that does not watch reports every minute; one missed report is forgiven."""
 
+ALARM_SECONDS: Final = 600
+"""How long people are shown what was seen once; what goes on is seen every minute."""
+
+MOST_KEYS: Final = 5
+"""Keys of a piped whose registration is repeated; each one costs time at the door."""
+
 REDACTED: Final = "redacted"
 
 
 async def register(
-    stores: Stores, project_id: str, *, name: str, description: str, creator: str, now: Now
+    stores: Stores,
+    project_id: str,
+    *,
+    name: str,
+    description: str,
+    creator: str,
+    now: Now,
+    wanted_id: str | None = None,
 ) -> tuple[str, str]:
-    """Make a piped; answers its id and its key, which is not kept."""
+    """Make a piped; answers its id and its key, which is not kept.
+
+    With `wanted_id` the call may be repeated: the piped that it made before gets one more key.
+    """
     key = new_piped_key()
     at = now()
+    kept = piped_pb2.PipedKey(hash=await hash_of(key), creator=creator, created_at=at)
     piped = piped_pb2.Piped(
-        id=new_id(),
+        id=wanted_id or new_id(),
         name=name,
         desc=description,
         project_id=project_id,
-        keys=[piped_pb2.PipedKey(hash=await hash_of(key), creator=creator, created_at=at)],
+        keys=[kept],
         created_at=at,
         updated_at=at,
     )
-    await stores.pipeds.add(piped)
+
+    def add_key(known: piped_pb2.Piped) -> None:
+        # Older keys stay: an answer may have arrived after all, and somebody may use it.
+        if len(known.keys) >= MOST_KEYS:
+            raise StateError(
+                f"the piped {known.name!r} was registered by this call before",
+                hint="make a new call, with an idempotency key of its own",
+            )
+        known.keys.append(kept)
+
+    try:
+        await stores.pipeds.add(piped)
+    except ConflictError:
+        if wanted_id is None:
+            raise
+        await stores.pipeds.update(project_id, wanted_id, add_key)
     return piped.id, key
 
 
@@ -74,12 +107,14 @@ class SeenPiped:
 
     piped: piped_pb2.Piped
     plugins: list[push_pb2.PluginState]
+    alarms: list[str]
 
 
 async def seen(stores: Stores, presence: Presence, project_id: str, now: Now) -> list[SeenPiped]:
     """All pipeds of the project, without their keys."""
     states = await stores.plugin_states.of_project(project_id)
     stats = await stores.piped_stats.of_project(project_id)
+    alarms = await stores.alarms.of_project(project_id, since=now() - ALARM_SECONDS)
     listed = []
     for piped in await stores.pipeds.of_project(project_id):
         shown = piped_pb2.Piped()
@@ -92,5 +127,11 @@ async def seen(stores: Stores, presence: Presence, project_id: str, now: Now) ->
         elif piped.started_at:
             shown.status = piped_pb2.Piped.OFFLINE
         state = states.get(piped.id)
-        listed.append(SeenPiped(piped=shown, plugins=list(state.message.plugins) if state else []))
+        listed.append(
+            SeenPiped(
+                piped=shown,
+                plugins=list(state.message.plugins) if state else [],
+                alarms=alarms.get(piped.id, []),
+            )
+        )
     return listed

@@ -49,6 +49,21 @@ async def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     assert f"has schema {tables.SCHEMA_VERSION + 1}" in await refusal(tmp_path)
 
 
+async def test_a_database_of_an_older_version_gets_what_it_lacks(tmp_path: Path) -> None:
+    await opened(tmp_path)
+    with closing(sqlite3.connect(tmp_path / DATABASE_FILE, isolation_level=None)) as older:
+        older.execute("INSERT INTO project (id, data) VALUES ('p', x'')")
+        older.execute("DROP TABLE lease")
+        older.execute("PRAGMA user_version = 1")
+
+    await opened(tmp_path)
+
+    with closing(sqlite3.connect(tmp_path / DATABASE_FILE)) as newer:
+        assert newer.execute("SELECT id FROM project").fetchall() == [("p",)]
+        assert newer.execute("SELECT count(*) FROM lease").fetchone() == (0,)
+        assert newer.execute("PRAGMA user_version").fetchone() == (tables.SCHEMA_VERSION,)
+
+
 async def test_a_cut_file_is_refused(tmp_path: Path) -> None:
     await opened(tmp_path)
     path = tmp_path / DATABASE_FILE

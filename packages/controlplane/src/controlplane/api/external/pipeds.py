@@ -33,6 +33,7 @@ class PipedsApi:
             description=request.desc,
             creator=caller.name,
             now=self._now,
+            wanted_id=caller.request_id("RegisterPiped"),
         )
         return pb.RegisterPipedResponse(id=piped_id, key=key)
 

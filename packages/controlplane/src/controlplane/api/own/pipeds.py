@@ -25,7 +25,9 @@ class PipedsApi:
         listed = await pipeds.seen(self._stores, self._presence, caller.project_id, self._now)
         return pb.ListPipedsResponse(
             pipeds=[
-                pb.ListPipedsResponse.Item(piped=seen.piped, plugins=seen.plugins)
+                pb.ListPipedsResponse.Item(
+                    piped=seen.piped, plugins=seen.plugins, alarms=seen.alarms
+                )
                 for seen in listed
             ]
         )

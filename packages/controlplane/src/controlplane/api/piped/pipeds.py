@@ -7,6 +7,7 @@ from controlplane.auth.caller import Agent
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
 from controlplane.usecases import pipeds
+from controlplane.usecases.sightings import Sightings, process_start
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import rpc
 
@@ -14,15 +15,19 @@ from pipecd_wire.rpc import rpc
 class PipedsApi:
     """A piped's start, signs of life, and wanted version."""
 
-    def __init__(self, stores: Stores, now: Now, web_base_url: Callable[[], str]) -> None:
+    def __init__(
+        self, stores: Stores, now: Now, web_base_url: Callable[[], str], sightings: Sightings
+    ) -> None:
         self._stores = stores
         self._now = now
         self._web_base_url = web_base_url
+        self._sightings = sightings
 
     @rpc("ReportStat")
     async def report_stat(
         self, caller: Agent, request: pb.ReportStatRequest
     ) -> pb.ReportStatResponse:
+        await self._sightings.note(caller, "ReportStat", process_start(request.piped_stats))
         await self._stores.piped_stats.put(caller.project_id, caller.piped_id, request)
         return pb.ReportStatResponse()
 
@@ -30,6 +35,7 @@ class PipedsApi:
     async def report_piped_meta(
         self, caller: Agent, request: pb.ReportPipedMetaRequest
     ) -> pb.ReportPipedMetaResponse:
+        await self._sightings.note(caller, "ReportPipedMeta")
         piped = await self._stores.pipeds.update(
             caller.project_id,
             caller.piped_id,

@@ -93,7 +93,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, dialect: Dialect) -> No
         return
     if application_id != APPLICATION_ID:
         raise _refusal(path, "another program made it")
-    if version != tables.SCHEMA_VERSION:
+    if version > tables.SCHEMA_VERSION:
         raise StateError(
             f"the database {str(path)!r} has schema {version}, this pipecd knows"
             f" {tables.SCHEMA_VERSION}",
@@ -104,15 +104,20 @@ def _prepare(connection: sqlite3.Connection, path: Path, dialect: Dialect) -> No
         if found != "ok":
             raise _refusal(path, f"it is damaged: {found}")
     connection.execute("PRAGMA journal_mode = WAL")
+    if version < tables.SCHEMA_VERSION:
+        _create(connection, dialect)
     # Somebody else's write lock would otherwise show at the first write, long after the start.
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("ROLLBACK")
 
 
 def _create(connection: sqlite3.Connection, dialect: Dialect) -> None:
-    """All of the schema in one transaction: a crash in it leaves an empty file, not half of one."""
+    """What of the schema is not there, in one transaction: a crash in it leaves no half of one."""
     connection.execute("BEGIN IMMEDIATE")
+    there = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
     for table in tables.metadata.sorted_tables:
+        if table.name in there:
+            continue
         connection.execute(str(CreateTable(table).compile(dialect=dialect)))
         for index in sorted(table.indexes, key=lambda index: str(index.name)):
             connection.execute(str(CreateIndex(index).compile(dialect=dialect)))

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+"""Grows when a table is added; a file of an older version gets what it lacks when it is opened."""
 
 metadata: Final = MetaData()
 
@@ -133,6 +134,31 @@ def _of_piped(name: str) -> Table:
 plugin_state: Final = _of_piped("plugin_state")
 piped_stat: Final = _of_piped("piped_stat")
 unregistered_application: Final = _of_piped("unregistered_application")
+
+# Which instance of a piped may work. `renewals` tells whether its holder lives; `contested`, that
+# the holder before fell silent without a goodbye.
+lease: Final = Table(
+    "lease",
+    metadata,
+    Column("piped_id", String, primary_key=True),
+    _text("project_id"),
+    _number("epoch"),
+    _text("instance_id"),
+    _text("data_folder_id"),
+    _number("renewals"),
+    _number("contested"),
+)
+
+piped_alarm: Final = Table(
+    "piped_alarm",
+    metadata,
+    Column("piped_id", String, primary_key=True),
+    Column("name", String, primary_key=True),
+    _text("project_id"),
+    _text("sentence"),
+    _number("raised_at"),
+    _number("seen_at"),
+)
 
 shared_object: Final = Table(
     "shared_object",
