@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sandbox: what a template cannot reach, cannot exceed, and cannot give away."""
 
+import json
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from gotpl.funcs.sprig import text_func_map
 
 from pipecd_model.errors import ConfigError
 from pipecd_model.templates import BadTemplateError, Limits, render
+from pipecd_model.templates.limits import TooLongError, time_limit
 from pipecd_model.templates.names import ALLOWED, GO, REFUSED
 
 
@@ -169,6 +172,22 @@ def test_the_limit_of_time_holds_in_any_thread() -> None:
 
     assert seen == ["the template takes too long"]
     assert sys.getprofile() is None
+
+
+def test_what_others_clean_up_in_between_is_not_disturbed() -> None:
+    """An exception in a finalizer is lost, and with it the limit would be."""
+
+    cleaned: list[int] = []
+
+    def clean_up_and_work() -> None:
+        for number in range(5000):
+            cleaned.append(abs(number))
+        json.dumps({"a": 1}, indent=1)
+
+    with pytest.raises(TooLongError), time_limit(0, within=(str(Path(json.__file__).parent),)):
+        clean_up_and_work()
+
+    assert len(cleaned) == 5000
 
 
 def test_a_profiler_that_was_there_is_there_again() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Final
 
 import gotpl
@@ -20,6 +21,10 @@ FAILURES: Final = (
     TypeError,
     ValueError,
 )
+
+
+FOLDERS: Final = (str(Path(gotpl.__file__).parent), str(Path(__file__).parent))
+"""Where the code is that runs while a template is rendered."""
 
 
 def compiled(text: str, name: str, limits: Limits, *, strict: bool) -> gotpl.Template:

@@ -7,6 +7,7 @@ values that functions make, and the time that all of it takes.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -129,19 +130,28 @@ _EVENTS: Final = 500
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float, *, within: tuple[str, ...]) -> Iterator[None]:
     """Raise TooLongError in the block once this thread has worked for so long.
 
-    The interpreter tells a profiler of every call it makes, in this thread alone and at a point
-    where an exception is safe. Nothing else stops code that runs in our own process.
+    The interpreter tells a profiler of every call it makes in this thread, at a point where an
+    exception is safe. Nothing else stops code that runs in our own process. Only functions of the
+    folders `within` are stopped: in between the interpreter may clean up something of somebody
+    else, and what is raised there, or in a generator that is being closed, is lost.
     """
     end = time.thread_time() + seconds
     events = 0
+    late = False
 
-    def called(_frame: FrameType, _event: str, _argument: Any) -> None:
-        nonlocal events
+    def called(frame: FrameType, event: str, _argument: Any) -> None:
+        nonlocal events, late
         events += 1
-        if events % _EVENTS == 0 and time.thread_time() > end:
+        if events % _EVENTS == 0:
+            late = time.thread_time() > end
+        if not late:
+            return
+        code = frame.f_code
+        stoppable = event in _BEGINS and not code.co_flags & inspect.CO_GENERATOR
+        if stoppable and code.co_filename.startswith(within):
             raise TooLongError
 
     before = sys.getprofile()
@@ -150,3 +160,6 @@ def time_limit(seconds: float) -> Iterator[None]:
         yield
     finally:
         sys.setprofile(before)
+
+
+_BEGINS: Final = frozenset({"call", "c_call"})

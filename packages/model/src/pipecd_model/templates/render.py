@@ -42,7 +42,7 @@ def render(
     meter = METER.set(Meter(limits, strict=missing_key_error))
     try:
         template = engine.compiled(text, name, limits, strict=missing_key_error)
-        with time_limit(limits.seconds):
+        with time_limit(limits.seconds, within=engine.FOLDERS):
             return template.render(data)
     except engine.FAILURES as failure:
         raise fault_of(failure, text, name, data) from None
