@@ -154,4 +154,9 @@ def test_all_problems_of_a_text_are_told() -> None:
 def test_the_texts_of_a_stage_are_found_however_deep() -> None:
     options = {"run": "a", "env": {"X": "b"}, "runs": ["c", {"d": "e"}], "n": 1, "none": None}
 
-    assert list(texts(options)) == ["a", "b", "c", "e"]
+    assert list(texts(options)) == [
+        (("run",), "a"),
+        (("env", "X"), "b"),
+        (("runs", 0), "c"),
+        (("runs", 1, "d"), "e"),
+    ]

@@ -10,7 +10,10 @@ from pipecd_model.errors import PipecdError
 from pipecd_wire.rpc import CallError
 from pipectl.commands.application import application
 from pipectl.commands.deployment import deployment
+from pipectl.commands.encrypt import encrypt
+from pipectl.commands.keygen import keygen
 from pipectl.commands.piped import piped
+from pipectl.commands.render import render
 
 # What a script can tell apart: 2 the call is wrong, 4 not found or not allowed, 5 try again later.
 EXIT_CODES = {
@@ -33,7 +36,7 @@ HINTS = {
 def cli() -> None:
     """Work with a PipeCD control plane from the command line.
 
-    Every command takes --address and --api-key or --api-key-file. They can also come from the
+    What talks to it takes --address and --api-key or --api-key-file. They can also come from the
     environment: PIPECTL_ADDRESS, PIPECTL_API_KEY, PIPECTL_API_KEY_FILE, PIPECTL_INSECURE.
 
     Exit codes: 0 done, 1 failed, 2 wrong call, 3 timed out, 4 not found or not allowed,
@@ -49,7 +52,10 @@ def version() -> None:
 
 cli.add_command(application)
 cli.add_command(deployment)
+cli.add_command(encrypt)
+cli.add_command(keygen)
 cli.add_command(piped)
+cli.add_command(render)
 
 
 def main() -> None:

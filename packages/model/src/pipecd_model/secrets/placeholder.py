@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final
 
+from pipecd_model.config.path import Path
 from pipecd_model.errors import ConfigError
 
 _NAMED: Final = r"\{\{\s*\.encryptedSecrets\.(?P<name>\w+)\s*\}\}"
@@ -49,16 +50,16 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_name(found) for found in _PLACEHOLDER.finditer(text)))
 
 
-def texts(value: Any) -> Iterator[str]:
-    """All texts in the options of a stage, however deep."""
+def texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """All texts in the options of a stage, however deep, each with the way to it."""
     if isinstance(value, str):
-        yield value
+        yield path, value
     elif isinstance(value, dict):
-        for item in value.values():
-            yield from texts(item)
+        for key, item in value.items():
+            yield from texts(item, (*path, str(key)))
     elif isinstance(value, list | tuple):
-        for item in value:
-            yield from texts(item)
+        for index, item in enumerate(value):
+            yield from texts(item, (*path, index))
 
 
 def problems(text: str, known: Collection[str]) -> list[BadPlaceholderError]:
