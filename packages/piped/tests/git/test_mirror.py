@@ -155,3 +155,32 @@ async def test_many_small_fetches_are_packed_and_nothing_is_lost(
     assert len(list(pack.glob("*.pack"))) < 51
     assert await repository.read(dropped, "a") == b"dropped"
     assert await repository.read(first, "a") == b"1"
+
+
+async def test_a_branch_that_stands_where_a_folder_of_branches_stood_is_mirrored(
+    start: Callable[..., Repository], repository: Repository, git_remote: Remotes, tmp_path: Path
+) -> None:
+    """Somebody changed the configured branch from `main` to `main/next`."""
+    remote = git_remote()
+    remote.git("branch", "--move", "main", "other")
+    remote.git("checkout", "--quiet", "-b", "main/next")
+    pushed = remote.commit({"a": "next"})
+    async with Repository(
+        id="repo", remote=remote.remote, branch="main/next", folder=repository.mirror.folder
+    ) as moved:
+        await moved.open()
+
+        assert (await moved.head()).hash == pushed
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a repository to somebody else")
+async def test_a_repository_of_another_user_is_told_with_what_to_do(
+    start: Callable[[], Repository], tmp_path: Path
+) -> None:
+    for folder, _, _ in os.walk(tmp_path / "remote"):
+        os.chown(folder, 12345, 12345)
+
+    with pytest.raises(GitError, match="dubious ownership") as failed:
+        await start().fetch()
+
+    assert "safe.directory" in failed.value.hint

@@ -478,6 +478,22 @@ async def test_while_the_remote_is_gone_a_command_deploys_what_is_known(bench: B
     assert "this is the last commit that was seen" in bench.desk.created[1].status_reason
 
 
+async def test_a_remote_that_hangs_does_not_hold_up_a_command_for_long(
+    bench: Bench, tmp_path: Path
+) -> None:
+    known = head(bench)
+    bench.move_elsewhere(tmp_path)
+    bench.options["refresh_limit"] = 0.3
+    async with bench.running(WEB):
+        await bench.desk.until(lambda: len(bench.desk.created) == 1)
+        (tmp_path / "ssh").write_text("#!/bin/sh\nexec sleep 1000\n")
+        bench.tell(sync("web"))
+        await bench.desk.until(lambda: "c1" in bench.desk.handled_commands)
+
+    assert bench.desk.created[1].trigger.commit.hash == known
+    assert "did not answer in time" in bench.desk.created[1].status_reason
+
+
 async def test_a_repository_that_never_answered_is_told_and_commands_are_refused(
     bench: Bench,
 ) -> None:

@@ -10,10 +10,18 @@ import os
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pipecd_model.config import GitConfig
 from piped.git.errors import GitError
+
+# It asks nobody, and notices a host that is gone.
+_SSH_OPTIONS: Final = (
+    *("-o", "BatchMode=yes"),
+    *("-o", "ConnectTimeout=15"),
+    *("-o", "ServerAliveInterval=15"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +39,7 @@ class Credentials:
     def __init__(self, config: GitConfig, folder: Path) -> None:
         self._config = config
         self._folder = folder
-        self._ssh = ["ssh", "-o", "BatchMode=yes"]
+        self._ssh = ["ssh", *_SSH_OPTIONS]
 
     def prepare(self) -> None:
         """Write the key and the configuration that ssh needs, if a key is configured."""
@@ -42,7 +50,7 @@ class Credentials:
         key = self._folder / "key"
         _write_private(key, self._key())
         _write_private(self._folder / "config", self._ssh_config(key).encode())
-        self._ssh = ["ssh", "-F", str(self._folder / "config"), "-o", "BatchMode=yes"]
+        self._ssh = ["ssh", "-F", str(self._folder / "config"), *_SSH_OPTIONS]
 
     def for_remote(self, remote: str) -> Access:
         """What it takes to reach this remote."""

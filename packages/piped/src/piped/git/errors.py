@@ -43,7 +43,7 @@ _DAMAGE = re.compile(
     r"|unable to read (?:tree|sha1|object)|(?:could not|cannot) read (?:object )?[0-9a-f]{40}"
     r"|failed to (?:read object|traverse)|missing (?:blob|tree|commit|necessary objects)"
     r"|packfile .* (?:cannot be accessed|does not match)|index file .* is too small"
-    r"|did not receive expected object",
+    r"|did not receive expected object|exists; cannot create",
     re.IGNORECASE,
 )
 _NO_BRANCH = re.compile(r"couldn't find remote ref|could not find remote branch", re.IGNORECASE)
@@ -70,6 +70,13 @@ def without_credentials(remote: str) -> str:
 def says_no_branch(stderr: str) -> bool:
     """Did the remote answer that it has no such branch?"""
     return bool(_NO_BRANCH.search(stderr))
+
+
+def advice(stderr: str) -> str:
+    """What a person can do about a remote that refuses us, where git's words do not say it."""
+    if "dubious ownership" in stderr:
+        return "tell the user that runs piped to trust it: git config --global safe.directory PATH"
+    return ""
 
 
 def says_damaged(stderr: str) -> bool:

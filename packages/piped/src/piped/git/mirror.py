@@ -20,6 +20,7 @@ from piped.git.errors import (
     GitError,
     NoBranchError,
     RemoteError,
+    advice,
     says_damaged,
     says_no_branch,
     told,
@@ -166,7 +167,9 @@ class MirrorFolder:
             meaning = self.meaning(error)
             if meaning is not error:
                 raise meaning from None
-            raise RemoteError(f"{self.remote}: {told(error.stderr)}") from None
+            raise RemoteError(
+                f"{self.remote}: {told(error.stderr)}", hint=advice(error.stderr)
+            ) from None
 
     async def _git(
         self,

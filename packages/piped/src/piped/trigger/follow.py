@@ -29,6 +29,9 @@ log = logger(__name__)
 AWAY_GRACE: Final = 10.0
 """Seconds that a remote may be away before people are told."""
 
+REFRESH_LIMIT: Final = 20.0
+"""Seconds that a command waits for git; then what is known already is deployed."""
+
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 30.0
 """Seconds before something that failed is looked at again; it doubles in between."""
@@ -48,8 +51,10 @@ class RepositoryTrigger:
         on_created: Callable[[Deployment], None],
         clock: Callable[[], float],
         away_grace: float = AWAY_GRACE,
+        refresh_limit: float = REFRESH_LIMIT,
     ) -> None:
         self._repository = repository
+        self._refresh_limit = refresh_limit
         self._mirror = mirror
         self._standings = standings
         self._away_grace = away_grace
@@ -184,11 +189,16 @@ class RepositoryTrigger:
     async def _refresh(self) -> str:
         """Whoever asks for a deployment means what is in git now; answers why it may be older."""
         try:
-            await self._repository.fetch()
+            async with asyncio.timeout(self._refresh_limit):
+                await self._repository.fetch()
             self._head = await self._repository.head()
+        except TimeoutError:
+            reason = f"{self._repository.remote} did not answer in time"
         except (GitError, OSError) as error:
-            return f"; this is the last commit that was seen, because {error}"
-        return ""
+            reason = str(error)
+        else:
+            return ""
+        return f"; this is the last commit that was seen, because {reason}"
 
     def _refuse_without_head(self, commands: dict[str, Command]) -> None:
         state = self._repository.state

@@ -16,7 +16,7 @@ from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.git import Repository
 from piped.mirror.mirror import Change, Changes, Mirror
-from piped.trigger.follow import AWAY_GRACE, RepositoryTrigger
+from piped.trigger.follow import AWAY_GRACE, REFRESH_LIMIT, RepositoryTrigger
 from piped.trigger.ports import Calls, Configs
 from piped.trigger.standings import Standings
 
@@ -45,6 +45,7 @@ class Trigger:
         clock: Callable[[], float] = time.time,
         unknown_grace: float = UNKNOWN_GRACE,
         away_grace: float = AWAY_GRACE,
+        refresh_limit: float = REFRESH_LIMIT,
     ) -> None:
         self._mirror = mirror
         self._calls = calls
@@ -62,6 +63,7 @@ class Trigger:
                 on_created=on_created,
                 clock=clock,
                 away_grace=away_grace,
+                refresh_limit=refresh_limit,
             )
             for repository_id, repository in repositories.items()
         }
