@@ -180,8 +180,7 @@ def test_what_others_clean_up_in_between_is_not_disturbed() -> None:
     cleaned: list[int] = []
 
     def clean_up_and_work() -> None:
-        for number in range(5000):
-            cleaned.append(abs(number))
+        cleaned.extend(abs(number) for number in range(5000))
         json.dumps({"a": 1}, indent=1)
 
     with pytest.raises(TooLongError), time_limit(0, within=(str(Path(json.__file__).parent),)):
