@@ -24,16 +24,16 @@ def warnings(text: str) -> list[str]:
 
 
 def test_an_empty_file_is_told_what_belongs_into_it() -> None:
-    expected = "app.pipecd.yaml: the document is empty (expected apiVersion, kind and spec)"
+    expected = "app.pipecd.yaml:1:1: the document is empty (expected apiVersion, kind and spec)"
 
     assert faults("") == [expected]
     assert faults("# nothing yet\n") == [expected]
 
 
 def test_a_document_must_be_a_mapping() -> None:
-    assert faults("- a\n") == ["app.pipecd.yaml: the document must be a mapping, got a list"]
+    assert faults("- a\n") == ["app.pipecd.yaml:1:1: the document must be a mapping, got a list"]
     assert faults("a:b\n")[0].startswith(
-        "app.pipecd.yaml: the document must be a mapping, got a single value"
+        "app.pipecd.yaml:1:1: the document must be a mapping, got a single value"
     )
 
 

@@ -182,7 +182,8 @@ def test_an_empty_mapping_is_an_empty_list_of_plugins() -> None:
         ),
         (
             "{name: x, port: 7001, url: ftp://x/y}",
-            "spec.plugins[0].url: cannot fetch 'ftp' addresses (use file, https or oci, or a path)",
+            "spec.plugins[0].url: cannot fetch 'ftp' addresses"
+            " (use file, https, oci or package, or a path)",
         ),
         (
             "{name: x, port: 7001, url: http://x/y}",
@@ -308,7 +309,7 @@ def test_settings_of_older_agents_are_told_where_they_went() -> None:
     assert [str(warning) for warning in loaded.warnings] == [
         (
             "piped.yaml:8:3: spec.platformProviders: unknown key, ignored"
-            " (move them to plugins[].deployTargets)"
+            " (move them to plugins[].deployTargets; pipectl migrate piped-config does it)"
         )
     ]
 
@@ -384,7 +385,7 @@ notifications:
     [
         (
             "{receivers: [{name: a}]}",
-            "receivers[0]: set exactly one of slack and webhook",
+            "receivers[0]: needs slack or webhook",
         ),
         (
             "{receivers: [{name: a, webhook: {signatureKey: k}}]}",

@@ -6,6 +6,7 @@ import pytest
 from pipecd_model.config import ConfigFaultsError, load_application
 
 HEAD = "apiVersion: pipecd.dev/v1beta1\nkind: Application\nspec:\n"
+LINE = HEAD.count("\n") + 1
 
 
 def fault(body: str | bytes) -> str:
@@ -71,7 +72,10 @@ def test_what_broke_is_said_with_its_place(body: str, told: str) -> None:
 
 @pytest.mark.parametrize("body", [b"  name: \xff\n", "  name: \udcff\n"])
 def test_what_is_not_utf_8_is_said(body: str | bytes) -> None:
-    assert fault(body) == f"app.pipecd.yaml: not UTF-8 at byte {len(HEAD) + 8} (save it as UTF-8)"
+    assert (
+        fault(body)
+        == f"app.pipecd.yaml:{LINE}:1: not UTF-8 at byte {len(HEAD) + 8} (save it as UTF-8)"
+    )
 
 
 def test_a_byte_order_mark_does_not_matter() -> None:

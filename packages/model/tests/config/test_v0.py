@@ -49,7 +49,7 @@ pipeline:
     assert loaded.warnings == ()
     assert loaded.config.kind == "KubernetesApp"
     assert loaded.config.name == "canary-with-script-run"
-    assert loaded.config.labels == {"env": "example", "team": "product"}
+    assert loaded.config.labels == {"env": "example", "team": "product", "kind": "KUBERNETES"}
     assert [stage.name for stage in loaded.config.pipeline.stages] == [
         "K8S_CANARY_ROLLOUT",
         "WAIT",
@@ -120,10 +120,8 @@ def test_todays_kind_leaves_the_options_to_the_plugin() -> None:
     ("kind", "plugin"),
     [
         ("KubernetesApp", "kubernetes"),
-        ("TerraformApp", "terraform"),
         ("CloudRunApp", "cloudrun"),
         ("LambdaApp", "lambda"),
-        ("ECSApp", "ecs"),
     ],
 )
 def test_the_platforms_settings_become_the_plugins_section(kind: str, plugin: str) -> None:
@@ -131,6 +129,80 @@ def test_the_platforms_settings_become_the_plugins_section(kind: str, plugin: st
 
     assert loaded.warnings == ()
     assert loaded.config.plugins == {plugin: {"input": {"a": 1}, "quickSync": {"b": 2}}}
+
+
+def test_terraforms_settings_stand_directly_in_its_section() -> None:
+    loaded = load("TerraformApp", "input: {workspace: dev, autoRollback: true}\nquickSync: {}\n")
+
+    assert loaded.config.plugins == {"terraform": {"workspace": "dev", "quickSync": {}}}
+    assert loaded.config.planner.auto_rollback
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("{}", {"runStandaloneTask": True}),
+        ("{serviceDefinitionFile: s.yaml}", {"serviceDefinitionFile": "s.yaml"}),
+        ("{runStandaloneTask: false}", {"runStandaloneTask": False}),
+    ],
+)
+def test_a_task_without_a_service_still_runs_alone(given: str, expected: dict[str, object]) -> None:
+    assert load("ECSApp", f"input: {given}\n").config.plugins == {"ecs": {"input": expected}}
+
+
+def test_percentages_of_ecs_stages_become_numbers() -> None:
+    loaded = load(
+        "ECSApp",
+        "pipeline: {stages: [{name: ECS_CANARY_ROLLOUT, with: {scale: 30%}},"
+        " {name: ECS_TRAFFIC_ROUTING, with: {canary: 20%}}]}\n",
+    )
+
+    assert [each.with_ for each in loaded.config.pipeline.stages] == [{"scale": 30}, {"canary": 20}]
+
+
+def test_queries_of_an_analysis_still_know_their_namespace() -> None:
+    analysis = "pipeline: {stages: [{name: ANALYSIS, with: {duration: 1m}}]}\n"
+
+    named = load("KubernetesApp", f"input: {{namespace: shop}}\n{analysis}").config.plugins
+    assert named["analysis"] == {"appCustomArgs": {"k8sNamespace": "shop"}}
+    unnamed = load("KubernetesApp", analysis).config.plugins
+    assert unnamed["analysis"] == {"appCustomArgs": {"k8sNamespace": "default"}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "path"),
+    [
+        ("KubernetesApp", "trafficRouting: {method: smi}", "spec.trafficRouting.method"),
+        ("KubernetesApp", "resourceRoutes: []", "spec.resourceRoutes"),
+        (
+            "KubernetesApp",
+            "input: {helmChart: {gitRemote: git@x.org:y.git}}",
+            "spec.input.helmChart.gitRemote",
+        ),
+        (
+            "LambdaApp",
+            "pipeline: {stages: [{name: CUSTOM_SYNC, with: {run: x}}]}",
+            "spec.pipeline.stages[0].name",
+        ),
+        (
+            "TerraformApp",
+            "pipeline: {stages: [{name: TERRAFORM_SYNC}]}",
+            "spec.pipeline.stages[0].name",
+        ),
+        (
+            "ECSApp",
+            "pipeline: {stages: [{name: ANALYSIS, with: {metrics: [{query: '{{ .App.Env }}'}]}}]}",
+            "spec.pipeline.stages[0].with",
+        ),
+        (
+            "ECSApp",
+            "postSync: {chain: {applications: [{labels: {a: b}}]}}",
+            "spec.postSync.chain.applications[0]",
+        ),
+    ],
+)
+def test_what_is_no_longer_as_it_was_is_told(kind: str, spec: str, path: str) -> None:
+    assert path in [each.path for each in load(kind, f"{spec}\n").warnings]
 
 
 def test_kubernetes_has_more_settings_than_others() -> None:

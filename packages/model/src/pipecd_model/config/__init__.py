@@ -11,10 +11,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pipecd_model.config.amounts import Percentage, Replicas
+    from pipecd_model.config.analysis import AnalysisTemplateConfig
     from pipecd_model.config.application import ApplicationConfig
     from pipecd_model.config.controlplane import ControlPlaneConfig
     from pipecd_model.config.decoder import Finding, Findings, decode
-    from pipecd_model.config.document import load_application, load_control_plane, load_piped
+    from pipecd_model.config.document import (
+        load_analysis_template,
+        load_application,
+        load_control_plane,
+        load_event_watcher,
+        load_piped,
+    )
+    from pipecd_model.config.events import EventWatcherDocument
     from pipecd_model.config.fault import ConfigFaultsError, Fault, Loaded
     from pipecd_model.config.mask import masked_yaml
     from pipecd_model.config.piped import (
@@ -29,6 +38,7 @@ if TYPE_CHECKING:
     from pipecd_model.config.values import BadValueError, Base64Secret, Duration, Secret
 
 __all__ = [
+    "AnalysisTemplateConfig",
     "ApplicationConfig",
     "BadValueError",
     "Base64Secret",
@@ -37,27 +47,38 @@ __all__ = [
     "ControlPlaneConfig",
     "DeployTargetConfig",
     "Duration",
+    "EventWatcherDocument",
     "Fault",
     "Finding",
     "Findings",
     "GitConfig",
     "Loaded",
+    "Percentage",
     "PipedConfig",
     "PipelineConfig",
     "PluginConfig",
+    "Replicas",
     "Report",
     "RepositoryConfig",
     "Secret",
     "SkipOnConfig",
     "StageConfig",
     "decode",
+    "load_analysis_template",
     "load_application",
     "load_control_plane",
+    "load_event_watcher",
     "load_piped",
     "masked_yaml",
 ]
 
 _HOME = {
+    "AnalysisTemplateConfig": "analysis",
+    "EventWatcherDocument": "events",
+    "Percentage": "amounts",
+    "Replicas": "amounts",
+    "load_analysis_template": "document",
+    "load_event_watcher": "document",
     "ApplicationConfig": "application",
     "BadValueError": "values",
     "Base64Secret": "values",

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any, Literal, TypeVar, Union
 
 from pipecd_model.config import path as paths
+from pipecd_model.config.amounts import Percentage, Replicas
 from pipecd_model.config.path import Path
 from pipecd_model.config.schema import ConfigModel
 from pipecd_model.config.shape import Field, Shape
@@ -26,6 +27,7 @@ M = TypeVar("M", bound=ConfigModel)
 
 _BROKEN: Any = object()  # stands for a value that was refused
 _SECOND = 1_000_000_000  # nanoseconds
+_NEVER_BLANK = frozenset({Duration, Percentage, Replicas})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +136,8 @@ class _Decoder:
         name, raw = given.get(each.key, (each.key, None))
         path = (*path, name)
         kind = _variant(cls, given) if each.key == "config" and cls.variants else each.type
-        # A key without a value counts as not given, except where that has bitten people: a time.
-        if kind is None or (raw is None and not (each.key in given and kind is Duration)):
+        # A key without a value counts as not given, except where that has bitten people: an amount.
+        if kind is None or (raw is None and not (each.key in given and kind in _NEVER_BLANK)):
             if not each.required:
                 return each.default()
             self.fault(path, "missing", on_key=True)

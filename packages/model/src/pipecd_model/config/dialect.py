@@ -47,6 +47,8 @@ class Slip:
     column: int
     message: str
     hint: str = ""
+    is_loss: bool = False
+    """Is something in the file not read at all? Then who checks files refuses it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -269,7 +271,7 @@ class _Builder:
 
     def _look_for_another_document(self) -> None:
         try:
-            event = next(self._events)
+            event: Any = next(self._events)
             if not isinstance(event, yaml.DocumentStartEvent):
                 return
             content = next(self._events)
@@ -277,7 +279,15 @@ class _Builder:
             return  # what is past the first document does not count, broken or not
         if isinstance(content, yaml.ScalarEvent) and content.value == "":
             return
-        self._warn(event, "only the first document of a file is read", "give this one its own file")
+        self._parsed.warnings.append(
+            Slip(
+                line=event.start_mark.line + 1,
+                column=event.start_mark.column + 1,
+                message="only the first document of a file is read",
+                hint="give this one its own file",
+                is_loss=True,
+            )
+        )
 
     def _fault(self, event: Any, message: str, hint: str = "") -> None:
         self._parsed.faults.append(_slip(event, message, hint))

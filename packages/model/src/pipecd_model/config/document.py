@@ -14,9 +14,11 @@ import msgspec
 import yaml
 
 from pipecd_model.config import dialect, syntax, v0
+from pipecd_model.config.analysis import AnalysisTemplateConfig
 from pipecd_model.config.application import ApplicationConfig
 from pipecd_model.config.controlplane import ControlPlaneConfig
 from pipecd_model.config.decoder import Finding, Findings, decode
+from pipecd_model.config.events import EventWatcherDocument
 from pipecd_model.config.fault import ConfigFaultsError, Fault, Loaded, in_order
 from pipecd_model.config.locate import Places
 from pipecd_model.config.path import Path, written
@@ -25,51 +27,81 @@ from pipecd_model.config.schema import ConfigModel
 
 API_VERSION = "pipecd.dev/v1beta1"
 
+APPLICATION_KINDS = ("Application", *v0.KINDS)
+KINDS: dict[str, type[ConfigModel]] = {
+    "Application": ApplicationConfig,
+    "Piped": PipedConfig,
+    "ControlPlane": ControlPlaneConfig,
+    "EventWatcher": EventWatcherDocument,
+    "AnalysisTemplate": AnalysisTemplateConfig,
+}
+"""Today's kinds, each with what is under its `spec`."""
+
 M = TypeVar("M", bound=ConfigModel)
 
 
-def load_piped(text: str | bytes, *, file: str) -> Loaded[PipedConfig]:
+def load_piped(text: str | bytes, *, file: str, strict: bool = False) -> Loaded[PipedConfig]:
     """Load the document `Piped`; raises `ConfigFaultsError` with everything that is wrong."""
-    document = _Document(text, file)
-    document.expect(("Piped",))
-    return document.load(PipedConfig, document.spec)
+    return _load(PipedConfig, "Piped", text, file, strict=strict)
 
 
-def load_application(text: str | bytes, *, file: str) -> Loaded[ApplicationConfig]:
+def load_application(
+    text: str | bytes, *, file: str, strict: bool = False
+) -> Loaded[ApplicationConfig]:
     """Load an application file of any kind; raises `ConfigFaultsError` with all that is wrong."""
-    document = _Document(text, file)
-    document.expect(("Application", *v0.KINDS))
-    spec = document.spec
-    if document.kind in v0.KINDS and isinstance(spec, dict):
-        spec = v0.to_application(document.kind, spec)
-    loaded = document.load(ApplicationConfig, spec)
-    config = msgspec.structs.replace(
-        loaded.config, kind=document.kind, labels=document.labels | loaded.config.labels
-    )
-    return Loaded(config=config, warnings=loaded.warnings)
+    document = Document(text, file, strict=strict)
+    document.expect(APPLICATION_KINDS)
+    return load_application_document(document)
 
 
 def load_control_plane(text: str | bytes, *, file: str) -> Loaded[ControlPlaneConfig]:
     """Load the document `ControlPlane`; here unknown keys are faults too."""
-    document = _Document(text, file, strict=True)
-    document.expect(("ControlPlane",))
-    return document.load(ControlPlaneConfig, document.spec)
+    return _load(ControlPlaneConfig, "ControlPlane", text, file, strict=True)
 
 
-class _Document:
-    """One file on its way from text to struct."""
+def load_event_watcher(
+    text: str | bytes, *, file: str, strict: bool = False
+) -> Loaded[EventWatcherDocument]:
+    """Load the document `EventWatcher`."""
+    return _load(EventWatcherDocument, "EventWatcher", text, file, strict=strict)
+
+
+def load_analysis_template(
+    text: str | bytes, *, file: str, strict: bool = False
+) -> Loaded[AnalysisTemplateConfig]:
+    """Load the document `AnalysisTemplate`."""
+    return _load(AnalysisTemplateConfig, "AnalysisTemplate", text, file, strict=strict)
+
+
+def _load(cls: type[M], kind: str, text: str | bytes, file: str, *, strict: bool) -> Loaded[M]:
+    document = Document(text, file, strict=strict)
+    document.expect((kind,))
+    return document.load(cls, document.spec)
+
+
+def load_application_document(document: Document) -> Loaded[ApplicationConfig]:
+    """Decode the body of an application of any kind."""
+    loaded = document.load(ApplicationConfig, document.application_spec())
+    labels = v0.labels(document.kind) | document.labels | loaded.config.labels
+    config = msgspec.structs.replace(loaded.config, kind=document.kind, labels=labels)
+    return Loaded(config=config, warnings=loaded.warnings)
+
+
+class Document:
+    """One file on its way from text to struct. Broken syntax raises `ConfigFaultsError` at once."""
 
     def __init__(self, text: str | bytes, file: str, *, strict: bool = False) -> None:
         self._file = file
         self._strict = strict
         self._text = self._decoded(text)
-        self._findings = Findings()
+        self.findings = Findings()
+        """What was found so far; who knows more about the body adds to it before `load`."""
         self._faults: list[Fault] = []
         self._warnings: list[Fault] = []
         self._raw = self._parsed()
         self.kind = ""
         self.spec: Any = None
-        self.labels: dict[str, str] = msgspec.field(default_factory=dict)
+        self.labels: dict[str, str] = {}
         self._open_envelope()
 
     def _decoded(self, text: str | bytes) -> str:
@@ -77,7 +109,9 @@ class _Document:
         try:
             return data.decode().removeprefix("\ufeff")
         except UnicodeDecodeError as error:
-            raise self._refused(f"not UTF-8 at byte {error.start}", "save it as UTF-8") from None
+            line = data.count(b"\n", 0, error.start) + 1
+            message = f"not UTF-8 at byte {error.start}"
+            raise self._refused(message, "save it as UTF-8", line=line) from None
 
     def _parsed(self) -> dict[str, Any]:
         try:
@@ -85,7 +119,9 @@ class _Document:
         except yaml.YAMLError as error:
             raise ConfigFaultsError([self._slipped(syntax.explain(error, self._text))]) from None
         self._faults += [self._slipped(slip) for slip in parsed.faults]
-        self._warnings += [self._slipped(slip) for slip in parsed.warnings]
+        for slip in parsed.warnings:
+            refused = slip.is_loss and self._strict
+            (self._faults if refused else self._warnings).append(self._slipped(slip))
         if parsed.value is None:
             raise self._refused("the document is empty", "expected apiVersion, kind and spec")
         if not isinstance(parsed.value, dict):
@@ -105,7 +141,7 @@ class _Document:
             near = get_close_matches(key.lower(), folded, n=1)
             hint = f"did you mean {folded[near[0]]!r}?" if near else ""
             finding = Finding(path=(key,), message="unknown key", hint=hint, on_key=True)
-            findings = self._findings.faults if self._strict else self._findings.warnings
+            findings = self.findings.faults if self._strict else self.findings.warnings
             findings.append(finding)
         version = envelope.get("apiVersion")
         if version is None:
@@ -127,26 +163,36 @@ class _Document:
         hint = f"did you mean {near[0]!r}?" if near else f"expected {kinds[0]}"
         self._fault(("kind",), f"this is not of kind {kinds[0]} but {self.kind!r}", hint)
 
+    def application_spec(self) -> Any:
+        """Give the body in today's shape, whichever kind it is written in."""
+        if self.kind not in v0.KINDS or not isinstance(self.spec, dict):
+            return self.spec
+        mapped = v0.to_application(self.kind, self.spec)
+        self.findings.faults += mapped.findings.faults
+        self.findings.warnings += mapped.findings.warnings
+        return mapped.spec
+
     def load(self, cls: type[M], spec: Any) -> Loaded[M]:
         """Decode the body, then report everything that was found on the way."""
         config, found = decode(cls, spec, path=("spec",), strict=self._strict)
         findings = Findings(
-            faults=self._findings.faults + found.faults,
-            warnings=self._findings.warnings + found.warnings,
+            faults=self.findings.faults + found.faults,
+            warnings=self.findings.warnings + found.warnings,
         )
         if findings.faults or findings.warnings:
             places = Places(self._text)
             self._faults += [self._placed(finding, places) for finding in findings.faults]
             self._warnings += [self._placed(finding, places) for finding in findings.warnings]
         if self._faults or config is None:
-            raise ConfigFaultsError(self._faults)
+            raise ConfigFaultsError(self._faults, warnings=self._warnings)
         return Loaded(config=config, warnings=in_order(self._warnings))
 
     def _fault(self, path: Path, message: str, hint: str) -> None:
-        self._findings.faults.append(Finding(path=path, message=message, hint=hint))
+        self.findings.faults.append(Finding(path=path, message=message, hint=hint))
 
-    def _refused(self, message: str, hint: str) -> ConfigFaultsError:
-        return ConfigFaultsError([Fault(file=self._file, message=message, hint=hint)])
+    def _refused(self, message: str, hint: str, *, line: int = 1) -> ConfigFaultsError:
+        fault = Fault(file=self._file, line=line, column=1, message=message, hint=hint)
+        return ConfigFaultsError([fault])
 
     def _slipped(self, slip: dialect.Slip) -> Fault:
         return Fault(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The event watcher of an application file: which event changes which of its files."""
+"""Events that change files: in an application file, and the document `EventWatcher`."""
 
 from __future__ import annotations
 
@@ -69,3 +69,22 @@ class EventWatcherConfig(ConfigModel):
 
     matcher: EventMatcherConfig
     handler: EventHandlerConfig
+
+
+class EventConfig(ConfigModel):
+    """An event, and what it changes; files are relative to the repository's root."""
+
+    name: str
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    """What the event must carry, exactly."""
+    replacements: tuple[ReplacementConfig, ...] = ()
+
+    def check(self, report: Report) -> None:
+        if not self.replacements and not report.broken("replacements"):
+            report.fault("replacements", message="missing", hint="which values does it replace?")
+
+
+class EventWatcherDocument(ConfigModel):
+    """Events of a repository, in a file under `.pipe/`. Applications have `eventWatcher` today."""
+
+    events: tuple[EventConfig, ...] = ()

@@ -39,10 +39,11 @@ def in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
 
 
 class ConfigFaultsError(ConfigError):
-    """A file cannot be used; carries everything that is wrong in it."""
+    """A file cannot be used; carries everything that is wrong in it, and what is only odd."""
 
-    def __init__(self, faults: Iterable[Fault]) -> None:
+    def __init__(self, faults: Iterable[Fault], *, warnings: Iterable[Fault] = ()) -> None:
         self.faults = in_order(faults)
+        self.warnings = in_order(warnings)
         super().__init__("\n".join(str(fault) for fault in self.faults), file=self.faults[0].file)
 
 

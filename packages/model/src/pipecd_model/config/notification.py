@@ -92,8 +92,11 @@ class ReceiverConfig(ConfigModel):
     webhook: WebhookConfig | None = None
 
     def check(self, report: Report) -> None:
-        if (self.slack is None) == (self.webhook is None):
-            report.fault(message="set exactly one of slack and webhook")
+        if self.slack is not None and self.webhook is not None:
+            report.warn("webhook", message="ignored, slack is given too", hint="keep one of them")
+        unread = report.broken("slack") or report.broken("webhook")
+        if self.slack is None and self.webhook is None and not unread:
+            report.fault(message="needs slack or webhook")
 
 
 class RouteConfig(ConfigModel):

@@ -20,8 +20,9 @@ from pipecd_model.config.values import Base64Secret, Duration
 
 _PLUGIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.IGNORECASE)
-_SCHEMES = ("file", "http", "https", "oci")
+_SCHEMES = ("file", "http", "https", "oci", "package")
 _PORTS = range(1, 65536)
+_MIGRATE = "pipectl migrate piped-config does it"
 
 
 class GitConfig(ConfigModel):
@@ -76,7 +77,8 @@ class PluginConfig(ConfigModel):
 
     name: str
     url: str = ""
-    """Where it comes from: `file://`, `https://`, `oci://`, `http://` with `sha256`, or a path."""
+    """Where it comes from: `file://`, `https://`, `oci://`, `http://` with `sha256`, a path, or
+    `package://<name>` for the installed package `pipecd-plugin-<name>`."""
     sha256: str = ""
     """What the file must hash to."""
     port: int = 0
@@ -122,11 +124,11 @@ class PluginConfig(ConfigModel):
             report.fault(
                 "url",
                 message=f"cannot fetch {scheme!r} addresses",
-                hint="use file, https or oci, or a path",
+                hint="use file, https, oci or package, or a path",
             )
         if scheme == "http" and not self.sha256 and not report.broken("sha256"):
             report.fault("url", message="http needs sha256", hint="or use https")
-        if not self.port and not report.broken("port"):
+        if not self.port and scheme != "package" and not report.broken("port"):
             report.fault("port", message="missing", hint="where the plugin listens, e.g. 7001")
 
 
@@ -178,6 +180,9 @@ class PipedEventWatcherConfig(ConfigModel):
     check_interval: Duration = Duration(minutes=1)
     git_repos: tuple[EventWatcherRepositoryConfig, ...] = ()
 
+    def check(self, report: Report) -> None:
+        rules.not_negative(report, "checkInterval", self.check_interval)
+
 
 class PlanPreviewConfig(ConfigModel):
     """How many previews are worked on, and how long one may take."""
@@ -203,11 +208,11 @@ class PipedConfig(ConfigModel):
 
     aliases: ClassVar = {"plugin": "plugins"}
     moved: ClassVar = {
-        "platformProviders": "move them to plugins[].deployTargets",
-        "cloudProviders": "move them to plugins[].deployTargets",
-        "analysisProviders": "move them to the config of the plugin analysis",
-        "chartRepositories": "move them to the config of the plugin kubernetes",
-        "chartRegistries": "move them to the config of the plugin kubernetes",
+        "platformProviders": f"move them to plugins[].deployTargets; {_MIGRATE}",
+        "cloudProviders": f"move them to plugins[].deployTargets; {_MIGRATE}",
+        "analysisProviders": f"move them to the config of the plugin analysis; {_MIGRATE}",
+        "chartRepositories": f"move them to the config of the plugin kubernetes; {_MIGRATE}",
+        "chartRegistries": f"move them to the config of the plugin kubernetes; {_MIGRATE}",
     }
 
     project_id: str

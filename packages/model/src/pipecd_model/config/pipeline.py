@@ -7,26 +7,12 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from pipecd_model import catalogue
 from pipecd_model.config import rules
 from pipecd_model.config.schema import ConfigModel, Report, spelling
 from pipecd_model.config.values import Duration
 
 SCRIPT_RUN = "SCRIPT_RUN"
-
-# Planned by plugins for the case of a failure; in a pipeline they would run on the way forward.
-_AUTOMATIC = frozenset(
-    {
-        "ROLLBACK",
-        "SCRIPT_RUN_ROLLBACK",
-        "K8S_ROLLBACK",
-        "K8S_MULTI_ROLLBACK",
-        "TERRAFORM_ROLLBACK",
-        "ECS_ROLLBACK",
-        "LAMBDA_ROLLBACK",
-        "CLOUDRUN_ROLLBACK",
-        "FILES_ROLLBACK",
-    }
-)
 
 # The script-run document writes these on the stage itself. Each line is one setting: what stands
 # under `with` wins over what stands on the stage, whatever its spelling.
@@ -65,11 +51,11 @@ class StageConfig(ConfigModel):
 
     @classmethod
     def prepare(cls, raw: dict[str, Any], report: Report) -> dict[str, Any]:
-        return _fold_script_settings(raw, report)
+        return fold_script_settings(raw, report)
 
     def check(self, report: Report) -> None:
         rules.positive(report, "timeout", self.timeout)
-        if self.name in _AUTOMATIC:
+        if self.name in catalogue.AUTOMATIC:
             report.fault("name", message=f"{self.name} is added by itself", hint="remove the stage")
 
 
@@ -87,7 +73,8 @@ class PipelineConfig(ConfigModel):
         return {**values, "stages": tuple(stages)}
 
 
-def _fold_script_settings(raw: dict[str, Any], report: Report) -> dict[str, Any]:
+def fold_script_settings(raw: dict[str, Any], report: Report | None = None) -> dict[str, Any]:
+    """Bring what a script's stage says on itself under `with`, where it is read."""
     if raw.get(spelling(raw, "name") or "") != SCRIPT_RUN:
         return raw
     with_key = spelling(raw, "with") or "with"
@@ -104,7 +91,10 @@ def _fold_script_settings(raw: dict[str, Any], report: Report) -> dict[str, Any]
                 continue
             value = rest.pop(key)
             if under_with:
-                report.warn(key, message="ignored, with has it too", hint="keep the one under with")
+                if report is not None:
+                    report.warn(
+                        key, message="ignored, with has it too", hint="keep the one under with"
+                    )
             elif value is not None:
                 folded[name] = value
     return {**rest, with_key: folded}

@@ -37,9 +37,9 @@ def one_of(report: Report, *path: str | int, value: str, known: Collection[str])
         report.fault(*path, message=f"unknown value {value!r}", hint=nearest(value, known))
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> str:
     """Suggest what was probably meant."""
-    near = get_close_matches(name, list(known), n=1, cutoff=0.5)
+    near = get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return f"did you mean {near[0]!r}?" if near else ""
 
 

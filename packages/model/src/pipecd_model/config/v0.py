@@ -2,14 +2,19 @@
 """Application files of the older kinds, brought into today's shape before they are decoded.
 
 Each older kind named a platform; today a platform is a plugin, so its settings move to that
-plugin's section. Everything else is spelled the same.
+plugin's section. What meant something else there, or has no counterpart, is told.
+`pipectl migrate` does the same to the text of a file, and checks itself against this module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
+from pipecd_model.config import rules
+from pipecd_model.config.decoder import Finding, Findings
+from pipecd_model.config.path import Path
 from pipecd_model.config.schema import spelling
 
 _PLATFORM_KEYS = ("input", "quickSync")
@@ -21,29 +26,57 @@ _KUBERNETES_KEYS = (
     "variantLabel",
     "resourceRoutes",
 )
-_PLUGIN = {
+PLUGIN = {
     "KubernetesApp": "kubernetes",
     "TerraformApp": "terraform",
     "CloudRunApp": "cloudrun",
     "LambdaApp": "lambda",
     "ECSApp": "ecs",
 }
-KINDS = tuple(_PLUGIN)
+"""The plugin that an older kind stands for."""
+KINDS = tuple(PLUGIN)
 
-_STAGE_KEYS = ("timeout", "skipOn")  # on the stage today, among its options before
+STAGE_KEYS = ("timeout", "skipOn")
+"""On the stage today, among its options before."""
+_PERCENT = {"ECS_CANARY_ROLLOUT": ("scale",), "ECS_TRAFFIC_ROUTING": ("primary", "canary")}
+_ACCESS_TYPES = ("ELB", "SERVICE_DISCOVERY")
 
 
-def to_application(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mapped:
+    """The body of an older file as it is written today, and what its author should know."""
+
+    spec: dict[str, Any]
+    findings: Findings = field(default_factory=Findings)
+
+
+def labels(kind: str) -> dict[str, str]:
+    """Say the kind the way applications say it today, as a label."""
+    return {"kind": PLUGIN[kind].upper()} if kind in PLUGIN else {}
+
+
+def section_keys(kind: str) -> tuple[str, ...]:
+    """Name the keys that belong to the plugin today."""
+    return _KUBERNETES_KEYS if kind == "KubernetesApp" else _PLATFORM_KEYS
+
+
+def to_application(kind: str, spec: dict[str, Any]) -> Mapped:
     """Rewrite the body of an older kind; what is wrong in it is left for the decoder to say."""
-    plugin = _PLUGIN[kind]
-    keys = {key.lower() for key in (_KUBERNETES_KEYS if plugin == "kubernetes" else _PLATFORM_KEYS)}
+    plugin = PLUGIN[kind]
+    keys = {key.lower() for key in section_keys(kind)}
     section = {key: value for key, value in spec.items() if key.lower() in keys}
     rest = {key: value for key, value in spec.items() if key.lower() not in keys}
-    _change(rest, "plugins", lambda plugins: _plugins(plugins, plugin, section))
+    findings = Findings()
+    _hazards(kind, spec, findings)
     _change(rest, "planner", lambda planner: _planner(kind, planner, section))
+    section = _section(kind, section)
+    _change(rest, "plugins", lambda plugins: _plugins(plugins, plugin, section))
+    namespace = k8s_namespace(kind, spec)
+    if namespace is not None:
+        _change(rest, "plugins", lambda plugins: _with_namespace(plugins, namespace))
     if spelling(rest, "pipeline") is not None:
         _change(rest, "pipeline", _pipeline)
-    return rest
+    return Mapped(spec=rest, findings=findings)
 
 
 def _change(
@@ -61,17 +94,62 @@ def _plugins(plugins: dict[str, Any], name: str, section: dict[str, Any]) -> dic
     return {**plugins, name: {**section, **own} if isinstance(own, dict) else section}
 
 
+def auto_rollback(kind: str, spec: dict[str, Any]) -> Any:
+    """Find the rollback switch where the older kinds had it; Terraform's was off."""
+    platform_input = _inner(spec, "input")
+    switch = platform_input.get(spelling(platform_input, "autoRollback") or "")
+    return False if switch is None and kind == "TerraformApp" else switch
+
+
 def _planner(kind: str, planner: dict[str, Any], section: dict[str, Any]) -> dict[str, Any]:
-    """Take the rollback switch from where the older kinds had it; Terraform's was off."""
     if spelling(planner, "autoRollback") is not None:
         return planner
-    platform_input = section.get(spelling(section, "input") or "")
-    switch = None
-    if isinstance(platform_input, dict):
-        switch = platform_input.get(spelling(platform_input, "autoRollback") or "")
-    if switch is None and kind == "TerraformApp":
-        switch = False
+    switch = auto_rollback(kind, section)
     return planner if switch is None else {**planner, "autoRollback": switch}
+
+
+def is_standalone_task(kind: str, platform_input: dict[str, Any]) -> bool:
+    """Was it a task without a service only because that was the default?"""
+    return (
+        kind == "ECSApp"
+        and spelling(platform_input, "runStandaloneTask") is None
+        and not platform_input.get(spelling(platform_input, "serviceDefinitionFile") or "")
+    )
+
+
+def _section(kind: str, section: dict[str, Any]) -> dict[str, Any]:
+    """Write the plugin's section: without the switch that moved, and with defaults that changed."""
+    key = spelling(section, "input") or "input"
+    value = section.get(key)
+    if value is not None and not isinstance(value, dict):
+        return section
+    platform_input = {k: v for k, v in (value or {}).items() if k.lower() != "autorollback"}
+    if is_standalone_task(kind, platform_input):
+        platform_input["runStandaloneTask"] = True
+    rest = {k: v for k, v in section.items() if k != key}
+    if kind == "TerraformApp":
+        return {**platform_input, **rest}  # its plugin has these directly in its section
+    return {key: platform_input, **rest} if platform_input or key in section else rest
+
+
+def k8s_namespace(kind: str, spec: dict[str, Any]) -> str | None:
+    """Give the namespace that queries of an analysis could name; None where there is none."""
+    if kind != "KubernetesApp" or not any(name == "ANALYSIS" for _, name, _ in _stages(spec)):
+        return None
+    platform_input = _inner(spec, "input")
+    namespace = platform_input.get(spelling(platform_input, "namespace") or "")
+    return namespace if isinstance(namespace, str) and namespace else "default"
+
+
+def _with_namespace(plugins: dict[str, Any], namespace: str) -> dict[str, Any]:
+    analysis = plugins.get("analysis") or {}
+    if not isinstance(analysis, dict):
+        return plugins
+    arguments = analysis.get("appCustomArgs") or {}
+    if not isinstance(arguments, dict):
+        return plugins
+    arguments = {"k8sNamespace": namespace, **arguments}
+    return {**plugins, "analysis": {**analysis, "appCustomArgs": arguments}}
 
 
 def _pipeline(pipeline: dict[str, Any]) -> dict[str, Any]:
@@ -83,12 +161,111 @@ def _pipeline(pipeline: dict[str, Any]) -> dict[str, Any]:
 
 
 def _stage(stage: Any) -> Any:
-    options = stage.get(spelling(stage, "with") or "") if isinstance(stage, dict) else None
+    if not isinstance(stage, dict):
+        return stage
+    with_key = spelling(stage, "with") or ""
+    options = stage.get(with_key)
     if not isinstance(options, dict):
         return stage
+    moved = {key: written for key in STAGE_KEYS if (written := spelling(options, key))}
     lifted = {
-        key: options[written]
-        for key in _STAGE_KEYS
-        if (written := spelling(options, key)) and spelling(stage, key) is None
+        key: options[written] for key, written in moved.items() if spelling(stage, key) is None
     }
-    return {**stage, **lifted}
+    kept = {key: value for key, value in options.items() if key not in moved.values()}
+    name = stage.get(spelling(stage, "name") or "")
+    for key in _PERCENT.get(name, ()) if isinstance(name, str) else ():
+        if (written := spelling(kept, key)) and (number := plain_number(kept[written])) is not None:
+            kept[written] = number
+    return {**stage, with_key: kept, **lifted}
+
+
+def percent_options(name: str) -> tuple[str, ...]:
+    """Name the options of a stage that were percentages and are numbers today."""
+    return _PERCENT.get(name, ())
+
+
+def plain_number(value: Any) -> int | None:
+    """Read `30%` as 30; None for what is no percentage in this form."""
+    if isinstance(value, str) and value.endswith("%") and value[:-1].isdecimal():
+        return int(value[:-1])
+    return None
+
+
+def _hazards(kind: str, spec: dict[str, Any], findings: Findings) -> None:
+    """Tell what has no counterpart today, or is read by other plugins than ours in another way."""
+
+    def warn(path: Path, message: str, hint: str = "") -> None:
+        findings.warnings.append(Finding(path=("spec", *path), message=message, hint=hint))
+
+    traffic = _inner(spec, "trafficRouting")
+    if traffic.get(spelling(traffic, "method") or "") == "smi":
+        warn(("trafficRouting", "method"), "smi is no longer supported", "use istio or podselector")
+    if spelling(spec, "resourceRoutes") is not None and kind == "KubernetesApp":
+        warn(("resourceRoutes",), "no plugin reads it", "use the plugin kubernetes_multicluster")
+    platform_input = _inner(spec, "input")
+    chart = _inner(platform_input, "helmChart")
+    if spelling(chart, "gitRemote") is not None and kind == "KubernetesApp":
+        warn(
+            ("input", "helmChart", "gitRemote"),
+            "charts from other git repositories are not supported",
+            "copy the chart",
+        )
+    _check_access_type(kind, platform_input, findings)
+    plugins = _inner(spec, "plugins")
+    for name in plugins:
+        if name in PLUGIN.values() and name != PLUGIN[kind]:
+            findings.faults.append(
+                Finding(
+                    path=("spec", "plugins", name),
+                    message=f"only one platform plugin is allowed in a {kind}",
+                    hint="write kind: Application to use several",
+                    on_key=True,
+                )
+            )
+    for path, name, options in _stages(spec):
+        if name in {"CUSTOM_SYNC", "TERRAFORM_SYNC"}:
+            other = "SCRIPT_RUN" if name == "CUSTOM_SYNC" else "TERRAFORM_APPLY"
+            warn((*path, "name"), f"{name} is an older stage", f"use {other}")
+        if name == "ANALYSIS" and ".App.Env" in str(options):
+            warn((*path, "with"), ".App.Env in a query is gone", "write the value itself")
+    for index, matcher in enumerate(_chain(spec)):
+        if isinstance(matcher, dict) and {key.lower() for key in matcher} == {"labels"}:
+            message = "labels alone choose every application of the project"
+            warn(("postSync", "chain", "applications", index), message, "add name or kind")
+
+
+def _check_access_type(kind: str, platform_input: dict[str, Any], findings: Findings) -> None:
+    key = spelling(platform_input, "accessType") if kind == "ECSApp" else None
+    if key is None or platform_input[key] in (None, "", *_ACCESS_TYPES):
+        return
+    value = str(platform_input[key])
+    near = rules.nearest(value.upper(), _ACCESS_TYPES)
+    choices = f"one of {', '.join(_ACCESS_TYPES)}"
+    findings.faults.append(
+        Finding(
+            path=("spec", "input", key),
+            message=f"unknown value {value!r}",
+            hint=f"{near} {choices}".strip(),
+        )
+    )
+
+
+def _stages(spec: dict[str, Any]) -> Iterator[tuple[Path, str, Any]]:
+    pipeline = _inner(spec, "pipeline")
+    stages = pipeline.get(spelling(pipeline, "stages") or "")
+    for index, stage in enumerate(stages if isinstance(stages, list) else ()):
+        if isinstance(stage, dict):
+            name = stage.get(spelling(stage, "name") or "")
+            options = stage.get(spelling(stage, "with") or "")
+            yield ("pipeline", "stages", index), str(name), options
+
+
+def _chain(spec: dict[str, Any]) -> list[Any]:
+    chain = _inner(_inner(spec, "postSync"), "chain")
+    matchers = chain.get(spelling(chain, "applications") or "")
+    return matchers if isinstance(matchers, list) else []
+
+
+def _inner(raw: dict[str, Any], key: str) -> dict[str, Any]:
+    value = raw.get(spelling(raw, key) or "")
+    return value if isinstance(value, dict) else {}

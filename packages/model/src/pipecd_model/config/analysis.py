@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an analysis looks at: the document `AnalysisTemplate`, and the same inside of a stage."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+from pipecd_model.config import rules
+from pipecd_model.config.schema import ConfigModel, Report
+from pipecd_model.config.values import Duration
+
+STRATEGIES = ("THRESHOLD", "PREVIOUS", "CANARY_BASELINE", "CANARY_PRIMARY")
+
+
+class ExpectedConfig(ConfigModel):
+    """The range that a value should be in."""
+
+    min: float | None = None
+    max: float | None = None
+
+
+class MetricConfig(ConfigModel):
+    """A number that a monitoring system knows, and what it should be."""
+
+    strategy: Literal["THRESHOLD", "PREVIOUS", "CANARY_BASELINE", "CANARY_PRIMARY"] = "THRESHOLD"
+    """What it is compared with: a range, the last deployment, or another variant."""
+    provider: str = ""
+    """The name of an analysis provider of the piped."""
+    query: str = ""
+    """What the provider is asked; a template."""
+    interval: Duration = Duration()
+    """How often it is asked."""
+    expected: ExpectedConfig | None = None
+    """The range of the strategy THRESHOLD."""
+    failure_limit: int = 0
+    """How many answers may be out of range."""
+    skip_on_no_data: bool = False
+    """Is no answer a good answer?"""
+    timeout: Duration = Duration(seconds=30)
+    """How long one query may take."""
+    deviation: Literal["EITHER", "HIGH", "LOW"] = "EITHER"
+    """Which way of differing from the other variant counts."""
+    canary_args: dict[str, str] = msgspec.field(default_factory=dict)
+    baseline_args: dict[str, str] = msgspec.field(default_factory=dict)
+    primary_args: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def check(self, report: Report) -> None:
+        for key, value in (
+            ("provider", self.provider),
+            ("query", self.query),
+            ("interval", self.interval),
+        ):
+            if not value and not report.broken(key):
+                report.fault(
+                    key, message="missing", hint="a metric needs provider, query, interval"
+                )
+        if self.strategy == "THRESHOLD" and not report.broken("expected"):
+            expected = self.expected
+            if expected is None or (expected.min is None and expected.max is None):
+                report.fault(
+                    "expected", message="missing", hint="give expected.min or expected.max"
+                )
+
+
+class LogConfig(ConfigModel):
+    """Log lines that there should be none of."""
+
+    provider: str = ""
+    query: str = ""
+    interval: Duration = Duration()
+    failure_limit: int = 0
+    skip_on_no_data: bool = False
+    timeout: Duration = Duration(seconds=30)
+
+
+class HttpHeaderConfig(ConfigModel):
+    """A header of a request."""
+
+    key: str
+    value: str = ""
+
+
+class HttpConfig(ConfigModel):
+    """An address that should answer."""
+
+    moved: ClassVar = {"expected": "use expectedCode"}
+
+    url: str = msgspec.field(name="url", default="")
+    method: str = "GET"
+    headers: tuple[HttpHeaderConfig, ...] = ()
+    expected_code: int = 0
+    expected_response: str = ""
+    interval: Duration = Duration()
+    failure_limit: int = 0
+    skip_on_no_data: bool = False
+    timeout: Duration = Duration(seconds=30)
+
+
+class TemplateReferenceConfig(ConfigModel):
+    """A template to be used in place of what is written here."""
+
+    moved: ClassVar = {"args": "use appArgs"}
+
+    name: str
+    app_args: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class AnalysisTemplateConfig(ConfigModel):
+    """Analyses that several applications share, each under its name."""
+
+    metrics: dict[str, MetricConfig] = msgspec.field(default_factory=dict)
+    logs: dict[str, LogConfig] = msgspec.field(default_factory=dict)
+    https: dict[str, HttpConfig] = msgspec.field(default_factory=dict)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All templates that a stage may name."""
+        return frozenset({*self.metrics, *self.logs, *self.https})
+
+
+class StageMetricConfig(MetricConfig):
+    """A metric of a stage, or the name of a template."""
+
+    template: TemplateReferenceConfig | None = None
+
+    def check(self, report: Report) -> None:
+        if self.template is None:
+            super().check(report)
+
+
+class StageLogConfig(LogConfig):
+    """Logs of a stage, or the name of a template."""
+
+    template: TemplateReferenceConfig | None = None
+
+
+class StageHttpConfig(HttpConfig):
+    """A request of a stage, or the name of a template."""
+
+    template: TemplateReferenceConfig | None = None
+
+
+class AnalysisOptions(ConfigModel):
+    """The options of ANALYSIS."""
+
+    duration: Duration
+    restart_threshold: int = 0
+    metrics: tuple[StageMetricConfig, ...] = ()
+    logs: tuple[StageLogConfig, ...] = ()
+    https: tuple[StageHttpConfig, ...] = ()
+
+    def check(self, report: Report) -> None:
+        if not report.broken("duration"):
+            rules.positive(report, "duration", self.duration)
