@@ -277,6 +277,46 @@ async def refused_at(address: str) -> None:
         await writer.wait_closed()
 
 
+@pytest.mark.parametrize(
+    "ending", ["refused", "bug", "not admitted", "invalid", "stream", "unread"]
+)
+async def test_a_server_whose_calls_have_failed_stops_at_once(served: Served, ending: str) -> None:
+    """A call that was ended with an error must not count as running for the whole grace."""
+
+    async def fails(_caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+        raise TeapotError("no") if ending == "refused" else ValueError("a bug")
+
+    async def fails_later(_caller: Any, _request: Any) -> AsyncIterator[Any]:
+        yield pb.WatchChangesResponse()
+        raise TeapotError("no more")
+
+    async def admit(_method: Method, _metadata: Metadata) -> None:
+        if ending == "not admitted":
+            raise TeapotError("who are you")
+
+    server = Server(served(fails, fails_later, admit=admit))
+    port = server.listen("127.0.0.1:0")
+    await server.start()
+    # The connection stays open: an agent's does, and the stop must not wait for it either.
+    async with asyncio.timeout(LIMIT), connect(f"127.0.0.1:{port}") as channel:
+        for _ in range(20):
+            match ending:
+                case "stream":
+                    with pytest.raises(CallError):
+                        _ = [
+                            r async for r in stream(ProjectServiceStub(channel).WatchChanges, WATCH)
+                        ]
+                case "unread":  # the caller leaves before it hears of the error
+                    responses = stream(ProjectServiceStub(channel).WatchChanges, WATCH)
+                    async with aclosing(responses):
+                        await anext(responses)
+                case _:
+                    request = pb.ReleaseHoldRequest() if ending == "invalid" else HOLD
+                    with pytest.raises(CallError):
+                        await call(applications(channel).ReleaseHold, request)
+        await server.stop(LIMIT * 1000)
+
+
 async def test_a_stop_ends_calls_that_outlast_its_grace(served: Served) -> None:
     started, ended = asyncio.Event(), asyncio.Event()
 
