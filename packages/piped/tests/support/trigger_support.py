@@ -70,6 +70,9 @@ def sync(
     )
 
 
+WEB, WITNESS = application("web"), application("witness")
+
+
 class Desk:
     """The control plane, as far as the trigger sees it. Outlives any number of triggers."""
 
@@ -153,6 +156,11 @@ class Bench:
         ssh.chmod(0o755)
         address = f"ssh://host{self.remote.remote}"
         self.access = Access(address=address, variables={"GIT_SSH_COMMAND": str(ssh)})
+
+    @property
+    def head(self) -> str:
+        """The newest commit of the remote."""
+        return str(self.remote.git("rev-parse", "main"))
 
     @asynccontextmanager
     async def running(self, *applications: Application) -> AsyncIterator[None]:
