@@ -378,19 +378,16 @@ class ServerProcess:
 
 @pytest.fixture
 def server() -> Callable[..., Any]:
-    """Run `pipecd server`: `async with server(folder, "--flag", env={…}) as running`.
-
-    `before` is Python that the process runs first.
-    """
+    """Run `pipecd server`: `async with server(folder, "--flag", env={…}) as running`."""
 
     @asynccontextmanager
     async def running(
-        folder: Path, *flags: str, env: Mapping[str, str] | None = None, before: str = ""
+        folder: Path, *flags: str, env: Mapping[str, str] | None = None
     ) -> AsyncIterator[ServerProcess]:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
-            f"{before}\nfrom controlplane.cli import main; main()",
+            "from controlplane.cli import main; main()",
             "server",
             "--data-dir",
             str(folder),

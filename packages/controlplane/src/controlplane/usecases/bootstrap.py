@@ -9,7 +9,7 @@ from controlplane.store.database import Transaction
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
 from controlplane.usecases.keys import hash_of, new_api_key
-from pipecd_model.errors import ConfigError
+from pipecd_model.errors import ConfigError, StateError
 from pipecd_model.ids import new_id
 from pipecd_wire.model import apikey_pb2, project_pb2
 
@@ -49,7 +49,13 @@ async def ensure_project(stores: Stores, folder: Path, project_id: str | None, n
         created_at=at,
         updated_at=at,
     )
-    _write_key(folder / KEY_FILE, key)
+    try:
+        _write_key(folder / KEY_FILE, key)
+    except OSError as error:
+        raise StateError(
+            f"cannot write {str(folder / KEY_FILE)!r}: {error.strerror}",
+            hint="see that its disk has free space and that this user may write there",
+        ) from error
 
     async def work(transaction: Transaction) -> None:
         await stores.projects.add_in(transaction, project)

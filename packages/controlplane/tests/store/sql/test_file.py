@@ -64,13 +64,16 @@ async def test_a_database_of_an_older_version_gets_what_it_lacks(tmp_path: Path)
         assert newer.execute("PRAGMA user_version").fetchone() == (tables.SCHEMA_VERSION,)
 
 
-async def test_a_cut_file_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("missing", [1, 100, 4096, 40_000])
+async def test_a_cut_file_is_refused(tmp_path: Path, missing: int) -> None:
     await opened(tmp_path)
     path = tmp_path / DATABASE_FILE
     whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
+    path.write_bytes(whole[:-missing])
 
-    assert "malformed" in await refusal(tmp_path)
+    said = await refusal(tmp_path)
+    assert f"it is cut short, {len(whole) - missing} bytes of {len(whole)}" in said
+    assert path.read_bytes() == whole[:-missing]
 
 
 async def test_a_damaged_page_is_refused(tmp_path: Path) -> None:

@@ -17,10 +17,21 @@ DATABASE_FILE: Final = "pipecd.db"
 APPLICATION_ID: Final = 0x50694344
 
 MAGIC: Final = b"SQLite format 3\x00"
+HEADER_BYTES: Final = 100
 
 CHECKED_SIZE: Final = 256 * 1024 * 1024
 """A file up to this size is read through at start (about a second); SQLite itself notices a cut one
 of any size."""
+
+DISK_TROUBLE: Final = frozenset(
+    {
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PERM,
+    }
+)
 
 BUSY_SECONDS: Final = 2.0
 
@@ -47,40 +58,46 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 def open_file(path: Path, dialect: Dialect) -> sqlite3.Connection:
     """Open the file to write; an absent or empty one gets the schema. Raises StateError."""
-    _check_magic(path)
+    _check_whole(path)
     try:
         # SQLite would make it readable for everybody; its companions take its mode.
         path.touch(mode=0o600, exist_ok=True)
         connection = connect(path)
     except (sqlite3.Error, OSError) as error:
-        raise _refusal(path, str(error)) from error
+        raise _refusal_for(path, error) from error
     try:
         _prepare(connection, path, dialect)
     except sqlite3.Error as error:
         connection.close()
-        if "locked" in str(error):
-            raise StateError(
-                f"the database {str(path)!r} is locked by another program",
-                hint="close whatever has it open, for example a sqlite3 shell",
-            ) from error
-        raise _refusal(path, str(error)) from error
+        raise _refusal_for(path, error) from error
     except StateError:
         connection.close()
         raise
     return connection
 
 
-def _check_magic(path: Path) -> None:
-    """SQLite would take a file shorter than its header for a new database."""
+def _check_whole(path: Path) -> None:
+    """What SQLite would not mind: it takes a file shorter than its header for a new database, and
+    reads what is missing at the end as zeros."""
     try:
         with path.open("rb") as file:
-            start = file.read(len(MAGIC))
+            start = file.read(HEADER_BYTES)
+        size = path.stat().st_size
+        companion = path.with_name(f"{path.name}-wal")
+        has_log = companion.exists() and companion.stat().st_size > 0
     except FileNotFoundError:
         return
     except OSError as error:
-        raise _refusal(path, error.strerror or str(error)) from error
-    if start and start != MAGIC:
+        raise _refusal_for(path, error) from error
+    if not start:
+        return
+    if not start.startswith(MAGIC):
         raise _refusal(path, "it is not an SQLite file")
+    page = int.from_bytes(start[16:18], "big")
+    wanted = int.from_bytes(start[28:32], "big") * (65536 if page == 1 else page)
+    # With a log beside it, what is missing in the file is in there.
+    if not has_log and size < wanted:
+        raise _refusal(path, f"it is cut short, {size} bytes of {wanted}")
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, dialect: Dialect) -> None:
@@ -102,7 +119,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, dialect: Dialect) -> No
     if path.stat().st_size <= CHECKED_SIZE:
         found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if found != "ok":
-            raise _refusal(path, f"it is damaged: {found}")
+            raise _refusal(path, f"it is damaged: {' '.join(found.split())}")
     connection.execute("PRAGMA journal_mode = WAL")
     if version < tables.SCHEMA_VERSION:
         _create(connection, dialect)
@@ -128,6 +145,22 @@ def _create(connection: sqlite3.Connection, dialect: Dialect) -> None:
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _refusal_for(path: Path, error: sqlite3.Error | OSError) -> StateError:
+    """What is the disk's or another program's fault must not make anybody give up good data."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says where it happened
+    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        return StateError(
+            f"the database {str(path)!r} is locked by another program",
+            hint="close whatever has it open, for example a sqlite3 shell",
+        )
+    if isinstance(error, OSError) or code in DISK_TROUBLE:
+        return StateError(
+            f"cannot use the database {str(path)!r}: {error}",
+            hint="see that its disk has free space and that this user may write there",
+        )
+    return _refusal(path, str(error))
 
 
 def _refusal(path: Path, why: str) -> StateError:

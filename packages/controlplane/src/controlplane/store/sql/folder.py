@@ -19,10 +19,7 @@ def owned(folder: Path) -> Iterator[None]:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise StateError(
-            f"cannot use the data folder {str(folder)!r}: {error.strerror}",
-            hint="name a folder that this user may write to with --data-dir",
-        ) from error
+        raise _unusable(folder, error) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -32,8 +29,18 @@ def owned(folder: Path) -> Iterator[None]:
                 f"the data folder {str(folder)!r} is in use by another pipecd (process {owner})",
                 hint="stop that one, or name another folder with --data-dir",
             ) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            raise _unusable(folder, error) from error
         yield
     finally:
         os.close(descriptor)
+
+
+def _unusable(folder: Path, error: OSError) -> StateError:
+    return StateError(
+        f"cannot use the data folder {str(folder)!r}: {error.strerror}",
+        hint="name a folder with free space that this user may write to with --data-dir",
+    )

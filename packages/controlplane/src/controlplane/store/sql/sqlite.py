@@ -7,6 +7,7 @@ cost twenty times that. Lists run in threads, writes in the writer's.
 
 import asyncio
 import contextlib
+import logging
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,9 @@ from controlplane.store.sql.compile import Statements
 from controlplane.store.sql.file import DATABASE_FILE, connect, open_file
 from controlplane.store.sql.folder import owned
 from controlplane.store.sql.writer import SqliteView, Writer, run_through
+from pipecd_model.errors import UnavailableError
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -44,11 +48,17 @@ class SqliteDatabase:
             self._idle.put(connect(path, read_only=True))
 
     async def one(self, statement: Executable, **parameters: Value) -> Row | None:
-        return await SqliteView(self._inline, self._statements).one(statement, **parameters)
+        try:
+            return await SqliteView(self._inline, self._statements).one(statement, **parameters)
+        except sqlite3.Error as error:
+            raise _unreadable(error) from error
 
     async def read(self, work: Callable[[View], Awaitable[T]]) -> T:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, self._read, work)
+        try:
+            return await loop.run_in_executor(self._readers, self._read, work)
+        except sqlite3.Error as error:
+            raise _unreadable(error) from error
 
     async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         return await self._writer.write(work)
@@ -69,6 +79,12 @@ class SqliteDatabase:
         self._inline.close()
         for _ in range(READERS):
             self._idle.get_nowait().close()
+
+
+def _unreadable(error: sqlite3.Error) -> UnavailableError:
+    """The file was good when it was opened: callers try again, and whoever runs this must look."""
+    log.error("database.read-failed", extra={"fields": {"error": str(error)}})
+    return UnavailableError(f"cannot read the database: {error}")
 
 
 @asynccontextmanager

@@ -153,7 +153,10 @@ class Writer:
         with contextlib.suppress(sqlite3.Error):
             self._connection.execute("ROLLBACK")
         for unit in group:
-            unit.error = UnavailableError(f"cannot write to the database: {error}")
+            unit.error = UnavailableError(
+                f"cannot write to the database: {error}",
+                hint="is the disk full? it goes on by itself when there is space",
+            )
             unit.changes = []
 
     def _answer(self, group: list[Unit]) -> None:
