@@ -131,10 +131,10 @@ def server(
     """
     from controlplane import app  # noqa: PLC0415
     from controlplane.http.front import FrontTls  # noqa: PLC0415
-    from controlplane.ops import operator_log  # noqa: PLC0415
     from controlplane.usecases.leases import LeaseTimes  # noqa: PLC0415
+    from pipecd_model import oplog  # noqa: PLC0415
 
-    operator_log.configure(log_level)
+    oplog.configure(log_level)
     host, port = _host_and_port(listen)
     if (tls_cert is None) != (tls_key is None):
         raise click.UsageError("--tls-cert and --tls-key belong together")

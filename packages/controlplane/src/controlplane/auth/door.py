@@ -5,7 +5,6 @@ Nothing about a credential is ever logged or repeated. An unknown piped and a wr
 answer: only who holds the key learns more.
 """
 
-import logging
 from typing import Final
 
 from controlplane.auth.caller import Agent, Program
@@ -13,11 +12,12 @@ from controlplane.auth.verify import Verifier
 from controlplane.store.stores import Stores
 from controlplane.usecases.leases import Leases
 from pipecd_model.errors import ConfigError, DeniedError, UnauthenticatedError
+from pipecd_model.oplog import logger
 from pipecd_wire.model import apikey_pb2
 from pipecd_wire.options import rights_pb2
 from pipecd_wire.rpc import PEER, Metadata, Method
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 PIPED_TOKEN: Final = "PIPED-TOKEN"  # noqa: S105 - the name of a kind of credential
 API_KEY: Final = "API-KEY"
@@ -76,7 +76,7 @@ class Door:
         project_id, piped_id, key = _parts(credential, ",", 3)
         piped = await self._stores.pipeds.find(project_id, piped_id)
         if piped is None or not await self._any_matches(key, [k.hash for k in piped.keys]):
-            log.info("door.piped-refused", extra={"fields": {"piped_id": piped_id[:64]}})
+            log.info("door.piped_refused", piped_id=piped_id[:64])
             raise UnauthenticatedError(
                 "unknown piped or wrong piped key",
                 hint="check projectID, pipedID and the key in the piped config",

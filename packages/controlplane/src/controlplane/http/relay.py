@@ -8,11 +8,12 @@ written.
 """
 
 import asyncio
-import logging
 import socket
 from typing import Final, cast
 
-log = logging.getLogger(__name__)
+from pipecd_model.oplog import logger
+
+log = logger(__name__)
 
 DIAL_LIMIT: Final = 5.0
 """Seconds until the gRPC server must have taken a connection; it does so in microseconds."""
@@ -78,7 +79,7 @@ class Relay:
                     await asyncio.sleep(0.01)
                 await loop.create_unix_connection(lambda: _Side(self, peer=client), sock=end)
         except OSError:  # a TimeoutError is one, too
-            log.exception("front.dial_failed")
+            log.bug("front.dial_failed")
             end.close()
             client.transport.abort()
 

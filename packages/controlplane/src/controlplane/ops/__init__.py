@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps the control plane running: its own log, later its timed jobs."""
+"""What is done to a control plane that runs: for now, faults on demand."""

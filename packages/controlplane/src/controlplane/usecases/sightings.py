@@ -6,7 +6,6 @@ a process that is replaced does not come back. When reports of one that was alre
 another appear again, both are alive.
 """
 
-import logging
 import re
 import time
 from dataclasses import dataclass
@@ -15,8 +14,9 @@ from typing import Final
 from controlplane.store.alarms import Alarms
 from controlplane.usecases.leases import Clock
 from controlplane.usecases.ownership import Agent
+from pipecd_model.oplog import logger
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 TWO_AGENTS: Final = "two-agents"
 
@@ -78,6 +78,4 @@ class Sightings:
             " or register a piped of its own for it"
         )
         await self._alarms.raise_for(agent.project_id, agent.piped_id, TWO_AGENTS, sentence)
-        log.warning(
-            "piped.two-agents", extra={"fields": {"piped_id": agent.piped_id, "from": where}}
-        )
+        log.warning("piped.two_agents", piped_id=agent.piped_id, where=where)

@@ -7,7 +7,6 @@ cost twenty times that. Lists run in threads, writes in the writer's.
 
 import asyncio
 import contextlib
-import logging
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,8 +25,9 @@ from controlplane.store.sql.file import DATABASE_FILE, connect, open_file
 from controlplane.store.sql.folder import owned
 from controlplane.store.sql.writer import SqliteView, Writer, run_through
 from pipecd_model.errors import UnavailableError
+from pipecd_model.oplog import logger
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ class SqliteDatabase:
 
 def _unreadable(error: sqlite3.Error) -> UnavailableError:
     """The file was good when it was opened: callers try again, and whoever runs this must look."""
-    log.error("database.read-failed", extra={"fields": {"error": str(error)}})
+    log.error("database.read_failed", error=str(error))
     return UnavailableError(f"cannot read the database: {error}")
 
 

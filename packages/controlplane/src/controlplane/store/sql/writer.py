@@ -7,7 +7,6 @@ into it, each unit behind a savepoint of its own: one that fails takes nobody wi
 
 import asyncio
 import contextlib
-import logging
 import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
@@ -21,8 +20,9 @@ from controlplane.store.changes import Change, OnCommit
 from controlplane.store.database import DuplicateError, Row, Transaction, Value
 from controlplane.store.sql.compile import Statements
 from pipecd_model.errors import UnavailableError
+from pipecd_model.oplog import logger
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 T = TypeVar("T")
 
@@ -148,7 +148,7 @@ class Writer:
 
     def _give_up(self, group: list[Unit], error: sqlite3.Error) -> None:
         """The disk is full or broken: nothing of the group was kept."""
-        log.error("database.write-failed", extra={"fields": {"error": str(error)}})
+        log.error("database.write_failed", error=str(error))
         # Some errors have rolled back already; where this fails too, the next group will say so.
         with contextlib.suppress(sqlite3.Error):
             self._connection.execute("ROLLBACK")

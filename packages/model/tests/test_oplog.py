@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from piped.oplog import configure, log_context, logger
+from pipecd_model.oplog import configure, log_context, logger
 
 
 @pytest.fixture
