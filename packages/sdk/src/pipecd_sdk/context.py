@@ -149,5 +149,10 @@ class StageContext:
     clock: Clock
     quick_sync: bool = False
     """No pipeline was written: there are no options for this stage."""
+    is_handed_over: Callable[[], bool] = lambda: False
+    """Was the handler cancelled because this process stops, and the next one continues the stage?
+
+    Then what it has started outside may go on; after any other cancellation it must end.
+    """
     is_ending: Callable[[], bool] = lambda: False
     """Is the process about to end? Then what a cancelled handler still does must be short."""

@@ -27,6 +27,9 @@ class LogSink(Protocol):
     def append(self, severity: Severity, line: str) -> None:
         """Take a line that is not empty and not too long."""
 
+    def place(self, index: int, at: float | None) -> None:
+        """Give the next line this index, and those that follow it the ones above."""
+
     async def drain(self) -> None:
         """Wait while more lines are on their way than memory should hold."""
 
@@ -53,6 +56,16 @@ class StageLog:
     def error(self, message: str, *args: object) -> None:
         """Tell what went wrong. For the reason of a failure raise StageFailedError instead."""
         self._add(Severity.ERROR, message % args if args else message)
+
+    def place(self, index: int, *, at: float | None = None) -> None:
+        """Choose the index of the next line; the lines after it follow. Above all before, in order.
+
+        The log takes each index once. So a stage that is continued by another process can say again
+        what it may have said before, with the same indexes: nothing is lost and nothing doubled.
+        Count in microseconds of Unix time, as the lines of other runs of the stage do. `at` is the
+        time that is shown with the next line, in Unix seconds; now, if it is not given.
+        """
+        self._sink.place(index, at)
 
     async def write(self, text: str) -> None:
         """Pass on a program's output, line by line; waits when it comes faster than it goes."""

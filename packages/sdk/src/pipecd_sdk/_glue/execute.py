@@ -40,9 +40,10 @@ class ExecuteApi:
         definition = self._plugin.stages.get(given.stage.name)
         if definition is None:
             raise StatusError("INVALID_ARGUMENT", f"this plugin has no stage {given.stage.name!r}")
-        sender, commands, ctx = self._prepare(given)
+        targets = targets_of(self._plugin, self._setup, given.deployment)
 
         async def work(run: Run) -> StageResult | None:
+            sender, commands, ctx = self._prepare(given, targets, run)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(sender.run())
                 result = None
@@ -69,7 +70,7 @@ class ExecuteApi:
         )
 
     def _prepare(
-        self, given: api_pb2.ExecutePluginInput
+        self, given: api_pb2.ExecutePluginInput, targets: list[DeployTarget], run: Run
     ) -> tuple[StageLogSender, StageCommands, StageContext]:
         deployment_id, stage_id = given.deployment.id, given.stage.id
         sender = StageLogSender(
@@ -84,13 +85,14 @@ class ExecuteApi:
             deployment=messages.deployment_of(given.deployment),
             stage=messages.stage_of(given.stage),
             source=messages.sources_of(given),
-            targets=targets_of(self._plugin, self._setup, given.deployment),
+            targets=targets,
             log=StageLog(sender),
             metadata=StageMetadata(self._piped, deployment_id, stage_id),
             deployment_metadata=DeploymentMetadata(self._piped, deployment_id),
             commands=commands,
             clock=self._clock,
             quick_sync=not given.stage_config,
+            is_handed_over=lambda: run.is_handed_over,
             is_ending=lambda: self._running.is_ending,
         )
         return sender, commands, ctx

@@ -34,12 +34,14 @@ class Run:
     key: Key
     finishes_on_stop: bool
     is_cancelled: bool = False
+    is_handed_over: bool = False
+    """Cancelled because the process stops: the next one continues the stage."""
     task: asyncio.Task[StageResult | None] | None = field(default=None, repr=False)
 
-    def cancel(self) -> None:
+    def cancel(self, *, hand_over: bool) -> None:
         """Cancel the handler, once: a second time would break into what it does on its way out."""
         if not self.is_cancelled and self.task is not None:
-            self.is_cancelled = True
+            self.is_cancelled, self.is_handed_over = True, hand_over
             self.task.cancel()
 
 
@@ -51,6 +53,7 @@ class Running:
         self._runs: dict[Key, Run] = {}
         self.is_stopping = False
         self.is_ending = False
+        self._is_insisted = False
 
     async def run(self, key: Key, work: Work, *, finishes_on_stop: bool) -> StageResult:
         """Run a stage to its end; cancelling this call cancels the handler and does not wait.
@@ -68,7 +71,8 @@ class Running:
         try:
             await asyncio.wait([run.task])
         except asyncio.CancelledError:
-            run.cancel()
+            # While we stop, piped stops as well: what it cancels now, the next one continues.
+            run.cancel(hand_over=self._hands_over())
             raise
         if run.task.cancelled() or (result := run.task.result()) is None:
             raise _stopping()
@@ -83,13 +87,14 @@ class Running:
         """Take no new stage and end the running ones; is everything ended within the grace period?
 
         Handlers that finish on stop are waited for until little is left of it, or until somebody
-        insists; all others are cancelled at once.
+        insists; all others are cancelled at once. Who insists wants everything to end; otherwise
+        what was cancelled is handed over to the next process.
         """
         self.is_stopping = True
         over = time.monotonic() + grace
         for run in self._runs.values():
             if not run.finishes_on_stop:
-                run.cancel()
+                run.cancel(hand_over=True)
         patience = grace - min(SHORTEST_RESERVE, grace / 2)
         async with asyncio.TaskGroup() as waits:
             ended = waits.create_task(self._all_ended())
@@ -100,14 +105,19 @@ class Running:
             ended.cancel()
             insisting.cancel()
         self.is_ending = True
+        self._is_insisted = insisted.is_set()
         for run in self._runs.values():
-            run.cancel()
+            run.cancel(hand_over=not self._is_insisted)
         try:
             async with asyncio.timeout(max(over - time.monotonic(), 0)):
                 await self._all_ended()
         except TimeoutError:
             return False
         return True
+
+    def _hands_over(self) -> bool:
+        """Is what is cancelled now to be continued by the next process?"""
+        return self.is_stopping and not self._is_insisted
 
     async def _all_ended(self) -> None:
         while tasks := [run.task for run in self._runs.values() if run.task is not None]:

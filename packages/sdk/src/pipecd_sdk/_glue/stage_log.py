@@ -71,6 +71,7 @@ class StageLogSender:
         self._pace = pace
         # Microseconds: a second run of the stage starts above every index of the first.
         self._next = time.time_ns() // 1000
+        self._at: float | None = None
         self._waiting: deque[logblock_pb2.LogBlock] = deque()
         self._waiting_text = 0
         self._kept: list[logblock_pb2.LogBlock] = []
@@ -84,14 +85,19 @@ class StageLogSender:
         self._room = asyncio.Event()
         self._room.set()
 
+    def place(self, index: int, at: float | None) -> None:
+        """Choose the index, and the time, of the next line."""
+        self._next, self._at = index, at
+
     def append(self, severity: Severity, line: str) -> None:
         """Take a line. Never waits: `drain` does."""
         block = logblock_pb2.LogBlock(
             index=self._next,
             log=line,
             severity=logblock_pb2.LogSeverity.ValueType(severity),
-            created_at=int(time.time()),
+            created_at=int(time.time() if self._at is None else self._at),
         )
+        self._at = None
         self._next += 1
         self._waiting.append(block)
         self._waiting_text += len(line)

@@ -68,6 +68,7 @@ class StageHarness(Generic[P]):
         self.log: list[LogLine] = []
         """All lines of all runs."""
         self.is_ending = False
+        self.is_handed_over = False
         self._targets = targets
         self._directory = directory
         self._commands: asyncio.Queue[StageCommand] = asyncio.Queue()
@@ -122,6 +123,9 @@ class StageHarness(Generic[P]):
         self.log.append(LogLine(severity=severity, text=line))
         self._logged.set()
 
+    def place(self, index: int, at: float | None) -> None:
+        """A list has its own order."""
+
     async def drain(self) -> None:
         """Let others run; a list is never too full."""
         await asyncio.sleep(0)
@@ -141,6 +145,7 @@ class StageHarness(Generic[P]):
             commands=self._read_commands(),
             clock=self.clock,
             quick_sync=quick_sync,
+            is_handed_over=lambda: self.is_handed_over,
             is_ending=lambda: self.is_ending,
         )
 
