@@ -181,51 +181,39 @@ async def test_a_second_sigterm_ends_the_script_and_it_is_not_run_again(tmp_path
         assert not (tmp_path / "again").exists()
 
 
-async def test_a_script_that_outlived_its_plugin_is_ended_before_its_stage_fails(
+async def test_a_script_longer_than_the_grace_period_goes_on_and_is_continued(
     tmp_path: Path,
 ) -> None:
-    """The rollback comes next, and must not meet it."""
+    script = "echo ready; while ! [ -e go ]; do sleep 0.02; done; echo done; echo x >> ran"
     async with FakePiped() as piped:
-        async with scriptrun(piped) as plugin, asyncio.TaskGroup() as tasks:
+        async with scriptrun(piped, grace="1s") as plugin, asyncio.TaskGroup() as tasks:
             executing = plugin.execute(
-                "SCRIPT_RUN", {"run": STUBBORN}, stage_id="s1", directory=tmp_path
+                "SCRIPT_RUN", {"run": script}, stage_id="s1", directory=tmp_path
             )
-            tasks.create_task(_status(executing))
-            await piped.until(lambda: runs(piped))
-            shell, daemon = [await written_pid(tmp_path / name) for name in ("shell", "daemon")]
-            plugin.process.kill()
-        assert is_alive(shell)
-        assert is_alive(daemon)
+            running = tasks.create_task(_status(executing))
+            await piped.until(lambda: runs(piped, "ready"))
 
+            plugin.process.send_signal(signal.SIGTERM)
+
+            assert await running == "UNAVAILABLE"
+            assert await plugin.exit_code() == 0
+        assert not piped.log("s1").sealed
+
+        (tmp_path / "go").touch()
         async with scriptrun(piped) as plugin:
             answer = await plugin.execute(
-                "SCRIPT_RUN", {"run": STUBBORN}, stage_id="s1", directory=tmp_path
+                "SCRIPT_RUN", {"run": script}, stage_id="s1", directory=tmp_path
             )
 
-    assert answer.status == StageStatus.FAILURE
-    assert "interrupted" in answer.message
-    assert not is_alive(shell)
-    assert not is_alive(daemon)
-
-
-async def test_a_script_longer_than_the_grace_period_is_ended_in_time(tmp_path: Path) -> None:
-    async with (
-        FakePiped() as piped,
-        scriptrun(piped, kill_grace="1h", grace="4s") as plugin,
-        asyncio.TaskGroup() as tasks,
-    ):
-        executing = plugin.execute(
-            "SCRIPT_RUN", {"run": STUBBORN}, stage_id="s1", directory=tmp_path
-        )
-        running = tasks.create_task(_status(executing))
-        await piped.until(lambda: runs(piped))
-        daemon = await written_pid(tmp_path / "daemon")
-
-        plugin.process.send_signal(signal.SIGTERM)
-
-        assert await running == "UNAVAILABLE"
-        assert await plugin.exit_code() == 0
-        assert not is_alive(daemon)
+    assert answer.status == StageStatus.SUCCESS
+    assert (tmp_path / "ran").read_text() == "x\n"
+    assert piped.log("s1").lines == [
+        "Running:",
+        f"  {script}",
+        "ready",
+        "done",
+        "The script has succeeded",
+    ]
 
 
 async def test_a_secret_that_nobody_opens_is_refused_at_planning() -> None:

@@ -2,7 +2,7 @@
 """What people write for SCRIPT_RUN: one text or a list of commands, and variables."""
 
 import re
-from typing import Final
+from typing import Final, Literal
 
 from pipecd_sdk import Duration, PluginConfig, Report, StageConfig, field
 
@@ -33,6 +33,8 @@ class ScriptConfig(StageConfig):
     runs_on_rollback: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
     """Variables of both scripts."""
+    on_interrupted: Literal["fail", "rerun"] = "fail"
+    """What to do when nobody knows how far a script came, because the machine was lost with it."""
 
     @property
     def commands(self) -> tuple[str, ...]:

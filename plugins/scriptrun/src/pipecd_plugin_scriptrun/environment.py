@@ -6,10 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pipecd_plugin_scriptrun.shim.processes import SCRIPT_ID
 from pipecd_sdk import Deployment
-
-SCRIPT_ID: Final = "PIPECD_SCRIPT_ID"
-"""Marks every process of one script, wherever it went."""
 
 OURS: Final = "PIPECD_"
 # Set by our wire package for its own process, and wrong for a program that forks on purpose.

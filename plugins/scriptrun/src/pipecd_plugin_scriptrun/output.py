@@ -1,63 +1,144 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program's output on its way to the stage log: bytes as they come, whole lines as they go."""
+"""The output of a script on its way to the stage log: frames from the file, whole lines as they go.
 
-import asyncio
-import codecs
+However often the file is read, and by whom: the same lines come from the same places in it.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from pipecd_sdk import StageLog
+from pipecd_plugin_scriptrun.shim import frames
 
-CHUNK: Final = 64 * 1024
-LONGEST_PART: Final = 64 * 1024
-"""Characters of a line without an end that are held back."""
-PART_AFTER: Final = 0.2
-"""Seconds after which a line without an end is shown all the same: it may be a question."""
+CHUNK: Final = 256 * 1024
+LONGEST_BLOCK: Final = 60 * 1024
+"""Bytes of a line after which it is cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A line, or a piece of a long one."""
+
+    position: int
+    """Where it begins in the file."""
+    text: str
+    at: float
+    """Unix seconds."""
+    is_note: bool = False
+    """A sentence of the shim."""
 
 
 class Lines:
-    """Cuts a stream of bytes at the ends of its lines."""
+    """Cuts what was written at the ends of lines."""
 
     def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._part = ""
+        self._part = bytearray()
+        self._part_at = 0
         self._is_cut = False
 
-    @property
-    def has_part(self) -> bool:
-        """Is there the beginning of a line?"""
-        return bool(self._part)
-
-    def feed(self, data: bytes, *, final: bool = False) -> str:
-        """The lines that are whole by now, each with its end; may be empty."""
-        text = self._part + self._decoder.decode(data, final)
-        if self._is_cut and text:
+    def feed(self, position: int, data: bytes) -> Iterator[tuple[int, str]]:
+        """The lines that are whole by now, each with its place."""
+        start = 0
+        if self._is_cut and data:
             # What was shown as a line of its own has its end now: that is no empty line.
             self._is_cut = False
-            text = text.removeprefix("\r").removeprefix("\n") if text[0] in "\r\n" else text
-        whole, newline, self._part = text.rpartition("\n")
-        if final or len(self._part) > LONGEST_PART:
-            self._part, rest = "", self._part
-            return whole + newline + rest
-        return whole + newline
+            start = 2 if data.startswith(b"\r\n") else int(data.startswith(b"\n"))
+        while start < len(data):
+            if not self._part:
+                self._part_at = position + start
+            room = LONGEST_BLOCK - len(self._part)
+            newline = data.find(b"\n", start, start + room + 1)
+            if newline >= 0:
+                self._part += data[start:newline]
+                start = newline + 1
+                yield self._take()
+                continue
+            end = _end_of_piece(data, start, start + room)
+            self._part += data[start:end]
+            start = end
+            if end < len(data) or len(self._part) >= LONGEST_BLOCK:
+                yield self._take()
+                self._is_cut = start == len(data)
 
-    def take_part(self) -> str:
+    def cut(self) -> Iterator[tuple[int, str]]:
         """The beginning of a line, shown before its end has come."""
-        self._part, part = "", self._part
-        self._is_cut = True
-        return part
+        if self._part:
+            yield self._take()
+            self._is_cut = True
+
+    def _take(self) -> tuple[int, str]:
+        text = self._part.decode(errors="replace").removesuffix("\r")
+        self._part.clear()
+        return self._part_at, text
 
 
-async def relay(reader: asyncio.StreamReader, log: StageLog) -> None:
-    """Write everything that is read to the stage log, until there is no more."""
-    lines = Lines()
-    while True:
-        try:
-            async with asyncio.timeout(PART_AFTER if lines.has_part else None):
-                data = await reader.read(CHUNK)
-        except TimeoutError:
-            await log.write(lines.take_part())
-            continue
-        if text := lines.feed(data, final=not data):
-            await log.write(text)
-        if not data:
+def _end_of_piece(data: bytes, start: int, end: int) -> int:
+    """Where to cut, not in the middle of a character if it can be helped."""
+    if end >= len(data):
+        return len(data)
+    for back in range(4):
+        if end - back >= start and data[end - back] & 0xC0 != 0x80:
+            return end - back
+    return end
+
+
+class OutputFile:
+    """Reads the file of a script's output as it grows."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._number: int | None = None
+        self._position = 0
+        self._lines = Lines()
+        self._at = 0.0
+        self.shell_has_ended = False
+
+    @property
+    def position(self) -> int:
+        """Up to where it was read."""
+        return self._position
+
+    def close(self) -> None:
+        if self._number is not None:
+            os.close(self._number)
+
+    def read(self) -> list[Block] | None:
+        """The next blocks, maybe none of them whole; None when there is nothing new to read."""
+        if self._number is None:
+            try:
+                self._number = os.open(self._file, os.O_RDONLY)
+            except FileNotFoundError:
+                return None
+        data = os.pread(self._number, CHUNK, self._position)
+        blocks: list[Block] = []
+        start = 0
+        while len(data) - start >= frames.HEADER:
+            kind, micros, size = frames.header_of(data, start)
+            if len(data) - start - frames.HEADER < size:
+                break  # not whole yet
+            begin = start + frames.HEADER
+            blocks += self._blocks(kind, micros / 1e6, begin, data[begin : begin + size])
+            start = begin + size
+        self._position += start
+        return blocks if start else None
+
+    def rest(self) -> list[Block]:
+        """A last line without an end."""
+        return [Block(position, text, self._at) for position, text in self._lines.cut()]
+
+    def _blocks(self, kind: bytes, at: float, begin: int, data: bytes) -> Iterator[Block]:
+        position = self._position + begin
+        self._at = at
+        if kind == frames.OUTPUT:
+            for place, text in self._lines.feed(position, data):
+                yield Block(place, text, at)
             return
+        if kind == frames.SHELL_ENDED:
+            self.shell_has_ended = True
+            return
+        for place, text in self._lines.cut():
+            yield Block(place, text, at)
+        if kind == frames.NOTE:
+            yield Block(position, data.decode(errors="replace"), at, is_note=True)

@@ -2,14 +2,19 @@
 """SCRIPT_RUN: run any commands in the pipeline, and others when it is rolled back."""
 
 import os
+import secrets
 import signal
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pipecd_plugin_scriptrun.config import ScriptConfig, ScriptRunConfig
 from pipecd_plugin_scriptrun.environment import script_environment
-from pipecd_plugin_scriptrun.run import ProcessTree, Script, new_script_id, run_script
+from pipecd_plugin_scriptrun.keeping import Script
+from pipecd_plugin_scriptrun.leftovers import end_leftovers
+from pipecd_plugin_scriptrun.records import Attempts, Record, scripts_folder
+from pipecd_plugin_scriptrun.run import Attempt
 from pipecd_plugin_scriptrun.script import shell_text, shown
+from pipecd_plugin_scriptrun.shim import chaos
 from pipecd_sdk import (
     PlannedStage,
     StageContext,
@@ -39,65 +44,109 @@ class ScriptRun(StagePlugin):
 
     @stage("SCRIPT_RUN", finishes_on_stop=True)
     async def run(self, ctx: StageContext, config: ScriptConfig) -> None:
-        script_id = await self._start_once(ctx)
-        await self._run(ctx, config, config.commands, script_id)
+        await self._run(ctx, config, config.commands, "")
 
     @stage(ROLLBACK, rollback=True, finishes_on_stop=True)
     async def roll_back(self, ctx: StageContext, config: ScriptConfig) -> None:
         if await ctx.deployment_metadata.get(f"started-{ctx.stage.index}") is None:
             ctx.log.info("The script had not been started: there is nothing to roll back")
             return
-        script_id = await self._start_once(ctx, "rollback-")
-        await self._run(ctx, config, config.rollback_commands, script_id, rollback=True)
-
-    async def _start_once(self, ctx: StageContext, prefix: str = "") -> str:
-        """Leave a mark that this script was started; the value is its token.
-
-        When the mark is there already, the plugin ended while the script ran. Nobody knows how far
-        it came: what is left of it is ended, and the stage fails.
-        """
-        mark, token = f"{prefix}started-{ctx.stage.index}", f"{prefix}script-{ctx.stage.index}"
-        if await ctx.deployment_metadata.get(mark) is None:
-            script_id = new_script_id()
-            await ctx.deployment_metadata.put_many({mark: MARK, token: script_id})
-            return script_id
-        if left := await ctx.deployment_metadata.get(token):
-            count = await ProcessTree(ctx, left, self.config.kill_grace).end()
-            ctx.log.info("Processes of the interrupted script that had to be ended: %d", count)
-        raise StageFailedError(
-            "the script was interrupted: it had been started, and nobody knows how far it came; "
-            "it is not run again",
-            hint="look at what it has done, then deploy again",
-        )
+        await self._run(ctx, config, config.rollback_commands, "rollback-", rollback=True)
 
     async def _run(
         self,
         ctx: StageContext,
         config: ScriptConfig,
         commands: Sequence[str],
-        script_id: str,
+        prefix: str,
         *,
         rollback: bool = False,
     ) -> None:
+        chaos.reached("plugin.begin")
         # The target commit also for a rollback: it holds the script that knows what to undo.
+        directory = ctx.source.target.directory
+        attempts = Attempts(
+            scripts_folder(os.environ),
+            deployment=ctx.deployment.id,
+            stage=prefix + ctx.stage.id,
+            retry=ctx.stage.retried_count,
+        )
+        number, token = await self._begin(ctx, config, attempts, prefix)
         script = Script(
             text=shell_text(commands),
-            directory=ctx.source.target.directory,
+            directory=directory,
             environment=script_environment(
-                os.environ, ctx.deployment, config.env, rollback=rollback, script_id=script_id
+                os.environ, ctx.deployment, config.env, rollback=rollback, script_id=token
             ),
-            script_id=script_id,
-            kill_grace=self.config.kill_grace,
+            token=token,
+            kill_grace=self.config.kill_grace.total_seconds(),
         )
-        ctx.log.info("Running:")
-        for line in shown(commands):
-            ctx.log.info("%s", line)
-        code = await run_script(ctx, script)
-        if code < 0:
-            raise StageFailedError(f"the script was ended by {signal.Signals(-code).name}")
-        if code > 0:
-            raise StageFailedError(f"the script failed with exit code {code}")
+        heading = ["Running:", *shown(commands)]
+        while True:
+            floor = attempts[number - 1].index_after() + 1 if number else 0
+            run = Attempt(ctx, attempts[number], script, heading=heading, floor=floor)
+            ended = await run.to_its_end()
+            if ended is not None and not ended.asked:
+                break
+            self._interrupted(ctx, config)
+            number += 1
+            attempts[number].begin(token)
+        if ended.code < 0:
+            raise StageFailedError(f"the script was ended by {signal.Signals(-ended.code).name}")
+        if ended.code > 0:
+            raise StageFailedError(f"the script failed with exit code {ended.code}")
         ctx.log.success("The script has succeeded")
+
+    async def _begin(
+        self, ctx: StageContext, config: ScriptConfig, attempts: Attempts, prefix: str
+    ) -> tuple[int, str]:
+        """The attempt to run or to follow, and the script's token.
+
+        First it is kept here that the script is meant to run, then the control plane is told that
+        it was started: for the rollback, and so that the loss of this machine's records is noticed.
+        """
+        mark, token_key = f"{prefix}started-{ctx.stage.index}", f"{prefix}script-{ctx.stage.index}"
+        is_marked = await ctx.deployment_metadata.get(mark) is not None
+        number = attempts.last()
+        if number is None and is_marked:
+            # Told, but not known here: the data folder is another one.
+            token = await ctx.deployment_metadata.get(token_key) or new_token()
+            count = await end_leftovers(ctx, token, self.config.kill_grace.total_seconds())
+            ctx.log.info("Processes of the interrupted script that had to be ended: %d", count)
+            self._interrupted(ctx, config)
+            return 0, attempts[0].begin(token)
+        if number is None:
+            number, token = 0, _begun(attempts[0])
+            chaos.reached("plugin.intent")
+        else:
+            token = attempts[number].token() or new_token()
+        if not is_marked:
+            await ctx.deployment_metadata.put_many({mark: MARK, token_key: token})
+        chaos.reached("plugin.marked")
+        return number, token
+
+    def _interrupted(self, ctx: StageContext, config: ScriptConfig) -> None:
+        """Go on only if the author allows a second run."""
+        if config.on_interrupted == "fail":
+            raise StageFailedError(
+                "the script was interrupted: it had been started, and nobody knows how far it "
+                "came; it is not run again",
+                hint="look at what it has done, then deploy again; "
+                "`onInterrupted: rerun` is for scripts that may run twice",
+            )
+        ctx.log.info("The script was interrupted: it is run again, as its author allows")
+
+
+def new_token() -> str:
+    """A text that no other script has."""
+    return secrets.token_hex(16)
+
+
+def _begun(record: Record) -> str:
+    try:
+        return record.begin(new_token())
+    except OSError as error:
+        raise StageFailedError(f"the script's record cannot be kept: {error}") from error
 
 
 def main() -> None:

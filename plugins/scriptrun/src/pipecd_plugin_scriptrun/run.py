@@ -1,179 +1,172 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One script as a process: started, read, waited for; ended with all it started when cancelled."""
+"""One attempt to run a script: begun or found, followed to its end, ended when cancelled."""
 
 import asyncio
-import os
-import secrets
 import signal
-import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
-from datetime import timedelta
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Final
 
-from pipecd_plugin_scriptrun.output import relay
-from pipecd_plugin_scriptrun.processes import ScriptProcesses
+from pipecd_plugin_scriptrun.keeping import Script, Shim
+from pipecd_plugin_scriptrun.leftovers import end_leftovers
+from pipecd_plugin_scriptrun.output import Block, OutputFile
+from pipecd_plugin_scriptrun.records import Ended, Record, Started
+from pipecd_plugin_scriptrun.shim import chaos
+from pipecd_plugin_scriptrun.shim.keeper import KILL_LIMIT, NOT_STARTED, OUTPUT_LIMIT, TAKEN
 from pipecd_sdk import StageContext, StageFailedError
 
-SHELL: Final = ("/bin/sh", "-l")
-FIRST_LOOK: Final = 0.01
-"""Seconds until it is looked at whether signalled processes are gone; doubled each time."""
-LONGEST_LOOK: Final = 0.2
-SHORT_GRACE: Final = 1.0
-"""Seconds that are left to a script when the plugin itself must end."""
-KILL_LIMIT: Final = 5.0
-OUTPUT_LIMIT: Final = 1.0
-"""Seconds to read what ended processes have written last."""
 NOTICE_AFTER: Final = 3.0
 """Seconds of waiting for a background process before the log says so."""
+MOST_STARTS: Final = 3
+"""How often a shim is started that ends before it has done anything."""
+DEATH_NOTICE: Final = 0.05
+"""Seconds until the kernel ends this process too, if piped has died."""
+ENDING_RESERVE: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
-    """What to run."""
+class Attempt:
+    """An attempt, and what this process has said about it so far."""
 
-    text: str
-    directory: Path
-    environment: Mapping[str, str]
-    script_id: str
-    kill_grace: timedelta
-
-
-def new_script_id() -> str:
-    """A token that no other script has."""
-    return secrets.token_hex(16)
-
-
-async def run_script(ctx: StageContext, script: Script) -> int:
-    """Run a script to the end of its output; the value is its exit code, negative for a signal.
-
-    After a cancellation or a failure nothing that it started runs any more. A background process of
-    a script that succeeded may live on, if it gave up the script's output.
-    """
-    tree = ProcessTree(ctx, script.script_id, script.kill_grace)
-    with _script_file(script.text) as file:
-        async with _pipe() as (reader, writer):
-            process = await tree.start(script, file, writer)
-            async with asyncio.TaskGroup() as tasks:
-                reading = tasks.create_task(relay(reader, ctx.log))
-                try:
-                    code = await process.wait()
-                    if code == 0:
-                        await _end_of_output(ctx, reading)
-                except asyncio.CancelledError:
-                    ctx.log.info("Cancelled: ending the script and all it started")
-                    await tree.end()
-                    await asyncio.wait([reading], timeout=OUTPUT_LIMIT)
-                    raise
-                if code != 0:
-                    await tree.end()
-                    await asyncio.wait([reading], timeout=OUTPUT_LIMIT)
-                    reading.cancel()
-    return code
-
-
-async def _end_of_output(ctx: StageContext, reading: asyncio.Task[None]) -> None:
-    """A script is over when nobody can write to its log any more, as in a shell's pipeline."""
-    done, _ = await asyncio.wait([reading], timeout=NOTICE_AFTER)
-    if not done:
-        ctx.log.info("The script has ended; waiting for background processes that hold its output")
-        await asyncio.wait([reading])
-
-
-class ProcessTree:
-    """A script's shell and everything that comes from it."""
-
-    def __init__(self, ctx: StageContext, script_id: str, kill_grace: timedelta) -> None:
+    def __init__(
+        self,
+        ctx: StageContext,
+        record: Record,
+        script: Script,
+        *,
+        heading: Sequence[str],
+        floor: int,
+    ) -> None:
         self._ctx = ctx
-        self._kill_grace = kill_grace.total_seconds()
-        self._processes = ScriptProcesses(script_id)
-        self._shell: asyncio.subprocess.Process | None = None
+        self._record = record
+        self._script = script
+        self._heading = heading
+        self._floor = floor
+        self._shim = Shim(record)
+        self._output = OutputFile(record.output)
+        self._starts = 0
+        self._is_headed = False
+        self._shell_ended_at: float | None = None
+        self._is_ending = False
 
-    async def start(self, script: Script, file: Path, output: int) -> asyncio.subprocess.Process:
-        """Start the shell in a session of its own, with both outputs in one pipe."""
+    async def to_its_end(self) -> Ended | None:
+        """How the script ended; None when nobody knows, and nothing of it runs any more.
+
+        A cancellation ends the script and all it started before it gets through, unless the next
+        process continues the stage.
+        """
         try:
-            self._shell = await asyncio.create_subprocess_exec(
-                *SHELL,
-                str(file),
-                cwd=script.directory,
-                env=script.environment,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise StageFailedError(f"the script could not be started: {error}") from error
+            ended = await self._follow()
         except asyncio.CancelledError:
-            await self.end()  # it may have been started all the same
+            if self._ctx.is_handed_over():
+                raise
+            # piped's death cancels, too, a moment before it is ours. That is no cancellation.
+            await asyncio.sleep(DEATH_NOTICE)
+            self._ctx.log.info("Cancelled: ending the script and all it started")
+            await self._end()
             raise
         finally:
-            os.close(output)  # or the end of the output would never come
-        return self._shell
+            self._shim.close()
+            self._output.close()
+        if ended is None:
+            count = await end_leftovers(self._ctx, self._script.token, self._script.kill_grace)
+            self._ctx.log.info(
+                "Processes of the interrupted script that had to be ended: %d", count
+            )
+        chaos.reached("plugin.exit-read")
+        return ended
 
-    async def end(self) -> int:
-        """Ask all to end, and kill what has not after the grace period; how many there were.
+    async def _follow(self) -> Ended | None:
+        """Pass on the output until the script is over, whoever started it."""
+        while True:
+            # In this order: what ends while we look has left its exit record before its lock.
+            locked = self._record.is_locked()
+            if not locked and not self._record.is_started():
+                if self._shim.exit_code in {None, 0, TAKEN} and self._shim.is_own:
+                    await self._shim.wait()
+                    continue
+                if self._is_ending:
+                    return None
+                self._start()
+                continue
+            ended = self._record.ended()
+            started = self._record.started()
+            if started is not None:
+                await self._pass_on(started)
+            if ended is not None:
+                await self._pass_on_rest(started)
+                return ended
+            if not locked:
+                await self._pass_on_rest(started)
+                return None
+            self._notice_background()
+            await self._shim.wait()
+            if self._is_ending and self._ctx.is_ending():
+                self._shim.signal(signal.SIGUSR1)
 
-        They are asked once: what is started after that belongs to somebody's cleaning up.
-        """
-        over = time.monotonic() + self._kill_grace
-        asked = self._processes.signal(signal.SIGTERM, session=self._session())
-        pause = FIRST_LOOK
-        while alive := self._processes.find(session=self._session()):
-            if self._ctx.is_ending():
-                over = min(over, time.monotonic() + SHORT_GRACE)
-            if time.monotonic() >= over:
-                self._ctx.log.error("Killing %d processes that did not end in time", len(alive))
-                await self._kill()
-                break
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_LOOK)
-        return len(asked)
+    def _start(self) -> None:
+        code = self._shim.exit_code
+        if code == NOT_STARTED:
+            raise StageFailedError(f"the script could not be started: {self._record.errors()}")
+        if self._starts == MOST_STARTS:
+            raise StageFailedError(
+                f"the script could not be started: its shim ended with {code} each time"
+            )
+        self._starts += 1
+        try:
+            self._shim.start(self._script, floor=self._floor)
+        except OSError as error:
+            raise StageFailedError(f"the script could not be started: {error}") from error
+        chaos.reached("plugin.shim-started")
 
-    async def _kill(self) -> None:
-        over = time.monotonic() + KILL_LIMIT
-        while alive := self._processes.signal(signal.SIGKILL, session=self._session()):
-            if time.monotonic() >= over:
-                pids = ", ".join(str(pid) for pid in sorted(alive))
-                self._ctx.log.error("These processes cannot be killed: %s", pids)
-                return
-            await asyncio.sleep(FIRST_LOOK)
+    async def _pass_on(self, started: Started) -> None:
+        if not self._is_headed:
+            self._is_headed = True
+            self._ctx.log.place(started.index)
+            for line in self._heading:
+                self._ctx.log.info("%s", line)
+        while (blocks := self._output.read()) is not None:
+            self._shim.has_news()
+            await self._show(started, blocks)
 
-    def _session(self) -> int | None:
-        """The shell's session, as long as nobody else can have its number."""
-        shell = self._shell
-        return shell.pid if shell is not None and shell.returncode is None else None
+    async def _pass_on_rest(self, started: Started | None) -> None:
+        if started is None:
+            return
+        await self._show(started, self._output.rest())
+        self._ctx.log.place(self._record.index_at(started, self._output.position))
 
+    async def _show(self, started: Started, blocks: Sequence[Block]) -> None:
+        for block in blocks:
+            self._ctx.log.place(self._record.index_at(started, block.position), at=block.at)
+            if block.is_note:
+                self._ctx.log.error("%s", block.text)
+            else:
+                await self._ctx.log.write(block.text)
+            chaos.reached("plugin.output")
 
-@contextmanager
-def _script_file(text: str) -> Iterator[Path]:
-    """A file that only this user can read: arguments are shown to everybody on the machine."""
-    number, name = tempfile.mkstemp(prefix="pipecd-script-", suffix=".sh")
-    file = Path(name)
-    try:
-        with os.fdopen(number, "w", encoding="utf-8") as written:
-            written.write(text)
-        yield file
-    finally:
-        file.unlink(missing_ok=True)
+    def _notice_background(self) -> None:
+        """A script is over when nobody can write to its log any more, as in a shell's pipeline."""
+        if not self._output.shell_has_ended or self._is_ending:
+            return
+        now = time.monotonic()
+        if self._shell_ended_at is None:
+            self._shell_ended_at = now
+        elif now >= self._shell_ended_at + NOTICE_AFTER:
+            self._shell_ended_at = float("inf")
+            self._ctx.log.info(
+                "The script has ended; waiting for background processes that hold its output"
+            )
 
-
-@asynccontextmanager
-async def _pipe() -> AsyncIterator[tuple[asyncio.StreamReader, int]]:
-    """A pipe to read from here, and its other end for a child.
-
-    Not asyncio's own: with that a process that has ended is not seen while others hold its pipe.
-    """
-    source, sink = os.pipe()
-    reader = asyncio.StreamReader()
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(source, "rb", buffering=0)
-    )
-    try:
-        yield reader, sink
-    finally:
-        with suppress(OSError):
-            transport.close()
+    async def _end(self) -> None:
+        """Let the shim end everything, or do it from here if the shim is gone."""
+        self._is_ending = True
+        limit = self._script.kill_grace + KILL_LIMIT + OUTPUT_LIMIT + ENDING_RESERVE
+        ended = None
+        try:
+            async with asyncio.timeout(limit):
+                while not self._shim.signal(signal.SIGTERM) and self._record.is_locked():
+                    await self._shim.wait()
+                ended = await self._follow()
+        except TimeoutError:
+            self._ctx.log.error("The script's shim does not answer")  # noqa: TRY400 - for people
+        if ended is None:
+            await end_leftovers(self._ctx, self._script.token, self._script.kill_grace)

@@ -13,12 +13,15 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from pipecd_model.config import PluginConfig
 from piped.plugins.fetch import Program
 
 TOKEN_VARIABLE: Final = "PIPECD_PLUGIN_TOKEN"  # noqa: S105 - the name of it
+SCRIPTS_VARIABLE: Final = "PIPECD_SCRIPTS_DIR"
+"""Where the records of scripts are, which outlive plugins and piped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,7 @@ def command_of(
     service_port: int,
     port: int,
     token: str,
+    scripts: Path,
     grace: float,
     wrapper: tuple[str, ...],
 ) -> Command:
@@ -66,7 +70,7 @@ def command_of(
         config=plugin.config,
         deploy_targets=plugin.deploy_targets,
     ).start_json()
-    environment = {TOKEN_VARIABLE: token}
+    environment = {TOKEN_VARIABLE: token, SCRIPTS_VARIABLE: str(scripts)}
     if program.is_package:
         arguments = (*start, "--grace-period", f"{grace:g}s")
         return Command(arguments=arguments, environment=environment, config=config)

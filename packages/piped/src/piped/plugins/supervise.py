@@ -149,6 +149,7 @@ class Supervisor:
                 service_port=service_port,
                 port=port,
                 token=link.token,
+                scripts=(self._around.folder.parent / "scripts").absolute(),
                 grace=self._around.grace,
                 wrapper=self._around.wrapper,
             )

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The records of scripts as the plugin sees them: found, begun, read, and swept away.
+
+`<scripts>/<deployment>/<stage>-<retry>.<attempt>/`, see `shim.record` for what is in them. Scripts
+outlive plugin and piped; these folders are how the next ones find them.
+"""
+
+import hashlib
+import re
+import shutil
+import time
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pipecd_plugin_scriptrun.shim import record as files
+
+FOLDER_VARIABLE: Final = "PIPECD_SCRIPTS_DIR"
+"""Set by our piped for its plugins."""
+
+HEADER_ROOM: Final = 1_000_000
+"""Indexes for the lines before the script's own output."""
+INDEXES_PER_BYTE: Final = 16
+"""Room for our own sentences between two lines of a script."""
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """What the shim left before the first command."""
+
+    pid: int
+    index: int
+    """Of the first line of the stage log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a script ended."""
+
+    code: int
+    """Negative for a signal."""
+    asked: bool
+    """Was it asked to end?"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One attempt to run a script."""
+
+    folder: Path
+
+    def token(self) -> str | None:
+        """The script's token; None when nobody meant to run it from here."""
+        return _read(self.folder / files.INTENT) or None
+
+    def begin(self, token: str) -> str:
+        """Keep that the script is about to be run; the value is its token, which stays the first.
+
+        Not synced: when it is lost with the machine, that is seen as what it is.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = self.folder / f"{files.INTENT}.{token}"
+        new.touch(mode=0o600)
+        new.write_text(token)
+        with suppress(FileExistsError):
+            (self.folder / files.INTENT).hardlink_to(new)
+        new.unlink()
+        return self.token() or token
+
+    def is_locked(self) -> bool:
+        """Does its shim live?"""
+        return files.is_locked(str(self.folder))
+
+    def is_started(self) -> bool:
+        """Was the start record made? It may be about to be written."""
+        return (self.folder / files.STARTED).exists()
+
+    def started(self) -> Started | None:
+        """The start record, once it is whole."""
+        words = _read(self.folder / files.STARTED).split()
+        return Started(pid=int(words[0]), index=int(words[1])) if len(words) == 2 else None
+
+    def ended(self) -> Ended | None:
+        """How it ended, if that is known."""
+        words = _read(self.folder / files.EXIT).split()
+        return Ended(code=int(words[0]), asked=words[1] == "1") if len(words) == 2 else None
+
+    def errors(self) -> str:
+        """What the shim has to say about itself."""
+        return _read(self.folder / files.ERRORS).strip()
+
+    @property
+    def output(self) -> Path:
+        return self.folder / files.OUTPUT
+
+    def index_at(self, started: Started, position: int) -> int:
+        """The index of the line that begins at a position of the output file."""
+        return started.index + HEADER_ROOM + INDEXES_PER_BYTE * position
+
+    def index_after(self) -> int:
+        """The index of the first line after all output, 0 when there is none."""
+        started = self.started()
+        if started is None:
+            return 0
+        size = self.output.stat().st_size if self.output.exists() else 0
+        return self.index_at(started, size)
+
+
+class Attempts:
+    """All attempts to run one script."""
+
+    def __init__(self, scripts: Path, *, deployment: str, stage: str, retry: int) -> None:
+        self._folder = scripts / plain_name(deployment)
+        self._prefix = f"{plain_name(stage)}-{retry}."
+
+    def __getitem__(self, number: int) -> Record:
+        return Record(folder=self._folder / f"{self._prefix}{number}")
+
+    def last(self) -> int | None:
+        """The number of the latest attempt that was begun, None when there was none."""
+        number = None
+        while self[0 if number is None else number + 1].token() is not None:
+            number = 0 if number is None else number + 1
+        return number
+
+
+def scripts_folder(environment: Mapping[str, str]) -> Path:
+    """Where the records are; beside those of a Go agent when piped does not say it."""
+    given = environment.get(FOLDER_VARIABLE)
+    return Path(given) if given else Path.home() / ".piped" / "scripts"
+
+
+def sweep(scripts: Path, *, older_than: float, keep: Collection[str] = ()) -> list[str]:
+    """Remove what is left of deployments that nobody has written to for so many seconds.
+
+    One whose script still runs stays, and those to `keep`. The value is the folders' names.
+    """
+    if not scripts.is_dir():
+        return []
+    kept = {plain_name(each) for each in keep}
+    limit = time.time() - older_than
+    gone = []
+    for folder in scripts.iterdir():
+        records = [each for each in folder.iterdir() if each.is_dir()] if folder.is_dir() else []
+        files_ = [each for record in records for each in record.iterdir()]
+        newest = max((each.stat().st_mtime for each in [folder, *records, *files_]), default=0)
+        if folder.name in kept or newest > limit:
+            continue
+        if any(files.is_locked(str(each)) for each in records):
+            continue
+        shutil.rmtree(folder, ignore_errors=True)
+        gone.append(folder.name)
+    return gone
+
+
+def plain_name(name: str) -> str:
+    """A name for a folder: ids are plain, and anything else must not lead out of ours."""
+    return name if _PLAIN.fullmatch(name) else hashlib.sha256(name.encode()).hexdigest()
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace")
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: PTH108, T201
+"""One script from its start record to its exit record: started, listened to, ended when asked.
+
+`start.py FOLDER DIRECTORY SIZE FLOOR GRACE`, with the script on the standard input, the variables
+of the script as its own, and a pipe as standard output through which it wakes whoever follows.
+SIGTERM asks it to end the script and all that came from it, SIGUSR1 to be quick about it.
+"""
+
+# Not `signal`, which turns its numbers into enums first: a quarter of the shim's whole start.
+import _signal as signal  # type: ignore[import-not-found]
+import ctypes
+import os
+import select
+import sys
+import time
+
+from pipecd_plugin_scriptrun.shim import chaos, frames, record
+from pipecd_plugin_scriptrun.shim.processes import KILL, SCRIPT_ID, TERM, ScriptProcesses
+
+TYPE_CHECKING = False  # not from `typing`, for the same reason
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SHELL = ("/bin/sh", "-l")
+TAKEN = 3
+"""Exit code: the script was started by somebody else."""
+UNFINISHED = 4
+"""Exit code: whoever started this ended before the script was told."""
+NOT_STARTED = 5
+"""Exit code: it cannot be started; `errors` says why."""
+
+PART_AFTER = 0.2
+"""Seconds after which a line without an end is shown all the same."""
+FIRST_LOOK = 0.01
+"""Seconds until it is looked at whether signalled processes are gone; doubled each time."""
+LONGEST_LOOK = 0.2
+SHORT_GRACE = 1.0
+KILL_LIMIT = 5.0
+OUTPUT_LIMIT = 1.0
+"""Seconds to read what ended processes have written last."""
+FULL_DISK_PAUSE = 0.5
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def main(args: list[str]) -> int:
+    """Keep a script; the value is the exit code of the shim, not of the script."""
+    os.closerange(3, 1 << 16)  # what the plugin has open is not ours to hold
+    folder, directory, size, floor, grace = args
+    keeper = Keeper(folder, float(grace))
+    try:
+        os.chdir(directory)
+        text = read_exactly(int(size))
+        if text is None:
+            return UNFINISHED
+        gather_orphans()
+        chaos.reached("shim.before-record")
+        lock = record.take(folder, int(floor))
+        if lock is None:
+            return TAKEN
+    except OSError as error:
+        print(error, file=sys.stderr, flush=True)
+        return NOT_STARTED
+    keeper.run(text)
+    return 0
+
+
+def read_exactly(size: int) -> bytes | None:
+    """The script; None when it does not come whole: half a script must never run."""
+    text = b""
+    while len(text) < size:
+        data = os.read(0, size - len(text))
+        if not data:
+            return None
+        text += data
+    return text
+
+
+def gather_orphans() -> None:
+    """Become the parent of every descendant that loses its own."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+class Keeper:
+    """The script's parent."""
+
+    def __init__(self, folder: str, grace: float) -> None:
+        self._folder = folder
+        self._grace = grace
+        self._asked = False
+        self._hurry = False
+        self._wake_end, wake = os.pipe()
+        for end in (self._wake_end, wake, 1):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGTERM, self._on_term)
+        signal.signal(signal.SIGUSR1, self._on_hurry)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._shell = 0
+        self._code: int | None = None
+        self._pipe = -1
+        self._output = -1
+        self._written = 0
+        self._lost = 0
+        self._part_since: float | None = None
+
+    def _on_term(self, *_: object) -> None:
+        self._asked = True
+
+    def _on_hurry(self, *_: object) -> None:
+        self._hurry = True
+
+    def run(self, text: bytes) -> None:
+        """Run the script to its end."""
+        self._output = os.open(
+            f"{self._folder}/{record.OUTPUT}", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600
+        )
+        self._wake()
+        chaos.reached("shim.after-record")
+        script = f"{self._folder}/{record.SCRIPT}"
+        if not self._asked:
+            self._start(script, text)
+            chaos.reached("shim.running")
+            self._keep()
+            os.unlink(script)
+            chaos.reached("shim.script-ended")
+        code = -TERM if self._code is None else self._code
+        while True:
+            try:
+                record.put_exit(self._folder, code, asked=self._asked)
+                break
+            except OSError as error:  # a full disk: whoever follows waits with us
+                print(error, file=sys.stderr, flush=True)
+                time.sleep(FULL_DISK_PAUSE)
+        self._wake()
+        chaos.reached("shim.exit-record")
+        record.sync_folder(self._folder)
+
+    def _start(self, script: str, text: bytes) -> None:
+        number = os.open(script, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+        os.write(number, text)
+        os.close(number)
+        self._pipe, sink = os.pipe()
+        os.set_blocking(self._pipe, False)
+        variables = {
+            name: value for name, value in os.environ.items() if not name.startswith(chaos.PREFIX)
+        }
+        self._shell = os.posix_spawn(
+            SHELL[0],
+            [*SHELL, script],
+            variables,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, sink, 1),
+                (os.POSIX_SPAWN_DUP2, sink, 2),
+            ],
+            setsid=True,
+            setsigmask=[],
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+        )
+        os.close(sink)
+
+    def _keep(self) -> None:
+        """Listen and wait until the script is over, as a shell waits for a pipeline."""
+        poll = select.poll()
+        poll.register(self._wake_end, select.POLLIN)
+        poll.register(self._pipe, select.POLLIN)
+        ending: Ending | None = None
+        while True:
+            if (self._asked or self._code) and ending is None:
+                ending = Ending(self._grace, self._note)
+            if ending is not None and ending.look(hurry=self._hurry, quiet=self._pipe < 0):
+                while self._pipe >= 0 and self._read():
+                    pass
+                self._reap()
+                return
+            if self._code == 0 and self._pipe < 0 and ending is None:
+                return
+            for number, _ in poll.poll(self._patience(ending)):
+                if number == self._wake_end:
+                    os.read(self._wake_end, 4096)
+                    self._reap()
+                elif not self._read():
+                    poll.unregister(number)
+                    os.close(number)
+                    self._pipe = -1
+            self._cut_part()
+
+    def _patience(self, ending: "Ending | None") -> float | None:
+        """Milliseconds until something is to be done, even if nothing happens."""
+        moments = [] if ending is None else [ending.next_look]
+        if self._part_since is not None:
+            moments.append(self._part_since + PART_AFTER)
+        return max(min(moments) - time.monotonic(), 0) * 1000 + 1 if moments else None
+
+    def _read(self) -> bool:
+        """Pass on a piece of the output; False at its end, or when there is nothing now."""
+        try:
+            data = os.read(self._pipe, frames.LONGEST)
+        except BlockingIOError:
+            return False
+        if not data:
+            return False
+        self._append(frames.OUTPUT, data)
+        self._part_since = None if data.endswith(b"\n") else time.monotonic()
+        chaos.reached("shim.output")
+        return True
+
+    def _cut_part(self) -> None:
+        if self._part_since is not None and time.monotonic() >= self._part_since + PART_AFTER:
+            self._part_since = None
+            self._append(frames.CUT)
+
+    def _note(self, text: str) -> None:
+        self._append(frames.NOTE, text.encode())
+
+    def _append(self, kind: bytes, data: bytes = b"") -> None:
+        """Add a frame whole or not at all: the script goes on when the disk is full."""
+        if self._lost and kind != frames.NOTE:
+            self._tell_loss()
+        whole = frames.frame(kind, time.time_ns() // 1000, data)
+        try:
+            count = os.write(self._output, whole)
+        except OSError:
+            count = 0
+        if count < len(whole):
+            os.ftruncate(self._output, self._written)
+            self._lost += len(data)
+            return
+        self._written += count
+        self._wake()
+
+    def _tell_loss(self) -> None:
+        lost, self._lost = self._lost, 0
+        self._note(f"{lost} bytes of output are lost: there was no room for them on the disk")
+
+    def _wake(self) -> None:
+        try:
+            os.write(1, b".")
+        except OSError:
+            return  # nobody follows, or they have not looked since
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._shell:
+                self._code = os.waitstatus_to_exitcode(status)
+                self._append(frames.SHELL_ENDED)
+
+
+class Ending:
+    """A script that is to end, with all that came from it: asked first, killed after a while.
+
+    They are asked once: what is started after that belongs to somebody's cleaning up.
+    """
+
+    def __init__(self, grace: float, note: "Callable[[str], None]") -> None:
+        self._processes = ScriptProcesses(os.environ.get(SCRIPT_ID, ""), below=os.getpid())
+        self._note = note
+        self._over = time.monotonic() + grace
+        self._pause = FIRST_LOOK
+        self._gone_at: float | None = None
+        self._killing = False
+        self._hurried = False
+        self._processes.signal(TERM)
+        self.next_look = time.monotonic()
+
+    def look(self, *, hurry: bool, quiet: bool) -> bool:
+        """Is it over? `quiet`: nobody can write any more."""
+        now = time.monotonic()
+        if hurry and not self._hurried:
+            self._hurried = True
+            self._over = min(self._over, now + SHORT_GRACE)
+        if now < self.next_look:
+            return False
+        self.next_look = now + self._pause
+        self._pause = min(self._pause * 2, LONGEST_LOOK)
+        alive = self._processes.find()
+        if not alive:
+            self._gone_at = self._gone_at or now
+            return quiet or now >= self._gone_at + OUTPUT_LIMIT
+        if now < self._over:
+            return False
+        if self._killing:
+            pids = ", ".join(str(pid) for pid in sorted(alive))
+            self._note(f"These processes cannot be killed: {pids}")
+            return True
+        self._note(f"Killing {len(alive)} processes that did not end in time")
+        self._kill()
+        return False
+
+    def _kill(self) -> None:
+        self._killing = True
+        self._over = time.monotonic() + KILL_LIMIT
+        self._pause = FIRST_LOOK
+        self.next_look = time.monotonic()
+        # Again and again: what was just being born has not been seen the first time.
+        over = time.monotonic() + KILL_LIMIT
+        while self._processes.signal(KILL) and time.monotonic() < over:
+            time.sleep(FIRST_LOOK)

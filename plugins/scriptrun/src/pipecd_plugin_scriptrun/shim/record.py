@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: PTH104, PTH110, PTH120
+"""What is kept of one attempt to run a script: a folder with a few files.
+
+`intent`   the script's token, written by the plugin before it tells anybody of the script
+`lock`     locked while the shim lives
+`started`  made by the shim exactly once, before the first command: `<pid> <index>`
+`script.sh`, `output`, `errors`   the script, all it wrote (see `frames`), what went wrong here
+`exit`     how it ended: `<code> <was it asked to end>`
+"""
+
+import fcntl
+import os
+import time
+
+from pipecd_plugin_scriptrun.shim import chaos
+
+INTENT = "intent"
+LOCK = "lock"
+STARTED = "started"
+SCRIPT = "script.sh"
+OUTPUT = "output"
+ERRORS = "errors"
+EXIT = "exit"
+
+LOCK_LIMIT = 5.0
+"""Seconds to get the lock: somebody may look at it just now, or lose it to an earlier shim."""
+
+
+def take(folder: str, floor: int) -> int | None:
+    """Make the start record; the value is the held lock, None when somebody else has made it."""
+    lock = os.open(f"{folder}/{LOCK}", os.O_CREAT | os.O_RDWR, 0o600)
+    over = time.monotonic() + LOCK_LIMIT
+    while True:
+        if os.path.exists(f"{folder}/{STARTED}") and not chaos.is_without("exclusive"):
+            return None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if chaos.is_without("exclusive"):
+                break
+            if time.monotonic() > over:
+                return None
+            time.sleep(0.01)
+    flags = os.O_CREAT | os.O_WRONLY | (0 if chaos.is_without("exclusive") else os.O_EXCL)
+    try:
+        # Microseconds: the indexes of log lines go up with the time, also across attempts.
+        index = max(floor, time.time_ns() // 1000)
+        write_synced(f"{folder}/{STARTED}", f"{os.getpid()} {index}\n", flags)
+    except FileExistsError:
+        return None
+    # The folders above it are as new as the record itself.
+    parent = os.path.dirname(folder)
+    for each in (folder, parent, os.path.dirname(parent)):
+        sync_folder(each)
+    if not chaos.is_without("sync"):
+        chaos.synced(f"{folder}/{STARTED}")
+    return lock
+
+
+def put_exit(folder: str, code: int, *, asked: bool) -> None:
+    """Keep how the script ended, whole or not at all."""
+    new = f"{folder}/{EXIT}.new"
+    write_synced(new, f"{code} {int(asked)}\n", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
+    chaos.synced(new)
+    os.rename(new, f"{folder}/{EXIT}")
+
+
+def write_synced(path: str, text: str, flags: int) -> None:
+    """Write a private file, and wait for the disk."""
+    number = os.open(path, flags, 0o600)
+    try:
+        chaos.wrote(path)
+        os.write(number, text.encode())
+        if not chaos.is_without("sync"):
+            os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def sync_folder(folder: str) -> None:
+    """Wait until the disk knows the names in a folder."""
+    if chaos.is_without("sync"):
+        return
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def is_locked(folder: str) -> bool:
+    """Does the shim of this record live?"""
+    try:
+        lock = os.open(f"{folder}/{LOCK}", os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
