@@ -182,8 +182,10 @@ def test_an_empty_mapping_is_an_empty_list_of_plugins() -> None:
         ),
         (
             "{name: x, port: 7001, url: ftp://x/y}",
-            "spec.plugins[0].url: cannot fetch 'ftp' addresses"
-            " (use file, https, oci or package, or a path)",
+            (
+                "spec.plugins[0].url: cannot fetch 'ftp' addresses"
+                " (use file, https, oci or package, or a path)"
+            ),
         ),
         (
             "{name: x, port: 7001, url: http://x/y}",

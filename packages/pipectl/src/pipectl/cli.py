@@ -12,8 +12,12 @@ from pipectl.commands.application import application
 from pipectl.commands.deployment import deployment
 from pipectl.commands.encrypt import encrypt
 from pipectl.commands.keygen import keygen
+from pipectl.commands.lint import lint
+from pipectl.commands.migrate import migrate
 from pipectl.commands.piped import piped
 from pipectl.commands.render import render
+from pipectl.commands.schema import schema
+from pipectl.commands.simulate import simulate
 
 # What a script can tell apart: 2 the call is wrong, 4 not found or not allowed, 5 try again later.
 EXIT_CODES = {
@@ -55,6 +59,10 @@ cli.add_command(deployment)
 cli.add_command(encrypt)
 cli.add_command(keygen)
 cli.add_command(piped)
+cli.add_command(lint)
+cli.add_command(simulate)
+cli.add_command(schema)
+cli.add_command(migrate)
 cli.add_command(render)
 
 

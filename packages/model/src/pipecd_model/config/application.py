@@ -171,6 +171,10 @@ class ApplicationConfig(ConfigModel):
         "deployTarget": "deploy targets are chosen when the application is registered",
         "deployTargets": "deploy targets are chosen when the application is registered",
     }
+    elsewhere: ClassVar = {
+        "triggerPaths": "trigger.onCommit.paths",
+        "encryptedSecrets": "encryption.encryptedSecrets",
+    }
     derived: ClassVar = frozenset({"kind"})
 
     kind: str = "Application"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
@@ -271,7 +271,7 @@ class _Builder:
 
     def _look_for_another_document(self) -> None:
         try:
-            event: Any = next(self._events)
+            event = next(self._events)
             if not isinstance(event, yaml.DocumentStartEvent):
                 return
             content = next(self._events)
@@ -279,15 +279,9 @@ class _Builder:
             return  # what is past the first document does not count, broken or not
         if isinstance(content, yaml.ScalarEvent) and content.value == "":
             return
-        self._parsed.warnings.append(
-            Slip(
-                line=event.start_mark.line + 1,
-                column=event.start_mark.column + 1,
-                message="only the first document of a file is read",
-                hint="give this one its own file",
-                is_loss=True,
-            )
-        )
+        message = "only the first document of a file is read"
+        slip = _slip(event, message, "give this one its own file")
+        self._parsed.warnings.append(replace(slip, is_loss=True))
 
     def _fault(self, event: Any, message: str, hint: str = "") -> None:
         self._parsed.faults.append(_slip(event, message, hint))

@@ -165,9 +165,10 @@ class Document:
 
     def application_spec(self) -> Any:
         """Give the body in today's shape, whichever kind it is written in."""
-        if self.kind not in v0.KINDS or not isinstance(self.spec, dict):
+        spec = {} if self.spec is None else self.spec
+        if self.kind not in v0.KINDS or not isinstance(spec, dict):
             return self.spec
-        mapped = v0.to_application(self.kind, self.spec)
+        mapped = v0.to_application(self.kind, spec)
         self.findings.faults += mapped.findings.faults
         self.findings.warnings += mapped.findings.warnings
         return mapped.spec

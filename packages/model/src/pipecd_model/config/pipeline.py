@@ -34,6 +34,7 @@ class SkipOnConfig(ConfigModel):
 class StageConfig(ConfigModel):
     """One stage of a pipeline."""
 
+    elsewhere: ClassVar = {name: f"with.{name}" for names in _SCRIPT_SETTINGS for name in names}
     derived: ClassVar = frozenset({"index"})
 
     name: str

@@ -55,6 +55,8 @@ class ConfigModel(msgspec.Struct, metaclass=_ConfigMeta):
     """Keys that people still write although they do nothing here, each with what to do instead."""
     variants: ClassVar[Mapping[str, type[ConfigModel]]] = {}
     """For a pair of `type` and `config`: what `config` is for each type."""
+    elsewhere: ClassVar[Mapping[str, str]] = {}
+    """Keys that `prepare` takes from here, each with the place that it brings them to."""
     derived: ClassVar[frozenset[str]] = frozenset()
     """Fields that no file may set."""
     snake_case: ClassVar[bool] = False

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the structs say about themselves: the text under each setting, for schemas and pages.
+
+Python keeps the docstring of a class but not the one under a field; it is read from the source.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Mapping
+from functools import cache
+
+from pipecd_model.config.schema import ConfigModel
+
+
+def summary(cls: type[ConfigModel]) -> str:
+    """Say what a struct is, in one line or more."""
+    return inspect.cleandoc(cls.__doc__ or "")
+
+
+@cache
+def field_texts(cls: type[ConfigModel]) -> Mapping[str, str]:
+    """Say what each field is: the field's name to its text; inherited ones too."""
+    texts: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if issubclass(base, ConfigModel) and base is not ConfigModel:
+            texts |= _own_texts(base)
+    return texts
+
+
+def _own_texts(cls: type[ConfigModel]) -> dict[str, str]:
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    if not isinstance(definition, ast.ClassDef):
+        return {}
+    texts: dict[str, str] = {}
+    for statement, following in zip(definition.body, definition.body[1:], strict=False):
+        if (
+            isinstance(statement, ast.AnnAssign)
+            and isinstance(statement.target, ast.Name)
+            and isinstance(following, ast.Expr)
+            and isinstance(following.value, ast.Constant)
+            and isinstance(following.value.value, str)
+        ):
+            texts[statement.target.id] = inspect.cleandoc(following.value.value)
+    return texts

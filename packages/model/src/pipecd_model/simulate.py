@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a deployment would do, told beforehand: which stages run, which roll back, and why.
+
+The order and the choice come from the same functions that the agent runs. Plugins are not asked:
+their stages are known from the catalogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from pipecd_model import catalogue
+from pipecd_model.config import ApplicationConfig, StageConfig
+from pipecd_model.config.schema import spelling
+from pipecd_model.errors import ConfigError
+from pipecd_model.stage import (
+    SCRIPT_RUN,
+    SCRIPT_RUN_ROLLBACK,
+    forward_stages,
+    in_rollback_order,
+    is_rollback,
+    rollback_stages,
+)
+from pipecd_wire.model import deployment_pb2 as pb
+
+CUSTOM_SYNC = "CUSTOM_SYNC"
+CUSTOM_SYNC_ROLLBACK = "CUSTOM_SYNC_ROLLBACK"
+_UNDO = ("onRollback", "runsOnRollback")
+
+
+class Stop(Enum):
+    """How a deployment comes to a stop on its way."""
+
+    FAILS = "fails"
+    IS_CANCELLED = "is cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A stage, what becomes of it, and why."""
+
+    number: int
+    """Its place in the pipeline from 1; a rollback has that of the stage that it belongs to."""
+    name: str
+    runs: bool
+    is_rollback: bool = False
+    outcome: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        why = f": {self.why}" if self.why else ""
+        if not self.is_rollback:
+            return f"{self.number}. {self.name} {self.outcome}{why}"
+        of = f" of {self.number}" if self.name == SCRIPT_RUN_ROLLBACK else ""
+        return f"rollback: {self.name}{of} {self.outcome}{why}"
+
+
+def simulate(
+    config: ApplicationConfig, *, stop_at: int | None = None, stop: Stop = Stop.FAILS
+) -> tuple[Step, ...]:
+    """Go through a deployment that stops at a stage, counted from 1, or succeeds."""
+    deployment = planned(config)
+    forward = forward_stages(deployment)
+    if stop_at is not None and not 1 <= stop_at <= len(forward):
+        count = f"{len(forward)} stage" + ("s" if len(forward) != 1 else "")
+        raise ConfigError(
+            f"there is no stage {stop_at}", hint=f"the deployment has {count}, counted from 1"
+        )
+    for number, stage in enumerate(forward, 1):
+        if stop_at is None or number < stop_at:
+            stage.status = pb.STAGE_SUCCESS
+        elif number == stop_at:
+            stage.status = pb.STAGE_FAILURE if stop is Stop.FAILS else pb.STAGE_CANCELLED
+    steps = [*_forward(forward, stop_at, stop)]
+    if stop_at is None:
+        return tuple(steps)
+    return (*steps, *_back(config, deployment, forward))
+
+
+def planned(config: ApplicationConfig) -> pb.Deployment:
+    """Plan a deployment of the application, rollback included if it wants one."""
+    wanted = config.pipeline.stages or _quick_sync(config)
+    forward = [pb.PipelineStage(name=stage.name, index=stage.index) for stage in wanted]
+    back = _rollback(wanted) if config.planner.auto_rollback else []
+    return pb.Deployment(stages=[*forward, *in_rollback_order(back)])
+
+
+def _quick_sync(config: ApplicationConfig) -> tuple[StageConfig, ...]:
+    plugins = [catalogue.BY_NAME[name] for name in config.plugins if name in catalogue.BY_NAME]
+    names = [plugin.quick_sync for plugin in plugins if plugin.quick_sync]
+    if not names:
+        raise ConfigError(
+            "there is nothing to simulate: no pipeline, and no plugin that is known to deploy",
+            hint="give spec.pipeline.stages",
+        )
+    return tuple(StageConfig(name=name, index=index) for index, name in enumerate(names))
+
+
+def _rollback(wanted: Iterable[StageConfig]) -> list[pb.PipelineStage]:
+    """Plan what the plugins would: one per platform, and one per script that says how."""
+    platforms: dict[str, int] = {}
+    scripts: list[pb.PipelineStage] = []
+    custom: int | None = None
+    for stage in wanted:
+        plugin = catalogue.plugin_of(stage.name)
+        if plugin is not None and plugin.rollback:
+            platforms.setdefault(plugin.rollback, stage.index)
+        if stage.name == CUSTOM_SYNC and custom is None:
+            custom = stage.index
+        if stage.name == SCRIPT_RUN and _can_undo(stage):
+            scripts.append(
+                pb.PipelineStage(name=SCRIPT_RUN_ROLLBACK, index=stage.index, rollback=True)
+            )
+    if custom is not None:
+        platforms = {CUSTOM_SYNC_ROLLBACK: custom}  # takes the place of the platforms' own
+    built = [
+        pb.PipelineStage(name=name, index=index, rollback=True) for name, index in platforms.items()
+    ]
+    return [*built, *scripts]
+
+
+def _can_undo(stage: StageConfig) -> bool:
+    return any(stage.with_.get(spelling(stage.with_, key) or "") for key in _UNDO)
+
+
+def _forward(
+    forward: Iterable[pb.PipelineStage], stop_at: int | None, stop: Stop
+) -> Iterable[Step]:
+    for number, stage in enumerate(forward, 1):
+        if stop_at is None or number < stop_at:
+            yield Step(number=number, name=stage.name, runs=True, outcome="succeeds")
+        elif number == stop_at:
+            yield Step(number=number, name=stage.name, runs=True, outcome=stop.value)
+        else:
+            why = f"stage {stop_at} {stop.value}"
+            yield Step(number=number, name=stage.name, runs=False, outcome="does not run", why=why)
+
+
+def _back(
+    config: ApplicationConfig, deployment: pb.Deployment, forward: tuple[pb.PipelineStage, ...]
+) -> Iterable[Step]:
+    numbers = {stage.index: number for number, stage in enumerate(forward, 1)}
+    run = rollback_stages(deployment)
+    for stage in run:
+        yield _step(stage, numbers, runs=True)
+    for stage in deployment.stages:
+        if is_rollback(stage) and stage not in run:
+            yield _step(stage, numbers, runs=False)
+    if not config.planner.auto_rollback:
+        why = "autoRollback is off"
+        yield Step(number=0, name="nothing", runs=False, is_rollback=True, outcome="runs", why=why)
+
+
+def _step(stage: pb.PipelineStage, numbers: dict[int, int], *, runs: bool) -> Step:
+    number = numbers[stage.index]
+    if stage.name != SCRIPT_RUN_ROLLBACK:
+        why = "what ran before is brought back"
+    elif runs:
+        why = f"SCRIPT_RUN of {number} had started"
+    else:
+        why = f"SCRIPT_RUN of {number} had not started"
+    return Step(
+        number=number,
+        name=stage.name,
+        runs=runs,
+        is_rollback=True,
+        outcome="runs" if runs else "does not run",
+        why=why,
+    )

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pipectl lint`: says what is wrong in files before anybody deploys them. Needs no server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipectl.output import print_json
+
+if TYPE_CHECKING:
+    from pipecd_model.config import Fault, PipedConfig
+    from pipecd_model.lint import Problems
+
+_FAULTY = 1  # what the command ends with when there are faults
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--piped",
+    "piped_file",
+    type=click.Path(path_type=Path),
+    help="The file of the piped that deploys the applications, to check them against it.",
+)
+@click.option(
+    "--output",
+    "-o",
+    type=click.Choice(["text", "json", "github"]),
+    default="text",
+    help="github: annotations that GitHub shows beside the lines.",
+)
+def lint(paths: tuple[Path, ...], piped_file: Path | None, output: str) -> None:
+    """Check files, folders or whole repositories.
+
+    In folders, application files and other PipeCD documents are found by themselves. Unknown keys
+    are errors here. Ends with 1 if there are any.
+    """
+    results = _results(paths, piped_file)
+    faults = [fault for _, problems in results for fault in problems.faults]
+    warnings = [warning for _, problems in results for warning in problems.warnings]
+    if output == "json":
+        print_json(
+            {
+                "files": len(results),
+                "errors": [_entry(fault) for fault in faults],
+                "warnings": [_entry(warning) for warning in warnings],
+            }
+        )
+    elif output == "github":
+        for level, found in (("error", faults), ("warning", warnings)):
+            for fault in found:
+                click.echo(_annotation(level, fault))
+    else:
+        for fault in faults:
+            click.echo(str(fault))
+        for warning in warnings:
+            click.echo(f"warning: {warning}")
+        click.echo(_summary(len(results), len(faults), len(warnings)), err=True)
+    if faults:
+        raise click.exceptions.Exit(_FAULTY)
+
+
+def _results(paths: tuple[Path, ...], piped_file: Path | None) -> list[tuple[Path, Problems]]:
+    from pipecd_model.lint import Surroundings  # noqa: PLC0415 - others need not wait for it
+    from pipecd_model.lint import lint as judge  # noqa: PLC0415
+    from pipectl import documents  # noqa: PLC0415
+
+    piped = _piped(piped_file)
+    templates: dict[Path | None, frozenset[str] | None] = {}
+    results: list[tuple[Path, Problems]] = []
+    for path, data in documents.found(paths):
+        root = documents.repository_of(path)
+        if root not in templates:
+            templates[root] = _templates(root)
+        around = Surroundings(
+            files=documents.FilesAround(path), piped=piped, templates=templates[root]
+        )
+        results.append((path, judge(data, file=str(path), around=around)))
+    return results
+
+
+def _piped(file: Path | None) -> PipedConfig | None:
+    if file is None:
+        return None
+    from pipecd_model.config import load_piped  # noqa: PLC0415
+    from pipectl import documents  # noqa: PLC0415
+
+    return load_piped(documents.read(file), file=str(file)).config
+
+
+def _templates(root: Path | None) -> frozenset[str] | None:
+    """Name the analysis templates of a repository; None if it is not known which one it is."""
+    if root is None:
+        return None
+    from pipecd_model.config import (  # noqa: PLC0415
+        ConfigFaultsError,
+        load_analysis_template,
+    )
+    from pipectl import documents  # noqa: PLC0415
+
+    for path in documents.events_folder(root):
+        try:
+            return load_analysis_template(documents.read(path), file=str(path)).config.names
+        except ConfigFaultsError:
+            continue  # another kind, or told when that file is checked
+    return frozenset()
+
+
+def _entry(fault: Fault) -> dict[str, Any]:
+    return {
+        "file": fault.file,
+        "line": fault.line,
+        "column": fault.column,
+        "path": fault.path,
+        "message": fault.message,
+        "hint": fault.hint,
+    }
+
+
+def _annotation(level: str, fault: Fault) -> str:
+    place = f"file={_property(fault.file)},line={fault.line or 1},col={fault.column or 1}"
+    path = f"{fault.path}: " if fault.path else ""
+    hint = f" ({fault.hint})" if fault.hint else ""
+    return f"::{level} {place}::{_data(f'{path}{fault.message}{hint}')}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _summary(files: int, faults: int, warnings: int) -> str:
+    def counted(number: int, noun: str) -> str:
+        return f"{number} {noun}" + ("" if number == 1 else "s")
+
+    return ", ".join(
+        (counted(files, "file"), counted(faults, "error"), counted(warnings, "warning"))
+    )

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pipectl lint` on real files and folders."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pipectl.cli import cli
+
+HEAD = "apiVersion: pipecd.dev/v1beta1\nkind: {kind}\nspec:\n"
+GOOD = HEAD.format(kind="Application") + "  name: x\n  plugins: {kubernetes: }\n"
+BAD = HEAD.format(kind="Application") + "  name: x\n  pipline: {}\n  timeout: 1d\n"
+
+
+def lint(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, ["lint", *map(str, arguments)])
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "app.pipecd.yaml").write_text(GOOD)
+    return tmp_path
+
+
+def test_a_good_repository_ends_with_0(repository: Path) -> None:
+    result = lint(repository)
+
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "1 file, 0 errors, 0 warnings\n"
+
+
+def test_all_faults_of_all_files_are_told_with_their_place(repository: Path) -> None:
+    (repository / "bad.pipecd.yaml").write_text(BAD)
+    (repository / "shop" / ".pipe.yaml").write_text("kind: x\n")
+
+    result = lint(repository)
+
+    assert result.exit_code == 1
+    assert f"{repository}/bad.pipecd.yaml:5:3: spec.pipline: unknown key" in result.stdout
+    assert f"{repository}/bad.pipecd.yaml:6:12: spec.timeout: not a duration" in result.stdout
+    assert f"{repository}/shop/.pipe.yaml:1:1: apiVersion: missing" in result.stdout
+    assert "3 files" in result.stderr
+
+
+def test_programs_get_json(repository: Path) -> None:
+    (repository / "bad.pipecd.yaml").write_text(BAD)
+
+    answer = json.loads(lint(repository, "--output", "json").stdout)
+
+    assert answer["files"] == 2
+    assert [each["path"] for each in answer["errors"]] == ["spec.pipline", "spec.timeout"]
+    assert answer["errors"][0]["hint"] == "did you mean 'pipeline'?"
+
+
+def test_annotations_name_file_and_line(repository: Path) -> None:
+    (repository / "a,b.pipecd.yaml").write_text(BAD)
+
+    lines = lint(repository, "--output", "github").stdout.splitlines()
+
+    assert lines[0].startswith(f"::error file={repository}/a%2Cb.pipecd.yaml,line=5,col=3::")
+
+
+def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+    result = lint(tmp_path / "gone.yaml")
+
+    assert result.exit_code != 0
+    assert "gone.yaml does not exist" in str(result.exception)
+
+
+def test_what_is_no_yaml_in_the_folder_of_events_is_passed_over(repository: Path) -> None:
+    folder = repository / ".pipe"
+    folder.mkdir()
+    (folder / "README.md").write_text("# Events\n")
+    (folder / "events.yaml").write_text(HEAD.format(kind="EventWatcher") + "  events: [{}]\n")
+
+    result = lint(repository)
+
+    assert "events.yaml:4:12: spec.events[0].name: missing" in result.stdout
+    assert "README" not in result.stdout
+
+
+def test_files_of_others_are_left_alone(repository: Path) -> None:
+    (repository / "deploy.yaml").write_text("kind: Deployment\n")
+    (repository / "broken.yaml").write_text("{{ if }}\n")
+
+    assert lint(repository).exit_code == 0
+
+
+def test_an_analysis_template_is_looked_up_in_the_repository(repository: Path) -> None:
+    (repository / ".pipe").mkdir()
+    (repository / ".pipe" / "analysis.yaml").write_text(
+        HEAD.format(kind="AnalysisTemplate")
+        + "  metrics:\n    rate: {provider: p, query: q, interval: 1m, expected: {max: 1}}\n"
+    )
+    (repository / "app.pipecd.yaml").write_text(
+        HEAD.format(kind="Application")
+        + "  name: x\n  pipeline:\n    stages:\n      - name: ANALYSIS\n        with:\n"
+        + "          duration: 1m\n          metrics: [{template: {name: rat}}]\n"
+    )
+
+    result = lint(repository)
+
+    assert "there is no analysis template 'rat' (did you mean 'rate'?)" in result.stdout
+
+
+def test_applications_are_checked_against_their_piped(repository: Path) -> None:
+    piped = repository / "piped.yaml"
+    piped.write_text(
+        HEAD.format(kind="Piped")
+        + "  projectID: p\n  pipedID: i\n  apiAddress: localhost:8080\n  pipedKeyFile: /k\n"
+        + "  plugins: [{name: k8s, deployTargets: [{name: dev}]}]\n"
+    )
+
+    result = lint(repository / "shop", "--piped", piped)
+
+    assert "the piped does not run a plugin 'kubernetes'" in result.stdout
+
+
+def test_a_file_that_is_far_too_large_is_refused_at_once(tmp_path: Path) -> None:
+    large = tmp_path / "app.pipecd.yaml"
+    with large.open("wb") as file:
+        file.truncate(100 << 20)
+
+    assert "larger than 4 MiB" in str(lint(large).exception)
+
+
+def test_a_secret_of_a_target_is_looked_for_in_the_file(repository: Path) -> None:
+    (repository / "app.pipecd.yaml").write_text(
+        HEAD.format(kind="Application")
+        + "  name: x\n  plugins: {kubernetes: }\n  encryption:\n"
+        + "    encryptedSecrets: {password: aGVsbG8=}\n    decryptionTargets: [a.yaml]\n"
+    )
+    (repository / "a.yaml").write_text("a: 1\nb: {{ .encryptedSecrets.passwrd }}\n")
+
+    assert f"{repository}/a.yaml:2:" in lint(repository / "app.pipecd.yaml").stdout
