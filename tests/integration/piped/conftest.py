@@ -322,6 +322,13 @@ class Site:
                 os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait(20)
 
+        # Scripts outlive their piped; those of a test that failed must not outlive the test.
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    if (entry / "cwd").readlink().is_relative_to(self.folder):
+                        os.kill(int(entry.name), signal.SIGKILL)
+
     def log_text(self) -> str:
         return self.log.read_text() if self.log.exists() else ""
 
