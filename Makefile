@@ -60,7 +60,7 @@ imports: setup ## the import contracts
 	$(BIN)/lint-imports
 
 docs: setup ## build the generated reference
-	@echo "The generated reference is not built yet; it comes with the configuration."
+	$(BIN)/python tools/gen_docs.py
 
 proto: setup ## generate the wire package from proto/
 	$(BIN)/python tools/gen_wire.py

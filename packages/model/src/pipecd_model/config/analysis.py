@@ -18,7 +18,9 @@ class ExpectedConfig(ConfigModel):
     """The range that a value should be in."""
 
     min: float | None = None
+    """At least."""
     max: float | None = None
+    """At most."""
 
 
 class MetricConfig(ConfigModel):
@@ -43,8 +45,11 @@ class MetricConfig(ConfigModel):
     deviation: Literal["EITHER", "HIGH", "LOW"] = "EITHER"
     """Which way of differing from the other variant counts."""
     canary_args: dict[str, str] = msgspec.field(default_factory=dict)
+    """What the query of the canary knows as `.VariantCustomArgs`."""
     baseline_args: dict[str, str] = msgspec.field(default_factory=dict)
+    """The same for the baseline."""
     primary_args: dict[str, str] = msgspec.field(default_factory=dict)
+    """The same for the primary."""
 
     def check(self, report: Report) -> None:
         for key, value in (
@@ -68,18 +73,26 @@ class LogConfig(ConfigModel):
     """Log lines that there should be none of."""
 
     provider: str = ""
+    """The name of an analysis provider of the piped."""
     query: str = ""
+    """What the provider is asked."""
     interval: Duration = Duration()
+    """How often it is asked."""
     failure_limit: int = 0
+    """How many answers may be bad."""
     skip_on_no_data: bool = False
+    """Is no answer a good answer?"""
     timeout: Duration = Duration(seconds=30)
+    """How long one query may take."""
 
 
 class HttpHeaderConfig(ConfigModel):
     """A header of a request."""
 
     key: str
+    """Its name."""
     value: str = ""
+    """What it says."""
 
 
 class HttpConfig(ConfigModel):
@@ -88,14 +101,22 @@ class HttpConfig(ConfigModel):
     moved: ClassVar = {"expected": "use expectedCode"}
 
     url: str = msgspec.field(name="url", default="")
+    """The address."""
     method: str = "GET"
+    """How it is asked."""
     headers: tuple[HttpHeaderConfig, ...] = ()
     expected_code: int = 0
+    """The status that it should answer."""
     expected_response: str = ""
+    """The body that it should answer."""
     interval: Duration = Duration()
+    """How often it is asked."""
     failure_limit: int = 0
+    """How many answers may be bad."""
     skip_on_no_data: bool = False
+    """Is no answer a good answer?"""
     timeout: Duration = Duration(seconds=30)
+    """How long one request may take."""
 
 
 class TemplateReferenceConfig(ConfigModel):
@@ -104,15 +125,20 @@ class TemplateReferenceConfig(ConfigModel):
     moved: ClassVar = {"args": "use appArgs"}
 
     name: str
+    """Its name in an `AnalysisTemplate`."""
     app_args: dict[str, str] = msgspec.field(default_factory=dict)
+    """What its query knows as `.AppCustomArgs`."""
 
 
 class AnalysisTemplateConfig(ConfigModel):
     """Analyses that several applications share, each under its name."""
 
     metrics: dict[str, MetricConfig] = msgspec.field(default_factory=dict)
+    """A name, and a number."""
     logs: dict[str, LogConfig] = msgspec.field(default_factory=dict)
+    """A name, and log lines."""
     https: dict[str, HttpConfig] = msgspec.field(default_factory=dict)
+    """A name, and an address."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -146,7 +172,9 @@ class AnalysisOptions(ConfigModel):
     """The options of ANALYSIS."""
 
     duration: Duration
+    """How long it looks."""
     restart_threshold: int = 0
+    """Kept for older files; not used."""
     metrics: tuple[StageMetricConfig, ...] = ()
     logs: tuple[StageLogConfig, ...] = ()
     https: tuple[StageHttpConfig, ...] = ()

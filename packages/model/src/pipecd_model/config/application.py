@@ -25,6 +25,7 @@ class OnCommitConfig(ConfigModel):
     """A commit that touches the application deploys it."""
 
     disabled: bool = False
+    """Turns it off."""
     paths: tuple[str, ...] = ()
     """Further files that belong to the application, beside its own folder."""
     ignores: tuple[str, ...] = ()
@@ -39,12 +40,14 @@ class OnCommandConfig(ConfigModel):
     """Somebody asked for it."""
 
     disabled: bool = False
+    """Turns it off."""
 
 
 class OnOutOfSyncConfig(ConfigModel):
     """What runs differs from git."""
 
     disabled: bool = True
+    """Off unless this is `false`."""
     min_window: Duration = Duration(minutes=5)
     """How long the last deployment must have been over."""
 
@@ -56,6 +59,7 @@ class OnChainConfig(ConfigModel):
     """An application before this one in a chain was deployed."""
 
     disabled: bool = True
+    """Off unless this is `false`."""
 
 
 class TriggerConfig(ConfigModel):
@@ -71,14 +75,18 @@ class PlannerConfig(ConfigModel):
     """How a deployment is planned."""
 
     always_use_pipeline: bool = False
+    """Never choose a quick sync by itself when there is a pipeline."""
     auto_rollback: bool = True
+    """Go back to what ran before when a deployment fails or is cancelled."""
 
 
 class CommitMatcherConfig(ConfigModel):
     """Regular expressions that choose the strategy by the commit's message."""
 
     pipeline: str = ""
+    """Messages that ask for the pipeline; tried first."""
     quick_sync: str = ""
+    """Messages that ask for a quick sync."""
 
     def check(self, report: Report) -> None:
         rules.regex(report, "pipeline", self.pipeline)
@@ -89,6 +97,7 @@ class EncryptionConfig(ConfigModel):
     """Secrets that are kept in git in closed form."""
 
     encrypted_secrets: dict[str, str] = msgspec.field(default_factory=dict)
+    """A name, and what `pipectl encrypt` printed."""
     decryption_targets: tuple[str, ...] = ()
     """Files that name them. A stage may name them as well, so there may be none."""
 
@@ -105,7 +114,9 @@ class AttachmentConfig(ConfigModel):
     """Files whose content is put into other files."""
 
     sources: dict[str, str] = msgspec.field(default_factory=dict)
+    """A name, and the file it stands for."""
     targets: tuple[str, ...] = ()
+    """Files that name them, as `{{ .attachment.<name> }}`."""
 
     def check(self, report: Report) -> None:
         for name, value in self.sources.items():
@@ -120,8 +131,11 @@ class ChainApplicationConfig(ConfigModel):
     """Which applications follow."""
 
     name: str = ""
+    """Its name."""
     kind: str = ""
+    """One of `KUBERNETES`, `TERRAFORM`, `LAMBDA`, `CLOUDRUN`, `ECS`."""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
+    """Labels that it has."""
 
     def check(self, report: Report) -> None:
         if not (self.name or self.kind or self.labels):
@@ -133,6 +147,7 @@ class ChainConfig(ConfigModel):
     """The applications that are deployed after this one, in order."""
 
     applications: tuple[ChainApplicationConfig, ...] = ()
+    """At least one."""
 
     def check(self, report: Report) -> None:
         if not self.applications and not report.broken("applications"):
@@ -149,6 +164,7 @@ class DriftDetectionConfig(ConfigModel):
     """What may differ between git and what runs."""
 
     ignore_fields: tuple[str, ...] = ()
+    """Written as `apiVersion:kind:namespace:name#fieldPath`."""
 
     def check(self, report: Report) -> None:
         for index, name in enumerate(self.ignore_fields):
@@ -182,7 +198,9 @@ class ApplicationConfig(ConfigModel):
     name: str = ""
     """Needed to register the application from its file."""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
+    """Free attributes, to find it by and to choose whom to tell."""
     description: str = ""
+    """Notes for people, in Markdown."""
     trigger: TriggerConfig = msgspec.field(default_factory=TriggerConfig)
     planner: PlannerConfig = msgspec.field(default_factory=PlannerConfig)
     commit_matcher: CommitMatcherConfig = msgspec.field(default_factory=CommitMatcherConfig)

@@ -28,6 +28,7 @@ class SqliteConfig(ConfigModel):
     """One file; without a path, in the data folder."""
 
     path: str = ""
+    """The file."""
 
 
 class PostgresqlConfig(ConfigModel):
@@ -36,6 +37,7 @@ class PostgresqlConfig(ConfigModel):
     url: Secret
     """As libpq writes it: `postgresql://user:password@host:5432/database`."""
     password_file: str = ""
+    """The file with the password, if the URL has none."""
 
 
 class DatastoreConfig(ConfigModel):
@@ -44,6 +46,7 @@ class DatastoreConfig(ConfigModel):
     variants: ClassVar = {"SQLITE": SqliteConfig, "POSTGRESQL": PostgresqlConfig}
 
     type: Literal["SQLITE", "POSTGRESQL"] = "SQLITE"
+    """Which."""
     config: SqliteConfig | PostgresqlConfig = msgspec.field(default_factory=SqliteConfig)
 
     @classmethod
@@ -60,27 +63,39 @@ class FolderConfig(ConfigModel):
     """A folder; without a path, in the data folder."""
 
     path: str = ""
+    """The folder."""
 
 
 class S3Config(ConfigModel):
     """A bucket at AWS."""
 
     bucket: str
+    """Its name."""
     region: str
+    """Where it is."""
     profile: str = ""
+    """A profile of the credentials file."""
     credentials_file: str = ""
+    """The file with the credentials."""
     role_arn: str = msgspec.field(name="roleARN", default="")
+    """A role to take on; needs `tokenFile`."""
     token_file: str = ""
+    """The file with a web identity token."""
 
 
 class MinioConfig(ConfigModel):
     """A bucket at anything that speaks S3."""
 
     endpoint: str
+    """Its address."""
     bucket: str
+    """Its name."""
     access_key_file: str = ""
+    """The file with the access key."""
     secret_key_file: str = ""
+    """The file with the secret key."""
     auto_create_bucket: bool = False
+    """Make the bucket if there is none."""
 
 
 class FilestoreConfig(ConfigModel):
@@ -89,6 +104,7 @@ class FilestoreConfig(ConfigModel):
     variants: ClassVar = {"FOLDER": FolderConfig, "S3": S3Config, "MINIO": MinioConfig}
 
     type: Literal["FOLDER", "S3", "MINIO"] = "FOLDER"
+    """Which."""
     config: FolderConfig | S3Config | MinioConfig = msgspec.field(default_factory=FolderConfig)
 
     @classmethod
@@ -114,13 +130,16 @@ class CacheConfig(ConfigModel):
     """How long what was read is trusted."""
 
     ttl: Duration = Duration(minutes=5)
+    """How long."""
 
 
 class ApplicationInsightConfig(ConfigModel):
     """Counting of applications."""
 
     enabled: bool = True
+    """Turns it off with `false`."""
     schedule: str = "0 * * * *"
+    """When, as five cron fields."""
 
     def check(self, report: Report) -> None:
         check_cron(report, "schedule", self.schedule)
@@ -130,8 +149,11 @@ class DeploymentInsightConfig(ConfigModel):
     """Counting of deployments."""
 
     enabled: bool = True
+    """Turns it off with `false`."""
     schedule: str = "30 * * * *"
+    """When, as five cron fields."""
     chunk_max_count: int = 1000
+    """How many are kept in one piece."""
 
     def check(self, report: Report) -> None:
         check_cron(report, "schedule", self.schedule)
@@ -148,6 +170,7 @@ class StaticAdminConfig(ConfigModel):
     """A person who signs in with a password."""
 
     username: str
+    """The name to sign in with."""
     password_hash: Secret
     """A bcrypt hash."""
 
@@ -160,7 +183,9 @@ class ProjectConfig(ConfigModel):
     """A project that is there from the start."""
 
     id: str
+    """Its id."""
     desc: str = ""
+    """What it is for."""
     static_admin: StaticAdminConfig | None = None
 
 
@@ -170,10 +195,15 @@ class GithubConfig(ConfigModel):
     snake_case: ClassVar = True
 
     client_id: str = msgspec.field(name="clientId")
+    """The app's id."""
     client_secret: Secret
+    """The app's secret."""
     base_url: str = msgspec.field(name="baseUrl", default="")
+    """The API of an own server."""
     upload_url: str = msgspec.field(name="uploadUrl", default="")
+    """The uploads of an own server."""
     proxy_url: str = msgspec.field(name="proxyUrl", default="")
+    """A proxy on the way."""
 
 
 class OidcConfig(ConfigModel):
@@ -182,17 +212,29 @@ class OidcConfig(ConfigModel):
     snake_case: ClassVar = True
 
     client_id: str = msgspec.field(name="clientId")
+    """The client's id."""
     client_secret: Secret
+    """The client's secret."""
     issuer: str
+    """The provider's address."""
     redirect_uri: str
+    """Where the provider sends people back to."""
     authorization_endpoint: str = ""
+    """If the provider does not say it itself."""
     token_endpoint: str = ""
+    """If the provider does not say it itself."""
     user_info_endpoint: str = ""
+    """If the provider does not say it itself."""
     proxy_url: str = msgspec.field(name="proxyUrl", default="")
+    """A proxy on the way."""
     scopes: tuple[str, ...] = ("openid",)
+    """What is asked for."""
     username_claim_key: str = ""
+    """The claim with the person's name."""
     roles_claim_key: str = ""
+    """The claim with the person's roles."""
     avatar_url_claim_key: str = msgspec.field(name="avatarUrlClaimKey", default="")
+    """The claim with the person's picture."""
 
 
 class SharedSsoConfig(ConfigModel):
@@ -201,7 +243,9 @@ class SharedSsoConfig(ConfigModel):
     snake_case: ClassVar = True
 
     name: str
+    """What projects call it."""
     provider: Literal["GITHUB", "OIDC"]
+    """Through whom."""
     session_ttl: int = 168
     """Hours."""
     github: GithubConfig | None = None

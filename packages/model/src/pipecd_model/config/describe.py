@@ -9,15 +9,34 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Mapping
+import typing
+from collections.abc import Iterator, Mapping
 from functools import cache
+from typing import Any
 
 from pipecd_model.config.schema import ConfigModel
+from pipecd_model.config.shape import Field
 
 
 def summary(cls: type[ConfigModel]) -> str:
     """Say what a struct is, in one line or more."""
     return inspect.cleandoc(cls.__doc__ or "")
+
+
+def field_text(cls: type[ConfigModel], each: Field) -> str:
+    """Say what a setting is; a section without a text of its own says what its struct says."""
+    text = field_texts(cls).get(each.name, "")
+    if text or (each.key == "config" and cls.variants):
+        return text
+    inner = next(_structs_of(each.type), None)
+    return summary(inner).partition("\n")[0] if inner is not None else ""
+
+
+def _structs_of(kind: Any) -> Iterator[type[ConfigModel]]:
+    if isinstance(kind, type) and issubclass(kind, ConfigModel):
+        yield kind
+    for argument in typing.get_args(kind):
+        yield from _structs_of(argument)
 
 
 @cache

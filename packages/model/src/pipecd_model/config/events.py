@@ -15,10 +15,15 @@ class ReplacementConfig(ConfigModel):
     """A value in a file that an event replaces."""
 
     file: str
+    """The file that is changed."""
     yaml_field: str = ""
+    """The path of the value, e.g. `$.spec.image`."""
     json_field: str = ""
+    """Not supported."""
     hcl_field: str = msgspec.field(name="HCLField", default="")
+    """Not supported."""
     regex: str = ""
+    """An expression whose first group is replaced."""
 
     def check(self, report: Report) -> None:
         for key, value in (("jsonField", self.json_field), ("HCLField", self.hcl_field)):
@@ -46,21 +51,27 @@ class GitUpdateConfig(ConfigModel):
     """A commit that writes an event's value into files."""
 
     commit_message: str = ""
+    """A template that knows `.Value` and `.EventName`."""
     make_pull_request: bool = False
+    """Push to a branch of its own."""
     replacements: tuple[ReplacementConfig, ...] = ()
+    """What is changed; files are relative to the application's folder."""
 
 
 class EventMatcherConfig(ConfigModel):
     """Which event is meant."""
 
     name: str
+    """The event's name."""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
+    """What the event must carry, exactly."""
 
 
 class EventHandlerConfig(ConfigModel):
     """What is done with it."""
 
     type: Literal["GIT_UPDATE"]
+    """What is done."""
     config: GitUpdateConfig = msgspec.field(default_factory=GitUpdateConfig)
 
 
@@ -75,6 +86,7 @@ class EventConfig(ConfigModel):
     """An event, and what it changes; files are relative to the repository's root."""
 
     name: str
+    """The event's name."""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     """What the event must carry, exactly."""
     replacements: tuple[ReplacementConfig, ...] = ()

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, Union
 from pipecd_model.config import v0
 from pipecd_model.config.amounts import Percentage, Replicas
 from pipecd_model.config.application import ApplicationConfig
-from pipecd_model.config.describe import field_texts, summary
+from pipecd_model.config.describe import field_text, summary
 from pipecd_model.config.document import API_VERSION, KINDS
 from pipecd_model.config.schema import ConfigModel
 from pipecd_model.config.shape import Field, shape
@@ -73,9 +73,8 @@ def _reference(cls: type[ConfigModel], definitions: dict[str, Any]) -> dict[str,
 
 
 def _struct(cls: type[ConfigModel], definitions: dict[str, Any]) -> dict[str, Any]:
-    texts = field_texts(cls)
     properties = {
-        each.key: _property(cls, each, texts.get(each.name, ""), definitions)
+        each.key: _property(cls, each, field_text(cls, each), definitions)
         for each in shape(cls).fields
     }
     for alias, key in cls.aliases.items():

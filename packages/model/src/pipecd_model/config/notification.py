@@ -39,12 +39,19 @@ class SlackConfig(ConfigModel):
     """A Slack channel: through an incoming webhook, or a token and a channel."""
 
     hook_url: Secret | None = None
+    """The address of an incoming webhook."""
     oauth_token: Secret | None = None
+    """The token itself; `oauthTokenFile` is better."""
     oauth_token_data: Base64Secret | None = None
+    """Base64 of the token."""
     oauth_token_file: str = ""
+    """The file with the token."""
     channel_id: str = ""
+    """Where messages go; needed with a token."""
     mentioned_accounts: tuple[str, ...] = ()
+    """People who are named in every message."""
     mentioned_groups: tuple[str, ...] = ()
+    """Groups that are named in every message."""
 
     def check(self, report: Report) -> None:
         tokens = [
@@ -71,10 +78,13 @@ class WebhookConfig(ConfigModel):
     """An HTTP address that events are posted to."""
 
     url: Secret
+    """Where events are posted to."""
     signature_key: str = "PipeCD-Signature"
     """The header's name."""
     signature_value: Secret | None = None
+    """What the header says."""
     signature_value_file: str = ""
+    """The file with what the header says."""
 
     def check(self, report: Report) -> None:
         if self.signature_value and self.signature_value_file:
@@ -88,6 +98,7 @@ class ReceiverConfig(ConfigModel):
     """Where messages go."""
 
     name: str
+    """What routes call it."""
     slack: SlackConfig | None = None
     webhook: WebhookConfig | None = None
 
@@ -103,15 +114,25 @@ class RouteConfig(ConfigModel):
     """Which events go to which receiver; an empty list sets no limit."""
 
     name: str
+    """What the log calls it."""
     receiver: str
+    """The name of a receiver."""
     events: tuple[str, ...] = ()
+    """Only these."""
     ignore_events: tuple[str, ...] = ()
+    """All but these."""
     groups: tuple[str, ...] = ()
+    """Only events of these groups."""
     ignore_groups: tuple[str, ...] = ()
+    """All but events of these groups."""
     apps: tuple[str, ...] = ()
+    """Only these applications."""
     ignore_apps: tuple[str, ...] = ()
+    """All but these applications."""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
+    """Only applications with all of these labels."""
     ignore_labels: dict[str, str] = msgspec.field(default_factory=dict)
+    """Not applications with any of these labels."""
 
     def check(self, report: Report) -> None:
         for key, names, known in (
@@ -149,10 +170,15 @@ class MentionConfig(ConfigModel):
     """Who is named in the messages about an event."""
 
     event: str
+    """The name of an event, or `*` for all."""
     slack: tuple[str, ...] = ()
+    """An older spelling of `slackusers`."""
     slack_users: tuple[str, ...] = msgspec.field(name="slackusers", default=())
+    """Ids of people in Slack."""
     slack_groups: tuple[str, ...] = msgspec.field(name="slackgroups", default=())
+    """Ids of groups in Slack."""
     email: tuple[str, ...] = ()
+    """Kept for older files; not used."""
 
     def check(self, report: Report) -> None:
         rules.one_of(report, "event", value=self.event, known=(*EVENTS, ANY_EVENT))

@@ -42,6 +42,7 @@ class WaitOptions(ConfigModel):
     """The options of WAIT."""
 
     duration: Duration
+    """How long to hold the pipeline."""
 
     def check(self, report: Report) -> None:
         if not report.broken("duration"):
@@ -52,7 +53,9 @@ class ApprovalOptions(ConfigModel):
     """The options of WAIT_APPROVAL."""
 
     approvers: tuple[str, ...] = ()
+    """Who may approve; none named means everybody who may deploy."""
     min_approver_num: int = 1
+    """How many different people must approve."""
 
     def check(self, report: Report) -> None:
         most = len(set(self.approvers)) or self.min_approver_num
@@ -69,10 +72,15 @@ class ScriptOptions(ConfigModel):
     moved: ClassVar = {"envs": "use env; envs belongs to CUSTOM_SYNC"}
 
     run: str | tuple[str, ...] = ""
+    """The script, or a list of commands that stops at the first one that fails."""
     runs: str | tuple[str, ...] = ""
+    """Another spelling of `run`."""
     on_rollback: str | tuple[str, ...] = ""
+    """What to run when the deployment is rolled back after this stage had started."""
     runs_on_rollback: str | tuple[str, ...] = ""
+    """Another spelling of `onRollback`."""
     env: dict[str, str] = msgspec.field(default_factory=dict)
+    """Variables of both scripts."""
 
     def check(self, report: Report) -> None:
         if self.run and self.runs:
@@ -93,32 +101,44 @@ class CustomSyncOptions(ConfigModel):
     moved: ClassVar = {"env": "use envs; env belongs to SCRIPT_RUN"}
 
     run: str
+    """The script."""
     envs: dict[str, str] = msgspec.field(default_factory=dict)
+    """Its variables."""
 
 
 class KubernetesSyncOptions(ConfigModel):
     """The options of K8S_SYNC."""
 
     add_variant_label_to_selector: bool = False
+    """Add the label of the variant to selectors."""
     prune: bool = False
+    """Remove what git no longer has."""
     multi_targets: tuple[str, ...] = ()
+    """Only these deploy targets, where there are several."""
 
 
 class PrimaryRolloutOptions(KubernetesSyncOptions):
     """The options of K8S_PRIMARY_ROLLOUT."""
 
     suffix: str = "primary"
+    """What is added to the names of the variant's Service."""
     create_service: bool = False
+    """Make a Service for the variant."""
 
 
 class VariantRolloutOptions(ConfigModel):
     """The options of K8S_CANARY_ROLLOUT and K8S_BASELINE_ROLLOUT."""
 
     replicas: Replicas = Replicas()
+    """How many, or a percentage of the primary's; 1 if not given."""
     suffix: str = ""
+    """What is added to the names of the variant."""
     create_service: bool = False
+    """Make a Service for the variant."""
     patches: tuple[dict[str, Any], ...] = ()
+    """Changes to the manifests of the variant."""
     multi_targets: tuple[str, ...] = ()
+    """Only these deploy targets, where there are several."""
 
     def check(self, report: Report) -> None:
         if self.replicas.number < 0:
@@ -129,16 +149,22 @@ class VariantCleanOptions(ConfigModel):
     """The options of K8S_CANARY_CLEAN and K8S_BASELINE_CLEAN."""
 
     multi_targets: tuple[str, ...] = ()
+    """Only these deploy targets, where there are several."""
 
 
 class TrafficOptions(ConfigModel):
     """The options of K8S_TRAFFIC_ROUTING."""
 
     all: str = ""
+    """The variant that gets all traffic: `primary`, `canary` or `baseline`."""
     primary: Percentage = Percentage(0)
+    """The primary's share."""
     canary: Percentage = Percentage(0)
+    """The canary's share."""
     baseline: Percentage = Percentage(0)
+    """The baseline's share."""
     multi_targets: tuple[str, ...] = ()
+    """Only these deploy targets, where there are several."""
 
     def check(self, report: Report) -> None:
         rules.one_of(report, "all", value=self.all, known=_VARIANTS)
@@ -158,18 +184,21 @@ class TerraformPlanOptions(ConfigModel):
     """The options of TERRAFORM_PLAN."""
 
     exit_on_no_changes: bool = False
+    """End the deployment with success if there is nothing to do."""
 
 
 class EcsSyncOptions(ConfigModel):
     """The options of ECS_SYNC."""
 
     recreate: bool = False
+    """Stop the running tasks first."""
 
 
 class EcsCanaryOptions(ConfigModel):
     """The options of ECS_CANARY_ROLLOUT."""
 
     scale: Share = Share(0)
+    """The canary's share of the tasks."""
 
     def check(self, report: Report) -> None:
         if not 0 <= self.scale <= 100:
@@ -180,7 +209,9 @@ class EcsTrafficOptions(ConfigModel):
     """The options of ECS_TRAFFIC_ROUTING."""
 
     primary: Percentage = Percentage(0)
+    """The primary's share; the canary gets the rest."""
     canary: Percentage = Percentage(0)
+    """The canary's share; the primary gets the rest."""
 
     def check(self, report: Report) -> None:
         for key, part in (("primary", self.primary), ("canary", self.canary)):
@@ -194,6 +225,7 @@ class PromoteOptions(ConfigModel):
     """The options of CLOUDRUN_PROMOTE and LAMBDA_PROMOTE."""
 
     percent: Percentage = Percentage(0)
+    """The new version's share of the traffic."""
 
     def check(self, report: Report) -> None:
         if not 0 <= self.percent <= 100:

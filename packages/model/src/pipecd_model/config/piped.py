@@ -29,13 +29,19 @@ class GitConfig(ConfigModel):
     """How git is used and who signs the commits."""
 
     username: str = "piped"
+    """Who makes commits, and who signs in with `password`."""
     email: str = "pipecd.dev@gmail.com"
+    """The address in commits."""
     ssh_config_file_path: str = ""
+    """Where the settings for ssh are added; `~/.ssh/config` if empty."""
     host: str = "github.com"
+    """The host that the key is for."""
     host_name: str = ""
     """The host's address, when it is not `host` itself."""
     ssh_key_file: str = ""
+    """The file with the private key."""
     ssh_key_data: Base64Secret | None = None
+    """Base64 of the private key."""
     password: Base64Secret | None = None
     """Base64 of the password or token for HTTPS remotes; needs a user name of its own."""
 
@@ -58,14 +64,18 @@ class RepositoryConfig(ConfigModel):
     repo_id: str = msgspec.field(name="repoId")
     """The handle that applications use."""
     remote: str
+    """Where it is cloned from."""
     branch: str
+    """What is deployed."""
 
 
 class DeployTargetConfig(ConfigModel):
     """A place that a plugin deploys to."""
 
     name: str
+    """What applications call it."""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
+    """Free attributes."""
     config: dict[str, Any] | None = None
     """The plugin's own settings for this place, passed on unread."""
 
@@ -76,6 +86,7 @@ class PluginConfig(ConfigModel):
     aliases: ClassVar = {"sourceURL": "url"}
 
     name: str
+    """What applications call it under `spec.plugins`."""
     url: str = ""
     """Where it comes from: `file://`, `https://`, `oci://`, `http://` with `sha256`, a path, or
     `package://<name>` for the installed package `pipecd-plugin-<name>`."""
@@ -141,9 +152,13 @@ class KeyPairConfig(ConfigModel):
     """The two halves of an RSA key that closes and opens secrets."""
 
     private_key_file: str = ""
+    """The file with the private key, PEM."""
     private_key_data: Base64Secret | None = None
+    """Base64 of the private key."""
     public_key_file: str = ""
+    """The file with the public key, PEM."""
     public_key_data: str = ""
+    """Base64 of the public key."""
 
     def check(self, report: Report) -> None:
         for half in ("private", "public"):
@@ -162,6 +177,7 @@ class SecretManagementConfig(ConfigModel):
     variants: ClassVar = {"KEY_PAIR": KeyPairConfig}
 
     type: Literal["KEY_PAIR"]
+    """How."""
     config: KeyPairConfig
 
 
@@ -169,15 +185,20 @@ class EventWatcherRepositoryConfig(ConfigModel):
     """What is special about events in one repository."""
 
     repo_id: str = msgspec.field(name="repoId")
+    """One of `repositories`."""
     commit_message: str = ""
+    """A template that knows `.Value` and `.EventName`."""
     includes: tuple[str, ...] = ()
+    """Only these files under `.pipe/`."""
     excludes: tuple[str, ...] = ()
+    """All but these files under `.pipe/`; then `includes` does not count."""
 
 
 class PipedEventWatcherConfig(ConfigModel):
     """How often events are looked for, and where."""
 
     check_interval: Duration = Duration(minutes=1)
+    """How often events are looked for."""
     git_repos: tuple[EventWatcherRepositoryConfig, ...] = ()
 
     def check(self, report: Report) -> None:
@@ -188,9 +209,13 @@ class PlanPreviewConfig(ConfigModel):
     """How many previews are worked on, and how long one may take."""
 
     worker_num: int = 3
+    """How many at once."""
     command_queue_buffer_size: int = 10
+    """How many may wait."""
     command_check_interval: Duration = Duration(seconds=5)
+    """How often requests are looked for."""
     command_handle_timeout: Duration = Duration(minutes=5)
+    """How long one may take."""
 
     def check(self, report: Report) -> None:
         for key, number in (
@@ -222,10 +247,13 @@ class PipedConfig(ConfigModel):
     api_address: str
     """`host:port` of the control plane."""
     piped_key_file: str = ""
+    """The file with the key it got when it was registered."""
     piped_key_data: Base64Secret | None = None
     """Base64 of the key it got when it was registered."""
     name: str = ""
+    """Kept for older files; the control plane knows the name."""
     web_address: str = ""
+    """The address of the console, for links."""
     sync_interval: Duration = Duration(minutes=1)
     """How often watched branches are compared with what is deployed."""
     app_config_sync_interval: Duration = Duration(minutes=1)

@@ -38,8 +38,11 @@ class StageConfig(ConfigModel):
     derived: ClassVar = frozenset({"index"})
 
     name: str
+    """What is done, e.g. `WAIT`; a plugin must offer it."""
     id: str = ""
+    """Kept for older files; not used."""
     desc: str = ""
+    """Shown beside the stage."""
     timeout: Duration = Duration(hours=6)
     """How long the stage may take."""
     with_: dict[str, Any] = msgspec.field(name="with", default_factory=dict)
