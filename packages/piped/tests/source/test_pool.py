@@ -2,7 +2,8 @@
 """Leasing trees: one user each, used again, few kept, and applications found in them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -182,8 +183,70 @@ async def test_what_an_earlier_piped_left_is_deleted_at_the_start(bench: Bench) 
     (bench.data_dir / "trees" / "repo" / "link").symlink_to(bench.remote.path)
 
     async with Sources(bench.data_dir, {}):
-        assert not list((bench.data_dir / "trees").iterdir())
+        assert not list((bench.data_dir / "trees").glob("*/*"))
     assert bench.remote.path.exists()
+
+
+@pytest.fixture
+def script() -> Iterator[Callable[[Path], subprocess.Popen[bytes]]]:
+    """Scripts that work in a folder until they are ended."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(folder: Path) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            ["sh", "-c", "echo; read x"],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        started.append(process)
+        assert process.stdout is not None
+        process.stdout.read(1)
+        return process
+
+    yield start
+    for process in started:
+        process.communicate()
+
+
+async def test_a_tree_that_a_script_still_works_in_is_left_to_it(
+    bench: Bench, script: Callable[[Path], subprocess.Popen[bytes]]
+) -> None:
+    """A piped that stops leaves the script; its tree must not be pulled from under it."""
+    async with bench.sources.tree("repo", bench.commit) as tree:
+        path = tree.path
+        (path / "mine").write_text("x")
+        running = script(path / "apps" / "web")
+    await bench.at_rest()
+
+    async with bench.sources.tree("repo", bench.commit) as tree:
+        assert tree.path != path
+    await bench.at_rest()
+    assert (path / "mine").read_text() == "x"
+
+    running.communicate()
+    async with bench.sources.tree("repo", bench.commit):
+        pass
+    await bench.at_rest()
+    assert not path.exists()
+
+
+async def test_a_restarted_piped_leaves_a_running_script_its_tree(
+    bench: Bench, script: Callable[[Path], subprocess.Popen[bytes]]
+) -> None:
+    async with bench.sources.tree("repo", bench.commit) as tree:
+        path = tree.path
+        running = script(path)
+    await bench.at_rest()
+
+    async with Sources(bench.data_dir, {"repo": bench.repository}) as restarted:
+        async with restarted.tree("repo", bench.commit) as tree:
+            assert tree.path != path
+        assert (path / "base" / "x").read_text() == "1"
+
+    running.communicate()
+    async with Sources(bench.data_dir, {}):
+        assert not path.exists()
 
 
 async def test_a_commit_that_nobody_has_is_told(bench: Bench) -> None:

@@ -3,6 +3,7 @@
 
 A returned tree is cleaned at once, in the background: what a script wrote, or a secret that was
 opened for it, is gone before anybody else needs the tree, and the next user does not wait for it.
+One that a script still works in, because piped is stopping, is left to it.
 """
 
 import asyncio
@@ -22,8 +23,9 @@ from piped.git.repository import out_of_bounds
 from piped.oplog import logger
 from piped.source.application import find_application, place_of
 from piped.source.dotgit import Identity
+from piped.source.inhabited import inhabited
 from piped.source.shelf import Shelf
-from piped.source.tree import Tree, clean_leftovers, in_thread
+from piped.source.tree import Tree, clean_leftovers, delete, in_thread
 
 log = logger(__name__)
 
@@ -61,10 +63,11 @@ class Sources:
         self._cleaning: set[asyncio.Task[None]] = set()
         self._tasks = asyncio.TaskGroup()
         self._closed = False
+        self._left: set[Path] = set()
 
     async def __aenter__(self) -> "Sources":
         """Delete what an earlier piped left, opened secrets included."""
-        await in_thread(clean_leftovers, self._folder)
+        self._left = await in_thread(clean_leftovers, self._folder)
         await self._tasks.__aenter__()
         return self
 
@@ -123,29 +126,44 @@ class Sources:
         return tree
 
     def _make(self, repository: Repository) -> Tree:
-        folder = self._folder / folder_name(repository.id) / str(next(self._numbers))
+        trees = self._folder / folder_name(repository.id)
+        folders = (trees / str(number) for number in self._numbers)
+        folder = next(each for each in folders if not each.exists())
         return Tree(folder, repository, self._identity)
 
     def _give_back(self, tree: Tree) -> None:
         shelf = self._shelves[tree.repository.id]
-        if shelf.is_waited_for:
-            shelf.put(tree)  # who gets it switches it, and that cleans it as well
-        else:
-            shelf.cleaning += 1
-            self._begin(self._clean(shelf, tree))
+        shelf.cleaning += 1
+        self._begin(self._put_away(shelf, tree))
 
-    async def _clean(self, shelf: Shelf, tree: Tree) -> None:
+    async def _put_away(self, shelf: Shelf, tree: Tree) -> None:
         try:
-            async with self._switching[tree.repository.id]:
-                await tree.switch(tree.commit)
+            if await self._is_in_use(tree):
+                log.info("tree.in_use", folder=str(tree.folder))
+                shelf.forget()
+                return
+            if not shelf.is_waited_for:  # who waits for it switches it, and that cleans it as well
+                async with self._switching[tree.repository.id]:
+                    await tree.switch(tree.commit)
         except (PipecdError, OSError) as error:
-            log.warning("tree.not_cleaned", folder=str(tree.path), reason=str(error))
+            log.warning("tree.not_cleaned", folder=str(tree.folder), reason=str(error))
             shelf.forget()
             await tree.discard()
         else:
             self._put(shelf, tree)
         finally:
             shelf.cleaning -= 1
+
+    async def _is_in_use(self, tree: Tree) -> bool:
+        """Does a script still work in it? Trees that were left to one that has ended go now."""
+        left = set(self._left)
+        used = await in_thread(inhabited, {tree.folder, *left})
+        for folder in left - used:
+            self._left.discard(folder)
+            await in_thread(delete, folder)
+        if tree.folder in used:
+            self._left.add(tree.folder)
+        return tree.folder in used
 
     def _put(self, shelf: Shelf, tree: Tree) -> None:
         if (extra := shelf.put(tree)) is not None:

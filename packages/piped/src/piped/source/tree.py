@@ -19,6 +19,7 @@ from piped.git import process as git
 from piped.git.folder import remove
 from piped.oplog import logger
 from piped.source.dotgit import Identity, write_dot_git
+from piped.source.inhabited import inhabited
 
 log = logger(__name__)
 
@@ -32,10 +33,10 @@ class Tree:
     """A tree on disk. One user at a time; the pool sees to that."""
 
     def __init__(self, folder: Path, repository: Repository, identity: Identity) -> None:
+        self.folder = folder
         self.path = folder / "work"
         self.repository = repository
         self.commit = ""
-        self._folder = folder
         self._identity = identity
         self._untouched: int | None = None
 
@@ -51,7 +52,7 @@ class Tree:
             raise
         except (GitError, OSError) as error:
             # Somebody left something that git cannot undo: what is thrown away need not be undone.
-            log.warning("tree.made_anew", folder=str(self._folder), reason=str(error))
+            log.warning("tree.made_anew", folder=str(self.folder), reason=str(error))
             await self._make_anew(commit)
         self._untouched = await in_thread(fingerprint, self.path)
         self.commit = commit
@@ -61,28 +62,25 @@ class Tree:
         return known is not None and await in_thread(fingerprint, self.path) == known
 
     async def discard(self) -> None:
-        """Delete it; what cannot be deleted is left, and never used again."""
-        try:
-            await in_thread(remove, self._folder)
-        except OSError as error:
-            log.warning("tree.not_deleted", folder=str(self._folder), reason=str(error))
+        """Delete it."""
+        await in_thread(delete, self.folder)
 
     async def _make_anew(self, commit: str) -> None:
         try:
-            await in_thread(remove, self._folder)
+            await in_thread(remove, self.folder)
             await self._restore(commit, clean=False)
         except OSError as error:
             raise SourceError(
-                f"cannot write the files of {commit[:7]} to {str(self._folder)!r}: {error}",
+                f"cannot write the files of {commit[:7]} to {str(self.folder)!r}: {error}",
                 hint="check the disk and who owns the data folder",
             ) from error
 
     async def _restore(self, commit: str, *, clean: bool) -> None:
-        used = await in_thread(_prepare, self._folder, self.path, clean)
+        used = await in_thread(_prepare, self.folder, self.path, clean)
         await self._git("read-tree", "--reset", "-u", commit)
         if used:
             await self._git("clean", "-ffdxq")
-        index = self._folder / "index"
+        index = self.folder / "index"
         await in_thread(write_dot_git, self.path, commit, self.repository, self._identity, index)
 
     async def _git(self, action: str, *arguments: str) -> None:
@@ -90,7 +88,7 @@ class Tree:
         env = mirror.env | {
             "GIT_DIR": str(mirror.folder.absolute()),
             "GIT_WORK_TREE": str(self.path.absolute()),
-            "GIT_INDEX_FILE": str((self._folder / "index").absolute()),
+            "GIT_INDEX_FILE": str((self.folder / "index").absolute()),
         }
         options = ("-C", str(self.path))
         try:
@@ -184,12 +182,38 @@ async def in_thread(function: Callable[..., T], *arguments: object) -> T:
         raise
 
 
-def clean_leftovers(folder: Path) -> None:
-    """Delete the trees that an earlier piped left."""
-    if not folder.is_dir():
-        return
-    for each in folder.iterdir():
-        try:
-            remove(each)
-        except OSError as error:
-            log.warning("tree.not_deleted", folder=str(each), reason=str(error))
+def delete(folder: Path) -> None:
+    """Delete a tree; what cannot be deleted is left, and never used again."""
+    try:
+        remove(folder)
+    except OSError as error:
+        log.warning("tree.not_deleted", folder=str(folder), reason=str(error))
+
+
+def clean_leftovers(folder: Path) -> set[Path]:
+    """Delete the trees that an earlier piped left; answers those that somebody still works in."""
+    trees = {tree for repository in _folders(folder) for tree in _folders(repository)}
+    kept = inhabited(trees)
+    for each in (*(trees - kept), *_others(folder)):
+        delete(each)
+    for tree in kept:
+        log.info("tree.in_use", folder=str(tree))
+    return kept
+
+
+def _folders(folder: Path) -> list[Path]:
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    return [each for each in folder.iterdir() if each.is_dir() and not each.is_symlink()]
+
+
+def _others(folder: Path) -> list[Path]:
+    """What is among the trees of repositories and is none."""
+    among = [folder, *_folders(folder)]
+    return [
+        each
+        for parent in among
+        if parent.is_dir()
+        for each in parent.iterdir()
+        if each.is_symlink() or not each.is_dir()
+    ]
