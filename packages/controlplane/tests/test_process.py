@@ -240,6 +240,14 @@ async def test_the_config_file_gives_the_public_address(server: Any, tmp_path: P
         assert running.lines[0].startswith("pipecd server listening on ")
 
 
+async def test_times_of_leases_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    times = ("--lease-time", "60", "--take-over-after", "30")
+    code, said = await run("server", "--data-dir", str(tmp_path), *times)
+
+    assert code == 2
+    assert "--take-over-after must not be less than --lease-time" in said
+
+
 async def test_help_and_version_help() -> None:
     code, said = await run("--help")
     assert code == 0
