@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Listening sockets: which addresses, and what is said when they cannot be had."""
 
+import asyncio
 import socket
 
 import pytest
@@ -65,3 +66,22 @@ def test_an_ipv6_address_is_written_in_brackets() -> None:
             pytest.skip(f"this machine has no IPv6: {error}")
 
         assert address_of(unbound) == f"[::1]:{unbound.getsockname()[1]}"
+
+
+async def test_small_answers_are_not_held_back() -> None:
+    """The system delays small packets by 40 ms unless told not to: every second call would wait."""
+    [listener] = await listen("127.0.0.1", 0)
+    accepted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def connected(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = writer.get_extra_info("socket")
+        accepted.set_result(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    async with await asyncio.start_server(connected, sock=listener):
+        _, writer = await asyncio.open_connection(*listener.getsockname()[:2])
+        nodelay = await asyncio.wait_for(accepted, 30)
+        writer.close()
+        await writer.wait_closed()
+
+    assert nodelay != 0

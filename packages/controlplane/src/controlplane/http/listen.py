@@ -55,7 +55,9 @@ def address_of(listener: socket.socket) -> str:
 
 
 def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol by name: asyncio turns off the delay of small packets (40 ms) only for sockets that
+    # say they are TCP.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setblocking(False)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
