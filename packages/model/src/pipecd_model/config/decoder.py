@@ -88,7 +88,13 @@ class _Decoder:
         report = _Report(self, path)
         given = self._given(cls, shape, cls.prepare(raw, report), path)
         report.written.update((key, name) for key, (name, _) in given.items())
-        values = {each.name: self._field(cls, each, path, given, report) for each in shape.fields}
+        # Most settings of most files are not written: these are not worth a call.
+        values = {
+            each.name: self._field(cls, each, path, given, report)
+            if each.required or each.key in given
+            else each.default()
+            for each in shape.fields
+        }
         instance = cls(**cls.finish(values))
         instance.check(report)
         return instance
