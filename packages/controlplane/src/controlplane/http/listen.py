@@ -55,8 +55,8 @@ def address_of(listener: socket.socket) -> str:
 
 
 def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
-    # The protocol by name: asyncio turns off the delay of small packets (40 ms) only for sockets that
-    # say they are TCP.
+    # The protocol by name: asyncio turns off the delay of small packets (40 ms) only for sockets
+    # that say they are TCP.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setblocking(False)
