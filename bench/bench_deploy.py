@@ -7,10 +7,12 @@ a process and one RPC.
 """
 
 import asyncio
+import json
 import statistics
 import subprocess
 import tempfile
 import time
+from datetime import datetime
 from pathlib import Path
 
 from report import Bar, info, report
@@ -74,6 +76,7 @@ async def measure(running: World) -> None:
         steps.append(await one_round(running, out, head, started=committed))
         info("commit itself", (committed - started) / 1e6, "ms") if number == 0 else None
     steps = steps[1:]
+    report("commit-to-seen-p95", p95(s["seen"] for s in steps), "ms", None)
     report("commit-to-created-p95", p95(s["created"] for s in steps), "ms", None)
     report("commit-to-planned-p95", p95(s["planned"] for s in steps), "ms", None)
     report("commit-to-running-p95", p95(s["running"] for s in steps), "ms", Bar("<=", 1000))
@@ -114,6 +117,7 @@ async def one_round(
         return int((out / f"{name}-{head}").read_text())
 
     return {
+        "seen": (seen(running.root / "piped.log", head) - started) / 1e6,
         "created": (created - started) / 1e6,
         "planned": (planned - started) / 1e6,
         "running": (written("first") - started) / 1e6,
@@ -129,6 +133,14 @@ def waits_for_approval(deployment: deployment_pb2.Deployment) -> bool:
         and stage.available_operation == deployment_pb2.MANUAL_OPERATION_APPROVE
         for stage in deployment.stages
     )
+
+
+def seen(log: Path, commit: str) -> int:
+    """When piped saw the commit, in nanoseconds; its log has milliseconds."""
+    for line in log.read_text().splitlines():
+        if '"git.moved"' in line and commit in line:
+            return int(datetime.fromisoformat(json.loads(line)["time"]).timestamp() * 1e9)
+    raise AssertionError(f"piped's log does not say when it saw {commit}")
 
 
 async def sleeping(file: Path) -> int:

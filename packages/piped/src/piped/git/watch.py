@@ -58,6 +58,8 @@ class BranchWatch:
 
     def found(self, head: Commit) -> None:
         """The branch stands here now."""
+        if self.head is None or self.head.hash != head.hash:
+            log.info("git.moved", repository=self._name, commit=head.hash)
         self.head = head
         self._wake.set()
 
