@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+from pipecd_model.regex import BadRegexError, Regex, compiled
+
 
 class BadPatternError(ValueError):
     """A pattern that means nothing."""
@@ -38,19 +40,18 @@ def check(pattern: str) -> None:
 class _Pattern:
     __slots__ = ("_regex", "excludes", "parts")
 
-    def __init__(self, regex: re.Pattern[str], *, excludes: bool, parts: int) -> None:
+    def __init__(self, regex: Regex, *, excludes: bool, parts: int) -> None:
         self._regex = regex
         self.excludes = excludes
         self.parts = parts
 
     def means(self, path: str) -> bool:
-        if self._regex.fullmatch(path):
+        if self._regex.means(path):
             return True
         # A pattern that names a folder means what is in it.
         folders = path.split("/")[:-1]
-        return len(folders) >= self.parts and bool(
-            self._regex.fullmatch("/".join(folders[: self.parts]))
-        )
+        named = "/".join(folders[: self.parts])
+        return len(folders) >= self.parts and self._regex.means(named)
 
 
 @lru_cache(maxsize=4096)
@@ -65,8 +66,8 @@ def _compile(written: str) -> _Pattern | None:
             raise BadPatternError("a lone '!' excludes nothing")
     pattern = posixpath.normpath(pattern)
     try:
-        regex = re.compile(_regex(pattern), re.DOTALL)
-    except re.error as error:
+        regex = compiled(_regex(pattern), dot_matches_all=True)
+    except BadRegexError as error:
         raise BadPatternError(f"bad pattern {written!r}: {error}") from None
     return _Pattern(regex, excludes=excludes, parts=pattern.count("/") + 1)
 

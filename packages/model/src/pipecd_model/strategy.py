@@ -7,12 +7,12 @@ application is asked and `of_answers` decides.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pipecd_model.config import ApplicationConfig
 from pipecd_model.errors import PluginError
+from pipecd_model.regex import compiled
 from pipecd_wire.model import common_pb2, deployment_pb2
 
 QUICK_SYNC = common_pb2.QUICK_SYNC
@@ -72,7 +72,7 @@ def _by_message(config: ApplicationConfig, message: str) -> Choice | None:
         (PIPELINE, config.commit_matcher.pipeline),
         (QUICK_SYNC, config.commit_matcher.quick_sync),
     ):
-        if pattern and re.search(pattern, message):
+        if pattern and compiled(pattern).found_in(message):
             return Choice(
                 strategy=strategy,
                 summary=f"{_name(strategy)}: the commit message matches {pattern!r}",

@@ -356,24 +356,19 @@ driftDetection: {ignoreFields: ["apps/v1:Deployment:default:web#spec.replicas"]}
         ),
         (
             "commitMatcher: {pipeline: '['}",
-            (
-                "spec.commitMatcher.pipeline: not a regular expression: '['"
-                " (unterminated character set at position 0)"
-            ),
+            ("spec.commitMatcher.pipeline: not a regular expression: '[' (missing ] at '[')"),
         ),
         (
             "commitMatcher: {quickSync: 'a(?=b)'}",
             (
-                "spec.commitMatcher.quickSync: not a portable regular expression: 'a(?=b)'"
-                " (look-around, back-references and sets within [ ] are not supported)"
+                "spec.commitMatcher.quickSync: not a regular expression: 'a(?=b)'"
+                " (invalid perl operator at '(?=';"
+                " look-around and back-references are not supported)"
             ),
         ),
         (
             "trigger: {onCommit: {paths: ['[']}}",
-            (
-                "spec.trigger.onCommit.paths[0]: bad pattern '[': unterminated character set"
-                " at position 0"
-            ),
+            ("spec.trigger.onCommit.paths[0]: bad pattern '[': missing ] at '['"),
         ),
         (
             "pipeline: {stages: [{name: A, skipOn: {paths: ['!']}}]}",

@@ -26,6 +26,8 @@ from pipecd_model.config.piped import PipedConfig
 from pipecd_model.config.schema import ConfigModel
 
 API_VERSION = "pipecd.dev/v1beta1"
+LARGEST_FILE = 4 << 20
+"""Bytes of a file that is still read: far more than anybody writes."""
 
 APPLICATION_KINDS = ("Application", *v0.KINDS)
 KINDS: dict[str, type[ConfigModel]] = {
@@ -105,6 +107,9 @@ class Document:
         self._open_envelope()
 
     def _decoded(self, text: str | bytes) -> str:
+        if len(text) > LARGEST_FILE:
+            message = f"the file is larger than {LARGEST_FILE >> 20} MiB"
+            raise self._refused(message, "is it the right file?")
         data = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
         try:
             return data.decode().removeprefix("\ufeff")

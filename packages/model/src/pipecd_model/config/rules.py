@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from datetime import timedelta
 from difflib import get_close_matches
@@ -11,12 +10,7 @@ from typing import Any
 
 from pipecd_model import paths
 from pipecd_model.config.schema import Report
-
-# What means something else, or nothing, to others who read the same file: look-around,
-# back-references, atomic groups, conditions, and sets within sets.
-_NOT_PORTABLE = re.compile(
-    r"(?<!\\)(?:\\\\)*(?:\(\?(?:<?[=!]|P=|>|\()|\\[1-9]|\[\^?\]?(?:\\.|[^\]\\])*?(?:\[|&&|\|\||~~|--))"
-)
+from pipecd_model.regex import BadRegexError, Regex, compiled
 
 
 def not_negative(report: Report, key: str, value: timedelta) -> None:
@@ -80,17 +74,15 @@ def relative_paths(report: Report, key: str, names: Iterable[str]) -> None:
             )
 
 
-def regex(report: Report, key: str, pattern: str) -> re.Pattern[str] | None:
+def regex(report: Report, key: str, pattern: str) -> Regex | None:
     """Refuse what is no regular expression, here or for others who read the same file."""
-    if _NOT_PORTABLE.search(pattern):
+    try:
+        return compiled(pattern)
+    except BadRegexError as error:
+        hint = "look-around and back-references are not supported"
         report.fault(
             key,
-            message=f"not a portable regular expression: {pattern!r}",
-            hint="look-around, back-references and sets within [ ] are not supported",
+            message=f"not a regular expression: {pattern!r}",
+            hint=f"{error}; {hint}" if "perl operator" in str(error) else str(error),
         )
-        return None
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        report.fault(key, message=f"not a regular expression: {pattern!r}", hint=str(error))
         return None
