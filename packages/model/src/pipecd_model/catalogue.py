@@ -7,6 +7,7 @@ be installed where a file is written.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -96,3 +97,19 @@ AUTOMATIC = frozenset(
 def plugin_of(stage: str) -> KnownPlugin | None:
     """Find the plugin that offers a stage; None for one that only its own piped knows."""
     return next((plugin for plugin in PLUGINS if stage in plugin.stages), None)
+
+
+def configured_names(offered: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """Say how a piped calls well-known plugins: usual name to configured one, where they differ.
+
+    `offered` has the stages of each of its plugins. A plugin that several could be meant by, or
+    that has its usual name, is not in the answer.
+    """
+    names: dict[str, str] = {}
+    for plugin in PLUGINS:
+        if plugin.name in offered:
+            continue
+        meant = [name for name, stages in offered.items() if set(stages) & set(plugin.stages)]
+        if len(meant) == 1:
+            names[plugin.name] = meant[0]
+    return names

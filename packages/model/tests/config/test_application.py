@@ -128,7 +128,7 @@ def test_the_guides_form_reaches_the_plugin() -> None:
     [
         ("{name: SCRIPT_RUN, run: a, onRollback: b}", {"run": "a", "onRollback": "b"}),
         ("{name: SCRIPT_RUN, Runs: [a], with: {env: {K: v}}}", {"env": {"K": "v"}, "runs": ["a"]}),
-        ("{name: SCRIPT_RUN, runs: a, with: }", {"runs": "a"}),
+        ("{name: SCRIPT_RUN, runs: a, with: }", {"run": "a"}),
     ],
 )
 def test_mixed_forms_of_a_script_are_folded_together(stage: str, options: dict[str, Any]) -> None:

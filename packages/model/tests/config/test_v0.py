@@ -1,12 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Application files of the older kinds: they load, and mean what they meant."""
 
+import json
 from datetime import timedelta
 from textwrap import indent
 
 import pytest
 
-from pipecd_model.config import ApplicationConfig, ConfigFaultsError, Loaded, load_application
+from pipecd_model import catalogue
+from pipecd_model.config import (
+    ApplicationConfig,
+    ConfigFaultsError,
+    Loaded,
+    application_for_plugins,
+    load_application,
+)
 
 
 def load(kind: str, spec: str) -> Loaded[ApplicationConfig]:
@@ -251,3 +259,48 @@ def test_rollback_is_on_or_off_as_it_was(kind: str, spec: str, expected: bool) -
 def test_what_is_wrong_in_an_older_file_is_said_like_anywhere(spec: str) -> None:
     with pytest.raises(ConfigFaultsError):
         load("KubernetesApp", spec)
+
+
+def test_the_plugin_that_offers_the_kinds_stages_gets_its_settings_whatever_its_name() -> None:
+    names = catalogue.configured_names({"k8s_plugin": ["K8S_SYNC"], "wait": ["WAIT"]})
+    text = "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {input: {namespace: a}}\n"
+
+    config = load_application(text, file="f", names=names).config
+
+    assert names == {"kubernetes": "k8s_plugin"}
+    assert config.plugins == {"k8s_plugin": {"input": {"namespace": "a"}}}
+
+
+def test_two_plugins_that_could_be_meant_are_not_chosen_from() -> None:
+    offered = {"one": ["K8S_SYNC"], "two": ["K8S_SYNC"], "terraform": ["TERRAFORM_APPLY"]}
+
+    assert catalogue.configured_names(offered) == {}
+
+
+def test_plugins_read_an_older_file_in_todays_shape() -> None:
+    text = b"apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {input: {namespace: a}}\n"
+
+    passed_on = application_for_plugins(text, file="f", names={"kubernetes": "k8s"})
+
+    document = json.loads(passed_on)
+    assert document["kind"] == "Application"
+    assert document["spec"]["plugins"] == {"k8s": {"input": {"namespace": "a"}}}
+    assert application_for_plugins(passed_on, file="f") == passed_on
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("{run: a}", {"run": "a"}),
+        ("{run: [a, b]}", {"runs": ["a", "b"]}),
+        ("{runs: a}", {"run": "a"}),
+        ("{onRollback: [a], runs: [b]}", {"runsOnRollback": ["a"], "runs": ["b"]}),
+        ("{run: a, runs: [b]}", {"run": "a", "runs": ["b"]}),
+    ],
+)
+def test_a_script_is_a_text_or_a_list_whichever_key_it_has(
+    written: str, read: dict[str, object]
+) -> None:
+    spec = f"pipeline: {{stages: [{{name: SCRIPT_RUN, with: {written}}}]}}\n"
+
+    assert load("Application", spec).config.pipeline.stages[0].with_ == read

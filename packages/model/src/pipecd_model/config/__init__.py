@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pipecd_model.config.controlplane import ControlPlaneConfig
     from pipecd_model.config.decoder import Finding, Findings, decode
     from pipecd_model.config.document import (
+        application_for_plugins,
         load_analysis_template,
         load_application,
         load_control_plane,
@@ -63,6 +64,7 @@ __all__ = [
     "Secret",
     "SkipOnConfig",
     "StageConfig",
+    "application_for_plugins",
     "decode",
     "load_analysis_template",
     "load_application",
@@ -73,6 +75,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "application_for_plugins": "document",
     "AnalysisTemplateConfig": "analysis",
     "EventWatcherDocument": "events",
     "Percentage": "amounts",

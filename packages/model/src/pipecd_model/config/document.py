@@ -7,6 +7,8 @@ Every document has the same envelope (`apiVersion`, `kind`, `metadata`, `spec`);
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -48,12 +50,37 @@ def load_piped(text: str | bytes, *, file: str, strict: bool = False) -> Loaded[
 
 
 def load_application(
-    text: str | bytes, *, file: str, strict: bool = False
+    text: str | bytes,
+    *,
+    file: str,
+    strict: bool = False,
+    names: Mapping[str, str] | None = None,
 ) -> Loaded[ApplicationConfig]:
-    """Load an application file of any kind; raises `ConfigFaultsError` with all that is wrong."""
+    """Load an application file of any kind; raises `ConfigFaultsError` with all that is wrong.
+
+    An older kind stands for a plugin; `names` has those that the piped calls otherwise, as
+    `catalogue.configured_names` finds them.
+    """
     document = Document(text, file, strict=strict)
     document.expect(APPLICATION_KINDS)
-    return load_application_document(document)
+    return load_application_document(document, names=names)
+
+
+def application_for_plugins(
+    text: bytes, *, file: str, names: Mapping[str, str] | None = None
+) -> bytes:
+    """Give an application file as plugins read it: an older kind in today's shape, as JSON."""
+    document = Document(text, file)
+    if document.kind not in v0.KINDS:
+        return text
+    labels = v0.labels(document.kind) | document.labels
+    today = {
+        "apiVersion": API_VERSION,
+        "kind": "Application",
+        "metadata": {"labels": labels},
+        "spec": document.application_spec(names=names),
+    }
+    return json.dumps(today, ensure_ascii=False).encode()
 
 
 def load_control_plane(text: str | bytes, *, file: str) -> Loaded[ControlPlaneConfig]:
@@ -81,9 +108,11 @@ def _load(cls: type[M], kind: str, text: str | bytes, file: str, *, strict: bool
     return document.load(cls, document.spec)
 
 
-def load_application_document(document: Document) -> Loaded[ApplicationConfig]:
+def load_application_document(
+    document: Document, *, names: Mapping[str, str] | None = None
+) -> Loaded[ApplicationConfig]:
     """Decode the body of an application of any kind."""
-    loaded = document.load(ApplicationConfig, document.application_spec())
+    loaded = document.load(ApplicationConfig, document.application_spec(names=names))
     labels = v0.labels(document.kind) | document.labels | loaded.config.labels
     config = msgspec.structs.replace(loaded.config, kind=document.kind, labels=labels)
     return Loaded(config=config, warnings=loaded.warnings)
@@ -168,12 +197,12 @@ class Document:
         hint = f"did you mean {near[0]!r}?" if near else f"expected {kinds[0]}"
         self._fault(("kind",), f"this is not of kind {kinds[0]} but {self.kind!r}", hint)
 
-    def application_spec(self) -> Any:
+    def application_spec(self, *, names: Mapping[str, str] | None = None) -> Any:
         """Give the body in today's shape, whichever kind it is written in."""
         spec = {} if self.spec is None else self.spec
         if self.kind not in v0.KINDS or not isinstance(spec, dict):
             return self.spec
-        mapped = v0.to_application(self.kind, spec)
+        mapped = v0.to_application(self.kind, spec, names=names)
         self.findings.faults += mapped.findings.faults
         self.findings.warnings += mapped.findings.warnings
         return mapped.spec

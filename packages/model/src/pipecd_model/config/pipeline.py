@@ -16,7 +16,11 @@ SCRIPT_RUN = "SCRIPT_RUN"
 
 # The script-run document writes these on the stage itself. Each line is one setting: what stands
 # under `with` wins over what stands on the stage, whatever its spelling.
-_SCRIPT_SETTINGS = (("run", "runs"), ("onRollback", "runsOnRollback"), ("env",))
+_SCRIPT_SETTINGS: tuple[tuple[str, ...], ...] = (
+    ("run", "runs"),
+    ("onRollback", "runsOnRollback"),
+    ("env",),
+)
 
 
 class SkipOnConfig(ConfigModel):
@@ -101,4 +105,15 @@ def fold_script_settings(raw: dict[str, Any], report: Report | None = None) -> d
                     )
             elif value is not None:
                 folded[name] = value
-    return {**rest, with_key: folded}
+    return {**rest, with_key: _as_read(folded)}
+
+
+def _as_read(options: dict[str, Any]) -> dict[str, Any]:
+    """A text stands under `run` and a list under `runs`, whichever of them was written."""
+    read = dict(options)
+    for text, commands in _SCRIPT_SETTINGS[:2]:
+        given = [key for key in (spelling(read, text), spelling(read, commands)) if key]
+        if len(given) == 1 and isinstance(read[given[0]], str | list):
+            value = read.pop(given[0])
+            read[text if isinstance(value, str) else commands] = value
+    return read

@@ -8,7 +8,7 @@ plugin's section. What meant something else there, or has no counterpart, is tol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,9 +60,16 @@ def section_keys(kind: str) -> tuple[str, ...]:
     return _KUBERNETES_KEYS if kind == "KubernetesApp" else _PLATFORM_KEYS
 
 
-def to_application(kind: str, spec: dict[str, Any]) -> Mapped:
-    """Rewrite the body of an older kind; what is wrong in it is left for the decoder to say."""
-    plugin = PLUGIN[kind]
+def to_application(
+    kind: str, spec: dict[str, Any], *, names: Mapping[str, str] | None = None
+) -> Mapped:
+    """Rewrite the body of an older kind; what is wrong in it is left for the decoder to say.
+
+    `names` has the plugins that the piped calls otherwise: usual name to configured one.
+    """
+    names = names or {}
+    plugin = names.get(PLUGIN[kind], PLUGIN[kind])
+    analysis = names.get("analysis", "analysis")
     keys = {key.lower() for key in section_keys(kind)}
     section = {key: value for key, value in spec.items() if key.lower() in keys}
     rest = {key: value for key, value in spec.items() if key.lower() not in keys}
@@ -73,7 +80,7 @@ def to_application(kind: str, spec: dict[str, Any]) -> Mapped:
     _change(rest, "plugins", lambda plugins: _plugins(plugins, plugin, section))
     namespace = k8s_namespace(kind, spec)
     if namespace is not None:
-        _change(rest, "plugins", lambda plugins: _with_namespace(plugins, namespace))
+        _change(rest, "plugins", lambda plugins: _with_namespace(plugins, analysis, namespace))
     if spelling(rest, "pipeline") is not None:
         _change(rest, "pipeline", _pipeline)
     return Mapped(spec=rest, findings=findings)
@@ -141,15 +148,15 @@ def k8s_namespace(kind: str, spec: dict[str, Any]) -> str | None:
     return namespace if isinstance(namespace, str) and namespace else "default"
 
 
-def _with_namespace(plugins: dict[str, Any], namespace: str) -> dict[str, Any]:
-    analysis = plugins.get("analysis") or {}
-    if not isinstance(analysis, dict):
+def _with_namespace(plugins: dict[str, Any], name: str, namespace: str) -> dict[str, Any]:
+    section = plugins.get(name) or {}
+    if not isinstance(section, dict):
         return plugins
-    arguments = analysis.get("appCustomArgs") or {}
+    arguments = section.get("appCustomArgs") or {}
     if not isinstance(arguments, dict):
         return plugins
     arguments = {"k8sNamespace": namespace, **arguments}
-    return {**plugins, "analysis": {**analysis, "appCustomArgs": arguments}}
+    return {**plugins, name: {**section, "appCustomArgs": arguments}}
 
 
 def _pipeline(pipeline: dict[str, Any]) -> dict[str, Any]:
