@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One instance per piped id, on a clock that the test moves."""
 
+import asyncio
 from dataclasses import dataclass
 
 import pytest
@@ -83,6 +84,35 @@ async def test_two_streams_of_one_folder_do_not_take_turns(leases: Leases) -> No
     await leases.ask(instance("b", "folder"))
 
     assert not (await leases.ask_again(instance("a", "folder"))).held
+
+
+async def test_one_that_lost_it_to_its_own_folder_gets_it_when_that_one_is_silent(
+    leases: Leases, clock: Clock
+) -> None:
+    """Else its stream would ask again and again without a pause."""
+    await leases.ask(instance("a", "folder"))
+    await leases.ask(instance("b", "folder"))
+    clock.now += 60
+    assert leases.waiting_time(AGENT) == 0
+
+    lease = await leases.ask_again(instance("a", "folder"))
+
+    assert (lease.held, lease.epoch, begun_after(lease)) == (True, 3, 0)
+    assert leases.waiting_time(AGENT) == 60
+
+
+async def test_one_that_leaves_while_it_takes_over_is_not_forgotten(
+    leases: Leases, clock: Clock
+) -> None:
+    await leases.ask(instance("a"))
+    clock.now += 100
+    leaving = asyncio.ensure_future(leases.ask(instance("b")))
+    await asyncio.sleep(0)  # it has handed over its work
+    leaving.cancel()
+
+    lease = await leases.ask(instance("b"))
+
+    assert (lease.held, lease.epoch, begun_after(lease)) == (True, 2, 500)
 
 
 async def test_a_silent_holder_loses_it_after_the_lease_time(leases: Leases, clock: Clock) -> None:

@@ -86,19 +86,20 @@ class Leases:
         seen = self._look(agent, await self._records.get(agent.project_id, agent.piped_id))
         # Judged by what was seen: a renewal that comes in between makes another record of it.
         silent = (seen.epoch, seen.renewals) if self._time_left(seen) <= 0 else None
-        silent_since, settled = seen.at, self._clock() >= seen.settled_at
-        taken_over = False
+        settled = self._clock() >= seen.settled_at
+        at_work_until = seen.at + self._times.take_over
 
         def edit(record: LeaseRecord) -> LeaseRecord:
-            nonlocal taken_over
-            taken_over = False
             if record.instance_id == instance.instance_id:
                 return replace(record, renewals=record.renewals + 1)
-            if record.instance_id:
-                same = record.data_folder_id == instance.data_folder_id
-                taken_over = not same and (record.epoch, record.renewals) == silent
-                if not taken_over and not (same and same_folder):
-                    return record
+            is_silent = (record.epoch, record.renewals) == silent
+            same = record.data_folder_id == instance.data_folder_id
+            if record.instance_id and not is_silent and not (same and same_folder):
+                return record
+            taken_over = bool(record.instance_id) and not same
+            if taken_over:
+                # Here and not after the commit: who asked may leave while it is written.
+                seen.settled_at = max(seen.settled_at, at_work_until)
             return LeaseRecord(
                 epoch=record.epoch + 1,
                 instance_id=instance.instance_id,
@@ -107,10 +108,7 @@ class Leases:
             )
 
         record = await self._records.change(agent.project_id, agent.piped_id, edit)
-        seen = self._look(agent, record)
-        if taken_over:
-            seen.settled_at = max(seen.settled_at, silent_since + self._times.take_over)
-        return self._lease(instance.instance_id, record, seen)
+        return self._lease(instance.instance_id, record, self._look(agent, record))
 
     async def current(self, instance: Instance) -> push_pb2.Lease:
         """How it is now. Asks for nothing and renews nothing."""
