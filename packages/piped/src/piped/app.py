@@ -32,6 +32,7 @@ from piped.plan.sources import CommitSources
 from piped.plugins import PluginBackend, PluginHost, Tools
 from piped.report.agent import PluginStates, Stats, introduce
 from piped.report.inorder import InOrder
+from piped.report.journal import Journal
 from piped.report.logs import StageLogs
 from piped.report.metadata import MetadataStores
 from piped.report.outbox import Outbox
@@ -92,7 +93,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         )
     )
     mirror = Mirror()
-    outbox = Outbox(control.deliver)
+    outbox = Outbox(control.deliver, Journal(data_dir / "outbox"))
     await opened.enter_async_context(outbox.open(drain=LAST_REPORTS))
     statuses = Statuses(outbox, control.deliver)
     logs = StageLogs(control)
@@ -171,6 +172,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         stopping=stopping,
         control=control,
         mirror=mirror,
+        outbox=outbox,
         statuses=statuses,
         host=host,
         controller=controller,
@@ -195,6 +197,7 @@ class Piped:
     stopping: Stopping
     control: ControlPlane
     mirror: Mirror
+    outbox: Outbox
     statuses: Statuses
     host: PluginHost
     controller: Controller
@@ -234,6 +237,8 @@ class Piped:
         except PipecdError as error:
             self.stopping.fail(error)
             return
+        # What an earlier piped could not tell comes first: a stage that has ended is not run again.
+        await self.outbox.left_taken()
         watch = Watch(
             self.control,
             self.mirror,

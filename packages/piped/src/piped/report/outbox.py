@@ -2,24 +2,29 @@
 """The outbox: reports to the control plane, in order, each repeated until it is taken.
 
 Whoever reports does not wait: the next stage starts while the last one's end is still on its way.
-Reports of one lane (an application) keep their order; lanes do not wait for each other. A report is
-a method's name and a message, so that it can be kept anywhere; here it is kept in memory. What the
-control plane refuses for good is told to the operator and dropped.
+Reports of one lane (an application) keep their order; lanes do not wait for each other. With a
+journal they are on disk before `put` returns, and the next piped on the same data folder delivers
+what this one could not. What the control plane refuses for good is told to the operator and
+dropped.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Protocol
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
 
 from google.protobuf.message import Message
 
 from pipecd_model.errors import PipecdError
 from piped.oplog import logger
+from piped.report.journal import Journal
 
 log = logger(__name__)
+
+TRY_DISK: Final = 1.0
+"""Seconds between two tries of a disk that took nothing."""
 
 
 class Deliver(Protocol):
@@ -36,6 +41,8 @@ class Report:
     method: str
     """The name of the RPC in `grpc.service.pipedservice.PipedService`."""
     request: Message
+    number: int = 0
+    """In the journal."""
 
 
 class Lane:
@@ -52,29 +59,43 @@ class Lane:
 class Outbox:
     """Takes reports at once and delivers them in the background, while it is open."""
 
-    def __init__(self, deliver: Deliver) -> None:
+    def __init__(self, deliver: Deliver, journal: Journal | None = None) -> None:
+        """Without a journal reports end with this process."""
         self._deliver = deliver
+        self._journal = journal
         self._lanes: dict[str, Lane] = {}
         self._tasks: asyncio.TaskGroup | None = None
+        self._left: list[Lane] = []
+        self._found = 0
 
     @asynccontextmanager
     async def open(self, *, drain: float = 10) -> AsyncIterator["Outbox"]:
         """Deliver while the block runs; at its end what is left gets `drain` seconds more."""
+        self._find_left()
         tasks = asyncio.TaskGroup()
         await tasks.__aenter__()
         self._tasks = tasks
         for name in self._lanes:
             self._start(name)
+        mending = tasks.create_task(self._mend(), name="outbox disk")
         try:
             yield self
         finally:
             await self._drain(drain)
             self._tasks = None
+            mending.cancel()
             for lane in self._lanes.values():
                 if lane.sending is not None:
                     lane.sending.cancel()
             # Not given the block's own error: the group would wrap it.
             await tasks.__aexit__(None, None, None)
+            if self._journal is not None:
+                self._journal.close()
+
+    @property
+    def fault(self) -> str:
+        """Why reports cannot be kept on disk, empty when they can."""
+        return "" if self._journal is None else self._journal.fault
 
     @property
     def waiting(self) -> int:
@@ -83,15 +104,62 @@ class Outbox:
 
     def put(self, lane: str, method: str, request: Message) -> None:
         """Report behind everything that this lane was given before."""
-        if lane not in self._lanes:
-            self._lanes[lane] = Lane()
-        self._lanes[lane].reports.append(Report(method=method, request=request))
+        number = 0
+        if self._journal is not None and self._tasks is not None:
+            number = self._journal.put(lane, method, request)
+        self._add(lane, Report(method=method, request=request, number=number))
         self._start(lane)
+
+    async def kept(self, lane: str) -> None:
+        """Wait until nothing of the lane can be lost: it has been taken, or is safely on disk."""
+        if self._journal is None or lane not in self._lanes:
+            return
+        await self._journal.sync()
+        while self._journal.fault and lane in self._lanes:
+            # Neither told nor kept: what comes next must not happen twice.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TRY_DISK):
+                    await self.taken(lane)
+
+    async def left_taken(self) -> None:
+        """Wait until all that an earlier piped has left has been taken or refused."""
+        if self._left:
+            log.info("outbox.catching_up", reports=self._found)
+        for lane in self._left:
+            await lane.empty.wait()
+        self._left = []
 
     async def taken(self, lane: str) -> None:
         """Wait until the lane is empty: all it was given has been taken or refused."""
         if lane in self._lanes:
             await self._lanes[lane].empty.wait()
+
+    def _find_left(self) -> None:
+        if self._journal is None:
+            return
+        early = self._lanes
+        self._lanes = {}
+        for kept in self._journal.open():
+            self._add(
+                kept.lane, Report(method=kept.method, request=kept.request, number=kept.number)
+            )
+            self._found += 1
+        self._left = list(self._lanes.values())
+        for name, lane in early.items():
+            for report in lane.reports:
+                number = self._journal.put(name, report.method, report.request)
+                self._add(name, replace(report, number=number))
+
+    def _add(self, name: str, report: Report) -> None:
+        if name not in self._lanes:
+            self._lanes[name] = Lane()
+        self._lanes[name].reports.append(report)
+
+    async def _mend(self) -> None:
+        """Try a disk that took nothing until it does."""
+        while self._journal is not None:
+            await asyncio.sleep(TRY_DISK)
+            self._journal.recover()
 
     def _start(self, name: str) -> None:
         lane = self._lanes[name]
@@ -107,6 +175,8 @@ class Outbox:
             except PipecdError as error:
                 log.error("report.refused", lane=name, method=report.method, reason=str(error))  # noqa: TRY400 - raised on purpose
             lane.reports.popleft()
+            if self._journal is not None:
+                self._journal.taken(report.number)
         del self._lanes[name]
         lane.empty.set()
 

@@ -130,6 +130,10 @@ class Statuses:
             ),
         )
 
+    async def kept(self, deployment: Deployment) -> None:
+        """Wait until nothing that was told of a deployment can be lost any more."""
+        await self._outbox.kept(deployment.application_id)
+
     async def heard(self, deployment_id: str) -> None:
         """Wait until everything that was told of a deployment so far is known."""
         await self._outbox.taken(self._lanes.get(deployment_id, ""))

@@ -124,6 +124,8 @@ class Stages:
                 run.target_deployment_source.CopyFrom(self._source)
             else:
                 await self._open_sources(run, opened)
+            # Whoever comes after us must know that the stage before has ended: it is not run again.
+            await self._needs.statuses.kept(self._deployment)
             self.with_a_plugin = True
             try:
                 return await execute_on(plugin, run, stopping=lambda: self.stopping)
