@@ -128,6 +128,17 @@ def test_a_stage_that_there_is_not_is_said(seven: Path) -> None:
     assert "there is no stage 8" in str(simulate(seven, "--fail-at", "8").exception)
 
 
+def test_the_stage_of_a_plugin_that_nobody_knows_is_said_to_be_one(tmp_path: Path) -> None:
+    file = tmp_path / "app.pipecd.yaml"
+    file.write_text(
+        HEAD.replace("KubernetesApp", "Application") + "  pipeline: {stages: [{name: MINE}]}\n"
+    )
+
+    assert simulate(file).stdout.splitlines() == [
+        "1. MINE succeeds: no well-known plugin offers it, so its rollback is not known"
+    ]
+
+
 def test_only_one_thing_happens_at_a_time(seven: Path) -> None:
     assert simulate(seven, "--fail-at", "1", "--cancel-at", "2").exit_code == 2
 

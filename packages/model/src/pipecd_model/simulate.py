@@ -129,10 +129,12 @@ def _forward(
     forward: Iterable[pb.PipelineStage], stop_at: int | None, stop: Stop
 ) -> Iterable[Step]:
     for number, stage in enumerate(forward, 1):
+        known = catalogue.plugin_of(stage.name) is not None
+        doubt = "" if known else "no well-known plugin offers it, so its rollback is not known"
         if stop_at is None or number < stop_at:
-            yield Step(number=number, name=stage.name, runs=True, outcome="succeeds")
+            yield Step(number=number, name=stage.name, runs=True, outcome="succeeds", why=doubt)
         elif number == stop_at:
-            yield Step(number=number, name=stage.name, runs=True, outcome=stop.value)
+            yield Step(number=number, name=stage.name, runs=True, outcome=stop.value, why=doubt)
         else:
             why = f"stage {stop_at} {stop.value}"
             yield Step(number=number, name=stage.name, runs=False, outcome="does not run", why=why)

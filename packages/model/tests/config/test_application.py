@@ -428,7 +428,7 @@ def test_a_replacement_that_would_spoil_a_file_is_refused(replacement: str, told
         ),
         (
             "plugins: {a: }\nplugin: ecs",
-            "spec.plugin: unknown key, ignored (name the plugin under plugins)",
+            "spec.plugin: nobody reads it (name the plugin under plugins)",
         ),
         (
             "plugins: {a: }\ntimeout: 30",

@@ -19,6 +19,11 @@ from pipecd_model.config.schema import ConfigModel, Report, spelling
 from pipecd_model.config.values import Duration
 
 _PLATFORMS = ("KUBERNETES", "TERRAFORM", "LAMBDA", "CLOUDRUN", "ECS")
+_PUBLISHED_SLIPS = {
+    "plugin": "name the plugin under plugins",
+    "deployTarget": "deploy targets are chosen when the application is registered",
+    "deployTargets": "deploy targets are chosen when the application is registered",
+}
 
 
 class OnCommitConfig(ConfigModel):
@@ -183,9 +188,6 @@ class ApplicationConfig(ConfigModel):
     moved: ClassVar = {
         "input": "move it to plugins.<name>.input",
         "quickSync": "move it to plugins.<name>.quickSync",
-        "plugin": "name the plugin under plugins",
-        "deployTarget": "deploy targets are chosen when the application is registered",
-        "deployTargets": "deploy targets are chosen when the application is registered",
     }
     elsewhere: ClassVar = {
         "triggerPaths": "trigger.onCommit.paths",
@@ -218,6 +220,7 @@ class ApplicationConfig(ConfigModel):
 
     @classmethod
     def prepare(cls, raw: dict[str, Any], report: Report) -> dict[str, Any]:
+        raw = _without_published_slips(raw, report)
         raw = _with_plugin_sections(raw)
         raw = _with_trigger_paths(raw, report)
         return _with_top_level_secrets(raw, report)
@@ -243,6 +246,16 @@ class ApplicationConfig(ConfigModel):
                     message=f"the secret {name!r} is used by no target and no stage",
                     hint="list the files that name it under decryptionTargets",
                 )
+
+
+def _without_published_slips(raw: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Published pages write these, and nobody reads them: not worth refusing a file for."""
+    for slip, hint in _PUBLISHED_SLIPS.items():
+        key = spelling(raw, slip)
+        if key is not None:
+            report.warn(key, message="nobody reads it", hint=hint)
+            raw = {name: value for name, value in raw.items() if name != key}
+    return raw
 
 
 def _with_plugin_sections(raw: dict[str, Any]) -> dict[str, Any]:

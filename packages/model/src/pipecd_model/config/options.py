@@ -8,7 +8,7 @@ value is a fault, and a key that is not here is only worth a word.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import msgspec
 
@@ -81,6 +81,8 @@ class ScriptOptions(ConfigModel):
     """Another spelling of `onRollback`."""
     env: dict[str, str] = msgspec.field(default_factory=dict)
     """Variables of both scripts."""
+    on_interrupted: Literal["fail", "rerun"] = "fail"
+    """What to do when nobody knows how far a script came, because the machine was lost with it."""
 
     def check(self, report: Report) -> None:
         if self.run and self.runs:

@@ -20,6 +20,7 @@ _SCRIPT_SETTINGS: tuple[tuple[str, ...], ...] = (
     ("run", "runs"),
     ("onRollback", "runsOnRollback"),
     ("env",),
+    ("onInterrupted",),
 )
 
 
