@@ -4,7 +4,6 @@
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,14 +11,15 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_plugin_scriptrun.records import Record
-from pipecd_plugin_scriptrun.shim import chaos, start
-from pipecd_plugin_scriptrun.shim import record as files
+from pipecd_plugin_scriptrun.spare import SPARE
 
 FIRST_PAUSE: Final = 0.02
 """Seconds until the next look at a record whose shim was started by somebody else; then longer."""
 LONGEST_PAUSE: Final = 0.2
 OWN_PAUSE: Final = 0.5
 """The same for our own shim, which wakes us by itself."""
+PIPE_ROOM: Final = 32 * 1024
+"""Bytes that an empty pipe takes at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,52 +50,29 @@ class Shim:
         """Was it started here, and is its end still to come?"""
         return self._pid is not None
 
-    def start(self, script: Script, *, floor: int) -> None:
-        """Start it; the script has begun when its start record is there. Raises OSError."""
-        chaos_variables = {n: v for n, v in os.environ.items() if n.startswith(chaos.PREFIX)}
-        text = script.text.encode()
-        command = [
-            sys.executable,
-            "-I",
-            "-S",
-            str(start.__file__),
-            str(self._record.folder),
-            str(script.directory),
-            str(len(text)),
-            str(floor),
-            str(script.kill_grace),
-        ]
+    async def start(self, script: Script, *, floor: int) -> None:
+        """Give it the script, which has begun when its start record is there. Raises OSError."""
         self.exit_code = None
-        source = os.memfd_create("script")
-        self._wake_end, wake = os.pipe()
-        try:
-            os.write(source, text)
-            os.lseek(source, 0, os.SEEK_SET)
-            # Not asyncio's: that one kills what still runs when the plugin ends.
-            self._pid = os.posix_spawn(
-                command[0],
-                command,
-                {**script.environment, **chaos_variables},
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, source, 0),
-                    (os.POSIX_SPAWN_DUP2, wake, 1),
-                    (os.POSIX_SPAWN_OPEN, 2, str(self._record.folder / files.ERRORS), _ADD, 0o600),
-                ],
-                setsid=True,
-                setsigmask=[],
-                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM],
-            )
-        finally:
-            os.close(source)
-            os.close(wake)
+        idle = SPARE.take()
+        job = _job(self._record, script, floor)
+        self._pid, self._wake_end = idle.pid, idle.wake
         os.set_blocking(self._wake_end, False)
         asyncio.get_running_loop().add_reader(self._wake_end, self._hear)
+        try:
+            if len(job) <= PIPE_ROOM:
+                _write(idle.job, job)
+            else:
+                await asyncio.to_thread(_write, idle.job, job)
+        except BrokenPipeError:
+            self._woken.set()  # it has ended while it was idle: its end is noticed like any other
+        finally:
+            os.close(idle.job)
 
     def _hear(self) -> None:
         assert self._wake_end is not None  # noqa: S101 - for the checker
         self._woken.set()
         if not os.read(self._wake_end, 4096):
-            self.close()
+            self._close()
             self._reap()
 
     def _reap(self) -> None:
@@ -129,12 +106,34 @@ class Shim:
             os.kill(pid, number)
         return True
 
-    def close(self) -> None:
-        """Listen no more. It goes on."""
+    def leave(self) -> None:
+        """Listen no more. It goes on, until it has nothing more to do."""
+        self._close()
+        if self._pid is not None:
+            SPARE.reap_later(self._pid)
+            self._pid = None
+
+    def _close(self) -> None:
         if self._wake_end is not None:
             asyncio.get_running_loop().remove_reader(self._wake_end)
             os.close(self._wake_end)
             self._wake_end = None
 
 
-_ADD: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+def _job(record: Record, script: Script, floor: int) -> bytes:
+    """What the shim reads: a length, then texts with a null character behind each."""
+    texts = [
+        str(record.folder),
+        str(script.directory),
+        str(floor),
+        str(script.kill_grace),
+        script.text,
+        *(f"{name}={value}" for name, value in script.environment.items()),
+    ]
+    job = b"".join(os.fsencode(text) + b"\0" for text in texts)
+    return len(job).to_bytes(8, "big") + job
+
+
+def _write(pipe: int, job: bytes) -> None:
+    while job:
+        job = job[os.write(pipe, job) :]

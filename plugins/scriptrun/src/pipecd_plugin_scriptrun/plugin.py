@@ -5,6 +5,7 @@ import os
 import secrets
 import signal
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from pipecd_plugin_scriptrun.config import ScriptConfig, ScriptRunConfig
@@ -15,6 +16,7 @@ from pipecd_plugin_scriptrun.records import Attempts, Record, scripts_folder
 from pipecd_plugin_scriptrun.run import Attempt
 from pipecd_plugin_scriptrun.script import shell_text, shown
 from pipecd_plugin_scriptrun.shim import chaos
+from pipecd_plugin_scriptrun.spare import SPARE
 from pipecd_sdk import (
     PlannedStage,
     StageContext,
@@ -36,6 +38,8 @@ class ScriptRun(StagePlugin):
     config: ScriptRunConfig
 
     def plan(self, wanted: Sequence[WantedStage], *, rollback: bool) -> Iterable[PlannedStage]:
+        with suppress(RuntimeError, OSError):  # without an event loop, or without room
+            SPARE.prepare()
         yield from (each.planned() for each in wanted)
         if rollback:
             for each in wanted:
@@ -83,7 +87,7 @@ class ScriptRun(StagePlugin):
         )
         heading = ["Running:", *shown(commands)]
         while True:
-            floor = attempts[number - 1].index_after() + 1 if number else 0
+            floor = attempts[number - 1].index_after() if number else 0
             run = Attempt(ctx, attempts[number], script, heading=heading, floor=floor)
             ended = await run.to_its_end()
             if ended is not None and not ended.asked:

@@ -102,12 +102,12 @@ class Record:
         return started.index + HEADER_ROOM + INDEXES_PER_BYTE * position
 
     def index_after(self) -> int:
-        """The index of the first line after all output, 0 when there is none."""
+        """An index above all that was said about this attempt, 0 when it did not start."""
         started = self.started()
         if started is None:
             return 0
         size = self.output.stat().st_size if self.output.exists() else 0
-        return self.index_at(started, size)
+        return self.index_at(started, size) + HEADER_ROOM
 
 
 class Attempts:

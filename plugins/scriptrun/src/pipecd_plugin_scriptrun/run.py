@@ -13,6 +13,7 @@ from pipecd_plugin_scriptrun.output import Block, OutputFile
 from pipecd_plugin_scriptrun.records import Ended, Record, Started
 from pipecd_plugin_scriptrun.shim import chaos
 from pipecd_plugin_scriptrun.shim.keeper import KILL_LIMIT, NOT_STARTED, OUTPUT_LIMIT, TAKEN
+from pipecd_plugin_scriptrun.spare import SPARE
 from pipecd_sdk import StageContext, StageFailedError
 
 NOTICE_AFTER: Final = 3.0
@@ -65,7 +66,7 @@ class Attempt:
             await self._end()
             raise
         finally:
-            self._shim.close()
+            self._shim.leave()
             self._output.close()
         if ended is None:
             count = await end_leftovers(self._ctx, self._script.token, self._script.kill_grace)
@@ -78,15 +79,16 @@ class Attempt:
     async def _follow(self) -> Ended | None:
         """Pass on the output until the script is over, whoever started it."""
         while True:
-            # In this order: what ends while we look has left its exit record before its lock.
+            # In this order: a shim holds its lock before it starts, and until its exit is known.
+            is_started = self._record.is_started()
             locked = self._record.is_locked()
-            if not locked and not self._record.is_started():
+            if not locked and not is_started:
                 if self._shim.exit_code in {None, 0, TAKEN} and self._shim.is_own:
                     await self._shim.wait()
                     continue
                 if self._is_ending:
                     return None
-                self._start()
+                await self._start()
                 continue
             ended = self._record.ended()
             started = self._record.started()
@@ -103,7 +105,7 @@ class Attempt:
             if self._is_ending and self._ctx.is_ending():
                 self._shim.signal(signal.SIGUSR1)
 
-    def _start(self) -> None:
+    async def _start(self) -> None:
         code = self._shim.exit_code
         if code == NOT_STARTED:
             raise StageFailedError(f"the script could not be started: {self._record.errors()}")
@@ -113,7 +115,7 @@ class Attempt:
             )
         self._starts += 1
         try:
-            self._shim.start(self._script, floor=self._floor)
+            await self._shim.start(self._script, floor=self._floor)
         except OSError as error:
             raise StageFailedError(f"the script could not be started: {error}") from error
         chaos.reached("plugin.shim-started")
@@ -121,6 +123,7 @@ class Attempt:
     async def _pass_on(self, started: Started) -> None:
         if not self._is_headed:
             self._is_headed = True
+            SPARE.prepare()  # the next script of the pipeline may follow soon
             self._ctx.log.place(started.index)
             for line in self._heading:
                 self._ctx.log.info("%s", line)

@@ -2,9 +2,9 @@
 # ruff: noqa: PTH108, T201
 """One script from its start record to its exit record: started, listened to, ended when asked.
 
-`start.py FOLDER DIRECTORY SIZE FLOOR GRACE`, with the script on the standard input, the variables
-of the script as its own, and a pipe as standard output through which it wakes whoever follows.
-SIGTERM asks it to end the script and all that came from it, SIGUSR1 to be quick about it.
+It reads from its standard input what to run; its standard output is a pipe through which it wakes
+whoever follows. SIGTERM asks it to end the script and all that came from it, SIGUSR1 to be quick
+about it.
 """
 
 # Not `signal`, which turns its numbers into enums first: a quarter of the shim's whole start.
@@ -44,17 +44,19 @@ FULL_DISK_PAUSE = 0.5
 PR_SET_CHILD_SUBREAPER = 36
 
 
-def main(args: list[str]) -> int:
+def main() -> int:
     """Keep a script; the value is the exit code of the shim, not of the script."""
     os.closerange(3, 1 << 16)  # what the plugin has open is not ours to hold
-    folder, directory, size, floor, grace = args
-    keeper = Keeper(folder, float(grace))
+    gather_orphans()
+    job = read_job()
+    if job is None:
+        return UNFINISHED
+    folder, directory, floor, grace, text, *variables = (os.fsdecode(each) for each in job)
     try:
+        errors = os.open(f"{folder}/{record.ERRORS}", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        os.dup2(errors, 2)
         os.chdir(directory)
-        text = read_exactly(int(size))
-        if text is None:
-            return UNFINISHED
-        gather_orphans()
+        keeper = Keeper(folder, dict(each.split("=", 1) for each in variables), float(grace))
         chaos.reached("shim.before-record")
         lock = record.take(folder, int(floor))
         if lock is None:
@@ -62,19 +64,25 @@ def main(args: list[str]) -> int:
     except OSError as error:
         print(error, file=sys.stderr, flush=True)
         return NOT_STARTED
-    keeper.run(text)
+    keeper.run(os.fsencode(text))
     return 0
 
 
-def read_exactly(size: int) -> bytes | None:
-    """The script; None when it does not come whole: half a script must never run."""
-    text = b""
-    while len(text) < size:
-        data = os.read(0, size - len(text))
-        if not data:
-            return None
-        text += data
-    return text
+def read_job() -> list[bytes] | None:
+    """What to run, once somebody says it; None when it does not come whole.
+
+    Half a script must never run, and nobody is to wait for a plugin that is gone.
+    """
+    size = int.from_bytes(_read_exactly(8), "big")
+    job = _read_exactly(size)
+    return job[:-1].split(b"\0") if size and len(job) == size else None
+
+
+def _read_exactly(size: int) -> bytes:
+    data = b""
+    while len(data) < size and (more := os.read(0, size - len(data))):
+        data += more
+    return data
 
 
 def gather_orphans() -> None:
@@ -87,8 +95,9 @@ def gather_orphans() -> None:
 class Keeper:
     """The script's parent."""
 
-    def __init__(self, folder: str, grace: float) -> None:
+    def __init__(self, folder: str, variables: dict[str, str], grace: float) -> None:
         self._folder = folder
+        self._variables = variables
         self._grace = grace
         self._asked = False
         self._hurry = False
@@ -126,18 +135,21 @@ class Keeper:
             chaos.reached("shim.running")
             self._keep()
             os.unlink(script)
+            os.chdir("/")  # piped sees by our folder whether it is still in use
             chaos.reached("shim.script-ended")
         code = -TERM if self._code is None else self._code
         while True:
             try:
                 record.put_exit(self._folder, code, asked=self._asked)
                 break
+            except FileNotFoundError:
+                return  # the whole record was taken away: nobody will ever ask
             except OSError as error:  # a full disk: whoever follows waits with us
                 print(error, file=sys.stderr, flush=True)
                 time.sleep(FULL_DISK_PAUSE)
-        self._wake()
+        self._wake()  # what the script has done is done: nobody has to wait for the disk
         chaos.reached("shim.exit-record")
-        record.sync_folder(self._folder)
+        record.sync_exit(self._folder)
 
     def _start(self, script: str, text: bytes) -> None:
         number = os.open(script, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
@@ -145,13 +157,10 @@ class Keeper:
         os.close(number)
         self._pipe, sink = os.pipe()
         os.set_blocking(self._pipe, False)
-        variables = {
-            name: value for name, value in os.environ.items() if not name.startswith(chaos.PREFIX)
-        }
         self._shell = os.posix_spawn(
             SHELL[0],
             [*SHELL, script],
-            variables,
+            self._variables,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, sink, 1),
@@ -171,7 +180,7 @@ class Keeper:
         ending: Ending | None = None
         while True:
             if (self._asked or self._code) and ending is None:
-                ending = Ending(self._grace, self._note)
+                ending = Ending(self._variables.get(SCRIPT_ID, ""), self._grace, self._note)
             if ending is not None and ending.look(hurry=self._hurry, quiet=self._pipe < 0):
                 while self._pipe >= 0 and self._read():
                     pass
@@ -262,8 +271,8 @@ class Ending:
     They are asked once: what is started after that belongs to somebody's cleaning up.
     """
 
-    def __init__(self, grace: float, note: "Callable[[str], None]") -> None:
-        self._processes = ScriptProcesses(os.environ.get(SCRIPT_ID, ""), below=os.getpid())
+    def __init__(self, token: str, grace: float, note: "Callable[[str], None]") -> None:
+        self._processes = ScriptProcesses(token, below=os.getpid())
         self._note = note
         self._over = time.monotonic() + grace
         self._pause = FIRST_LOOK

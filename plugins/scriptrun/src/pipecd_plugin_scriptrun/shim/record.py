@@ -62,9 +62,22 @@ def take(folder: str, floor: int) -> int | None:
 def put_exit(folder: str, code: int, *, asked: bool) -> None:
     """Keep how the script ended, whole or not at all."""
     new = f"{folder}/{EXIT}.new"
-    write_synced(new, f"{code} {int(asked)}\n", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
-    chaos.synced(new)
+    number = os.open(new, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+    try:
+        os.write(number, f"{code} {int(asked)}\n".encode())
+    finally:
+        os.close(number)
     os.rename(new, f"{folder}/{EXIT}")
+
+
+def sync_exit(folder: str) -> None:
+    """Wait until the disk has it. One that is lost before is an outcome that nobody knows."""
+    number = os.open(f"{folder}/{EXIT}", os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+    sync_folder(folder)
 
 
 def write_synced(path: str, text: str, flags: int) -> None:

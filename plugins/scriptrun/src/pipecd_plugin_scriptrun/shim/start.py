@@ -11,4 +11,4 @@ if __name__ == "__main__":
     from pipecd_plugin_scriptrun.shim.keeper import main
 
     # Without Python's own ending, which takes longer than the rest.
-    os._exit(main(sys.argv[1:]))
+    os._exit(main())

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A shim that waits for its script: so that Python's start is over when a script is to run.
+
+One is kept while scripts are likely: from planning on, and after each start. It ends by itself when
+this process does, and after a while without work.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from typing import Final
+
+from pipecd_plugin_scriptrun.shim import chaos, start
+
+KEEP_FOR: Final = 60.0
+"""Seconds without a script after which the spare one is let go."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Idle:
+    """A shim without a script."""
+
+    pid: int
+    job: int
+    """The end of a pipe: what to run."""
+    wake: int
+    """The end of a pipe: something has changed, or the shim has ended."""
+
+
+class Spare:
+    """At most one idle shim."""
+
+    def __init__(self) -> None:
+        self._idle: Idle | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+        self._ending: list[int] = []
+
+    def prepare(self) -> None:
+        """See to it that one is there, or soon will be; on the event loop."""
+        loop = asyncio.get_running_loop()
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry = loop.call_later(KEEP_FOR, self.drop)
+        if self._idle is None:
+            self._idle = spawn()
+
+    def take(self) -> Idle:
+        """The spare one, or a new one."""
+        self._reap()
+        idle, self._idle = self._idle, None
+        return idle or spawn()
+
+    def drop(self) -> None:
+        """Let it go: it ends when nobody can give it a script any more."""
+        if self._idle is not None:
+            os.close(self._idle.job)
+            os.close(self._idle.wake)
+            self.reap_later(self._idle.pid)
+            self._idle = None
+
+    def reap_later(self, pid: int) -> None:
+        """Take note of a shim that ends by itself: nobody waits for it."""
+        self._ending.append(pid)
+
+    def _reap(self) -> None:
+        self._ending = [pid for pid in self._ending if os.waitpid(pid, os.WNOHANG)[0] == 0]
+
+
+def spawn() -> Idle:
+    """Start a shim. Raises OSError."""
+    command = [sys.executable, "-I", "-S", str(start.__file__)]
+    source, job = os.pipe()
+    wake_end, wake = os.pipe()
+    try:
+        # Not asyncio's: that one kills what still runs when the plugin ends.
+        pid = os.posix_spawn(
+            command[0],
+            command,
+            {name: value for name, value in os.environ.items() if name.startswith(chaos.PREFIX)},
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, source, 0),
+                (os.POSIX_SPAWN_DUP2, wake, 1),
+                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+            ],
+            setsid=True,
+            setsigmask=[],
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM],
+        )
+    except OSError:
+        os.close(job)
+        os.close(wake_end)
+        raise
+    finally:
+        os.close(source)
+        os.close(wake)
+    return Idle(pid=pid, job=job, wake=wake_end)
+
+
+SPARE: Final = Spare()
+"""Of this process, whatever runs in it."""
