@@ -90,6 +90,7 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
             settings.port,
             tls=settings.tls,
             grace=settings.grace,
+            own_folder=settings.data_dir / "run",
         )
         try:
             address = await opened.enter_async_context(front)

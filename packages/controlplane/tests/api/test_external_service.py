@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from pipecd_model.secrets import KeyPair, Opener
 from pipecd_wire.apiservice import service_pb2 as pb
-from pipecd_wire.model import common_pb2
+from pipecd_wire.model import common_pb2, piped_pb2
 from pipecd_wire.model import deployment_pb2 as model
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
 from pipecd_wire.rpc import CallError, call
@@ -303,3 +304,33 @@ async def test_the_logs_of_all_stages_come_together(plane: Any, build: Any) -> N
     assert [block.log for block in answer.stage_logs["s1"].blocks] == ["line 1", "line 2"]
     assert answer.stage_logs["s1"].completed
     assert not answer.stage_logs["s2"].completed
+
+
+async def test_a_secret_is_closed_with_the_pipeds_own_key(plane: Any) -> None:
+    pair = KeyPair.new(bits=2048)
+    agent = await plane.agent()
+    await call(
+        agent.service.ReportPipedMeta,
+        pipedservice.ReportPipedMetaRequest(
+            version="v1.0.0",
+            secret_encryption=piped_pb2.Piped.SecretEncryption(
+                type="KEY_PAIR", public_key=pair.public.decode()
+            ),
+        ),
+    )
+
+    answer = await call(
+        plane.admin.api.Encrypt, pb.EncryptRequest(piped_id=agent.id, plaintext="hush")
+    )
+
+    assert Opener(pair.private).open(answer.ciphertext) == "hush"
+
+
+async def test_a_piped_without_a_key_cannot_close_secrets(plane: Any) -> None:
+    agent = await plane.agent()
+
+    refused = await refusal(
+        plane.admin.api.Encrypt, pb.EncryptRequest(piped_id=agent.id, plaintext="hush")
+    )
+
+    assert refused.status == "FAILED_PRECONDITION"

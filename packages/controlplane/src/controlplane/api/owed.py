@@ -26,7 +26,6 @@ API_SERVICE: Final = (
     "RegisterEvent",
     "RequestPlanPreview",
     "GetPlanPreviewResults",
-    "Encrypt",
 )
 
 # All of it needs a person's session.

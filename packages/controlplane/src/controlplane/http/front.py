@@ -9,10 +9,11 @@ A handler finds its caller's IP address in the metadata under `PEER`, whichever 
 """
 
 import asyncio
+import shutil
 import ssl
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -68,6 +69,7 @@ async def serve_front(
     grace: float = GRACE,
     idle: int = 65,
     silent: float = 30,
+    own_folder: Path | None = None,
 ) -> AsyncIterator[str]:
     """Serve everything on one address while the block runs; the value is `host:port` as bound.
 
@@ -77,16 +79,15 @@ async def serve_front(
     At the end no new call is taken, running ones have `grace` seconds. Whoever holds streams open
     without end should end them first, or each stop takes that long. `idle` seconds a kept-alive
     connection of HTTP/1.1 may wait for its next request, `silent` seconds a new connection for its
-    first bytes; neither limits gRPC.
+    first bytes; neither limits gRPC. `own_folder` belongs to this process alone and takes the
+    private socket: what a killed predecessor left there is removed. Without it a temporary one does.
     """
     context = tls.context() if tls is not None else None
     async with AsyncExitStack() as opened:
         listeners = await listen(host, port)
         for listener in listeners:
             opened.callback(listener.close)
-        folder = opened.enter_context(
-            tempfile.TemporaryDirectory(prefix="pipecd-", dir=_short_folder())
-        )
+        folder = opened.enter_context(_socket_folder(own_folder))
         tasks = await opened.enter_async_context(_task_group())
         relay = Relay(f"{folder}/grpc.sock", tasks)
         grpc = Server(endpoints, relayed=relay.clients)
@@ -190,6 +191,21 @@ async def _stop_grpc(grpc: Server, relay: Relay, grace: float) -> None:
     except TimeoutError:
         relay.abort()
         await relay.ended()
+
+
+@contextmanager
+def _socket_folder(own: Path | None) -> Iterator[str]:
+    """A folder that only this user can enter, for the socket between front and gRPC server."""
+    if own is None or len(str(own.resolve() / "grpc.sock")) > LONGEST_SOCKET_PATH:
+        with tempfile.TemporaryDirectory(prefix="pipecd-", dir=_short_folder()) as folder:
+            yield folder
+        return
+    shutil.rmtree(own, ignore_errors=True)
+    own.mkdir(mode=0o700, parents=True)
+    try:
+        yield str(own.resolve())
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
 
 
 def _short_folder() -> str | None:

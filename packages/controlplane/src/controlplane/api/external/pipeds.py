@@ -5,6 +5,7 @@ from controlplane.auth.caller import Program
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
 from controlplane.usecases import pipeds
+from pipecd_model.secrets import seal
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import piped_pb2
 from pipecd_wire.rpc import rpc
@@ -61,6 +62,12 @@ class PipedsApi:
     ) -> pb.DisablePipedResponse:
         await self._switch(caller, request.piped_id, disabled=True)
         return pb.DisablePipedResponse()
+
+    @rpc("Encrypt")
+    async def encrypt(self, caller: Program, request: pb.EncryptRequest) -> pb.EncryptResponse:
+        piped = await self._stores.pipeds.get(caller.project_id, request.piped_id)
+        closed = seal(piped, request.plaintext, base64=request.base64_encoding)
+        return pb.EncryptResponse(ciphertext=closed)
 
     async def _switch(self, caller: Program, piped_id: str, *, disabled: bool) -> None:
         def edit(piped: piped_pb2.Piped) -> None:
