@@ -80,7 +80,7 @@ async def serve_front(
     without end should end them first, or each stop takes that long. `idle` seconds a kept-alive
     connection of HTTP/1.1 may wait for its next request, `silent` seconds a new connection for its
     first bytes; neither limits gRPC. `own_folder` belongs to this process alone and takes the
-    private socket: what a killed predecessor left there is removed. Without it a temporary one does.
+    private socket: what a killed predecessor left there is removed. Without it a temporary does.
     """
     context = tls.context() if tls is not None else None
     async with AsyncExitStack() as opened:
