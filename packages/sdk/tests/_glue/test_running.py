@@ -24,6 +24,7 @@ class Handler:
         self.leaving = asyncio.Event()
         self.left = asyncio.Event()
         self.cancels = 0
+        self.handed_over: list[bool] = []
         if not lingers:
             self.left.set()
 
@@ -33,6 +34,7 @@ class Handler:
             await self.go.wait()
         except asyncio.CancelledError:
             self.cancels += 1
+            self.handed_over.append(run.is_handed_over)
             self.leaving.set()
             await self.left.wait()
             return None
@@ -214,3 +216,41 @@ async def test_a_handler_that_does_not_end_is_told_to_the_caller() -> None:
         handler.left.set()
 
     assert handler.cancels == 1
+
+
+@pytest.mark.parametrize(
+    ("insists", "handed_over"), [(False, True), (True, False)], ids=["out of patience", "insisted"]
+)
+async def test_what_is_cancelled_at_a_stop_is_handed_over_unless_somebody_insists(
+    insists: bool, handed_over: bool
+) -> None:
+    async with running() as (stages, tasks):
+        handler, insisted = Handler(), asyncio.Event()
+        call(stages, tasks, handler, finishes=True)
+        await handler.started.wait()
+        if insists:
+            insisted.set()
+
+        assert await stages.stop(grace=30 if insists else 0.1, insisted=insisted)
+
+    assert handler.handed_over == [handed_over]
+
+
+async def test_what_piped_cancels_is_handed_over_only_while_the_plugin_stops() -> None:
+    async with running() as (stages, tasks):
+        handler = Handler()
+        asked = call(stages, tasks, handler, finishes=True)
+        await handler.started.wait()
+        asked.cancel()
+        await handler.leaving.wait()
+        await stages.wait(KEY)
+
+        handler.started.clear()
+        leaving = call(stages, tasks, handler, finishes=True)
+        await handler.started.wait()
+        stopping = tasks.create_task(stages.stop(grace=30, insisted=asyncio.Event()))
+        await asyncio.sleep(0)  # the stop has begun, and waits
+        leaving.cancel()
+        assert await stopping
+
+    assert handler.handed_over == [False, True]

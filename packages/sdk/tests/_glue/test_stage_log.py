@@ -215,3 +215,26 @@ async def test_a_writer_waits_while_too_many_lines_are_on_their_way() -> None:
                 await waiting
 
         assert piped.log("s1").lines == numbers(MOST_WAITING)
+
+
+@BOTH
+async def test_a_line_said_again_at_its_index_is_kept_once(pace: Pace) -> None:
+    """So the next process can repeat what may not have arrived."""
+    async with FakePiped() as piped:
+        async with sending(piped, pace, completed=False) as sender:
+            sender.place(1000, 60.0)
+            sender.append(Severity.INFO, "one")
+            sender.append(Severity.INFO, "two")
+
+        async with sending(piped, pace) as sender:
+            sender.place(1000, 60.0)
+            for line in ("one", "two", "three"):
+                sender.append(Severity.INFO, line)
+
+        log = piped.log("s1")
+        assert [(index, block.log) for index, block in sorted(log.blocks.items())] == [
+            (1000, "one"),
+            (1001, "two"),
+            (1002, "three"),
+        ]
+        assert log.blocks[1000].created_at == 60

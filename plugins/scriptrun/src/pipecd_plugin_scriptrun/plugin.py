@@ -12,7 +12,7 @@ from pipecd_plugin_scriptrun.config import ScriptConfig, ScriptRunConfig
 from pipecd_plugin_scriptrun.environment import script_environment
 from pipecd_plugin_scriptrun.keeping import Script
 from pipecd_plugin_scriptrun.leftovers import end_leftovers
-from pipecd_plugin_scriptrun.records import Attempts, Record, scripts_folder
+from pipecd_plugin_scriptrun.records import Attempts, Record, scripts_folder, sweep
 from pipecd_plugin_scriptrun.run import Attempt
 from pipecd_plugin_scriptrun.script import shell_text, shown
 from pipecd_plugin_scriptrun.shim import chaos
@@ -28,6 +28,8 @@ from pipecd_sdk import (
 )
 
 ROLLBACK: Final = "SCRIPT_RUN_ROLLBACK"
+KEEP_RECORDS: Final = 7 * 24 * 3600.0
+"""Seconds after which the records of a deployment go that nobody has removed at its end."""
 MARK: Final = "_"
 """The value of a mark; that it is there is what counts."""
 
@@ -155,6 +157,8 @@ def _begun(record: Record) -> str:
 
 def main() -> None:
     """The executable `pipecd-plugin-scriptrun`."""
+    with suppress(OSError):  # a folder that cannot be read now is told of when a script needs it
+        sweep(scripts_folder(os.environ), older_than=KEEP_RECORDS)
     serve(ScriptRun(), version="0.1.0")
 
 

@@ -145,16 +145,19 @@ def sweep(scripts: Path, *, older_than: float, keep: Collection[str] = ()) -> li
     limit = time.time() - older_than
     gone = []
     for folder in scripts.iterdir():
-        records = [each for each in folder.iterdir() if each.is_dir()] if folder.is_dir() else []
-        files_ = [each for record in records for each in record.iterdir()]
-        newest = max((each.stat().st_mtime for each in [folder, *records, *files_]), default=0)
-        if folder.name in kept or newest > limit:
-            continue
-        if any(files.is_locked(str(each)) for each in records):
-            continue
-        shutil.rmtree(folder, ignore_errors=True)
-        gone.append(folder.name)
+        with suppress(FileNotFoundError, NotADirectoryError):  # somebody else sweeps, too
+            if folder.name not in kept and _is_left(folder, limit):
+                shutil.rmtree(folder, ignore_errors=True)
+                gone.append(folder.name)
     return gone
+
+
+def _is_left(folder: Path, limit: float) -> bool:
+    """Was nothing in it written since, and does nothing of it run?"""
+    records = list(folder.iterdir())
+    inner = [each for record in records for each in record.iterdir()]
+    newest = max(each.stat().st_mtime for each in [folder, *records, *inner])
+    return newest <= limit and not any(files.is_locked(str(each)) for each in records)
 
 
 def plain_name(name: str) -> str:

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The records of scripts: where they are, who may begin one, and when they go."""
+
+import os
+from pathlib import Path
+
+import pytest
+from pipecd_plugin_scriptrun.records import Attempts, Record, plain_name, scripts_folder, sweep
+from pipecd_plugin_scriptrun.shim import record as shim
+
+
+def attempts(folder: Path, *, deployment: str = "d1") -> Attempts:
+    return Attempts(folder, deployment=deployment, stage="s1", retry=0)
+
+
+def test_piped_says_where_the_records_are() -> None:
+    assert scripts_folder({"PIPECD_SCRIPTS_DIR": "/data/scripts"}) == Path("/data/scripts")
+
+
+def test_under_a_go_agent_they_are_in_its_own_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    assert scripts_folder({}) == tmp_path / ".piped" / "scripts"
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "a/b", "../../etc", "x" * 300, "a\0b", "ü"])
+def test_no_id_leads_out_of_the_folder(name: str) -> None:
+    assert len(plain_name(name)) == 64
+    assert plain_name(name).isalnum()
+
+
+def test_a_usual_id_is_its_own_name() -> None:
+    name = "5b6e1f0c-2a4d-4f7e-9c3b-0d1e2f3a4b5c"
+
+    assert plain_name(name) == name
+
+
+def test_the_first_token_stays(tmp_path: Path) -> None:
+    record = attempts(tmp_path)[0]
+
+    assert record.begin("first") == "first"
+    assert record.begin("second") == "first"
+    assert record.folder.stat().st_mode & 0o777 == 0o700
+    assert [each.name for each in record.folder.iterdir()] == ["intent"]
+
+
+def test_the_last_attempt_is_the_one_that_counts(tmp_path: Path) -> None:
+    all_of_them = attempts(tmp_path)
+    assert all_of_them.last() is None
+
+    all_of_them[0].begin("t")
+    all_of_them[1].begin("t")
+
+    assert all_of_them.last() == 1
+
+
+def test_a_record_is_taken_once(tmp_path: Path) -> None:
+    lock = shim.take(str(tmp_path), 0)
+
+    assert lock is not None
+    assert shim.take(str(tmp_path), 0) is None
+    os.close(lock)
+    assert shim.take(str(tmp_path), 0) is None, "also when the first shim is gone"
+
+
+def test_without_the_exclusive_record_a_script_would_run_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIPECD_CHAOS_WITHOUT", "exclusive")
+
+    locks = [shim.take(str(tmp_path), 0), shim.take(str(tmp_path), 0)]
+
+    assert None not in locks
+    for lock in locks:
+        os.close(lock or 0)
+
+
+def test_a_lock_is_seen_while_it_is_held(tmp_path: Path) -> None:
+    record = Record(folder=tmp_path)
+    assert not record.is_locked()
+
+    lock = shim.take(str(tmp_path), 7)
+    assert lock is not None
+    assert record.is_locked()
+    os.close(lock)
+    assert not record.is_locked()
+
+
+def test_indexes_of_a_second_attempt_are_above_those_of_the_first(tmp_path: Path) -> None:
+    floor = 1 << 60
+    first, second = attempts(tmp_path)[0], attempts(tmp_path)[1]
+    for record in (first, second):
+        record.begin("t")
+        lock = shim.take(str(record.folder), floor)
+        os.close(lock or 0)
+        record.output.write_bytes(b"x" * 1000)
+        floor = record.index_after()
+
+    started, again = first.started(), second.started()
+    assert started is not None
+    assert again is not None
+    assert started.index == 1 << 60
+    assert again.index > first.index_at(started, 1000) + 15
+
+
+def test_old_records_go_and_others_stay(tmp_path: Path) -> None:
+    for name in ("old", "new", "kept", "running"):
+        record = attempts(tmp_path, deployment=name)[0]
+        record.begin("t")
+        if name == "running":
+            lock = shim.take(str(record.folder), 0)
+        if name != "new":
+            for path in (*record.folder.iterdir(), record.folder, record.folder.parent):
+                os.utime(path, (1, 1))
+    (tmp_path / "no folder").touch()
+
+    assert sweep(tmp_path, older_than=60, keep=["kept"]) == ["old"]
+
+    assert {each.name for each in tmp_path.iterdir()} == {"new", "kept", "running", "no folder"}
+    os.close(lock or 0)
+
+
+def test_there_is_nothing_to_sweep_at_first(tmp_path: Path) -> None:
+    assert sweep(tmp_path / "none", older_than=0) == []
