@@ -2,6 +2,8 @@
 """`pipectl lint` on real files and folders."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,15 @@ def test_all_faults_of_all_files_are_told_with_their_place(repository: Path) -> 
     assert f"{repository}/bad.pipecd.yaml:6:12: spec.timeout: not a duration" in result.stdout
     assert f"{repository}/shop/.pipe.yaml:1:1: apiVersion: missing" in result.stdout
     assert "3 files" in result.stderr
+
+
+def test_the_program_ends_with_1_when_something_is_wrong(repository: Path) -> None:
+    (repository / "bad.pipecd.yaml").write_text(BAD)
+    program = Path(sys.executable).with_name("pipectl")
+
+    for path, code in ((repository, 1), (repository / "shop", 0), (repository / "gone", 2)):
+        done = subprocess.run([program, "lint", path], capture_output=True, timeout=60, check=False)
+        assert done.returncode == code
 
 
 def test_programs_get_json(repository: Path) -> None:

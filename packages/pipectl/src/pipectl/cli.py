@@ -69,7 +69,9 @@ cli.add_command(render)
 def main() -> None:
     """Run pipectl."""
     try:
-        cli.main(standalone_mode=False)
+        # Not standing alone, click gives back the code that a command ended with.
+        code = cli.main(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.Exit as ended:
         sys.exit(ended.exit_code)
     except click.ClickException as wrong:
