@@ -97,6 +97,8 @@ def test_what_is_no_yaml_in_the_folder_of_events_is_passed_over(repository: Path
 def test_files_of_others_are_left_alone(repository: Path) -> None:
     (repository / "deploy.yaml").write_text("kind: Deployment\n")
     (repository / "broken.yaml").write_text("{{ if }}\n")
+    with (repository / "large.json").open("wb") as file:
+        file.truncate(10 << 20)
 
     assert lint(repository).exit_code == 0
 

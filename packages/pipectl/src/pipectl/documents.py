@@ -49,6 +49,8 @@ def found(paths: Iterable[Path]) -> Iterator[tuple[Path, bytes]]:
             if each in seen:
                 continue
             seen.add(each)
+            if not chosen and each.stat().st_size > LARGEST:
+                continue  # somebody else's: nobody writes such a file by hand
             data = read(each)
             if chosen or _OURS in data:
                 yield each, data

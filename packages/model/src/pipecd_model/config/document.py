@@ -133,6 +133,7 @@ class Document:
         self.kind = ""
         self.spec: Any = None
         self.labels: dict[str, str] = {}
+        self._mapped: v0.Mapped | None = None
         self._open_envelope()
 
     def _decoded(self, text: str | bytes) -> str:
@@ -202,10 +203,11 @@ class Document:
         spec = {} if self.spec is None else self.spec
         if self.kind not in v0.KINDS or not isinstance(spec, dict):
             return self.spec
-        mapped = v0.to_application(self.kind, spec, names=names)
-        self.findings.faults += mapped.findings.faults
-        self.findings.warnings += mapped.findings.warnings
-        return mapped.spec
+        if self._mapped is None:
+            self._mapped = v0.to_application(self.kind, spec, names=names)
+            self.findings.faults += self._mapped.findings.faults
+            self.findings.warnings += self._mapped.findings.warnings
+        return self._mapped.spec
 
     def load(self, cls: type[M], spec: Any) -> Loaded[M]:
         """Decode the body, then report everything that was found on the way."""

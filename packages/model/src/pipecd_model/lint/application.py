@@ -23,11 +23,7 @@ _PLACEHOLDER = "opened"  # stands for a secret's value: lint opens none
 
 def check(document: Document, notes: Notes, around: Surroundings) -> None:
     """Say what is wrong with the body beyond what loading it says."""
-    findings = document.findings
-    before = (list(findings.faults), list(findings.warnings))
     spec = document.application_spec()
-    # Loading maps the body again and says the same again.
-    findings.faults[:], findings.warnings[:] = before
     if not isinstance(spec, dict):
         return
     if not spec.get(spelling(spec, "name") or ""):
