@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The applications of a site: pipelines whose scripts leave traces outside, and what must come of
+them.
+
+A script appends one line per event to the file of its application: `begin`, `end` or `undo`, the
+deployment, the stage's index and the shell's pid. It prints numbered lines, which the stage log
+must hold, each once and in order.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+EXIT_CODE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One stage of a pipeline."""
+
+    kind: str = "SCRIPT_RUN"
+    lines: int = 0
+    """How many numbered lines the script prints."""
+    pause: float = 0.0
+    """Seconds after each line, or how long a WAIT or a dummy stage takes."""
+    undo: bool = False
+    """Has it an onRollback?"""
+    fails: bool = False
+    rerun: bool = False
+    """May it run again after an interruption?"""
+
+    @property
+    def is_script(self) -> bool:
+        return self.kind == "SCRIPT_RUN"
+
+
+def script(lines: int, pause: float, *, undo: bool = False, fails: bool = False) -> Stage:
+    return Stage(lines=lines, pause=pause, undo=undo, fails=fails)
+
+
+APPLICATIONS: dict[str, tuple[Stage, ...]] = {
+    "steady": (script(20, 0.05), script(0, 0), script(10, 0.1, undo=True)),
+    "quick": tuple(script(3, 0.0, undo=True) for _ in range(5)),
+    "failing": (
+        script(2, 0.05, undo=True),
+        script(1, 0.0),
+        script(5, 0.05, undo=True),
+        script(10, 0.05, undo=True, fails=True),
+        script(1, 0.0, undo=True),
+    ),
+    "waiting": (
+        Stage(kind="WAIT", pause=1.0),
+        script(5, 0.05, undo=True),
+        Stage(kind="WAIT", pause=0.5),
+    ),
+    "approved": (script(3, 0.0), Stage(kind="WAIT_APPROVAL"), script(8, 0.05, undo=True)),
+    "rerun": (Stage(lines=15, pause=0.06, rerun=True), Stage(lines=1, rerun=True)),
+    "platform": (
+        Stage(kind="DUMMY_CANARY_ROLLOUT", pause=0.8),
+        script(8, 0.05, undo=True),
+        Stage(kind="DUMMY_PRIMARY_ROLLOUT", pause=0.5),
+    ),
+}
+
+
+def document(name: str, effects: Path, nonce: str) -> str:
+    """The application file."""
+    stages = "".join(
+        _stage(stage, index, effects / name) for index, stage in enumerate(APPLICATIONS[name])
+    )
+    return (
+        f"# {nonce}\napiVersion: pipecd.dev/v1beta1\nkind: Application\nspec:\n  name: {name}\n"
+        f"  planner:\n    alwaysUsePipeline: true\n  pipeline:\n    stages:\n{stages}"
+    )
+
+
+def _stage(stage: Stage, index: int, file: Path) -> str:
+    head = f"      - name: {stage.kind}\n"
+    match stage.kind:
+        case "WAIT":
+            return f"{head}        with:\n          duration: {int(stage.pause * 1000)}ms\n"
+        case "WAIT_APPROVAL":
+            return head
+        case "SCRIPT_RUN":
+            return head + _script(stage, index, file)
+    return f"{head}        with:\n          sleep: {int(stage.pause * 1000)}ms\n"
+
+
+def _script(stage: Stage, index: int, file: Path) -> str:
+    # One write each, to a file opened for appending: lines never mix.
+    body = [f'echo "begin $SR_DEPLOYMENT_ID {index} $$" >> {file}']
+    if stage.lines:
+        sleep = f"; sleep {stage.pause:g}" if stage.pause else ""
+        body.append(
+            f'i=1; while [ $i -le {stage.lines} ]; do echo "line $i"{sleep}; i=$((i + 1)); done'
+        )
+    body.append(f'echo "end $SR_DEPLOYMENT_ID {index} $$" >> {file}')
+    if stage.fails:
+        body.append(f"exit {EXIT_CODE}")
+    text = "        with:\n          run: |\n" + "".join(f"            {line}\n" for line in body)
+    if stage.undo:
+        text += (
+            "          onRollback: |\n"
+            f'            echo "undo $SR_DEPLOYMENT_ID {index} $$" >> {file}\n'
+            f"            sleep 0.1\n"
+            f'            echo "undone $SR_DEPLOYMENT_ID {index} $$" >> {file}\n'
+        )
+    if stage.rerun:
+        text += "          onInterrupted: rerun\n"
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """One line that a script has left."""
+
+    event: str
+    deployment: str
+    index: int
+    pid: int
+
+
+def read_effects(effects: Path) -> list[Effect]:
+    """All lines, in the order of each application."""
+    found = []
+    for name in APPLICATIONS:
+        file = effects / name
+        for line in file.read_text().splitlines() if file.exists() else ():
+            event, deployment, index, pid = line.split()
+            found.append(Effect(event=event, deployment=deployment, index=int(index), pid=int(pid)))
+    return found

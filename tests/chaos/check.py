@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must hold at the end of a deployment, from its last statuses and the traces of its scripts.
+
+Pure: `outcome.py` gathers what is judged here.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from chaos.applications import APPLICATIONS, Effect, Stage
+from chaos.promises import Violation
+
+from pipecd_wire.model import deployment_pb2
+from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
+
+SUCCESS = deployment_pb2.STAGE_SUCCESS
+FAILURE = deployment_pb2.STAGE_FAILURE
+INTERRUPTED = "interrupted"
+UNTOUCHED = frozenset({deployment_pb2.STAGE_NOT_STARTED_YET, deployment_pb2.STAGE_SKIPPED})
+
+
+def is_interrupted(stage: PipelineStage) -> bool:
+    return stage.status == FAILURE and INTERRUPTED in stage.status_reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A deployment at its end, with all that its scripts have left behind."""
+
+    deployment: Deployment
+    effects: Sequence[Effect]
+    lost_shims: int
+    """How many shims have died in its round, of whichever deployment."""
+
+    def count(self, event: str, index: int) -> int:
+        return sum(each.event == event and each.index == index for each in self.effects)
+
+    def violations(self) -> Iterator[Violation]:
+        """All that is wrong with it."""
+        name = self.deployment.application_name
+        plan = APPLICATIONS[name]
+        stages = {stage.index: stage for stage in self.deployment.stages if not stage.rollback}
+        where = f"{name} {self.deployment.id}"
+        if sorted(stages) != list(range(len(plan))):
+            reason = self.deployment.status_reason
+            sentence = f"{where} has the stages {sorted(stages)}, {reason!r}"
+            yield Violation(promise="outcome", sentence=sentence)
+            return
+        for index, each in enumerate(plan):
+            if each.is_script:
+                for promise, sentence in self._script(each, stages[index]):
+                    yield Violation(promise=promise, sentence=f"{where} stage {index} {sentence}")
+        yield from self._outcome(where, plan, stages)
+        yield from self._rollback(where, plan, stages)
+
+    def _script(self, plan: Stage, stage: PipelineStage) -> Iterator[tuple[str, str]]:
+        begun, ended = self.count("begin", stage.index), self.count("end", stage.index)
+        status = deployment_pb2.StageStatus.Name(stage.status)
+        seen = f"began {begun} and ended {ended} times, and is {status} {stage.status_reason!r}"
+        most = 1 + (self.lost_shims if plan.rerun else 0)
+        if begun > most or ended > most:
+            yield "once", seen
+        if stage.status == SUCCESS and not (begun >= 1 and ended >= 1):
+            yield "once", seen
+        if stage.status == SUCCESS and plan.fails:
+            yield "outcome", f"succeeded although its script fails, {seen}"
+        if stage.status == FAILURE and not is_interrupted(stage):
+            if not plan.fails:
+                yield "outcome", f"failed although its script does not, {seen}"
+            elif begun != 1 or ended != 1:
+                yield "once", seen
+        if is_interrupted(stage) and (not self.lost_shims or plan.rerun):
+            yield "outcome", f"was interrupted although no shim has died, {seen}"
+        if stage.status in UNTOUCHED and begun:
+            yield "outcome", seen
+        if stage.status not in UNTOUCHED | {SUCCESS, FAILURE}:
+            yield "outcome", seen
+
+    def _outcome(
+        self, where: str, plan: Sequence[Stage], stages: dict[int, PipelineStage]
+    ) -> Iterator[Violation]:
+        failed = [index for index, stage in stages.items() if stage.status == FAILURE]
+        reached = [index for index, stage in stages.items() if stage.status not in UNTOUCHED]
+        is_success = self.deployment.status == deployment_pb2.DEPLOYMENT_SUCCESS
+        is_failure = self.deployment.status == deployment_pb2.DEPLOYMENT_FAILURE
+        if is_success and (failed or len(reached) < len(plan)):
+            what = f"succeeded, with failed stages {failed} and reached ones {reached}"
+        elif is_failure and len(failed) != 1:
+            reason = self.deployment.status_reason
+            what = f"failed ({reason!r}), with failed stages {failed}"
+        elif is_failure and reached != list(range(failed[0] + 1)):
+            what = f"failed at stage {failed[0]}, but reached {reached}"
+        elif not (is_success or is_failure):
+            what = "is " + deployment_pb2.DeploymentStatus.Name(self.deployment.status)
+        else:
+            return
+        yield Violation(promise="outcome", sentence=f"{where} {what}")
+
+    def _rollback(
+        self, where: str, plan: Sequence[Stage], stages: dict[int, PipelineStage]
+    ) -> Iterator[Violation]:
+        undone = [each.index for each in self.effects if each.event == "undo"]
+        wanted: list[int] = []
+        if self.deployment.status == deployment_pb2.DEPLOYMENT_FAILURE:
+            wanted = [
+                index
+                for index, each in enumerate(plan)
+                if each.undo and stages[index].status not in UNTOUCHED
+            ]
+        rollbacks = [stage for stage in self.deployment.stages if stage.rollback]
+        # A shim that dies before its first command leaves no trace of the rollback that it kept.
+        lost = {stage.index for stage in rollbacks if is_interrupted(stage)}
+        if len(lost) > self.lost_shims:
+            sentence = f"{where} has interrupted rollbacks {sorted(lost)} although no shim has died"
+            yield Violation(promise="outcome", sentence=sentence)
+        if undone != wanted and undone != [each for each in wanted if each not in lost]:
+            sentence = f"{where} was rolled back in {undone} instead of {wanted}, lost {lost}"
+            yield Violation(promise="rollback", sentence=sentence)
+        repeated = [index for index, times in Counter(undone).items() if times > 1]
+        events = [each.event.startswith("undo") for each in self.effects]
+        if repeated or events != sorted(events):
+            sentence = f"{where} has the events {[(e.event, e.index) for e in self.effects]}"
+            yield Violation(promise="rollback", sentence=sentence)
+
+
+def log_violation(lines: Sequence[str], expected: int, *, is_whole: bool) -> str:
+    """What is wrong with the numbered lines of a stage log, empty for nothing."""
+    numbers = [int(line.split()[1]) for line in lines if line.startswith("line ")]
+    wanted = list(range(1, expected + 1))
+    if numbers == (wanted if is_whole else wanted[: len(numbers)]):
+        return ""
+    return f"holds the lines {numbers} instead of 1 to {expected}"

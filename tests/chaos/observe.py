@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the control plane says over time: every status of every deployment of a round, in order."""
+
+import asyncio
+from contextlib import aclosing, suppress
+
+from chaos.site import PATIENT, Site
+
+from pipecd_wire.apiservice import service_pb2 as pb
+from pipecd_wire.model import deployment_pb2
+from pipecd_wire.model.deployment_pb2 import Deployment
+from pipecd_wire.pipecd.api import api_pb2
+from pipecd_wire.rpc import CallError, call, stream
+
+COMPLETED = frozenset(
+    {
+        deployment_pb2.DEPLOYMENT_SUCCESS,
+        deployment_pb2.DEPLOYMENT_FAILURE,
+        deployment_pb2.DEPLOYMENT_CANCELLED,
+    }
+)
+PAUSE = 0.1
+"""Seconds until the next question: for a deployment that is not there yet, or a dead server."""
+
+
+def backwards(before: Deployment, after: Deployment) -> list[str]:
+    """What went backwards, or changed after its end, between two looks at a deployment."""
+    found = []
+    status = deployment_pb2.DeploymentStatus.Name
+    if after.status < before.status or (
+        before.status in COMPLETED and after.status != before.status
+    ):
+        found.append(f"the deployment from {status(before.status)} to {status(after.status)}")
+    now = {stage.id: stage for stage in after.stages}
+    name = deployment_pb2.StageStatus.Name
+    for was in before.stages:
+        stage = now.get(was.id)
+        if stage is None:
+            found.append(f"stage {was.index} {was.name} is gone")
+            continue
+        if stage.retried_count > was.retried_count:
+            continue
+        is_over = was.status > deployment_pb2.STAGE_RUNNING
+        if stage.status < was.status or (is_over and stage.status != was.status):
+            found.append(
+                f"stage {was.index} {was.name} from {name(was.status)} to {name(stage.status)}"
+            )
+    return found
+
+
+class Observer:
+    """Watches the deployments of one commit until all are completed."""
+
+    def __init__(self, site: Site, commit: str, *, expected: int, approve_after: float) -> None:
+        self.latest: dict[str, Deployment] = {}
+        self.backwards: list[str] = []
+        self.first_seen = asyncio.Event()
+        self._site = site
+        self._commit = commit
+        self._expected = expected
+        self._approve_after = approve_after
+
+    def in_flight(self) -> list[Deployment]:
+        """Those that are begun and not completed."""
+        return [each for each in self.latest.values() if each.status not in COMPLETED]
+
+    def running_plugins(self) -> set[str]:
+        """The plugins that have a stage to run just now."""
+        return {
+            stage.metadata["pipecd/plugin"]
+            for each in self.in_flight()
+            for stage in each.stages
+            if stage.status == deployment_pb2.STAGE_RUNNING and "pipecd/plugin" in stage.metadata
+        }
+
+    def is_over(self) -> bool:
+        return len(self.latest) >= self._expected and not self.in_flight()
+
+    async def watch(self) -> None:
+        """Until all have ended."""
+        async with asyncio.TaskGroup() as tasks:
+            known: set[str] = set()
+            while len(known) < self._expected:
+                for each in await self.listed():
+                    if each.id not in known:
+                        known.add(each.id)
+                        self.latest.setdefault(each.id, each)
+                        self.first_seen.set()
+                        tasks.create_task(self._follow(each.id))
+                        if each.application_name == "approved":
+                            tasks.create_task(self._approve(each.id))
+                await asyncio.sleep(PAUSE)
+
+    async def listed(self) -> list[Deployment]:
+        """All deployments of the commit, as the control plane lists them."""
+        request = pb.ListDeploymentsRequest(limit=3 * self._expected)
+        answer = await call(self._site.api.ListDeployments, request, retry=PATIENT)
+        return [each for each in answer.deployments if each.trigger.commit.hash == self._commit]
+
+    async def _follow(self, deployment_id: str) -> None:
+        request = api_pb2.WatchDeploymentRequest(deployment_id=deployment_id)
+        before: Deployment | None = None
+        while before is None or before.status not in COMPLETED:
+            with suppress(CallError):
+                changes = stream(self._site.deployments.WatchDeployment, request)
+                async with aclosing(changes):
+                    async for change in changes:
+                        if before is not None:
+                            self.backwards += [
+                                f"{deployment_id} {each}"
+                                for each in backwards(before, change.deployment)
+                            ]
+                        before = self.latest[deployment_id] = change.deployment
+            await asyncio.sleep(PAUSE)
+
+    async def _approve(self, deployment_id: str) -> None:
+        """Approve as soon as it is asked for, a while later, until it counts."""
+        request = api_pb2.ApproveStageRequest(deployment_id=deployment_id)
+        while self.latest[deployment_id].status not in COMPLETED:
+            waiting = [
+                stage
+                for stage in self.latest[deployment_id].stages
+                if stage.name == "WAIT_APPROVAL" and stage.status == deployment_pb2.STAGE_RUNNING
+            ]
+            if waiting:
+                await asyncio.sleep(self._approve_after)
+                with suppress(CallError):
+                    await call(self._site.deployments.ApproveStage, request)
+                    return
+            await asyncio.sleep(PAUSE)

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gathers from outside how a round has ended: the API, the traces of scripts, /proc, folders."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+
+from chaos.applications import APPLICATIONS, read_effects
+from chaos.check import FAILURE, SUCCESS, Ended, is_interrupted, log_violation
+from chaos.observe import Observer
+from chaos.processes import Found, plugin_pids, processes_of
+from chaos.promises import Violation
+from chaos.site import Site
+
+from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
+from pipecd_wire.pipecd.api import api_pb2
+from pipecd_wire.rpc import CallError, stream
+
+LOG_LIMIT = 20.0
+LEFT_LIMIT = 15.0
+"""Seconds for what is left of a round to go away."""
+
+
+async def violations(site: Site, observer: Observer, lost_shims: int) -> AsyncIterator[Violation]:
+    """All promises that this round has broken."""
+    deployments = await observer.listed()
+    counts = Counter(each.application_name for each in deployments)
+    if counts != Counter(dict.fromkeys(APPLICATIONS, 1)):
+        yield Violation(promise="triggered", sentence=f"deployments of the commit: {dict(counts)}")
+    for each in observer.backwards:
+        yield Violation(promise="forward", sentence=each)
+    effects = read_effects(site.effects)
+    interrupted = 0
+    for each in deployments:
+        mine = [effect for effect in effects if effect.deployment == each.id]
+        ended = Ended(deployment=each, effects=mine, lost_shims=lost_shims)
+        for violation in ended.violations():
+            yield violation
+        interrupted += sum(is_interrupted(stage) for stage in each.stages)
+        async for violation in _logs(site, each):
+            yield violation
+    if interrupted > lost_shims:
+        sentence = f"{interrupted} stages were interrupted, but {lost_shims} shims have died"
+        yield Violation(promise="outcome", sentence=sentence)
+    for kept in (site.server, site.piped):
+        while kept.unexpected:
+            yield Violation(promise="alive", sentence=kept.unexpected.pop())
+    for violation in await _left_over(site):
+        yield violation
+    site.reported |= {each.pid for each in processes_of(site.root)}
+
+
+async def _logs(site: Site, deployment: Deployment) -> AsyncIterator[Violation]:
+    plan = APPLICATIONS[deployment.application_name]
+    for stage in deployment.stages:
+        if stage.rollback or stage.name != "SCRIPT_RUN" or stage.index >= len(plan):
+            continue
+        if stage.status not in {SUCCESS, FAILURE}:
+            continue
+        where = f"{deployment.application_name} {deployment.id} stage {stage.index}: the log"
+        lines, is_closed = await _log(site, deployment, stage)
+        if not is_closed:
+            yield Violation(promise="logs", sentence=f"{where} is not closed")
+        expected = plan[stage.index].lines
+        if plan[stage.index].rerun and sum("interrupted" in line for line in lines):
+            last = max(at for at, line in enumerate(lines) if line == "line 1")
+            lines = lines[last:]
+        if wrong := log_violation(lines, expected, is_whole=not is_interrupted(stage)):
+            yield Violation(promise="logs", sentence=f"{where} {wrong}")
+
+
+async def _log(site: Site, deployment: Deployment, stage: PipelineStage) -> tuple[list[str], bool]:
+    request = api_pb2.FollowStageLogRequest(
+        deployment_id=deployment.id, stage_id=stage.id, retried_count=stage.retried_count
+    )
+    lines: list[str] = []
+    try:
+        async with asyncio.timeout(LOG_LIMIT):
+            while True:
+                try:
+                    answers = stream(site.deployments.FollowStageLog, request)
+                    async with aclosing(answers):
+                        async for answer in answers:
+                            lines += [block.log for block in answer.blocks]
+                            if answer.blocks:
+                                request.from_index = answer.blocks[-1].index + 1
+                            if answer.completed:
+                                return lines, True
+                except CallError:
+                    await asyncio.sleep(0.2)
+    except TimeoutError:
+        return lines, False
+
+
+async def _left_over(site: Site) -> list[Violation]:
+    found: list[Violation] = []
+    try:
+        async with asyncio.timeout(LEFT_LIMIT):
+            while True:
+                found = [*_processes(site), *_records(site)]
+                if not any(each.counts for each in found):
+                    return found
+                await asyncio.sleep(0.2)
+    except TimeoutError:
+        return found
+
+
+def _processes(site: Site) -> Iterator[Violation]:
+    found = processes_of(site.root)
+    keeper = plugin_pids(site.root, site.piped.pid).get("scriptrun", 0)
+    for each in _unknown(site, found, keeper):
+        if each.pid not in site.reported:
+            sentence = f"pid {each.pid} below {each.parent}: {each.command[:200]}"
+            yield Violation(promise="processes", sentence=sentence)
+
+
+def _unknown(site: Site, found: list[Found], keeper: int) -> Iterator[Found]:
+    for each in found:
+        is_program = each.pid in {site.server.pid, site.piped.pid}
+        is_plugin = each.plugin and each.parent == site.piped.pid
+        # The plugin keeps one shim ready for the next script.
+        is_idle = each.is_shim and each.parent == keeper
+        is_git = each.parent == site.piped.pid and each.command.startswith("git ")
+        if not (is_program or is_plugin or is_idle or is_git) or each.is_script:
+            yield each
+
+
+def _records(site: Site) -> Iterator[Violation]:
+    if folders := sorted(folder.name for folder in site.scripts.glob("*")):
+        sentence = f"{len(folders)} folders are left over, such as {folders[0]}"
+        yield Violation(promise="records", sentence=sentence)

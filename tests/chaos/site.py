@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A control plane, a piped with its plugins, and a repository, in one folder of their own.
+
+The real programs, kept running by the kit, driven through git and the public API only.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from chaos.applications import APPLICATIONS, document
+from chaos.kept import Kept
+from chaos.processes import kill_all, marks
+from chaos.schedule import PLUGINS
+
+from pipecd_wire.apiservice import service_pb2 as pb
+from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
+from pipecd_wire.model import common_pb2
+from pipecd_wire.pipecd.api import api_pb2
+from pipecd_wire.pipecd.api.api_pb2_grpc import DeploymentServiceStub, PipedServiceStub
+from pipecd_wire.pipecd.push import push_pb2
+from pipecd_wire.rpc import CallError, Retry, call, connect
+
+LISTENING = "pipecd server listening on "
+START_LIMIT = 60.0
+PATIENT = Retry(attempts=None, base=0.05, cap=0.5)
+"""The control plane may be dead just now."""
+
+
+class Site:
+    """All that a run works with."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.repository = root / "repository"
+        self.effects = root / "effects"
+        self.scripts = root / "piped" / "scripts"
+        environment = {**os.environ, **marks(root), "PYTHONUNBUFFERED": "1"}
+        serve = ["pipecd", "server", "--data-dir", str(root / "server")]
+        run = ["piped", "run", "--config-file", str(root / "piped.yaml"), "--insecure"]
+        run += ["--data-dir", str(root / "piped")]
+        self.server = Kept("control plane", serve, root / "server.log", environment)
+        self.piped = Kept("piped", run, root / "piped.log", environment)
+        self.api: Any = None
+        self.deployments: Any = None
+        self.pipeds: Any = None
+        self.piped_id = ""
+        self.reported: set[int] = set()
+        """Processes that were there at the end of an earlier round: each is told once."""
+
+    def git(self, *arguments: str) -> str:
+        command = ["git", "-C", str(self.repository), *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def commit(self, nonce: str) -> str:
+        """Change all applications at once; the commit."""
+        for name in APPLICATIONS:
+            file = self.repository / name / "app.pipecd.yaml"
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(document(name, self.effects, nonce))
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--message", nonce)
+        return self.git("rev-parse", "HEAD").strip()
+
+    async def add_applications(self) -> None:
+        for name in APPLICATIONS:
+            path = common_pb2.ApplicationGitPath(
+                repo=common_pb2.ApplicationGitRepository(id="chaos"),
+                path=name,
+                config_filename="app.pipecd.yaml",
+            )
+            request = pb.AddApplicationRequest(name=name, piped_id=self.piped_id, git_path=path)
+            await call(self.api.AddApplication, request)
+
+    async def ready(self) -> None:
+        """Wait until piped and all its plugins are there."""
+        async with asyncio.timeout(START_LIMIT):
+            while True:
+                with suppress(CallError):
+                    answer = await call(self.pipeds.ListPipeds, api_pb2.ListPipedsRequest())
+                    states = [plugin.state for item in answer.pipeds for plugin in item.plugins]
+                    if states.count(push_pb2.PluginState.READY) == len(PLUGINS):
+                        return
+                await asyncio.sleep(0.05)
+
+    async def _listening(self) -> str:
+        async with asyncio.timeout(START_LIMIT):
+            while True:
+                text = self.server.log.read_text() if self.server.log.exists() else ""
+                for line in text.splitlines():
+                    if line.startswith(LISTENING):
+                        return line.removeprefix(LISTENING).strip()
+                await asyncio.sleep(0.02)
+
+    def prepare(self) -> None:
+        self.repository.mkdir()
+        self.effects.mkdir()
+        self.git("init", "--quiet", "--initial-branch=main")
+        self.git("config", "user.name", "chaos")
+        self.git("config", "user.email", "chaos@localhost")
+        self.git("commit", "--quiet", "--allow-empty", "--message", "begin")
+
+    async def start_server(self, tasks: asyncio.TaskGroup) -> str:
+        """The address, which stays the same over all restarts."""
+        listen = self.server.arguments
+        self.server.arguments = [*listen, "--listen", "127.0.0.1:0"]
+        tasks.create_task(self.server.keep())
+        address = await self._listening()
+        self.server.arguments = [*listen, "--listen", address]
+        return address
+
+    async def start_piped(self, tasks: asyncio.TaskGroup, address: str) -> None:
+        made = await call(self.api.RegisterPiped, pb.RegisterPipedRequest(name="chaos"))
+        self.piped_id = made.id
+        (self.root / "piped.key").write_text(made.key)
+        plugins = "".join(f"    - name: {name}\n" for name in PLUGINS)
+        (self.root / "piped.yaml").write_text(
+            "apiVersion: pipecd.dev/v1beta1\nkind: Piped\nspec:\n  projectID: default\n"
+            f"  pipedID: {made.id}\n  pipedKeyFile: {self.root / 'piped.key'}\n"
+            f"  apiAddress: {address}\n  repositories:\n    - repoId: chaos\n"
+            f"      remote: {self.repository}\n      branch: main\n  plugins:\n{plugins}"
+        )
+        tasks.create_task(self.piped.keep())
+        await self.ready()
+
+    async def stop(self) -> None:
+        """As a person does it, in this order."""
+        for each in (self.piped, self.server):
+            each.signal(signal.SIGCONT)
+            await each.stop()
+
+
+@asynccontextmanager
+async def running_site(root: Path) -> AsyncIterator[Site]:
+    """A site while the block runs; nothing of it is left behind."""
+    site = Site(root)
+    site.prepare()
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            address = await site.start_server(tasks)
+            key = (root / "server" / "admin.key").read_text().strip()
+            credentials = [("authorization", f"API-KEY {key}")]
+            async with connect(address, metadata=lambda: credentials) as channel:
+                site.api = APIServiceStub(channel)
+                site.deployments = DeploymentServiceStub(channel)
+                site.pipeds = PipedServiceStub(channel)
+                await site.start_piped(tasks, address)
+                yield site
+                await site.stop()
+    finally:
+        kill_all(root)
