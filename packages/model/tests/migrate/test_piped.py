@@ -2,6 +2,7 @@
 """Older piped files: providers become plugins with deploy targets."""
 
 import pytest
+import yaml
 
 from pipecd_model.config import ConfigFaultsError, load_piped
 from pipecd_model.migrate import migrate_piped
@@ -103,3 +104,35 @@ def test_charts_from_git_are_told() -> None:
     )
 
     assert any("charts from git" in str(hazard) for hazard in rewritten.hazards)
+
+
+IDENTITY = {"projectID": "p", "pipedID": "i", "apiAddress": "h:1", "pipedKeyFile": "/k"}
+
+
+@pytest.mark.parametrize("flow", [True, False, None])
+@pytest.mark.parametrize("indent", [2, 4])
+@pytest.mark.parametrize("first", [True, False])
+def test_the_layout_does_not_matter(flow: bool | None, indent: int, first: bool) -> None:
+    providers = {
+        "platformProviders": [
+            {"type": "ECS", "name": "aws", "config": {"region": "us-east-1"}},
+            {"name": "dev", "type": "KUBERNETES", "labels": {"a": "b"}},
+        ],
+        "chartRegistries": [{"type": "OCI", "address": "example.com"}],
+    }
+    spec = providers | IDENTITY if first else IDENTITY | providers
+    text = yaml.safe_dump(
+        {"apiVersion": "pipecd.dev/v1beta1", "kind": "Piped", "spec": spec},
+        default_flow_style=flow,
+        indent=indent,
+        sort_keys=False,
+    )
+
+    config = load_piped(migrate_piped(text, file="f").text, file="f", strict=True).config
+
+    ecs, kubernetes, *others = config.plugins
+    assert (ecs.name, ecs.deploy_targets[0].name) == ("ecs", "aws")
+    assert ecs.deploy_targets[0].config == {"region": "us-east-1"}
+    assert kubernetes.deploy_targets[0].labels == {"a": "b"}
+    assert kubernetes.config == {"chartRegistries": providers["chartRegistries"]}
+    assert [each.name for each in others] == ["wait", "waitapproval", "scriptrun"]
