@@ -193,7 +193,10 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     """User and system time that processes have used, their ended children included."""
     ticks = 0
     for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # ended: what it used is counted with its parent
         ticks += sum(int(field) for field in fields[11:15])
     return ticks / os.sysconf("SC_CLK_TCK")
 
@@ -202,7 +205,9 @@ def pss_mib(pids: Iterable[int]) -> float:
     """Memory that processes really cost, shared pages divided among their users."""
     total = 0
     for pid in pids:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                total += int(line.split()[1])
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue  # a helper of the agent's, such as an idle shim, that has ended by now
+        total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
     return total / 1024

@@ -19,6 +19,8 @@ from typing import Final
 from pipecd_model.config import PluginConfig
 from piped.plugins.fetch import Program
 
+PARENT_VARIABLE: Final = "PIPECD_PARENT_PID"
+"""Tells a plugin whose death ends it, also when that has happened already."""
 TOKEN_VARIABLE: Final = "PIPECD_PLUGIN_TOKEN"  # noqa: S105 - the name of it
 SCRIPTS_VARIABLE: Final = "PIPECD_SCRIPTS_DIR"
 """Where the records of scripts are, which outlive plugins and piped."""
@@ -70,7 +72,11 @@ def command_of(
         config=plugin.config,
         deploy_targets=plugin.deploy_targets,
     ).start_json()
-    environment = {TOKEN_VARIABLE: token, SCRIPTS_VARIABLE: str(scripts)}
+    environment = {
+        TOKEN_VARIABLE: token,
+        SCRIPTS_VARIABLE: str(scripts),
+        PARENT_VARIABLE: str(os.getpid()),
+    }
     if program.is_package:
         arguments = (*start, "--grace-period", f"{grace:g}s")
         return Command(arguments=arguments, environment=environment, config=config)

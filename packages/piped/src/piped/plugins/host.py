@@ -25,6 +25,8 @@ log = logger(__name__)
 AFTER_KILL: Final = 10.0
 """Seconds in which the system takes away processes that were killed."""
 
+REMIND: Final = 0.25
+"""Seconds between reminders to a plugin that shall hurry."""
 FIRST_WORD: Final = 0.2
 """Seconds between two signals at least: two at once would be one."""
 
@@ -140,13 +142,20 @@ class PluginHost:
     async def _ended(self, limit: float) -> bool:
         try:
             async with asyncio.timeout(limit) as self._patience:
-                if self._running:
-                    await asyncio.wait(self._running)
+                while left := [task for task in self._running if not task.done()]:
+                    await asyncio.wait(left, timeout=REMIND)
+                    if self._hurried:
+                        self._tell_again()
         except TimeoutError:
             return False
         finally:
             self._patience = None
         return True
+
+    def _tell_again(self) -> None:
+        """Two signals that come together reach a process as one: it would not know to hurry."""
+        for supervisor in self._supervisors:
+            supervisor.stop()
 
     def _changed(self, plugin: Plugin) -> None:
         if self.on_change is not None:

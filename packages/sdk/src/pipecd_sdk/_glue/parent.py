@@ -8,6 +8,7 @@ import sys
 from typing import Final
 
 PR_SET_PDEATHSIG: Final = 1
+PARENT_VARIABLE: Final = "PIPECD_PARENT_PID"
 
 
 class OrphanedError(RuntimeError):
@@ -15,10 +16,13 @@ class OrphanedError(RuntimeError):
 
 
 def die_with_parent() -> None:
-    """Ask for SIGKILL at the parent's death. Elsewhere than on Linux there is no such thing."""
+    """Ask for SIGKILL at the parent's death. Elsewhere than on Linux there is no such thing.
+
+    Our piped says its pid: a parent that died while Python was starting cannot be compared with.
+    """
     if not sys.platform.startswith("linux"):
         return
-    parent = os.getppid()
+    parent = int(os.environ.pop(PARENT_VARIABLE, "") or os.getppid())
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
