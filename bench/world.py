@@ -14,25 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from controlplane.quickstart.processes import Program, listening_address, running
+from controlplane.quickstart.session import PLUGINS, until_ready
+from pipecd_model.deployment import COMPLETED
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
 from pipecd_wire.model import common_pb2, deployment_pb2
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.pipecd.api.api_pb2_grpc import (
     DeploymentServiceStub,
-    PipedServiceStub,
     ProjectServiceStub,
 )
-from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.rpc import call, connect, stream
-
-PLUGINS = ("wait", "waitapproval", "scriptrun")
-
-COMPLETED = {
-    deployment_pb2.DEPLOYMENT_SUCCESS,
-    deployment_pb2.DEPLOYMENT_FAILURE,
-    deployment_pb2.DEPLOYMENT_CANCELLED,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +127,7 @@ async def world(root: Path) -> AsyncIterator[World]:
             run = ["piped", "run", "--config-file", str(root / "piped.yaml"), "--insecure"]
             run += ["--data-dir", str(root / "piped")]
             async with running("piped", run, root / "piped.log") as piped:
-                await _until_ready(PipedServiceStub(channel), piped)
+                await until_ready(channel, piped)
                 yield World(
                     root=root,
                     repository=repository,
@@ -156,18 +148,6 @@ def _piped_config(root: Path, piped_id: str, address: str) -> str:
         f"  apiAddress: {address}\n  repositories:\n    - repoId: bench\n"
         f"      remote: {root / 'repository'}\n      branch: main\n  plugins:\n{plugins}"
     )
-
-
-async def _until_ready(pipeds: Any, piped: Program) -> None:
-    async with asyncio.timeout(60):
-        while True:
-            if not piped.running:
-                raise piped.failure()
-            answer = await call(pipeds.ListPipeds, api_pb2.ListPipedsRequest())
-            states = [plugin.state for item in answer.pipeds for plugin in item.plugins]
-            if states.count(push_pb2.PluginState.READY) == len(PLUGINS):
-                return
-            await asyncio.sleep(0.05)
 
 
 def children(pid: int) -> list[int]:

@@ -15,8 +15,8 @@ from typing import Final
 import click
 
 from controlplane.quickstart import example
-from controlplane.quickstart.narrate import COMPLETED
 from controlplane.quickstart.session import Session
+from pipecd_model.deployment import is_completed
 from pipecd_model.errors import TimedOutError
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import deployment_pb2
@@ -66,7 +66,7 @@ class Journey:
         started = time.monotonic()
         head = example.commit_hash(self._folder)
         notify = await self._deployment_of("notify", head)
-        ended = await self._until(notify, lambda d: d.status in COMPLETED)
+        ended = await self._until(notify, lambda d: is_completed(d.status))
         self._row("deploy: notify (runs, RFC form)", "SUCCESS", _status(ended), started)
         self._row("  its script wrote", f"deployed {head}", self._wrote("notify", head), started)
         hello = await self._deployment_of("hello", head)
@@ -126,7 +126,7 @@ class Journey:
         pid = await self._sleeper()
         request = api_pb2.CancelDeploymentRequest(deployment_id=deployment_id)
         await call(self._session.deployments.CancelDeployment, request)
-        ended = await self._until(deployment_id, lambda d: d.status in COMPLETED)
+        ended = await self._until(deployment_id, lambda d: is_completed(d.status))
         self._row("cancel a running script", "CANCELLED", _status(ended), started)
         self._row("  its processes", "gone", "alive" if _alive(pid) else "gone", started)
         self._row("  its script wrote", f"undo-build {head}", self._wrote("hello", head), started)
@@ -135,7 +135,7 @@ class Journey:
         await self._until(deployment_id, _waits_for_approval)
         request = api_pb2.ApproveStageRequest(deployment_id=deployment_id)
         await call(self._session.deployments.ApproveStage, request)
-        return await self._until(deployment_id, lambda d: d.status in COMPLETED)
+        return await self._until(deployment_id, lambda d: is_completed(d.status))
 
     async def _deployment_of(self, application: str, commit: str) -> str:
         """The deployment that an application got for a commit."""

@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from controlplane.quickstart.session import Session
+from pipecd_model.deployment import is_completed
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import deployment_pb2, logblock_pb2
 from pipecd_wire.pipecd.api import api_pb2
@@ -22,14 +23,6 @@ MARKS: Final = {
     deployment_pb2.STAGE_SKIPPED: ("↷", "blue"),
     deployment_pb2.STAGE_EXITED: ("✔", "green"),
 }
-
-COMPLETED: Final = frozenset(
-    {
-        deployment_pb2.DEPLOYMENT_SUCCESS,
-        deployment_pb2.DEPLOYMENT_FAILURE,
-        deployment_pb2.DEPLOYMENT_CANCELLED,
-    }
-)
 
 
 def say(text: str, *, colour: str | None = None) -> None:
@@ -67,7 +60,7 @@ class Narrator:
             if deployment.id in self._told:
                 continue
             self._told.add(deployment.id)
-            if deployment.status not in COMPLETED:
+            if not is_completed(deployment.status):
                 followers.create_task(self._follow(deployment.id, followers))
 
     async def _follow(self, deployment_id: str, followers: asyncio.TaskGroup) -> None:
@@ -98,7 +91,7 @@ class Narrator:
                     if stage.status != deployment_pb2.STAGE_RUNNING:
                         await logs[stage.id]  # what it wrote comes before how it ended
                         self._tell_stage(deployment, stage)
-                if deployment.status in COMPLETED:
+                if is_completed(deployment.status):
                     self._tell_end(deployment)
 
     def _tell_stage(

@@ -100,7 +100,7 @@ async def session(folder: Folder) -> AsyncIterator[Session]:
         arguments = ["piped", "run", "--config-file", str(folder.piped_config), "--insecure"]
         arguments += ["--data-dir", str(folder.piped), "--grace-period", "24h"]
         async with running("piped", arguments, folder.piped_log) as piped:
-            await _until_ready(channel, piped)
+            await until_ready(channel, piped)
             await _register_applications(api, folder, memory)
             yield Session(
                 folder=folder,
@@ -155,7 +155,7 @@ def _write_files(folder: Folder, memory: Memory, address: str) -> None:
     folder.pipectl.chmod(0o755)
 
 
-async def _until_ready(channel: Channel, piped: Program) -> None:
+async def until_ready(channel: Channel, piped: Program) -> None:
     """Wait until piped has connected and its plugins are ready."""
     pipeds: PipedServiceAsyncStub = PipedServiceStub(channel)
     not_ready = list(PLUGINS)

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import click
 
+from pipecd_model.deployment import COMPLETED
 from pipecd_model.errors import PipecdError
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import deployment_pb2
@@ -13,7 +14,6 @@ from pipecd_wire.rpc import call
 from pipectl.client import Client, connected
 from pipectl.commands.stagelogs import follow_logs, print_logs
 from pipectl.commands.waiting import (
-    COMPLETED,
     STATUSES,
     status_name,
     status_numbers,

@@ -7,12 +7,13 @@ from contextlib import aclosing
 
 import click
 
+from pipecd_model.deployment import is_completed
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import deployment_pb2, logblock_pb2
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.rpc import CallError, Retry, stream
 from pipectl.client import Client
-from pipectl.commands.waiting import COMPLETED, follow_deployment, status_name
+from pipectl.commands.waiting import follow_deployment, status_name
 
 COLOURS = {logblock_pb2.SUCCESS: "green", logblock_pb2.ERROR: "red"}
 
@@ -49,7 +50,7 @@ async def follow_logs(client: Client, deployment_id: str, only: str) -> None:
                 if started and stage.id not in followed and only in {"", stage.id}:
                     followed.add(stage.id)
                     followers.create_task(_follow_stage(client, deployment_id, stage))
-            return deployment.status in COMPLETED
+            return is_completed(deployment.status)
 
         await follow_deployment(client, deployment_id, seen)
     reason = f": {last.status_reason}" if last.status_reason else ""

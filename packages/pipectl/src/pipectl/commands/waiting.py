@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from pipecd_model.deployment import COMPLETED
 from pipecd_model.errors import TimedOutError
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.pipecd.api import api_pb2
@@ -20,14 +21,6 @@ STATUSES: Final = [
     name.removeprefix(PREFIX)
     for name in deployment_pb2.DeploymentStatus.keys()  # noqa: SIM118 - an enum, not a dict
 ]
-
-COMPLETED: Final = frozenset(
-    {
-        deployment_pb2.DEPLOYMENT_SUCCESS,
-        deployment_pb2.DEPLOYMENT_FAILURE,
-        deployment_pb2.DEPLOYMENT_CANCELLED,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
