@@ -3,6 +3,7 @@
 
 import asyncio
 import os
+import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
@@ -95,7 +96,7 @@ async def test_one_broken_file_is_noticed_when_it_is_read_and_healed(
     head = await repository.head()
     (file,) = [each for each in await repository.files(head.hash) if each.path == "a"]
     await repository.close()
-    loose = repository.mirror.folder / "objects" / file.blob_id[:2] / file.blob_id[2:]
+    loose = _unpacked(repository.mirror.folder, file.blob_id)
     loose.chmod(0o644)
     loose.write_bytes(b"garbage")
 
@@ -104,6 +105,19 @@ async def test_one_broken_file_is_noticed_when_it_is_read_and_healed(
     await repository.fetch()
 
     assert await repository.read(head.hash, "a") == b"1"
+
+
+async def test_a_commit_never_appears_before_its_files(
+    repository: Repository, git_remote: Remotes
+) -> None:
+    """Git unpacks a small fetch object by object, the commit first: readers see the middle."""
+    pushed = git_remote().commit({"a": "2"})
+
+    await repository.fetch()
+
+    assert await repository.read(pushed, "a") == b"2"
+    objects = repository.mirror.folder / "objects"
+    assert {each.name for each in objects.iterdir()} <= {"pack", "info"}
 
 
 async def test_a_broken_mirror_is_kept_while_the_remote_is_away(
@@ -145,14 +159,12 @@ async def test_many_small_fetches_are_packed_and_nothing_is_lost(
     dropped = remote.commit({"a": "dropped"})
     await repository.fetch()
     remote.git("reset", "--quiet", "--hard", first)
-    pack = repository.mirror.folder / "objects" / "pack"
-    for number in range(51):
-        (pack / f"pack-{number:040}.pack").touch()
-    remote.commit({"a": "new"})
+    for number in range(60):
+        remote.commit({"a": f"new {number}"})
+        await repository.fetch()
 
-    await repository.fetch()
-
-    assert len(list(pack.glob("*.pack"))) < 51
+    packs = (repository.mirror.folder / "objects" / "pack").glob("*.pack")
+    assert len(list(packs)) < 51
     assert await repository.read(dropped, "a") == b"dropped"
     assert await repository.read(first, "a") == b"1"
 
@@ -184,3 +196,15 @@ async def test_a_repository_of_another_user_is_told_with_what_to_do(
         await start().fetch()
 
     assert "safe.directory" in failed.value.hint
+
+
+def _unpacked(mirror: Path, blob_id: str) -> Path:
+    """Turn the mirror's packs into one file per object; answers the file of this one."""
+    for pack in (mirror / "objects" / "pack").glob("*.pack"):
+        content = pack.read_bytes()
+        for file in pack.parent.glob(f"{pack.stem}.*"):
+            file.unlink()
+        subprocess.run(
+            ["git", f"--git-dir={mirror}", "unpack-objects", "-q"], input=content, check=True
+        )
+    return mirror / "objects" / blob_id[:2] / blob_id[2:]

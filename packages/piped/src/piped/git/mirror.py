@@ -41,6 +41,11 @@ _STALE_LOCK: Final = 60.0
 # What hosts say to a wish for a commit that they lack, or give only by a branch's name.
 _NOT_GIVEN: Final = re.compile(r"not our ref|unadvertised object|no such remote ref|bad object")
 
+_IN_ONE_PIECE: Final = {"fetch.unpackLimit": "1"}
+"""Git writes the objects of a small fetch one by one, commits before their files. Somebody who
+reads meanwhile, or after a kill in between, would see a commit that lacks its files. A pack appears
+whole or not at all."""
+
 _MANY_PACKS: Final = 50
 _MANY_LOOSE: Final = 27  # of 256 folders one is counted: about 7000 loose objects
 
@@ -53,7 +58,7 @@ class MirrorFolder:
         self._access = access
         self._ref = f"refs/heads/{branch}"
         self._branch = branch
-        settings = {"remote.origin.url": access.address, **access.settings}
+        settings = {"remote.origin.url": access.address, **_IN_ONE_PIECE, **access.settings}
         self.env = git.environment()
         # Only the git that talks to the remote gets what opens it.
         self._remote_env = git.environment(settings, access.variables)
@@ -209,7 +214,7 @@ class MirrorFolder:
         """Put many small packs into one, keeping everything, before reading gets slow."""
         packs, loose = _count(self.folder / "objects")
         if packs > _MANY_PACKS or loose > _MANY_LOOSE:
-            await self.run("repack", "-a", "-d", "-k", "-q", limit=FIRST_FETCH)
+            await self.run("repack", "--geometric=2", "-d", "-q", limit=FIRST_FETCH)
 
     def _remove_stale_locks(self) -> None:
         for lock in _locks(self.folder):
