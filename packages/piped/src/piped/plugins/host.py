@@ -16,6 +16,7 @@ from piped.oplog import logger
 from piped.plugins.backend import PluginBackend
 from piped.plugins.choose import choose
 from piped.plugins.command import death_wrapper
+from piped.plugins.leftover import sweep
 from piped.plugins.plugin import Plugin
 from piped.plugins.state import Limits
 from piped.plugins.supervise import Supervisor, Surroundings
@@ -50,6 +51,7 @@ class PluginHost:
         """`grace`: seconds that plugins are told they have to stop."""
         self._configs = tuple(configs)
         self._folder = data_dir / "plugins"
+        self._processes = data_dir / "processes"
         self._backend = backend
         self._limits = limits or Limits()
         self._grace = grace
@@ -83,8 +85,10 @@ class PluginHost:
                     await plugin.tried()
 
     async def __aenter__(self) -> Self:
+        await sweep(self._processes)
         around = Surroundings(
             folder=self._folder,
+            processes=self._processes,
             backend=self._backend,
             limits=self._limits,
             wrapper=await death_wrapper(),

@@ -5,8 +5,8 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 
 from piped.plugins.command import Command
 from piped.plugins.errors import PluginError
@@ -39,8 +39,12 @@ class Process:
 
 
 @asynccontextmanager
-async def started(command: Command) -> AsyncIterator[Process]:
-    """A process that lives no longer than the block. Raises PluginError when it cannot start.
+async def started(
+    command: Command, on_record: Callable[[int], AbstractContextManager[None]]
+) -> AsyncIterator[Process]:
+    """A process that lives no longer than the block, and is on record for as long.
+
+    Raises PluginError when it cannot start.
 
     Must run on the main thread: the parent-death signal that a plugin has set comes when the thread
     ends that started it.
@@ -56,11 +60,12 @@ async def started(command: Command) -> AsyncIterator[Process]:
             process = Process(await _start(command, writing), said)
         finally:
             os.close(writing)
-        try:
-            yield process
-        finally:
-            process.kill()
-            await process.end()
+        with on_record(process.pid):
+            try:
+                yield process
+            finally:
+                process.kill()
+                await process.end()
     finally:
         transport.close()
 

@@ -10,7 +10,7 @@ stop listening long before it is done.
 import asyncio
 import random
 import secrets
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -34,6 +34,7 @@ from piped.plugins.command import command_of
 from piped.plugins.connection import Connection
 from piped.plugins.errors import PluginError
 from piped.plugins.fetch import Program, fetch
+from piped.plugins.leftover import recorded
 from piped.plugins.management import Link, ManagementApi, endpoints_of
 from piped.plugins.plugin import Plugin
 from piped.plugins.port import accepts, is_free, pick_port, private_port
@@ -60,6 +61,8 @@ class Surroundings:
     """What all plugins of a host share."""
 
     folder: Path
+    processes: Path
+    """Where processes are on record, see `leftover`."""
     backend: PluginBackend
     limits: Limits
     wrapper: tuple[str, ...]
@@ -153,7 +156,7 @@ class Supervisor:
                 grace=self._around.grace,
                 wrapper=self._around.wrapper,
             )
-            process = await opened.enter_async_context(started(command))
+            process = await opened.enter_async_context(started(command, self._on_record))
             self._process = process
             if self._stop.is_set():
                 process.terminate()
@@ -168,6 +171,9 @@ class Supervisor:
                 link.given_up = True
                 self._process = None
                 self._fail(why)
+
+    def _on_record(self, pid: int) -> AbstractContextManager[None]:
+        return recorded(self._around.processes, self._plugin.name, pid)
 
     def _endpoints(self, link: Link) -> Endpoints:
         management = ManagementApi(
