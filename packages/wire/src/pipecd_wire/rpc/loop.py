@@ -4,6 +4,8 @@
 import asyncio
 import weakref
 
+from pipecd_wire.rpc.arenas import share_one_heap
+
 _claimed: "weakref.ref[asyncio.AbstractEventLoop] | None" = None
 
 
@@ -18,5 +20,7 @@ def claim_loop() -> None:
     other = _claimed() if _claimed else None
     if other is not None and other is not running and not other.is_closed():
         raise SecondLoopError("gRPC is already used by another event loop of this process")
+    if _claimed is None:
+        share_one_heap()  # gRPC's threads start with its first server or channel
     if other is not running:
         _claimed = weakref.ref(running)

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One heap for all threads of a process: what gRPC's threads free, Python can use again.
+
+The C library gives each thread that allocates a heap of its own. gRPC starts several; measured on
+an agent with three idle plugins, their heaps held 6 MiB that nobody needed.
+"""
+
+import ctypes
+import sys
+from typing import Final
+
+_M_ARENA_MAX: Final = -8
+
+
+def share_one_heap() -> bool:
+    """Ask the C library for it, before threads start. Answers whether it knows how (glibc does)."""
+    if sys.platform != "linux":
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    return mallopt is not None and bool(mallopt(_M_ARENA_MAX, 1))
