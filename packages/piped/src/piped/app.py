@@ -41,6 +41,7 @@ from piped.schedule.controller import Controller
 from piped.schedule.needs import Needs
 from piped.schedule.run import DeploymentRun
 from piped.schedule.successes import LastSuccesses
+from piped.scripts import ScriptRecords
 from piped.source import Identity, Sources
 from piped.stopping import Stopping
 from piped.trigger import ControlPlaneCalls, Trigger
@@ -131,8 +132,18 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         stored=lambda deployment_id: stored(control, deployment_id),
         clock=time.time,
     )
+    records = ScriptRecords(
+        data_dir / "scripts",
+        kept=statuses.kept,
+        stored=needs.stored,
+        running=lambda: controller.running,
+    )
     controller = Controller(
-        mirror, statuses, lambda deployment: DeploymentRun(deployment, needs), needs.stored
+        mirror,
+        statuses,
+        lambda deployment: DeploymentRun(deployment, needs),
+        needs.stored,
+        on_completed=records.completed,
     )
     files = ApplicationFiles()
     discovery = Discovery(
@@ -176,6 +187,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         statuses=statuses,
         host=host,
         controller=controller,
+        records=records,
         trigger=trigger,
         discovery=discovery,
         stats=stats,
@@ -201,6 +213,7 @@ class Piped:
     statuses: Statuses
     host: PluginHost
     controller: Controller
+    records: ScriptRecords
     trigger: Trigger
     discovery: Discovery
     stats: Stats
@@ -245,7 +258,9 @@ class Piped:
             instance_id=new_id(),
             data_folder_id=settings.data_folder_id,
         )
-        await guarded("watch", watch.run)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(guarded("script records", self.records.run), name="script records")
+            await guarded("watch", watch.run)
 
     async def _schedule(self) -> None:
         try:

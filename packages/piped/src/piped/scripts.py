@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The records of scripts in the data folder, removed when their deployment is over.
+
+Scripts outlive piped, and their records are how they are found again and how nobody runs one
+twice. So a record goes only when the end of its deployment cannot be lost any more, and never while
+its script lives: the script's keeper holds a lock. What this piped did not see end is asked for
+once, at the start; what nobody knows stays, and the plugin removes it when it is old.
+"""
+
+import asyncio
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from pipecd_model.deployment import is_completed
+from pipecd_model.errors import NotFoundError, PipecdError
+from pipecd_wire.model.deployment_pb2 import Deployment
+from piped.oplog import logger
+
+log = logger(__name__)
+
+PAUSE: Final = 10.0
+"""Seconds until what could not be removed is tried again."""
+
+PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+"""An id that is the name of its folder; any other is hashed, so that none leads out of ours."""
+
+HASHED: Final = 64
+"""Characters of a folder whose deployment's id is no plain name; it does not tell the id."""
+
+
+class ScriptRecords:
+    """Removes records in the background."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        kept: Callable[[Deployment], Awaitable[None]],
+        stored: Callable[[str], Awaitable[Deployment]],
+        running: Callable[[], Collection[str]],
+        pause: float = PAUSE,
+    ) -> None:
+        """`kept` waits until the end of a deployment is safe, `stored` asks the control plane."""
+        self._folder = folder
+        self._kept = kept
+        self._stored = stored
+        self._running = running
+        self._pause = pause
+        self._unknown: set[str] = set()
+        self._over: dict[str, Deployment] = {}
+        self._faults: set[str] = set()
+        self._changed = asyncio.Event()
+
+    def completed(self, deployment: Deployment) -> None:
+        """Remove what is kept of a deployment that has just ended."""
+        if folder_of(self._folder, deployment.id).is_dir():
+            self._over[deployment.id] = deployment
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Remove for ever. What an earlier piped had to tell must have been told before."""
+        self._unknown = _names_in(self._folder)
+        while True:
+            self._changed.clear()
+            await self._ask()
+            for deployment in list(self._over.values()):
+                await self._remove(deployment)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._pause if self._unknown or self._over else None):
+                    await self._changed.wait()
+
+    async def _ask(self) -> None:
+        """Find out which of the deployments that an earlier piped has left are over."""
+        for name in sorted(self._unknown):
+            try:
+                deployment = await self._stored(name)
+            except NotFoundError:
+                # Perhaps this is another control plane than before: then it is not to be trusted.
+                log.info("script.deployment_unknown", deployment=name)
+            except PipecdError as error:
+                log.debug("script.deployment_not_asked", deployment=name, reason=str(error))
+                return
+            else:
+                if is_completed(deployment.status):
+                    self._over[deployment.id] = deployment
+            self._unknown.discard(name)
+
+    async def _remove(self, deployment: Deployment) -> None:
+        if deployment.id in self._running():
+            return
+        await self._kept(deployment)
+        try:
+            removed = await asyncio.to_thread(forget, self._folder, deployment.id)
+        except OSError as error:
+            if deployment.id not in self._faults:
+                self._faults.add(deployment.id)
+                log.warning(
+                    "script.records_not_removed", deployment=deployment.id, reason=str(error)
+                )
+            return
+        if removed:
+            self._faults.discard(deployment.id)
+            del self._over[deployment.id]
+            log.info("script.records_removed", deployment=deployment.id)
+
+
+def folder_of(scripts: Path, deployment_id: str) -> Path:
+    """Where the records of a deployment are."""
+    if PLAIN.fullmatch(deployment_id):
+        return scripts / deployment_id
+    return scripts / hashlib.sha256(deployment_id.encode()).hexdigest()
+
+
+def forget(scripts: Path, deployment_id: str) -> bool:
+    """Remove the records of a deployment; False when one of its scripts still runs.
+
+    Raises OSError when they cannot be removed.
+    """
+    folder = folder_of(scripts, deployment_id)
+    try:
+        # Held until all is gone: nobody begins to run what is being forgotten.
+        with _locked(folder):
+            shutil.rmtree(folder)
+    except BlockingIOError:
+        return False
+    except FileNotFoundError:
+        return not folder.exists()
+    return True
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the locks of all records; BlockingIOError when a script's keeper has one."""
+    descriptors: list[int] = []
+    try:
+        for lock in sorted(folder.glob("*/lock")):
+            descriptors.append(os.open(lock, os.O_RDWR | os.O_CLOEXEC))
+            fcntl.flock(descriptors[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _names_in(scripts: Path) -> set[str]:
+    try:
+        return {
+            each.name for each in scripts.iterdir() if each.is_dir() and len(each.name) != HASHED
+        }
+    except OSError:
+        return set()
