@@ -13,6 +13,7 @@ from pipecd_wire.plugin.deploymentapi import api_pb2
 from pipecd_wire.rpc import call
 
 PUBLIC = [
+    "ApplicationConfig",
     "BadValueError",
     "Clock",
     "CommandKind",
@@ -20,19 +21,30 @@ PUBLIC = [
     "DeployTarget",
     "Deployment",
     "DeploymentPlugin",
+    "Drift",
     "Duration",
     "Exit",
     "Fault",
+    "Health",
+    "Live",
+    "LiveContext",
+    "LiveState",
     "Metadata",
     "Operation",
     "Outcome",
+    "Percentage",
     "PipedError",
     "PlanContext",
+    "PlanPreview",
     "PlannedStage",
     "PluginConfig",
+    "Preview",
+    "PreviewContext",
     "Report",
+    "Resource",
     "Secret",
     "Severity",
+    "SharedObjects",
     "Skip",
     "Source",
     "Sources",
@@ -47,11 +59,19 @@ PUBLIC = [
     "StageResult",
     "StageStatus",
     "Strategy",
+    "SyncState",
+    "SyncStatus",
     "SyncStrategy",
     "TargetConfig",
+    "TargetError",
+    "TargetResult",
+    "Tool",
+    "ToolError",
+    "Tools",
     "Version",
     "WantedStage",
     "field",
+    "on_targets",
     "serve",
     "stage",
 ]
@@ -94,7 +114,17 @@ def test_every_public_name_is_there_and_explained() -> None:
 
 
 def test_the_test_kit_is_public_too() -> None:
-    assert testing.__all__ == ["NOON", "FakeClock", "LogLine", "StageHarness"]
+    assert testing.__all__ == [
+        "NOON",
+        "FakeClock",
+        "KeptMetadata",
+        "KeptObjects",
+        "KeptTools",
+        "LogLine",
+        "StageHarness",
+        "deploy_target",
+        "example_deployment",
+    ]
 
 
 async def test_a_plugin_of_22_lines_runs_under_a_go_agent(tmp_path: Path) -> None:

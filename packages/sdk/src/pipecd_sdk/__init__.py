@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a plugin author installs: base classes, what a stage is given, and `serve`.
 
-Everything in `__all__`, and `pipecd_sdk.testing`, is kept from release to release; the modules
-behind it are not.
+Everything in `__all__`, `pipecd_sdk.testing` and `pipecd_sdk.kit` is kept from release to release;
+the modules behind it are not.
 """
 
 from msgspec import field
 
-from pipecd_model.config import BadValueError, Duration, Report, Secret
+from pipecd_model.config import BadValueError, Duration, Percentage, Report, Secret
+from pipecd_sdk.application import ApplicationConfig
 from pipecd_sdk.clock import Clock
 from pipecd_sdk.config import Fault, PluginConfig, StageConfig, TargetConfig
 from pipecd_sdk.context import (
@@ -22,6 +23,17 @@ from pipecd_sdk.context import (
     StageCommand,
     StageContext,
 )
+from pipecd_sdk.livestate import (
+    Drift,
+    Health,
+    Live,
+    LiveContext,
+    LiveState,
+    Resource,
+    SyncState,
+    SyncStatus,
+    TargetError,
+)
 from pipecd_sdk.metadata import Metadata
 from pipecd_sdk.plugin import (
     DeploymentPlugin,
@@ -33,6 +45,7 @@ from pipecd_sdk.plugin import (
     Version,
     WantedStage,
 )
+from pipecd_sdk.preview import PlanPreview, Preview, PreviewContext
 from pipecd_sdk.results import (
     Exit,
     Outcome,
@@ -43,10 +56,14 @@ from pipecd_sdk.results import (
     StageStatus,
 )
 from pipecd_sdk.serving import serve
+from pipecd_sdk.shared import SharedObjects
 from pipecd_sdk.stage_log import Severity, StageLog
 from pipecd_sdk.stages import StageDefinitionError, stage
+from pipecd_sdk.targets import TargetResult, on_targets
+from pipecd_sdk.tools import Tool, ToolError, Tools
 
 __all__ = [
+    "ApplicationConfig",
     "BadValueError",
     "Clock",
     "CommandKind",
@@ -54,19 +71,30 @@ __all__ = [
     "DeployTarget",
     "Deployment",
     "DeploymentPlugin",
+    "Drift",
     "Duration",
     "Exit",
     "Fault",
+    "Health",
+    "Live",
+    "LiveContext",
+    "LiveState",
     "Metadata",
     "Operation",
     "Outcome",
+    "Percentage",
     "PipedError",
     "PlanContext",
+    "PlanPreview",
     "PlannedStage",
     "PluginConfig",
+    "Preview",
+    "PreviewContext",
     "Report",
+    "Resource",
     "Secret",
     "Severity",
+    "SharedObjects",
     "Skip",
     "Source",
     "Sources",
@@ -81,11 +109,19 @@ __all__ = [
     "StageResult",
     "StageStatus",
     "Strategy",
+    "SyncState",
+    "SyncStatus",
     "SyncStrategy",
     "TargetConfig",
+    "TargetError",
+    "TargetResult",
+    "Tool",
+    "ToolError",
+    "Tools",
     "Version",
     "WantedStage",
     "field",
+    "on_targets",
     "serve",
     "stage",
 ]

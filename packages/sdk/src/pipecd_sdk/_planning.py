@@ -45,6 +45,15 @@ def faults_of(plugin: StagePlugin, requests: Iterable[StageRequest]) -> list[Fau
     return _decode(plugin, requests)[1]
 
 
+def section_faults(plugin: StagePlugin, text: bytes) -> list[Fault]:
+    """Everything that is wrong in the plugin's part of an application file, given as JSON."""
+    try:
+        read(plugin.application_config, text, path=())
+    except ConfigFaultsError as error:
+        return list(error.faults)
+    return []
+
+
 def _decode(
     plugin: StagePlugin, requests: Iterable[StageRequest]
 ) -> tuple[list[WantedStage], list[Fault]]:

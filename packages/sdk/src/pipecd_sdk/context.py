@@ -4,7 +4,7 @@
 Values only. They are filled from the wire by `_glue.messages`, or by `testing`.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
@@ -14,7 +14,9 @@ from typing import Any
 from pipecd_sdk.clock import Clock
 from pipecd_sdk.metadata import Metadata
 from pipecd_sdk.results import StageFailedError
+from pipecd_sdk.shared import SharedObjects
 from pipecd_sdk.stage_log import StageLog
+from pipecd_sdk.tools import Tools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,15 @@ class Source:
     config: bytes = b""
     """The application file as it is in that commit."""
     shared_config_directory: str = ""
+    read_options: Callable[[], Any] = field(default=lambda: None, repr=False, compare=False)
+
+    @property
+    def options(self) -> Any:
+        """The plugin's part of the application file, of its `application_config` type.
+
+        A wrong one ends the handler: the author of the file is told what is wrong in it.
+        """
+        return self.read_options()
 
     @property
     def directory(self) -> Path:
@@ -147,6 +158,12 @@ class StageContext:
     commands: AsyncIterator[StageCommand]
     """What people ask of this stage, each command once, those from before a restart first."""
     clock: Clock
+    tools: Tools
+    """Programs, installed by piped."""
+    shared: SharedObjects
+    """Of this plugin and this application, also between deployments."""
+    deployment_shared: Callable[[str], Awaitable[str | None]]
+    """What piped itself keeps with the deployment: the value of a key, None when it has none."""
     quick_sync: bool = False
     """No pipeline was written: there are no options for this stage."""
     is_handed_over: Callable[[], bool] = lambda: False

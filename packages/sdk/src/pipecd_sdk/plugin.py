@@ -8,6 +8,7 @@ from enum import IntEnum
 from functools import cached_property
 from typing import Any, ClassVar
 
+from pipecd_sdk.application import ApplicationConfig
 from pipecd_sdk.config import PluginConfig, TargetConfig
 from pipecd_sdk.context import PlanContext
 from pipecd_sdk.stages import StageDefinition, StageDefinitionError, stages_of
@@ -106,11 +107,18 @@ class StagePlugin:
     """Refuse to start, and to run a stage, without a deploy target."""
     target_config: ClassVar[type[TargetConfig]] = TargetConfig
     """The type of a deploy target's options."""
+    application_config: ClassVar[type[ApplicationConfig]] = ApplicationConfig
+    """The type of the plugin's options in an application file, `spec.plugins.<name>`."""
 
     @cached_property
     def stages(self) -> Mapping[str, StageDefinition]:
         """The stages it offers, by name."""
         return stages_of(type(self))
+
+    @classmethod
+    def has_application_config(cls) -> bool:
+        """Is there anything to write for it in an application file?"""
+        return cls.application_config is not ApplicationConfig
 
     @classmethod
     def config_type(cls) -> type[PluginConfig] | None:

@@ -42,8 +42,13 @@ class StageLog:
         ctx.log.success("all pods are ready")
     """
 
-    def __init__(self, sink: LogSink) -> None:
+    def __init__(self, sink: LogSink, *, prefix: str = "") -> None:
         self._sink = sink
+        self._prefix = prefix
+
+    def prefixed(self, prefix: str) -> "StageLog":
+        """The same log, with these words in front of every line."""
+        return StageLog(self._sink, prefix=self._prefix + prefix)
 
     def info(self, message: str, *args: object) -> None:
         """Tell how it goes. Arguments are put in as `logging` does it."""
@@ -73,14 +78,14 @@ class StageLog:
         await self._sink.drain()
 
     def _add(self, severity: Severity, text: str) -> None:
-        for line in lines_of(text):
+        for line in lines_of(text, prefix=self._prefix):
             self._sink.append(severity, line)
 
 
-def lines_of(text: str) -> Iterator[str]:
+def lines_of(text: str, *, prefix: str = "") -> Iterator[str]:
     """The blocks of a text: its lines, cut where they are too long, an empty one as a blank."""
     for line in text.removesuffix("\n").split("\n"):
-        encoded = line.removesuffix("\r").encode(errors="replace")
+        encoded = (prefix + line.removesuffix("\r")).encode(errors="replace")
         if len(encoded) <= LONGEST_LINE:
             yield encoded.decode() or " "
         else:

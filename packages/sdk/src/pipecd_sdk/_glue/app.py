@@ -21,6 +21,7 @@ from pipecd_sdk._glue.management import (
     keep_pinging,
     take_token,
 )
+from pipecd_sdk._glue.observe import add_observation
 from pipecd_sdk._glue.oplog import set_up_logging
 from pipecd_sdk._glue.parent import OrphanedError, die_with_parent
 from pipecd_sdk._glue.piped import Piped
@@ -95,6 +96,7 @@ class _Process:
             PlanApi(self._plugin, self._setup),
             ExecuteApi(self._plugin, self._setup, piped, running, Clock()),
         )
+        add_observation(endpoints, self._plugin, self._setup, piped, Clock())
         services = plugin_pb2.DESCRIPTOR.services_by_name
         endpoints.add(services["PluginConfigService"], ConfigApi(self._plugin))
         endpoints.add(services["PluginStageService"], WaitApi(running))

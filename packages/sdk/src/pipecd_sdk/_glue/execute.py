@@ -2,11 +2,20 @@
 """ExecuteStage and WaitStage: a stage with its log, metadata and commands around the handler."""
 
 import asyncio
+from collections.abc import Sequence
 
 from pipecd_sdk._execution import execute
 from pipecd_sdk._glue import messages, stage_log
 from pipecd_sdk._glue.entry import Setup
-from pipecd_sdk._glue.piped import DeploymentMetadata, Piped, StageCommands, StageMetadata
+from pipecd_sdk._glue.piped import (
+    ApplicationObjects,
+    DeploymentMetadata,
+    Piped,
+    PipedTools,
+    StageCommands,
+    StageMetadata,
+    shared_metadata,
+)
 from pipecd_sdk._glue.running import Run, Running
 from pipecd_sdk._glue.stage_log import StageLogSender
 from pipecd_sdk.clock import Clock
@@ -31,6 +40,8 @@ class ExecuteApi:
         self._piped = piped
         self._running = running
         self._clock = clock
+        self._reader = messages.Reader(plugin, setup.name)
+        self._tools = PipedTools(piped)
 
     @rpc("ExecuteStage")
     async def execute_stage(
@@ -84,13 +95,16 @@ class ExecuteApi:
         ctx = StageContext(
             deployment=messages.deployment_of(given.deployment),
             stage=messages.stage_of(given.stage),
-            source=messages.sources_of(given),
+            source=self._reader.sources(given),
             targets=targets,
             log=StageLog(sender),
             metadata=StageMetadata(self._piped, deployment_id, stage_id),
             deployment_metadata=DeploymentMetadata(self._piped, deployment_id),
             commands=commands,
             clock=self._clock,
+            tools=self._tools,
+            shared=ApplicationObjects(self._piped, given.deployment.application_id),
+            deployment_shared=lambda key: shared_metadata(self._piped, deployment_id, key),
             quick_sync=not given.stage_config,
             is_handed_over=lambda: run.is_handed_over,
             is_ending=lambda: self._running.is_ending,
@@ -104,9 +118,16 @@ def targets_of(
     """The deploy targets of a deployment that are this plugin's."""
     by_plugin = deployment.deploy_targets_by_plugin
     names = by_plugin[setup.name].deploy_targets if setup.name in by_plugin else ()
+    return named_targets(plugin, setup, names, whose="the deployment")
+
+
+def named_targets(
+    plugin: StagePlugin, setup: Setup, names: Sequence[str], *, whose: str
+) -> list[DeployTarget]:
+    """The deploy targets of these names, refused as a Go plugin refuses them."""
     if plugin.needs_targets and not names:
         raise StatusError(
-            "INVALID_ARGUMENT", f"the deployment has no deploy target of the plugin {setup.name!r}"
+            "INVALID_ARGUMENT", f"{whose} has no deploy target of the plugin {setup.name!r}"
         )
     try:
         return setup.find_targets(names)

@@ -2,9 +2,12 @@
 """The wire's messages to the SDK's values and back."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import cache
+from typing import Any, Protocol
 
+from pipecd_sdk.application import read_section
 from pipecd_sdk.context import (
     CommandKind,
     Commit,
@@ -14,10 +17,9 @@ from pipecd_sdk.context import (
     Stage,
     StageCommand,
 )
-from pipecd_sdk.plugin import PlannedStage, Version
+from pipecd_sdk.plugin import PlannedStage, StagePlugin, Version
 from pipecd_wire.model import command_pb2, common_pb2, deployment_pb2
 from pipecd_wire.plugin.common import common_pb2 as source_pb2
-from pipecd_wire.plugin.deploymentapi import api_pb2
 
 
 def deployment_of(message: deployment_pb2.Deployment) -> Deployment:
@@ -54,20 +56,53 @@ def stage_of(message: deployment_pb2.PipelineStage) -> Stage:
     )
 
 
-def sources_of(message: api_pb2.ExecutePluginInput | api_pb2.PlanPluginInput) -> Sources:
-    running = None
-    if message.HasField("running_deployment_source"):
-        running = _source_of(message.running_deployment_source)
-    return Sources(target=_source_of(message.target_deployment_source), running=running)
+class WithSources(Protocol):
+    """A request that brings the files of two commits."""
+
+    @property
+    def target_deployment_source(self) -> source_pb2.DeploymentSource: ...
+    @property
+    def running_deployment_source(self) -> source_pb2.DeploymentSource: ...
+    def HasField(self, field_name: Any) -> bool: ...  # noqa: N802 - protobuf's name
 
 
-def _source_of(message: source_pb2.DeploymentSource) -> Source:
+class Reader:
+    """Reads sources for one plugin: it knows what the plugin's part of the file looks like."""
+
+    def __init__(self, plugin: StagePlugin, name: str) -> None:
+        self._plugin = plugin
+        self._name = name
+
+    def sources(self, message: WithSources) -> Sources:
+        running = None
+        if message.HasField("running_deployment_source"):
+            running = self.source(message.running_deployment_source)
+        return Sources(target=self.source(message.target_deployment_source), running=running)
+
+    def source(self, message: source_pb2.DeploymentSource) -> Source:
+        return _source_of(message, self._reading(message))
+
+    def _reading(self, message: source_pb2.DeploymentSource) -> Callable[[], Any]:
+        if not self._plugin.has_application_config():
+            return self._plugin.application_config
+        return cache(
+            lambda: read_section(
+                self._plugin.application_config,
+                message.application_config,
+                plugin=self._name,
+                file=message.application_config_filename,
+            )
+        )
+
+
+def _source_of(message: source_pb2.DeploymentSource, reading: Callable[[], Any]) -> Source:
     return Source(
         commit_hash=message.commit_hash,
         application_directory=message.application_directory,
         config_filename=message.application_config_filename,
         config=message.application_config,
         shared_config_directory=message.shared_config_directory,
+        read_options=reading,
     )
 
 

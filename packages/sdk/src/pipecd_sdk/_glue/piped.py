@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plugin asks of piped while a stage runs: metadata and stage commands.
+"""What a plugin asks of piped: metadata, stage commands, tools, shared objects.
 
 Both agents answer the same calls. Ours, which has sent an invitation (`managed`), also streams the
 commands; elsewhere they are polled.
@@ -9,12 +9,15 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any, Final
 
 from pipecd_sdk._glue import messages
 from pipecd_sdk.context import StageCommand
 from pipecd_sdk.metadata import Metadata
 from pipecd_sdk.results import PipedError
+from pipecd_sdk.shared import SharedObjects
+from pipecd_sdk.tools import Tool, ToolError, Tools
 from pipecd_wire.model import command_pb2
 from pipecd_wire.pipecd.plugin import plugin_pb2, plugin_pb2_grpc
 from pipecd_wire.pluginservice import service_pb2, service_pb2_grpc
@@ -96,6 +99,57 @@ class DeploymentMetadata(Metadata):
     async def put_many(self, values: Mapping[str, str]) -> None:
         request = service_pb2.PutDeploymentPluginMetadataMultiRequest(**self._ids, metadata=values)
         await ask(self._service.PutDeploymentPluginMetadataMulti, request)
+
+
+class ApplicationObjects(SharedObjects):
+    """What is kept with one application for this plugin."""
+
+    def __init__(self, piped: Piped, application_id: str) -> None:
+        self._service = piped.service
+        self._ids = {"application_id": application_id, "plugin_name": piped.plugin}
+
+    async def get(self, key: str) -> bytes | None:
+        request = service_pb2.GetApplicationSharedObjectRequest(**self._ids, key=key)
+        try:
+            answer = await call(self._service.GetApplicationSharedObject, request, retry=RETRY)
+        except CallError as error:
+            if error.status == "NOT_FOUND":
+                return None
+            raise PipedError(str(error)) from error
+        value: bytes = answer.object
+        return value
+
+    async def put(self, key: str, value: bytes) -> None:
+        request = service_pb2.PutApplicationSharedObjectRequest(**self._ids, key=key, object=value)
+        await ask(self._service.PutApplicationSharedObject, request)
+
+
+async def shared_metadata(piped: Piped, deployment_id: str, key: str) -> str | None:
+    """What piped itself keeps with a deployment."""
+    request = service_pb2.GetDeploymentSharedMetadataRequest(deployment_id=deployment_id, key=key)
+    answer = await ask(piped.service.GetDeploymentSharedMetadata, request)
+    return answer.value if answer.found else None
+
+
+class PipedTools(Tools):
+    """Programs that piped installs."""
+
+    def __init__(self, piped: Piped) -> None:
+        super().__init__()
+        self._service = piped.service
+
+    async def get(self, tool: Tool) -> Path:
+        request = service_pb2.InstallToolRequest(
+            name=tool.name, version=tool.version, install_script=tool.script
+        )
+        try:
+            # No deadline: a download takes its time, and the stage has a limit of its own.
+            answer = await call(self._service.InstallTool, request, deadline=None)
+        except CallError as error:
+            raise ToolError(
+                f"{tool.name} {tool.version} could not be installed: {error.message}"
+            ) from error
+        return Path(answer.installed_path)
 
 
 class StageCommands:

@@ -21,6 +21,7 @@ class PlanApi:
     def __init__(self, plugin: StagePlugin, setup: Setup) -> None:
         self._plugin = plugin
         self._setup = setup
+        self._reader = messages.Reader(plugin, setup.name)
 
     @rpc("FetchDefinedStages")
     async def fetch_defined_stages(
@@ -78,7 +79,7 @@ class PlanApi:
     def _context(self, given: api_pb2.PlanPluginInput) -> PlanContext:
         return PlanContext(
             deployment=messages.deployment_of(given.deployment),
-            source=messages.sources_of(given),
+            source=self._reader.sources(given),
             targets=targets_of(self._plugin, self._setup, given.deployment),
         )
 
@@ -99,6 +100,11 @@ class ConfigApi:
             deploy_target_config=(
                 schema(self._plugin.target_config) if self._plugin.needs_targets else ""
             ),
+            application_config=(
+                schema(self._plugin.application_config)
+                if self._plugin.has_application_config()
+                else ""
+            ),
             stages={
                 name: schema(definition.config)
                 for name, definition in self._plugin.stages.items()
@@ -117,6 +123,8 @@ class ConfigApi:
                 for each in request.stages
             ],
         )
+        if self._plugin.has_application_config():
+            faults += _planning.section_faults(self._plugin, request.application_config)
         return plugin_pb2.CheckConfigResponse(
             faults=[
                 plugin_pb2.Fault(path=fault.path, message=fault.message, hint=fault.hint)

@@ -6,6 +6,17 @@
 """
 
 from pipecd_sdk.testing.clock import NOON, FakeClock
-from pipecd_sdk.testing.harness import LogLine, StageHarness
+from pipecd_sdk.testing.harness import LogLine, StageHarness, deploy_target, example_deployment
+from pipecd_sdk.testing.kept import KeptMetadata, KeptObjects, KeptTools
 
-__all__ = ["NOON", "FakeClock", "LogLine", "StageHarness"]
+__all__ = [
+    "NOON",
+    "FakeClock",
+    "KeptMetadata",
+    "KeptObjects",
+    "KeptTools",
+    "LogLine",
+    "StageHarness",
+    "deploy_target",
+    "example_deployment",
+]

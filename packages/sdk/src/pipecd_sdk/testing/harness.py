@@ -5,11 +5,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pipecd_sdk import _execution, _planning
+from pipecd_sdk import _execution, _observation, _planning
+from pipecd_sdk._observation import Observation
 from pipecd_sdk.clock import Clock
 from pipecd_sdk.config import ConfigFaultsError, read_value
 from pipecd_sdk.context import (
@@ -17,17 +18,20 @@ from pipecd_sdk.context import (
     Commit,
     Deployment,
     DeployTarget,
+    PlanContext,
     Source,
     Sources,
     Stage,
     StageCommand,
     StageContext,
 )
-from pipecd_sdk.metadata import Metadata
-from pipecd_sdk.plugin import PlannedStage, StagePlugin
+from pipecd_sdk.livestate import Drift, LiveContext, LiveState
+from pipecd_sdk.plugin import DeploymentPlugin, PlannedStage, StagePlugin, Strategy, Version
+from pipecd_sdk.preview import PlanPreview, Preview, PreviewContext
 from pipecd_sdk.results import StageResult
 from pipecd_sdk.stage_log import Severity, StageLog
 from pipecd_sdk.testing.clock import NOON, FakeClock
+from pipecd_sdk.testing.kept import KeptMetadata, KeptObjects, KeptTools
 
 P = TypeVar("P", bound=StagePlugin)
 
@@ -57,6 +61,8 @@ class StageHarness(Generic[P]):
         config: Mapping[str, Any] | None = None,
         deployment: Deployment | None = None,
         directory: Path | None = None,
+        running_directory: Path | None = None,
+        options: Mapping[str, Any] | None = None,
         targets: Sequence[DeployTarget] = (),
     ) -> None:
         self.plugin = plugin
@@ -65,12 +71,21 @@ class StageHarness(Generic[P]):
         self.metadata = KeptMetadata()
         """Of the stage; a test may fill it before a run and read it after."""
         self.deployment_metadata = KeptMetadata()
+        self.deployment_shared = KeptMetadata()
+        """What piped itself keeps with the deployment."""
+        self.shared = KeptObjects()
+        self.tools = KeptTools()
         self.log: list[LogLine] = []
         """All lines of all runs."""
         self.is_ending = False
         self.is_handed_over = False
-        self._targets = targets
-        self._directory = directory
+        self.targets = targets
+        self.directory = directory
+        """The files to deploy."""
+        self.running_directory = running_directory
+        """The files that run now; None on a first deployment."""
+        self.options = options or {}
+        """The plugin's part of the application file."""
         self._commands: asyncio.Queue[StageCommand] = asyncio.Queue()
         self._sent = 0
         self._logged = asyncio.Event()
@@ -97,6 +112,54 @@ class StageHarness(Generic[P]):
     ) -> list[PlannedStage]:
         """Plan a pipeline of these stages and options."""
         return _planning.plan_pipeline(self.plugin, _requests(stages), rollback=rollback)
+
+    def quick_sync(self, *, rollback: bool = True) -> list[PlannedStage]:
+        """Plan a deployment without a pipeline."""
+        assert isinstance(self.plugin, DeploymentPlugin), "only a platform has one"  # noqa: S101
+        return list(self.plugin.quick_sync(rollback=rollback))
+
+    async def versions(self) -> Sequence[Version]:
+        """What the commit brings out."""
+        assert isinstance(self.plugin, DeploymentPlugin), "only a platform has some"  # noqa: S101
+        return await self.plugin.versions(self._plan_context())
+
+    async def strategy(self) -> Strategy:
+        """Is the change worth the pipeline?"""
+        assert isinstance(self.plugin, DeploymentPlugin), "only a platform has one"  # noqa: S101
+        return await self.plugin.strategy(self._plan_context())
+
+    async def live_state(self) -> Observation:
+        """What runs, and whether it is what `directory` holds."""
+        plugin: StagePlugin = self.plugin
+        assert isinstance(plugin, LiveState | Drift), "it has no such interface"  # noqa: S101
+        ctx = LiveContext(
+            application_id=self.deployment.application_id,
+            application_name=self.deployment.application_name,
+            piped_id=self.deployment.piped_id,
+            source=self._sources().target,
+            targets=self.targets,
+            clock=self.clock,
+            tools=self.tools,
+            shared=self.shared,
+        )
+        return await _observation.observe(plugin, ctx)
+
+    async def plan_preview(self) -> dict[str, Preview]:
+        """What deploying `directory` would change, by deploy target."""
+        plugin: StagePlugin = self.plugin
+        assert isinstance(plugin, PlanPreview), "it has no such interface"  # noqa: S101
+        ctx = PreviewContext(
+            application_id=self.deployment.application_id,
+            application_name=self.deployment.application_name,
+            piped_id=self.deployment.piped_id,
+            source=self._sources(),
+            targets=self.targets,
+            clock=self.clock,
+            tools=self.tools,
+            shared=self.shared,
+        )
+        found = await _observation.preview(plugin, ctx)
+        return {target.name: preview for target, preview in found}
 
     def faults(self, *stages: tuple[str, Mapping[str, Any]]) -> list[str]:
         """What is wrong in the options of these stages, as their author is told."""
@@ -132,53 +195,48 @@ class StageHarness(Generic[P]):
 
     def _context(self, name: str, index: int, quick_sync: bool) -> StageContext:
         rollback = self.plugin.stages[name].rollback
-        directory = str(self._directory) if self._directory else ""
-        commit = self.deployment.commit.hash
         return StageContext(
             deployment=self.deployment,
             stage=Stage(id=f"stage-{index}", name=name, index=index, rollback=rollback),
-            source=Sources(target=Source(commit_hash=commit, application_directory=directory)),
-            targets=self._targets,
+            source=self._sources(),
+            targets=self.targets,
             log=StageLog(self),
             metadata=self.metadata,
             deployment_metadata=self.deployment_metadata,
             commands=self._read_commands(),
             clock=self.clock,
+            tools=self.tools,
+            shared=self.shared,
+            deployment_shared=self.deployment_shared.get,
             quick_sync=quick_sync,
             is_handed_over=lambda: self.is_handed_over,
             is_ending=lambda: self.is_ending,
         )
 
+    def _plan_context(self) -> PlanContext:
+        return PlanContext(deployment=self.deployment, source=self._sources(), targets=self.targets)
+
+    def _sources(self) -> Sources:
+        running = None
+        if self.running_directory is not None:
+            commit = self.deployment.running_commit or "running"
+            running = self._source(commit, self.running_directory)
+        return Sources(
+            target=self._source(self.deployment.commit.hash, self.directory), running=running
+        )
+
+    def _source(self, commit: str, directory: Path | None) -> Source:
+        kind = self.plugin.application_config
+        return Source(
+            commit_hash=commit,
+            application_directory=str(directory) if directory else "",
+            config_filename="app.pipecd.yaml",
+            read_options=cache(lambda: read_value(kind, dict(self.options), path=())[0]),
+        )
+
     async def _read_commands(self) -> AsyncIterator[StageCommand]:
         while True:
             yield await self._commands.get()
-
-
-class KeptMetadata(Metadata):
-    """Metadata in a dict. A time may be put in as it is: it is kept in Unix seconds."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, str] = {}
-
-    def __setitem__(self, key: str, value: str | datetime) -> None:
-        if isinstance(value, datetime):
-            value = str(int(value.timestamp()))
-        self.values[key] = value
-
-    def __getitem__(self, key: str) -> str:
-        return self.values[key]
-
-    def __contains__(self, key: object) -> bool:
-        return key in self.values
-
-    async def get(self, key: str) -> str | None:
-        return self.values.get(key)
-
-    async def put(self, key: str, value: str) -> None:
-        self.values[key] = value
-
-    async def put_many(self, values: Mapping[str, str]) -> None:
-        self.values.update(values)
 
 
 def example_deployment() -> Deployment:
@@ -200,6 +258,22 @@ def example_deployment() -> Deployment:
         summary="Deploy with the pipeline",
         labels={"env": "dev"},
     )
+
+
+def deploy_target(
+    plugin: StagePlugin | type[StagePlugin],
+    name: str,
+    config: Mapping[str, Any] | None = None,
+    *,
+    labels: Mapping[str, str] | None = None,
+) -> DeployTarget:
+    """A deploy target as the piped file has it, its options decoded.
+
+    Example:
+        harness = StageHarness(Files(), targets=[deploy_target(Files, "a", {"path": "/srv/a"})])
+    """
+    decoded, _ = read_value(plugin.target_config, dict(config or {}), path=("config",))
+    return DeployTarget(name=name, labels=labels or {}, config=decoded)
 
 
 def _requests(stages: Sequence[tuple[str, Mapping[str, Any]]]) -> list[_planning.StageRequest]:

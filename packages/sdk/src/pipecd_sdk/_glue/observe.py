@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GetLivestate and GetPlanPreview, served only for plugins that have the interface.
+
+Where a plugin has none the service is not there at all, and the answer is UNIMPLEMENTED, as a Go
+plugin answers: piped passes it over.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from pipecd_sdk import _observation
+from pipecd_sdk._glue import messages
+from pipecd_sdk._glue.entry import Setup
+from pipecd_sdk._glue.execute import named_targets
+from pipecd_sdk._glue.piped import ApplicationObjects, Piped, PipedTools
+from pipecd_sdk.clock import Clock
+from pipecd_sdk.config import read_value
+from pipecd_sdk.context import DeployTarget
+from pipecd_sdk.livestate import Drift, Health, LiveContext, LiveState, Resource, SyncState
+from pipecd_sdk.plugin import StagePlugin
+from pipecd_sdk.preview import PlanPreview, Preview, PreviewContext
+from pipecd_wire.model import application_live_state_pb2 as live_pb2
+from pipecd_wire.model import application_pb2
+from pipecd_wire.plugin.livestateapi import api_pb2 as livestate_pb2
+from pipecd_wire.plugin.planpreviewapi import api_pb2 as preview_pb2
+from pipecd_wire.rpc import Endpoints, rpc
+
+log = logging.getLogger(__name__)
+
+LARGEST_ANSWER: Final = 3 * 1024 * 1024
+"""Bytes of resources or details: a Go agent takes messages of 4 MiB and not more."""
+LONGEST_REASON: Final = 64 * 1024
+"""Characters; it is kept with the application and shown on a page."""
+
+
+def add_observation(
+    endpoints: Endpoints, plugin: StagePlugin, setup: Setup, piped: Piped, clock: Clock
+) -> None:
+    """Serve what the plugin offers."""
+    if isinstance(plugin, LiveState | Drift):
+        service = livestate_pb2.DESCRIPTOR.services_by_name["LivestateService"]
+        endpoints.add(service, LivestateApi(plugin, setup, piped, clock))
+    if isinstance(plugin, PlanPreview):
+        service = preview_pb2.DESCRIPTOR.services_by_name["PlanPreviewService"]
+        endpoints.add(service, PreviewApi(plugin, setup, piped, clock))
+
+
+def _targets(plugin: StagePlugin, setup: Setup, names: Sequence[str]) -> list[DeployTarget]:
+    found = named_targets(plugin, setup, names, whose="the application")
+    if found:
+        return found
+    # A plugin that needs no deploy target is asked once, for the one place there is.
+    config, _ = read_value(plugin.target_config, {}, path=())
+    return [DeployTarget(name="", labels={}, config=config)]
+
+
+class LivestateApi:
+    """What runs."""
+
+    def __init__(self, plugin: StagePlugin, setup: Setup, piped: Piped, clock: Clock) -> None:
+        self._plugin = plugin
+        self._setup = setup
+        self._piped = piped
+        self._clock = clock
+        self._reader = messages.Reader(plugin, setup.name)
+        self._tools = PipedTools(piped)
+
+    @rpc("GetLivestate")
+    async def get_livestate(
+        self, _caller: object, request: livestate_pb2.GetLivestateRequest
+    ) -> livestate_pb2.GetLivestateResponse:
+        ctx = LiveContext(
+            application_id=request.application_id,
+            application_name=request.application_name,
+            piped_id=request.piped_id,
+            source=self._reader.source(request.deploy_source),
+            targets=_targets(self._plugin, self._setup, request.deploy_targets),
+            clock=self._clock,
+            tools=self._tools,
+            shared=ApplicationObjects(self._piped, request.application_id),
+        )
+        seen = await _observation.observe(self._plugin, ctx)
+        now = int(time.time())
+        resources = [
+            _to_resource(resource, target.name, self._setup.name, now)
+            for target, resource in seen.resources
+        ]
+        return livestate_pb2.GetLivestateResponse(
+            application_live_state=live_pb2.ApplicationLiveState(
+                resources=_fitting(resources, request.application_id),
+                health_status=_health(seen.healths),
+            ),
+            sync_state=_to_sync_state(seen.sync, now),
+        )
+
+
+class PreviewApi:
+    """What would change."""
+
+    def __init__(self, plugin: StagePlugin, setup: Setup, piped: Piped, clock: Clock) -> None:
+        self._plugin = plugin
+        self._setup = setup
+        self._piped = piped
+        self._clock = clock
+        self._reader = messages.Reader(plugin, setup.name)
+        self._tools = PipedTools(piped)
+
+    @rpc("GetPlanPreview")
+    async def get_plan_preview(
+        self, _caller: object, request: preview_pb2.GetPlanPreviewRequest
+    ) -> preview_pb2.GetPlanPreviewResponse:
+        assert isinstance(self._plugin, PlanPreview)  # noqa: S101 - only then it is served
+        ctx = PreviewContext(
+            application_id=request.application_id,
+            application_name=request.application_name,
+            piped_id=request.piped_id,
+            source=self._reader.sources(request),
+            targets=_targets(self._plugin, self._setup, request.deploy_targets),
+            clock=self._clock,
+            tools=self._tools,
+            shared=ApplicationObjects(self._piped, request.application_id),
+        )
+        found = await _observation.preview(self._plugin, ctx)
+        room = LARGEST_ANSWER // max(len(found), 1)
+        return preview_pb2.GetPlanPreviewResponse(
+            results=[_to_preview(preview, target.name, room) for target, preview in found]
+        )
+
+
+def _to_resource(resource: Resource, target: str, plugin: str, now: int) -> live_pb2.ResourceState:
+    created = int(resource.created_at.timestamp()) if resource.created_at else now
+    return live_pb2.ResourceState(
+        id=_clean(resource.id),
+        parent_ids=[_clean(each) for each in resource.parents],
+        name=_clean(resource.name),
+        resource_type=_clean(resource.kind),
+        resource_metadata={_clean(k): _clean(v) for k, v in resource.metadata.items()},
+        health_status=live_pb2.ResourceState.HealthStatus.ValueType(resource.health),
+        health_description=_clean(resource.description),
+        deploy_target=target,
+        plugin_name=plugin,
+        created_at=max(created, 1),
+        updated_at=now,
+    )
+
+
+def _fitting(
+    resources: list[live_pb2.ResourceState], application_id: str
+) -> list[live_pb2.ResourceState]:
+    """As many of the first resources as fit into one answer."""
+    size = 0
+    for count, resource in enumerate(resources):
+        size += resource.ByteSize() + 8
+        if size > LARGEST_ANSWER:
+            fields = {"application_id": application_id, "left_out": len(resources) - count}
+            log.warning("livestate.cut", extra={"fields": fields})
+            return resources[:count]
+    return resources
+
+
+def _health(healths: set[Health]) -> live_pb2.ApplicationLiveState.Status.ValueType:
+    """Upstream's rule within one plugin: not knowing comes before not being well."""
+    if Health.UNKNOWN in healths:
+        return live_pb2.ApplicationLiveState.UNKNOWN
+    if Health.UNHEALTHY in healths:
+        return live_pb2.ApplicationLiveState.OTHER
+    return live_pb2.ApplicationLiveState.HEALTHY
+
+
+def _to_sync_state(state: SyncState, now: int) -> application_pb2.ApplicationSyncState:
+    return application_pb2.ApplicationSyncState(
+        status=application_pb2.ApplicationSyncStatus.ValueType(state.status),
+        short_reason=_cut(_clean(state.short_reason), 1024),
+        reason=_cut(_clean(state.reason), LONGEST_REASON),
+        timestamp=now,
+    )
+
+
+def _to_preview(preview: Preview, target: str, room: int) -> preview_pb2.PlanPreviewResult:
+    details = _clean(preview.details).encode()
+    if len(details) > room:
+        kept = details[:room].rpartition(b"\n")[0].decode(errors="ignore").encode()
+        details = kept + f"\n… {len(details) - len(kept)} more bytes are not shown\n".encode()
+    return preview_pb2.PlanPreviewResult(
+        deploy_target=target,
+        summary=_cut(_clean(preview.summary), LONGEST_REASON),
+        no_change=preview.no_change,
+        details=details,
+        diff_language=preview.language,
+    )
+
+
+def _clean(text: str) -> str:
+    """Make a text fit for the wire: file names may hold what is no Unicode."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a change would do before anybody deploys it: the interface PlanPreview."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipecd_sdk.clock import Clock
+from pipecd_sdk.context import DeployTarget, Sources
+from pipecd_sdk.shared import SharedObjects
+from pipecd_sdk.tools import Tools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What would change on one deploy target.
+
+    Example:
+        Preview(summary="1 changed", details="-old\\n+new\\n")
+    """
+
+    summary: str
+    no_change: bool = False
+    details: str = ""
+    language: str = "diff"
+    """How `details` is coloured: `diff`, `hcl`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewContext:
+    """What there is to look with. Nothing of the repository may be run."""
+
+    application_id: str
+    application_name: str
+    piped_id: str
+    source: Sources
+    targets: Sequence[DeployTarget]
+    clock: Clock
+    tools: Tools
+    shared: SharedObjects
+
+
+class PlanPreview(ABC):
+    """A plugin that can say what a change would do.
+
+    Example:
+        class Site(DeploymentPlugin, PlanPreview):
+            async def plan_preview(self, ctx: PreviewContext, target: DeployTarget) -> Preview:
+                return Preview(summary="nothing would change", no_change=True)
+    """
+
+    @abstractmethod
+    async def plan_preview(self, ctx: PreviewContext, target: DeployTarget) -> Preview:
+        """What the target commit would change; raises TargetError when nobody can say."""
