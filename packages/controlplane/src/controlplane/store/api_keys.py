@@ -6,12 +6,15 @@ from typing import Final
 from sqlalchemy import bindparam, select
 
 from controlplane.store.changes import Kind
-from controlplane.store.database import Value
+from controlplane.store.database import Value, View
 from controlplane.store.entities import Entities
 from controlplane.store.sql import tables
 from pipecd_wire.model import apikey_pb2
 
 BY_ID: Final = select(tables.api_key.c.data).where(tables.api_key.c.id == bindparam("id"))
+OF_PROJECT: Final = select(tables.api_key.c.data).where(
+    tables.api_key.c.project_id == bindparam("project_id")
+)
 
 
 class ApiKeys(Entities[apikey_pb2.APIKey]):
@@ -29,3 +32,13 @@ class ApiKeys(Entities[apikey_pb2.APIKey]):
         """For the door only: here the key says which project it is of, not the caller."""
         row = await self._database.one(BY_ID, id=key_id)
         return self._parse(row[0]) if row else None
+
+    async def of_project(self, project_id: str) -> list[apikey_pb2.APIKey]:
+        """Newest first."""
+
+        async def work(view: View) -> list[apikey_pb2.APIKey]:
+            rows = await view.all(OF_PROJECT, project_id=project_id)
+            return [self._parse(row[0]) for row in rows]
+
+        found = await self._database.read(work)
+        return sorted(found, key=lambda key: (-key.created_at, key.id))

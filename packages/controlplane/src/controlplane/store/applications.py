@@ -2,15 +2,16 @@
 """Applications: what is deployed."""
 
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import Select, bindparam, select
+from sqlalchemy import bindparam, func, select
 
 from controlplane.store.changes import Kind
 from controlplane.store.database import Value, View
 from controlplane.store.entities import Entities
-from controlplane.store.paging import Page, fill, newest_first
+from controlplane.store.labels import Labels
+from controlplane.store.listing import Filter, listing
+from controlplane.store.paging import PAGE_BYTES, Page, fill
 from controlplane.store.sql import tables
 from pipecd_wire.model import application_pb2
 
@@ -25,26 +26,49 @@ ENABLED_OF_PIPED: Final = (
     )
     .order_by(T.c.created_at, T.c.id)
 )
+COUNTS: Final = (
+    select(T.c.kind, T.c.plugin_based, T.c.disabled, func.count())
+    .where(T.c.project_id == bindparam("project_id"), T.c.deleted == 0)
+    .group_by(T.c.kind, T.c.plugin_based, T.c.disabled)
+)
+
+LEADING: Final = ("name",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationCount:
+    """How many applications are of one sort."""
+
+    kind: int
+    plugin_based: bool
+    disabled: bool
+    count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationFilter:
     """Which applications of a project are wanted; what is None or empty does not matter."""
 
-    name: str | None = None
-    kind: int | None = None
-    piped_id: str | None = None
+    name: str = ""
+    kinds: tuple[int, ...] = ()
+    sync_statuses: tuple[int, ...] = ()
+    piped_id: str = ""
     disabled: bool | None = None
+    deleted: bool | None = None
     labels: dict[str, str] = field(default_factory=dict)
 
-    def columns(self) -> dict[str, Value]:
-        wanted = {
-            "name": self.name,
-            "kind": self.kind,
-            "piped_id": self.piped_id,
-            "disabled": None if self.disabled is None else int(self.disabled),
+    def rows(self) -> Filter:
+        wanted: dict[str, tuple[Value, ...]] = {
+            "name": (self.name,) if self.name else (),
+            "kind": self.kinds,
+            "sync_status": self.sync_statuses,
+            "piped_id": (self.piped_id,) if self.piped_id else (),
+            "disabled": () if self.disabled is None else (int(self.disabled),),
+            "deleted": () if self.deleted is None else (int(self.deleted),),
         }
-        return {name: value for name, value in wanted.items() if value is not None}
+        return Filter(
+            columns={name: values for name, values in wanted.items() if values}, labels=self.labels
+        )
 
 
 class Applications(Entities[application_pb2.Application]):
@@ -54,6 +78,7 @@ class Applications(Entities[application_pb2.Application]):
     kind = Kind.APPLICATION
     table = T
     message = application_pb2.Application
+    _labels = Labels(tables.application_label)
 
     def columns(self, entity: application_pb2.Application) -> dict[str, Value]:
         return {
@@ -61,7 +86,11 @@ class Applications(Entities[application_pb2.Application]):
             "name": entity.name,
             "kind": entity.kind,
             "disabled": int(entity.disabled),
+            "deleted": int(entity.deleted),
+            "plugin_based": int(is_plugin_based(entity)),
+            "sync_status": entity.sync_state.status,
             "created_at": entity.created_at,
+            "updated_at": entity.updated_at,
         }
 
     async def enabled_of_piped(
@@ -79,27 +108,44 @@ class Applications(Entities[application_pb2.Application]):
         return [self._parse(row[0]) for row in rows]
 
     async def page(
-        self, project_id: str, wanted: ApplicationFilter, *, limit: int, cursor: str
+        self,
+        project_id: str,
+        wanted: ApplicationFilter,
+        *,
+        limit: int,
+        cursor: str,
+        max_bytes: int = PAGE_BYTES,
     ) -> Page[application_pb2.Application]:
-        columns = wanted.columns()
+        rows = wanted.rows()
+        statement = listing(T, tables.application_label, LEADING, rows.shape())
 
         async def work(view: View) -> Page[application_pb2.Application]:
             return await fill(
                 view,
-                _listing(frozenset(columns)),
-                {"project_id": project_id, **columns},
+                statement,
+                {"project_id": project_id, **rows.parameters()},
                 parse=self._parse,
-                keep=lambda application: wanted.labels.items() <= application.labels.items(),
                 limit=limit,
                 cursor=cursor,
+                max_bytes=max_bytes,
             )
 
         return await self._database.read(work)
 
+    async def counts(self, project_id: str) -> list[ApplicationCount]:
+        """How many there are of each sort; those deleted do not count."""
 
-@cache
-def _listing(filters: frozenset[str]) -> "Select[Any]":
-    statement = newest_first(T).where(T.c.project_id == bindparam("project_id"))
-    for name in sorted(filters):
-        statement = statement.where(T.c[name] == bindparam(name))
-    return statement
+        async def work(view: View) -> list[ApplicationCount]:
+            return [
+                ApplicationCount(
+                    kind=kind, plugin_based=bool(v1), disabled=bool(disabled), count=count
+                )
+                for kind, v1, disabled, count in await view.all(COUNTS, project_id=project_id)
+            ]
+
+        return await self._database.read(work)
+
+
+def is_plugin_based(application: application_pb2.Application) -> bool:
+    """Does a v1 piped deploy it? Then its kind says nothing."""
+    return bool(application.deploy_targets_by_plugin) or not application.platform_provider

@@ -22,6 +22,12 @@ class Kind(Enum):
     LEASE = "lease"
     STAGE_LOG = "stage-log"
     API_KEY = "api-key"
+    EVENT = "event"
+    CHAIN = "chain"
+    TRACE = "trace"
+    LIVE_STATE = "live-state"
+    PROJECT = "project"
+    SESSION = "session"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

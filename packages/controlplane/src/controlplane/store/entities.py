@@ -10,6 +10,7 @@ from sqlalchemy import Table, bindparam, insert, select, update
 
 from controlplane.store.changes import Change, Kind
 from controlplane.store.database import Database, DuplicateError, Transaction, Value
+from controlplane.store.labels import Labels, labelled
 from pipecd_model.errors import ConflictError, NotFoundError
 
 M = TypeVar("M", bound=Message)
@@ -40,14 +41,13 @@ class Entities(ABC, Generic[M]):
             table.c.id == bindparam("id"), table.c.project_id == bindparam("project_id")
         )
         cls._insert = insert(table)
-        # The names of an update's own parameters are its columns'; these two need others.
-        cls._update = update(table).where(
-            table.c.id == bindparam("this_id"), table.c.version == bindparam("this_version")
-        )
+        cls._updates = {}
 
     _get: ClassVar[Any]
     _insert: ClassVar[Any]
-    _update: ClassVar[Any]
+    _updates: ClassVar[dict[frozenset[str], Any]]
+    _labels: ClassVar[Labels | None] = None
+    """Where the labels of these entities are kept; None for what has none."""
 
     def __init__(self, database: Database, now: Now) -> None:
         self._database = database
@@ -60,6 +60,15 @@ class Entities(ABC, Generic[M]):
     def piped_of(self, entity: M) -> str:
         """The piped that must hear of changes; empty when none needs to."""
         return str(getattr(entity, "piped_id", ""))
+
+    async def written(self, transaction: Transaction, before: M | None, after: M) -> None:
+        """Keep in step what is kept beside it. `before` is None for a new one."""
+        if self._labels is None:
+            return
+        if before is None:
+            await self._labels.add(transaction, labelled(after))
+        else:
+            await self._labels.replace(transaction, labelled(before), labelled(after))
 
     async def find(self, project_id: str, entity_id: str) -> M | None:
         row = await self._database.one(self._get, id=entity_id, project_id=project_id)
@@ -101,6 +110,7 @@ class Entities(ABC, Generic[M]):
             )
         except DuplicateError:
             raise ConflictError(f"the {self.noun} {fields.id!r} exists already") from None
+        await self.written(transaction, None, entity)
         transaction.changed(self._change(entity, self.piped_of(entity)))
 
     async def update_in(
@@ -120,26 +130,38 @@ class Entities(ABC, Generic[M]):
             if after == before:
                 return before
             _fields(after).updated_at = self._now()
-            if await self._replace(transaction, after, version):
+            if await self._replace(transaction, before, after, version):
                 break
+        await self.written(transaction, before, after)
         for piped_id in {self.piped_of(before), self.piped_of(after)}:
             transaction.changed(self._change(after, piped_id))
         return after
 
-    async def _replace(self, transaction: Transaction, entity: M, version: int) -> bool:
-        """Write if nobody else has since it was read."""
-        fields = _fields(entity)
+    async def _replace(self, transaction: Transaction, before: M, after: M, version: int) -> bool:
+        """Write if nobody else has since it was read. An index is touched only by what changed."""
+        was, now = self.columns(before), self.columns(after)
+        changed = {name: value for name, value in now.items() if was[name] != value}
         touched = await transaction.run(
-            self._update,
-            this_id=fields.id,
+            self._update(frozenset(changed)),
+            this_id=_fields(after).id,
             this_version=version,
-            id=fields.id,
-            project_id=fields.project_id,
             version=version + 1,
-            data=entity.SerializeToString(),
-            **self.columns(entity),
+            data=after.SerializeToString(),
+            **changed,
         )
         return touched == 1
+
+    @classmethod
+    def _update(cls, changed: frozenset[str]) -> Any:
+        if changed not in cls._updates:
+            c = cls.table.c
+            # The names of an update's own parameters are its columns'; these two need others.
+            cls._updates[changed] = (
+                update(cls.table)
+                .where(c.id == bindparam("this_id"), c.version == bindparam("this_version"))
+                .values({name: bindparam(name) for name in {"version", "data", *changed}})
+            )
+        return cls._updates[changed]
 
     def _change(self, entity: M, piped_id: str) -> Change:
         fields = _fields(entity)

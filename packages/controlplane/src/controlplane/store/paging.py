@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from sqlalchemy import Select, Table, bindparam, select, tuple_
-
 from controlplane.store.database import Value, View
 from pipecd_model.errors import ConfigError
 
@@ -16,6 +14,9 @@ T = TypeVar("T")
 
 BATCH: Final = 200
 """Rows read at a time while a page is filled."""
+
+MOST_ITEMS: Final = 5000
+"""Of one page, whatever was asked for."""
 
 PAGE_BYTES: Final = 3 * 1024 * 1024
 """A page ends here even when more was asked for: Go's pipectl takes answers of 4 MiB."""
@@ -57,53 +58,37 @@ class Position:
 START: Final = Position(created_at=2**62, id="")
 
 
-def newest_first(table: Table) -> "Select[Any]":
-    """Rows after a position. Parameters: `created_at`, `after`, `batch`."""
-    return (
-        select(table.c.data, table.c.created_at, table.c.id)
-        .where(
-            tuple_(table.c.created_at, table.c.id)
-            < tuple_(bindparam("created_at"), bindparam("after"))
-        )
-        .order_by(table.c.created_at.desc(), table.c.id.desc())
-        .limit(bindparam("batch"))
-    )
+def after(position: Position) -> dict[str, Value]:
+    """The parameters by which a statement goes on behind a position."""
+    return {"created_at": position.created_at, "after": position.id}
 
 
 async def fill(
     view: View,
-    statement: "Select[Any]",
+    statement: Any,
     parameters: dict[str, Value],
     *,
     parse: Callable[[bytes], T],
-    keep: Callable[[T], bool],
     limit: int,
     cursor: str,
     max_bytes: int = PAGE_BYTES,
 ) -> Page[T]:
-    """One page of what `keep` says yes to; `limit` 0 is as many as fit."""
-    position = Position.decode(cursor) if cursor else START
+    """One page; `limit` 0 is as many as fit. A page never has more than MOST_ITEMS."""
+    if limit < 0:
+        raise ConfigError(f"invalid request: the page size {limit} is less than nothing")
+    limit = min(limit, MOST_ITEMS) if limit else MOST_ITEMS
+    last = Position.decode(cursor) if cursor else START
     items: list[T] = []
     size = 0
-    last = position
     while True:
-        rows = await view.all(
-            statement,
-            **parameters,
-            created_at=position.created_at,
-            after=position.id,
-            batch=BATCH,
-        )
+        # One more than wanted: only a row that is there makes this page not the last.
+        batch = min(BATCH, limit + 1 - len(items))
+        rows = await view.all(statement, **parameters, **after(last), batch=batch)
         for data, created_at, row_id in rows:
-            position = Position(created_at=created_at, id=row_id)
-            item = parse(data)
-            if not keep(item):
-                continue
-            # Only a row that would have been the next one makes this page not the last.
-            if (limit and len(items) == limit) or (items and size + len(data) > max_bytes):
+            if len(items) == limit or (items and size + len(data) > max_bytes):
                 return Page(items=items, cursor=last.encode())
-            items.append(item)
+            items.append(parse(data))
             size += len(data)
-            last = position
-        if len(rows) < BATCH:
+            last = Position(created_at=created_at, id=row_id)
+        if len(rows) < batch:
             return Page(items=items, cursor="")

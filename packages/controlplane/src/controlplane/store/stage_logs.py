@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Table, bindparam, insert, select, update
+from sqlalchemy import ColumnElement, FromClause, bindparam, func, insert, select, update
 
 from controlplane.store.changes import Change, Kind
 from controlplane.store.database import Database, Transaction, Value, View
@@ -22,12 +22,16 @@ HEADS: Final = tables.stage_log
 CHUNKS: Final = tables.stage_log_chunk
 
 BELOW_ALL: Final = -(2**63)
+ABOVE_ALL: Final = 2**63 - 1
 
 PART_BYTES: Final = 1024 * 1024
 """How much of a log is handed out at once; a long one is read part by part."""
 
+WHOLE_BYTES: Final = 8 * 1024 * 1024
+"""How much several logs may have together where they are handed out in one message."""
 
-def _here(table: Table) -> "ColumnElement[bool]":
+
+def _here(table: FromClause) -> "ColumnElement[bool]":
     return (
         (table.c.deployment_id == bindparam("this_deployment"))
         & (table.c.stage_id == bindparam("this_stage"))
@@ -49,8 +53,36 @@ MOVE_HEAD: Final = (
     )
 )
 NEW_CHUNK: Final = insert(CHUNKS)
-CHUNKS_FROM_INDEX: Final = select(CHUNKS.c.data).where(
-    _here(CHUNKS), CHUNKS.c.last_index >= bindparam("from_index")
+OTHERS: Final = CHUNKS.alias()
+IN_ORDER_CHUNKS: Final = (
+    select(CHUNKS.c.last_index, CHUNKS.c.data)
+    .where(
+        _here(CHUNKS),
+        CHUNKS.c.late == 0,
+        CHUNKS.c.last_index >= bindparam("from_index"),
+        # They do not overlap: none after the first that reaches `to_index` can hold a wanted one.
+        CHUNKS.c.last_index
+        <= func.coalesce(
+            select(func.min(OTHERS.c.last_index))
+            .where(_here(OTHERS), OTHERS.c.late == 0, OTHERS.c.last_index >= bindparam("to_index"))
+            .scalar_subquery(),
+            ABOVE_ALL,
+        ),
+    )
+    .order_by(CHUNKS.c.last_index)
+    .limit(16)
+)
+LATE_CHUNKS: Final = (
+    select(CHUNKS.c.number, CHUNKS.c.data)
+    .where(
+        _here(CHUNKS),
+        CHUNKS.c.late == 1,
+        CHUNKS.c.last_index >= bindparam("from_index"),
+        CHUNKS.c.first_index <= bindparam("to_index"),
+        CHUNKS.c.number > bindparam("after"),
+    )
+    .order_by(CHUNKS.c.number)
+    .limit(16)
 )
 NEXT_CHUNKS: Final = (
     select(CHUNKS.c.number, CHUNKS.c.data)
@@ -125,12 +157,15 @@ class StageLogs:
             if not new and completed <= bool(sealed):
                 return
             if new:
+                first_of_new = min(block.index for block in new)
                 last_of_new = max(block.index for block in new)
                 await transaction.run(
                     NEW_CHUNK,
                     **_key_columns(key),
                     number=chunks + 1,
+                    first_index=first_of_new,
                     last_index=last_of_new,
+                    late=int(first_of_new <= last_index),
                     data=apiservice.StageLog(blocks=new).SerializeToString(),
                 )
                 chunks, last_index = chunks + 1, max(last_index, last_of_new)
@@ -157,11 +192,18 @@ class StageLogs:
 
         return await self._database.read(work)
 
-    async def whole(self, project_id: str, keys: Iterable[LogKey]) -> dict[LogKey, LogPart]:
-        """Several logs from start to end, as they were at one moment."""
+    async def whole(
+        self, project_id: str, keys: Iterable[LogKey], *, most: int = WHOLE_BYTES
+    ) -> dict[LogKey, LogPart]:
+        """Several logs as they were at one moment; what is beyond `most` bytes is not `at_end`."""
 
         async def work(view: View) -> dict[LogKey, LogPart]:
-            return {key: await _whole_in(view, project_id, key) for key in keys}
+            parts: dict[LogKey, LogPart] = {}
+            room = most
+            for key in keys:
+                parts[key], size = await _whole_in(view, project_id, key, room)
+                room -= size
+            return parts
 
         return await self._database.read(work)
 
@@ -187,16 +229,25 @@ async def _part_in(
     return LogPart(blocks=blocks, position=position, at_end=at_end, completed=bool(completed))
 
 
-async def _whole_in(view: View, project_id: str, key: LogKey) -> LogPart:
+async def _whole_in(view: View, project_id: str, key: LogKey, room: int) -> tuple[LogPart, int]:
+    """A log from its start, and how many bytes it has; cut where there is no more room."""
     blocks: list[logblock_pb2.LogBlock] = []
+    size = 0
     part = EMPTY
     while True:
         part = await _part_in(view, project_id, key, after=part.position)
-        blocks += part.blocks
-        if part.at_end:
-            return LogPart(
-                blocks=blocks, position=part.position, at_end=True, completed=part.completed
+        cut = False
+        for block in part.blocks:
+            size += block.ByteSize() + 4
+            if size > room:
+                cut = True
+                break
+            blocks.append(block)
+        if cut or part.at_end:
+            whole = LogPart(
+                blocks=blocks, position=part.position, at_end=not cut, completed=part.completed
             )
+            return whole, size
 
 
 async def _new_ones(
@@ -204,16 +255,38 @@ async def _new_ones(
 ) -> list[logblock_pb2.LogBlock]:
     """What of the offered blocks is not kept yet."""
     known: set[int] = set()
-    late = [block.index for block in offered if block.index <= last_index]
-    if late:  # a repeat: look at the chunks it can be in
-        rows = await view.all(CHUNKS_FROM_INDEX, **key.parameters(), from_index=min(late))
-        known = {block.index for row in rows for block in _blocks(row[0])}
+    if late := {block.index for block in offered if block.index <= last_index}:
+        known = await _known(view, key, late)
     new = []
     for block in offered:
         if block.index not in known:
             known.add(block.index)
             new.append(block)
     return new
+
+
+async def _known(view: View, key: LogKey, wanted: set[int]) -> set[int]:
+    """Which of some indexes are kept. Only the chunks that can hold them are read, a few at a time:
+    a whole log that is sent again costs as much as it did the first time."""
+    found: set[int] = set()
+    low, high = min(wanted), max(wanted)
+    start = low
+    while rows := await view.all(
+        IN_ORDER_CHUNKS, **key.parameters(), from_index=start, to_index=high
+    ):
+        for _, data in rows:
+            found.update(block.index for block in _blocks(data) if block.index in wanted)
+        start = rows[-1][0] + 1
+        if start > high:
+            break
+    after = 0
+    while rows := await view.all(
+        LATE_CHUNKS, **key.parameters(), from_index=low, to_index=high, after=after
+    ):
+        for _, data in rows:
+            found.update(block.index for block in _blocks(data) if block.index in wanted)
+        after = rows[-1][0]
+    return found
 
 
 def _blocks(data: bytes) -> Iterable[logblock_pb2.LogBlock]:

@@ -4,19 +4,26 @@
 from dataclasses import dataclass
 
 from controlplane.store.alarms import Alarms
+from controlplane.store.api_key_facts import ApiKeyFacts
 from controlplane.store.api_keys import ApiKeys
+from controlplane.store.application_records import AnalysisResults, LiveStates
 from controlplane.store.applications import Applications
+from controlplane.store.chains import Chains
 from controlplane.store.commands import Commands
 from controlplane.store.database import Database
 from controlplane.store.deployments import Deployments
 from controlplane.store.entities import Now
+from controlplane.store.events import Events
 from controlplane.store.leases import LeaseRecords
+from controlplane.store.outcomes import Outcomes
 from controlplane.store.own_commands import OwnCommands
 from controlplane.store.piped_records import PipedStats, PluginStates, UnregisteredApplications
 from controlplane.store.pipeds import Pipeds
 from controlplane.store.projects import Projects
+from controlplane.store.sessions import Sessions
 from controlplane.store.shared_objects import SharedObjects
 from controlplane.store.stage_logs import StageLogs
+from controlplane.store.traces import Traces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +34,8 @@ class Stores:
     projects: Projects
     pipeds: Pipeds
     api_keys: ApiKeys
+    api_key_facts: ApiKeyFacts
+    sessions: Sessions
     applications: Applications
     deployments: Deployments
     commands: Commands
@@ -38,14 +47,22 @@ class Stores:
     shared_objects: SharedObjects
     leases: LeaseRecords
     alarms: Alarms
+    outcomes: Outcomes
+    events: Events
+    traces: Traces
+    chains: Chains
+    live_states: LiveStates
+    analysis_results: AnalysisResults
 
 
 def stores(database: Database, now: Now) -> Stores:
     return Stores(
         database=database,
-        projects=Projects(database),
+        projects=Projects(database, now),
         pipeds=Pipeds(database, now),
         api_keys=ApiKeys(database, now),
+        api_key_facts=ApiKeyFacts(database),
+        sessions=Sessions(database),
         applications=Applications(database, now),
         deployments=Deployments(database, now),
         commands=Commands(database, now),
@@ -57,4 +74,10 @@ def stores(database: Database, now: Now) -> Stores:
         shared_objects=SharedObjects(database),
         leases=LeaseRecords(database),
         alarms=Alarms(database, now),
+        outcomes=Outcomes(database),
+        events=Events(database, now),
+        traces=Traces(database, now),
+        chains=Chains(database, now),
+        live_states=LiveStates(database, now),
+        analysis_results=AnalysisResults(database, now),
     )

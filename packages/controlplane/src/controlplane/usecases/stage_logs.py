@@ -2,6 +2,7 @@
 """Stage logs: appended by pipeds, followed by people while they are written."""
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Final
 
 from controlplane.store.changes import Kind, topic
@@ -11,14 +12,17 @@ from controlplane.usecases.bus import Bus
 from pipecd_model import deployment as deployments
 from pipecd_model import stage as stages
 from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.model.logblock_pb2 import LogBlock
 
 LAST_WORDS: Final = 2.0
 """Seconds a follower waits for the seal once the stage is over: the log of a plugin that died has
 none, and a piped may be slower with the log's end than with the stage's."""
 
+GOES_ON: Final = "… this log is too long to be shown at once; follow it to read it whole"
+
 
 async def whole(stores: Stores, deployment: pb.Deployment) -> dict[str, LogPart]:
-    """The logs of all stages in their latest attempt, by stage id."""
+    """The logs of all stages in their latest attempt, by stage id; long ones say where they end."""
     keys = {
         stage.id: LogKey(
             deployment_id=deployment.id, stage_id=stage.id, retried_count=stage.retried_count
@@ -26,7 +30,15 @@ async def whole(stores: Stores, deployment: pb.Deployment) -> dict[str, LogPart]
         for stage in deployment.stages
     }
     found = await stores.stage_logs.whole(deployment.project_id, keys.values())
-    return {stage_id: found[key] for stage_id, key in keys.items()}
+    return {stage_id: _cut_noted(found[key]) for stage_id, key in keys.items()}
+
+
+def _cut_noted(part: LogPart) -> LogPart:
+    if part.at_end:
+        return part
+    last = part.blocks[-1] if part.blocks else LogBlock()
+    note = LogBlock(index=last.index + 1, log=GOES_ON, created_at=last.created_at or 1)
+    return replace(part, blocks=[*part.blocks, note])
 
 
 async def follow(

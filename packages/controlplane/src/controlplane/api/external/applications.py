@@ -59,14 +59,14 @@ class ApplicationsApi:
         self, caller: Program, request: pb.ListApplicationsRequest
     ) -> pb.ListApplicationsResponse:
         wanted = ApplicationFilter(
-            name=request.name or None,
-            kind=kind_of(request.kind) if request.kind else None,
-            piped_id=request.piped_id or None,
+            name=request.name,
+            kinds=(kind_of(request.kind),) if request.kind else (),
+            piped_id=request.piped_id,
             disabled=request.disabled,
             labels=dict(request.labels),
         )
         page = await self._stores.applications.page(
-            caller.project_id, wanted, limit=max(request.limit, 0), cursor=request.cursor
+            caller.project_id, wanted, limit=request.limit, cursor=request.cursor
         )
         return pb.ListApplicationsResponse(applications=page.items, cursor=page.cursor)
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deployments, their logs and commands, by API key."""
 
-from typing import Final
-
 from controlplane.api.external.applications import kind_of
 from controlplane.auth.caller import Program
 from controlplane.store.deployments import DeploymentFilter
@@ -13,9 +11,6 @@ from pipecd_model.stage import ROLLBACK
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.rpc import rpc
-
-MOST_VALUES: Final = 20
-"""Of one filter: each number of values is a statement of its own that is kept."""
 
 
 class DeploymentsApi:
@@ -35,11 +30,6 @@ class DeploymentsApi:
     async def list_deployments(
         self, caller: Program, request: pb.ListDeploymentsRequest
     ) -> pb.ListDeploymentsResponse:
-        for values in (request.statuses, request.kinds, request.application_ids):
-            if len(values) > MOST_VALUES:
-                raise ConfigError(
-                    f"invalid request: {len(values)} values in one filter, at most {MOST_VALUES}"
-                )
         wanted = DeploymentFilter(
             statuses=tuple(status_of(name) for name in request.statuses),
             kinds=tuple(kind_of(name) for name in request.kinds),
@@ -48,7 +38,7 @@ class DeploymentsApi:
             labels=dict(request.labels),
         )
         page = await self._stores.deployments.page(
-            caller.project_id, wanted, limit=max(request.limit, 0), cursor=request.cursor
+            caller.project_id, wanted, limit=request.limit, cursor=request.cursor
         )
         return pb.ListDeploymentsResponse(deployments=page.items, cursor=page.cursor)
 

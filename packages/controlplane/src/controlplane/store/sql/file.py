@@ -5,10 +5,11 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
+from google.protobuf.message import DecodeError
 from sqlalchemy.engine import Dialect
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 from controlplane.store.sql import tables
+from controlplane.store.sql.migrations import migrate
 from pipecd_model.errors import StateError
 
 DATABASE_FILE: Final = "pipecd.db"
@@ -106,7 +107,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, dialect: Dialect) -> No
     is_new = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
     if is_new and application_id in {0, APPLICATION_ID}:
         connection.execute("PRAGMA journal_mode = WAL")
-        _create(connection, dialect)
+        _update(connection, dialect, version=0)
         return
     if application_id != APPLICATION_ID:
         raise _refusal(path, "another program made it")
@@ -122,22 +123,24 @@ def _prepare(connection: sqlite3.Connection, path: Path, dialect: Dialect) -> No
             raise _refusal(path, f"it is damaged: {' '.join(found.split())}")
     connection.execute("PRAGMA journal_mode = WAL")
     if version < tables.SCHEMA_VERSION:
-        _create(connection, dialect)
+        _update(connection, dialect, version=version)
     # Somebody else's write lock would otherwise show at the first write, long after the start.
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("ROLLBACK")
 
 
-def _create(connection: sqlite3.Connection, dialect: Dialect) -> None:
-    """What of the schema is not there, in one transaction: a crash in it leaves no half of one."""
+def _update(connection: sqlite3.Connection, dialect: Dialect, *, version: int) -> None:
+    """Make the schema today's, in one transaction: a crash in it leaves no half of one."""
     connection.execute("BEGIN IMMEDIATE")
-    there = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
-    for table in tables.metadata.sorted_tables:
-        if table.name in there:
-            continue
-        connection.execute(str(CreateTable(table).compile(dialect=dialect)))
-        for index in sorted(table.indexes, key=lambda index: str(index.name)):
-            connection.execute(str(CreateIndex(index).compile(dialect=dialect)))
+    try:
+        migrate(connection, dialect, version=version)
+    except DecodeError as error:
+        connection.execute("ROLLBACK")
+        raise StateError(
+            f"the database of schema {version} cannot be brought to schema"
+            f" {tables.SCHEMA_VERSION}: a row is no message",
+            hint="it is as it was; restore a backup, or go on with the older pipecd",
+        ) from error
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {tables.SCHEMA_VERSION}")
     connection.execute("COMMIT")

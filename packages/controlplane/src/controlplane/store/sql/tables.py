@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 5
 """Grows when a table is added; a file of an older version gets what it lacks when it is opened."""
 
 metadata: Final = MetaData()
@@ -32,6 +32,23 @@ def _number(name: str) -> "Column[Any]":
     return Column(name, BigInteger, nullable=False)
 
 
+def _labels(name: str) -> Table:
+    """The labels of entities, so that a list can be found by them and still be in its order."""
+    table = Table(
+        name,
+        metadata,
+        Column("entity_id", String, primary_key=True),
+        Column("key", String, primary_key=True),
+        _text("project_id"),
+        _text("value"),
+        _number("created_at"),
+        sqlite_with_rowid=False,
+    )
+    c = table.c
+    Index(f"{name}_of_project", c.project_id, c.key, c.value, c.created_at, c.entity_id)
+    return table
+
+
 project: Final = Table(
     "project",
     metadata,
@@ -44,18 +61,57 @@ Index("piped_of_project", piped.c.project_id, piped.c.created_at, piped.c.id)
 
 api_key: Final = _entity("api_key")
 
+# What upstream's message of a key has no field for, or what changes with each call.
+api_key_fact: Final = Table(
+    "api_key_fact",
+    metadata,
+    Column("key_id", String, primary_key=True),
+    _text("project_id"),
+    _number("expires_at"),
+    _number("last_used_at"),
+)
+Index("api_key_fact_of_project", api_key_fact.c.project_id)
+
+# People who have signed in. The secret of their cookie is kept as a hash.
+session: Final = Table(
+    "session",
+    metadata,
+    Column("id", String, primary_key=True),
+    _text("project_id"),
+    _text("secret_hash"),
+    _text("subject"),
+    _number("via"),
+    _number("created_at"),
+    _number("expires_at"),
+    Column("data", LargeBinary, nullable=False),
+)
+Index("session_of_project", session.c.project_id, session.c.created_at)
+Index("session_expiry", session.c.expires_at)
+
 application: Final = _entity(
     "application",
     _text("piped_id"),
     _text("name"),
     _number("kind"),
     _number("disabled"),
+    _number("deleted"),
+    _number("plugin_based"),
+    _number("sync_status"),
     _number("created_at"),
+    _number("updated_at"),
 )
 Index("application_of_piped", application.c.piped_id, application.c.disabled)
 Index(
     "application_of_project", application.c.project_id, application.c.created_at, application.c.id
 )
+Index(
+    "application_by_name",
+    application.c.project_id,
+    application.c.name,
+    application.c.created_at,
+    application.c.id,
+)
+application_label: Final = _labels("application_label")
 
 deployment: Final = _entity(
     "deployment",
@@ -66,13 +122,97 @@ deployment: Final = _entity(
     _number("status"),
     _number("completed"),
     _number("created_at"),
+    _number("updated_at"),
+    _number("completed_at"),
+    _text("chain_id"),
+    _text("trace_commit_hash"),
 )
 Index("deployment_of_piped", deployment.c.piped_id, deployment.c.completed)
 Index("deployment_of_project", deployment.c.project_id, deployment.c.created_at, deployment.c.id)
-Index("deployment_of_application", deployment.c.application_id, deployment.c.created_at)
+for _column in ("application_id", "application_name", "status", "kind"):
+    Index(
+        f"deployment_by_{_column}",
+        deployment.c.project_id,
+        deployment.c[_column],
+        deployment.c.created_at,
+        deployment.c.id,
+    )
+Index("deployment_by_end", deployment.c.completed_at)
+for _column in ("chain_id", "trace_commit_hash"):
+    Index(
+        f"deployment_by_{_column}",
+        deployment.c.project_id,
+        deployment.c[_column],
+        sqlite_where=deployment.c[_column] != "",
+        postgresql_where=deployment.c[_column] != "",
+    )
+deployment_label: Final = _labels("deployment_label")
+
+# How each deployment ended: what figures are made of. It stays when the deployment itself goes.
+deployment_outcome: Final = Table(
+    "deployment_outcome",
+    metadata,
+    Column("deployment_id", String, primary_key=True),
+    _text("project_id"),
+    _text("application_id"),
+    _number("status"),
+    _number("committed_at"),
+    _number("created_at"),
+    _number("completed_at"),
+)
+Index(
+    "deployment_outcome_of_project",
+    deployment_outcome.c.project_id,
+    deployment_outcome.c.completed_at,
+)
+
+deployment_chain: Final = _entity(
+    "deployment_chain", _number("completed"), _number("created_at"), _number("updated_at")
+)
+Index(
+    "deployment_chain_of_project",
+    deployment_chain.c.project_id,
+    deployment_chain.c.created_at,
+    deployment_chain.c.id,
+)
+Index("deployment_chain_by_state", deployment_chain.c.completed, deployment_chain.c.updated_at)
+
+deployment_trace: Final = _entity(
+    "deployment_trace", _text("commit_hash"), _number("created_at"), _number("updated_at")
+)
+Index(
+    "deployment_trace_of_project",
+    deployment_trace.c.project_id,
+    deployment_trace.c.created_at,
+    deployment_trace.c.id,
+)
+Index(
+    "deployment_trace_by_commit_hash",
+    deployment_trace.c.project_id,
+    deployment_trace.c.commit_hash,
+    deployment_trace.c.created_at,
+    deployment_trace.c.id,
+)
+
+event: Final = _entity(
+    "event",
+    _text("name"),
+    _text("event_key"),
+    _number("status"),
+    _number("created_at"),
+    _number("updated_at"),
+)
+Index("event_of_project", event.c.project_id, event.c.created_at, event.c.id)
+for _column in ("name", "event_key", "status"):
+    Index(
+        f"event_by_{_column}", event.c.project_id, event.c[_column], event.c.created_at, event.c.id
+    )
+Index("event_by_age", event.c.updated_at)
+event_label: Final = _labels("event_label")
 
 command: Final = _entity("command", _text("piped_id"), _number("status"), _number("created_at"))
 Index("command_of_piped", command.c.piped_id, command.c.status)
+Index("command_by_state", command.c.status, command.c.created_at)
 
 command_output: Final = Table(
     "command_output",
@@ -116,6 +256,17 @@ stage_log_chunk: Final = Table(
     Column("number", BigInteger, primary_key=True),
     _number("last_index"),
     Column("data", LargeBinary, nullable=False),
+    _number("first_index"),
+    # Does it hold an index that is not above all before it? The others are in order and disjoint.
+    _number("late"),
+)
+Index(
+    "stage_log_chunk_by_index",
+    stage_log_chunk.c.deployment_id,
+    stage_log_chunk.c.stage_id,
+    stage_log_chunk.c.retried_count,
+    stage_log_chunk.c.late,
+    stage_log_chunk.c.last_index,
 )
 
 
@@ -169,3 +320,19 @@ shared_object: Final = Table(
     _text("project_id"),
     Column("data", LargeBinary, nullable=False),
 )
+
+
+def _of_application(name: str) -> Table:
+    """What a piped says of an application, replaced by each report."""
+    return Table(
+        name,
+        metadata,
+        Column("application_id", String, primary_key=True),
+        _text("project_id"),
+        _number("updated_at"),
+        Column("data", LargeBinary, nullable=False),
+    )
+
+
+live_state: Final = _of_application("live_state")
+analysis_result: Final = _of_application("analysis_result")
