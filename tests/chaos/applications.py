@@ -59,7 +59,10 @@ APPLICATIONS: dict[str, tuple[Stage, ...]] = {
         script(8, 0.05, undo=True),
         Stage(kind="DUMMY_PRIMARY_ROLLOUT", pause=0.5),
     ),
+    "cancelled": (script(3, 0.05, undo=True), script(40, 0.1, undo=True), script(1, 0, undo=True)),
 }
+CANCELLED = "cancelled"
+"""The one that a person cancels in the middle."""
 
 
 def document(name: str, effects: Path, nonce: str) -> str:

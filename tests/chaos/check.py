@@ -4,11 +4,10 @@
 Pure: `outcome.py` gathers what is judged here.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from chaos.applications import APPLICATIONS, Effect, Stage
+from chaos.applications import APPLICATIONS, CANCELLED, Effect, Stage
 from chaos.promises import Violation
 
 from pipecd_wire.model import deployment_pb2
@@ -16,6 +15,7 @@ from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
 
 SUCCESS = deployment_pb2.STAGE_SUCCESS
 FAILURE = deployment_pb2.STAGE_FAILURE
+STOPPED = deployment_pb2.STAGE_CANCELLED
 INTERRUPTED = "interrupted"
 UNTOUCHED = frozenset({deployment_pb2.STAGE_NOT_STARTED_YET, deployment_pb2.STAGE_SKIPPED})
 
@@ -33,6 +33,12 @@ class Ended:
     lost_shims: int
     """How many shims have died in its round, of whichever deployment."""
 
+    @property
+    def _may_stop(self) -> frozenset[int]:
+        """Stages that a person has stopped."""
+        is_cancelled = self.deployment.application_name == CANCELLED
+        return frozenset({STOPPED} if is_cancelled else ())
+
     def count(self, event: str, index: int) -> int:
         return sum(each.event == event and each.index == index for each in self.effects)
 
@@ -42,6 +48,9 @@ class Ended:
         plan = APPLICATIONS[name]
         stages = {stage.index: stage for stage in self.deployment.stages if not stage.rollback}
         where = f"{name} {self.deployment.id}"
+        was_cancelled = self.deployment.status == deployment_pb2.DEPLOYMENT_CANCELLED
+        if not stages and was_cancelled and self._may_stop and not self.effects:
+            return  # before it was planned
         if sorted(stages) != list(range(len(plan))):
             reason = self.deployment.status_reason
             sentence = f"{where} has the stages {sorted(stages)}, {reason!r}"
@@ -72,54 +81,63 @@ class Ended:
                 yield "once", seen
         if is_interrupted(stage) and (not self.lost_shims or plan.rerun):
             yield "outcome", f"was interrupted although no shim has died, {seen}"
+        if stage.status == STOPPED and (begun > 1 or ended > 1):
+            yield "once", seen
         if stage.status in UNTOUCHED and begun:
             yield "outcome", seen
-        if stage.status not in UNTOUCHED | {SUCCESS, FAILURE}:
+        if stage.status not in UNTOUCHED | {SUCCESS, FAILURE} | self._may_stop:
             yield "outcome", seen
 
     def _outcome(
         self, where: str, plan: Sequence[Stage], stages: dict[int, PipelineStage]
     ) -> Iterator[Violation]:
         failed = [index for index, stage in stages.items() if stage.status == FAILURE]
+        stopped = [index for index, stage in stages.items() if stage.status == STOPPED]
         reached = [index for index, stage in stages.items() if stage.status not in UNTOUCHED]
-        is_success = self.deployment.status == deployment_pb2.DEPLOYMENT_SUCCESS
-        is_failure = self.deployment.status == deployment_pb2.DEPLOYMENT_FAILURE
-        if is_success and (failed or len(reached) < len(plan)):
-            what = f"succeeded, with failed stages {failed} and reached ones {reached}"
-        elif is_failure and len(failed) != 1:
-            reason = self.deployment.status_reason
-            what = f"failed ({reason!r}), with failed stages {failed}"
-        elif is_failure and reached != list(range(failed[0] + 1)):
-            what = f"failed at stage {failed[0]}, but reached {reached}"
-        elif not (is_success or is_failure):
-            what = "is " + deployment_pb2.DeploymentStatus.Name(self.deployment.status)
-        else:
-            return
-        yield Violation(promise="outcome", sentence=f"{where} {what}")
+        state = f"with failed stages {failed}, stopped {stopped} and reached {reached}"
+        match self.deployment.status:
+            case deployment_pb2.DEPLOYMENT_SUCCESS:
+                is_right = not failed and not stopped and len(reached) == len(plan)
+            case deployment_pb2.DEPLOYMENT_FAILURE:
+                is_right = (
+                    not stopped and reached == list(range(failed[0] + 1)) if failed else False
+                )
+                is_right = is_right and len(failed) == 1
+            case deployment_pb2.DEPLOYMENT_CANCELLED:
+                is_right = bool(self._may_stop) and not failed and len(stopped) <= 1
+                is_right = is_right and reached == list(range(len(reached)))
+                is_right = is_right and stopped in ([], reached[-1:])
+            case _:
+                is_right = False
+        if not is_right:
+            status = deployment_pb2.DeploymentStatus.Name(self.deployment.status)
+            sentence = f"{where} is {status} ({self.deployment.status_reason!r}), {state}"
+            yield Violation(promise="outcome", sentence=sentence)
 
     def _rollback(
         self, where: str, plan: Sequence[Stage], stages: dict[int, PipelineStage]
     ) -> Iterator[Violation]:
         undone = [each.index for each in self.effects if each.event == "undo"]
-        wanted: list[int] = []
-        if self.deployment.status == deployment_pb2.DEPLOYMENT_FAILURE:
-            wanted = [
-                index
-                for index, each in enumerate(plan)
-                if each.undo and stages[index].status not in UNTOUCHED
-            ]
+        may = [
+            index
+            for index, each in enumerate(plan)
+            if each.undo and stages[index].status not in UNTOUCHED
+        ]
+        if self.deployment.status == deployment_pb2.DEPLOYMENT_SUCCESS:
+            may = []
         rollbacks = [stage for stage in self.deployment.stages if stage.rollback]
-        # A shim that dies before its first command leaves no trace of the rollback that it kept.
         lost = {stage.index for stage in rollbacks if is_interrupted(stage)}
         if len(lost) > self.lost_shims:
             sentence = f"{where} has interrupted rollbacks {sorted(lost)} although no shim has died"
             yield Violation(promise="outcome", sentence=sentence)
-        if undone != wanted and undone != [each for each in wanted if each not in lost]:
-            sentence = f"{where} was rolled back in {undone} instead of {wanted}, lost {lost}"
+        # A shim that dies before its first command leaves no trace of the rollback that it kept,
+        # and a stage that ended before its first command has nothing to be rolled back.
+        must = [index for index in may if index not in lost and self.count("begin", index)]
+        if undone != [index for index in may if index in undone] or not set(must) <= set(undone):
+            sentence = f"{where} was rolled back in {undone} instead of {may}, lost {lost}"
             yield Violation(promise="rollback", sentence=sentence)
-        repeated = [index for index, times in Counter(undone).items() if times > 1]
         events = [each.event.startswith("undo") for each in self.effects]
-        if repeated or events != sorted(events):
+        if events != sorted(events):
             sentence = f"{where} has the events {[(e.event, e.index) for e in self.effects]}"
             yield Violation(promise="rollback", sentence=sentence)
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from chaos.observe import Observer
+from chaos.places import RACE, name_of, orders, program_of
 from chaos.processes import plugin_pids
-from chaos.schedule import PIPED_SERVICE, Injection, Round
+from chaos.schedule import Injection, Round
 from chaos.site import Site
 
 VICTIM_LIMIT = 15.0
@@ -23,62 +24,36 @@ class Tally:
     """What was done in a run, or in one round."""
 
     deaths: Counter[str] = field(default_factory=Counter)
-    pauses: Counter[str] = field(default_factory=Counter)
+    mishaps: Counter[str] = field(default_factory=Counter)
+    """All that is no death."""
     missed: Counter[str] = field(default_factory=Counter)
-    """Planned, but nothing was in flight any more, or the boundary was not reached."""
+    """Planned, but nothing was in flight any more, or the place was not reached."""
     shims: int = 0
     """How many shims have died."""
 
     def add(self, other: "Tally") -> None:
         self.deaths += other.deaths
-        self.pauses += other.pauses
+        self.mishaps += other.mishaps
         self.missed += other.missed
         self.shims += other.shims
 
 
-class Boundary:
-    """A process that ends itself at a named place: armed before the round, read after it."""
+def arm(site: Site, plan: Round) -> None:
+    """From now on processes die at the places of the round. There is a commit to be deployed."""
+    site.armed.arm(orders(plan.places, plan.power))
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._once: Path | None = None
-        self._server_deaths = 0
-        self._is_server_armed = False
 
-    async def arm(self, plan: Round) -> None:
-        """Start what needs the variables again; nothing is in flight yet."""
-        site = self._site
-        place = plan.boundary.removeprefix("control plane.")
-        is_server = place != plan.boundary
-        if is_server:
-            await site.server.restart({"PIPECD_CHAOS_DIE_AFTER_COMMIT": PIPED_SERVICE + place})
-        elif self._is_server_armed:
-            await site.server.restart({})
-        if plan.boundary and not is_server:
-            self._once = site.root / f"once-{plan.number}"
-            variables = {
-                "PIPECD_CHAOS_KILL_AT": plan.boundary,
-                "PIPECD_CHAOS_ONCE": str(self._once),
-            }
-            await site.piped.restart(variables, keep_extra=True)
-        elif self._once is not None:
-            self._once = None
-            await site.piped.restart({})
-        self._is_server_armed = is_server
-        self._server_deaths = site.server.deaths
-        await site.ready()
-
-    def reached(self, plan: Round, done: Tally) -> None:
-        """Count the death, if there was one."""
-        if not plan.boundary:
-            return
-        if self._is_server_armed:
-            happened = self._site.server.deaths > self._server_deaths
-            self._is_server_armed = not happened
-        else:
-            happened = self._once is not None and self._once.exists()
-            done.shims += happened and plan.boundary.startswith("shim.")
-        (done.deaths if happened else done.missed)[f"at {plan.boundary}"] += 1
+def disarm(site: Site, plan: Round, done: Tally) -> None:
+    """Nothing is in flight any more: count who was lost."""
+    reached = set(site.armed.disarm())
+    for place in plan.places:
+        wanted = set(orders((place,), plan.power))
+        happened = wanted <= reached
+        name = f"at {name_of(place, power=plan.power)}"
+        (done.deaths if happened else done.missed)[name] += 1
+        done.shims += happened and program_of(place) == "shim"
+    if RACE in plan.places and done.missed[f"at {RACE}"] and "plugin.shim-started" in reached:
+        done.deaths["at plugin.shim-started"] += 1
 
 
 async def inject(site: Site, observer: Observer, plan: Round, done: Tally) -> None:
@@ -86,19 +61,33 @@ async def inject(site: Site, observer: Observer, plan: Round, done: Tally) -> No
     await observer.first_seen.wait()
     for each in plan.injections:
         await asyncio.sleep(each.after)
-        pids = await _victims(site, observer, each)
-        kind = f"{each.what}, paused" if each.is_pause else each.what
-        if pids is None or not observer.in_flight():
-            done.missed[kind] += 1
-            continue
-        if each.is_pause:
-            await _pause(pids, each.lasts)
-            done.pauses[kind] += 1
-            continue
-        site.piped.restart_after = site.server.restart_after = each.lasts
-        _signal(pids, signal.SIGKILL)
-        done.deaths[f"random: {kind}"] += 1
-        done.shims += each.what == "shim"
+        if each.kind in {"kill", "pause"}:
+            pids = await _victims(site, observer, each)
+            if pids is None or not observer.in_flight():
+                done.missed[f"{each.kind} {each.what}"] += 1
+            elif each.kind == "pause":
+                await _pause(pids, each.lasts)
+                done.mishaps[f"pause {each.what}"] += 1
+            else:
+                site.piped.restart_after = site.server.restart_after = each.lasts
+                _signal(pids, signal.SIGKILL)
+                done.deaths[f"kill {each.what}"] += 1
+                done.shims += each.what == "shim"
+        elif not observer.in_flight():
+            done.missed[each.kind] += 1
+        else:
+            await _disturb(site, each)
+            done.mishaps[f"{each.kind} {each.what}"] += 1
+
+
+async def _disturb(site: Site, injection: Injection) -> None:
+    match injection.kind:
+        case "cut":
+            site.wire.cut()
+        case "hole":
+            await site.wire.silence(injection.lasts)
+        case "clock":
+            site.clocks.move(injection.what, injection.offset)
 
 
 async def _pause(pids: list[int], lasts: float) -> None:

@@ -21,9 +21,6 @@ class Kept:
         self.name = name
         self.arguments = arguments
         self.log = log
-        self.extra: dict[str, str] = {}
-        """Variables of the next start only, unless `keep_extra`."""
-        self.keep_extra = False
         self.restart_after = 0.0
         """Seconds between a death and the next start."""
         self.deaths = 0
@@ -65,10 +62,8 @@ class Kept:
                 stdout=sink,
                 stderr=sink,
                 start_new_session=True,
-                env={**self._environment, **self.extra},
+                env=self._environment,
             )
-        if not self.keep_extra:
-            self.extra = {}
         self._up.set()
 
     async def running(self) -> int:
@@ -86,12 +81,6 @@ class Kept:
         """Ask it to end and wait for that; it is not started again."""
         self._ending = True
         await self._ask()
-
-    async def restart(self, extra: dict[str, str], *, keep_extra: bool = False) -> None:
-        """Stop it as a person does; the next one has these variables."""
-        self.extra, self.keep_extra = extra, keep_extra
-        await self._ask()
-        await self.running()
 
     async def _ask(self) -> None:
         await self._up.wait()

@@ -4,6 +4,8 @@
 import asyncio
 from contextlib import aclosing, suppress
 
+from chaos.applications import CANCELLED
+from chaos.schedule import Round
 from chaos.site import PATIENT, Site
 
 from pipecd_wire.apiservice import service_pb2 as pb
@@ -51,14 +53,14 @@ def backwards(before: Deployment, after: Deployment) -> list[str]:
 class Observer:
     """Watches the deployments of one commit until all are completed."""
 
-    def __init__(self, site: Site, commit: str, *, expected: int, approve_after: float) -> None:
+    def __init__(self, site: Site, commit: str, plan: Round, *, expected: int) -> None:
         self.latest: dict[str, Deployment] = {}
         self.backwards: list[str] = []
         self.first_seen = asyncio.Event()
         self._site = site
         self._commit = commit
+        self._plan = plan
         self._expected = expected
-        self._approve_after = approve_after
 
     def in_flight(self) -> list[Deployment]:
         """Those that are begun and not completed."""
@@ -89,6 +91,8 @@ class Observer:
                         tasks.create_task(self._follow(each.id))
                         if each.application_name == "approved":
                             tasks.create_task(self._approve(each.id))
+                        if each.application_name == CANCELLED:
+                            tasks.create_task(self._cancel(each.id))
                 await asyncio.sleep(PAUSE)
 
     async def listed(self) -> list[Deployment]:
@@ -123,8 +127,26 @@ class Observer:
                 if stage.name == "WAIT_APPROVAL" and stage.status == deployment_pb2.STAGE_RUNNING
             ]
             if waiting:
-                await asyncio.sleep(self._approve_after)
+                await asyncio.sleep(self._plan.approve_after)
                 with suppress(CallError):
                     await call(self._site.deployments.ApproveStage, request)
                     return
+            await asyncio.sleep(PAUSE)
+
+    def _has_begun(self, deployment_id: str) -> bool:
+        return any(
+            stage.status != deployment_pb2.STAGE_NOT_STARTED_YET
+            for stage in self.latest[deployment_id].stages
+        )
+
+    async def _cancel(self, deployment_id: str) -> None:
+        """Cancel a while after it has begun, whatever it does just then."""
+        while not self._plan.cancel_early and not self._has_begun(deployment_id):
+            await asyncio.sleep(PAUSE)
+        await asyncio.sleep(self._plan.cancel_after)
+        request = api_pb2.CancelDeploymentRequest(deployment_id=deployment_id)
+        while self.latest[deployment_id].status not in COMPLETED:
+            with suppress(CallError):
+                await call(self._site.deployments.CancelDeployment, request)
+                return
             await asyncio.sleep(PAUSE)

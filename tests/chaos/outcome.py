@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 
 from chaos.applications import APPLICATIONS, read_effects
-from chaos.check import FAILURE, SUCCESS, Ended, is_interrupted, log_violation
+from chaos.check import FAILURE, STOPPED, SUCCESS, Ended, is_interrupted, log_violation
 from chaos.observe import Observer
 from chaos.processes import Found, plugin_pids, processes_of
 from chaos.promises import Violation
@@ -20,6 +20,8 @@ from pipecd_wire.rpc import CallError, stream
 LOG_LIMIT = 20.0
 LEFT_LIMIT = 15.0
 """Seconds for what is left of a round to go away."""
+MOST_TREES = 2 * len(APPLICATIONS)
+"""Of the one repository: more than are ever in use at once are left over."""
 
 
 async def violations(site: Site, observer: Observer, lost_shims: int) -> AsyncIterator[Violation]:
@@ -56,7 +58,7 @@ async def _logs(site: Site, deployment: Deployment) -> AsyncIterator[Violation]:
     for stage in deployment.stages:
         if stage.rollback or stage.name != "SCRIPT_RUN" or stage.index >= len(plan):
             continue
-        if stage.status not in {SUCCESS, FAILURE}:
+        if stage.status not in {SUCCESS, FAILURE, STOPPED}:
             continue
         where = f"{deployment.application_name} {deployment.id} stage {stage.index}: the log"
         lines, is_closed = await _log(site, deployment, stage)
@@ -66,7 +68,8 @@ async def _logs(site: Site, deployment: Deployment) -> AsyncIterator[Violation]:
         if plan[stage.index].rerun and sum("interrupted" in line for line in lines):
             last = max(at for at, line in enumerate(lines) if line == "line 1")
             lines = lines[last:]
-        if wrong := log_violation(lines, expected, is_whole=not is_interrupted(stage)):
+        is_whole = not is_interrupted(stage) and stage.status != STOPPED
+        if wrong := log_violation(lines, expected, is_whole=is_whole):
             yield Violation(promise="logs", sentence=f"{where} {wrong}")
 
 
@@ -98,8 +101,8 @@ async def _left_over(site: Site) -> list[Violation]:
     try:
         async with asyncio.timeout(LEFT_LIMIT):
             while True:
-                found = [*_processes(site), *_records(site)]
-                if not any(each.counts for each in found):
+                found = [*_processes(site), *_records(site), *_trees(site)]
+                if not found:
                     return found
                 await asyncio.sleep(0.2)
     except TimeoutError:
@@ -130,3 +133,10 @@ def _records(site: Site) -> Iterator[Violation]:
     if folders := sorted(folder.name for folder in site.scripts.glob("*")):
         sentence = f"{len(folders)} folders are left over, such as {folders[0]}"
         yield Violation(promise="records", sentence=sentence)
+
+
+def _trees(site: Site) -> Iterator[Violation]:
+    folders = list(site.trees.glob("*/*"))
+    if len(folders) > MOST_TREES:
+        sentence = f"there are {len(folders)} trees, such as {folders[0]}"
+        yield Violation(promise="folders", sentence=sentence)

@@ -2,59 +2,59 @@
 """The chaos kit: rounds of deployments under seeded deaths, judged from outside.
 
 `make chaos N=200 SEED=7`. Exits with 1 when a promise was broken, with 2 when fewer deaths than
-asked for could be injected.
+asked for could be injected, or fewer than asked for at one of the places.
 """
 
 import argparse
 import asyncio
+import os
 import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from chaos.applications import APPLICATIONS
-from chaos.inject import Boundary, Tally, inject
+from chaos.inject import Tally, arm, disarm, inject
 from chaos.observe import Observer
 from chaos.outcome import violations
-from chaos.promises import NOT_YET, Violation
-from chaos.schedule import WRITES, Round, rounds
+from chaos.promises import Violation
+from chaos.schedule import Round, drawn, rounds
 from chaos.site import Site, running_site
-from pipecd_plugin_scriptrun.shim.chaos import BOUNDARIES
+from chaos.summary import Broken, say, summary
 
 ROUND_LIMIT = 90.0
 """Seconds for all deployments of a round, deaths included."""
 MOST_ROUNDS_PER_DEATH = 3
 
-SEAMS = (*BOUNDARIES, *(f"control plane.{name}" for name in WRITES))
-"""The named places where a process can end itself."""
 
+class World:
+    """One site, and what it has seen. Several can be busy at once."""
 
-class Run:
-    """A run, and what it has seen."""
-
-    def __init__(self, site: Site) -> None:
-        self.total = Tally()
-        self.broken: list[tuple[Round, Violation]] = []
+    def __init__(self, site: Site, seed: str, total: Tally) -> None:
+        self.seed = seed
+        self.total = total
+        self.broken: list[Broken] = []
+        self.rounds = 0
         self._site = site
-        self._boundary = Boundary(site)
 
     async def round(self, plan: Round) -> None:
         """Deploy everything, let things die, judge."""
-        done = Tally()
-        await self._boundary.arm(plan)
+        site, done = self._site, Tally()
+        await site.ready()
         began = time.monotonic()
-        commit = self._site.commit(f"round {plan.number}")
-        if plan.number == 0:
-            await self._site.add_applications()
-        observer = Observer(
-            self._site, commit, expected=len(APPLICATIONS), approve_after=plan.approve_after
-        )
+        commit = site.commit(f"round {plan.number}")
+        arm(site, plan)
+        if self.rounds == 0:
+            await site.add_applications()
+        self.rounds += 1
+        observer = Observer(site, commit, plan, expected=len(APPLICATIONS))
         found: list[Violation] = []
         try:
             async with asyncio.timeout(ROUND_LIMIT), asyncio.TaskGroup() as tasks:
                 tasks.create_task(observer.watch())
-                tasks.create_task(inject(self._site, observer, plan, done))
+                tasks.create_task(inject(site, observer, plan, done))
         except TimeoutError:
             waiting = ", ".join(
                 f"{each.application_name} {each.id}" for each in observer.in_flight()
@@ -62,78 +62,96 @@ class Run:
             sentence = f"after {ROUND_LIMIT:g} s there are still {waiting or 'none begun'}"
             found.append(Violation(promise="bounded", sentence=sentence))
         seconds = time.monotonic() - began
-        self._boundary.reached(plan, done)
-        found += [each async for each in violations(self._site, observer, done.shims)]
+        disarm(site, plan, done)
+        site.clocks.set_right()
+        site.piped.restart_after = site.server.restart_after = 0.0
+        found += [each async for each in violations(site, observer, done.shims)]
         self.total.add(done)
-        self.broken += [(plan, each) for each in found]
+        self.broken += [Broken(self.seed, plan, each) for each in found]
         deaths = ", ".join(done.deaths.elements()) or "no death"
-        say(f"{plan}  [{deaths}; {seconds:.1f} s]")
+        say(f"[{self.seed}] {plan}  [{deaths}; {seconds:.1f} s; all: {self.total.deaths.total()}]")
         for each in found:
-            say(f"  {'VIOLATION' if each.counts else 'not kept yet'} {each}")
+            say(f"  VIOLATION {each}")
 
     @property
     def is_stuck(self) -> bool:
         """Whatever comes after a deployment that never ends says nothing."""
-        return any(each.promise == "bounded" for _, each in self.broken)
+        return any(each.violation.promise == "bounded" for each in self.broken)
 
 
-async def run(root: Path, *, deaths: int, seed: int) -> int:
-    async with running_site(root) as site:
-        running = Run(site)
-        began = time.monotonic()
-        for plan in rounds(seed, SEAMS):
-            await running.round(plan)
-            enough = running.total.deaths.total() >= deaths
-            if enough or running.is_stuck or plan.number >= deaths * MOST_ROUNDS_PER_DEATH:
-                break
-        minutes = (time.monotonic() - began) / 60
-    return summary(running, deaths=deaths, seed=seed, rounds=plan.number + 1, minutes=minutes)
+async def live(world: World, plans: Iterable[Round], deaths: int) -> None:
+    """Round after round, until enough have died in all worlds together."""
+    for plan in plans:
+        await world.round(plan)
+        enough = world.total.deaths.total() >= deaths
+        if enough or world.is_stuck or plan.number >= deaths * MOST_ROUNDS_PER_DEATH:
+            return
 
 
-def summary(run: Run, *, deaths: int, seed: int, rounds: int, minutes: float) -> int:
-    """Print the counts; the exit code."""
-    total = run.total
-    for title, counts in (
-        ("deaths with work in flight", total.deaths),
-        ("pauses", total.pauses),
-        ("planned, but nothing was in flight or the place was not reached", total.missed),
-    ):
-        say(f"{title}: {counts.total()}")
-        for name, count in sorted(counts.items()):
-            say(f"  {count:5} {name}")
-    failing = [each for each in run.broken if each[1].counts]
-    waived = [each for each in run.broken if not each[1].counts]
-    for promise, reason in NOT_YET.items():
-        count = sum(each.promise == promise for _, each in waived)
-        say(f"not kept yet: {promise}, {count} times: {reason}")
-    say(
-        f"seed {seed}: {rounds} rounds of {len(APPLICATIONS)} deployments in {minutes:.1f} min, "
-        f"{total.deaths.total()} deaths, {len(failing)} violations"
+async def run(
+    root: Path,
+    *,
+    deaths: int,
+    seed: str,
+    worlds: int = 1,
+    least: int = 0,
+    only: int | None = None,
+    variables: dict[str, str] | None = None,
+) -> int:
+    """A whole run; the exit code."""
+    total = Tally()
+    began = time.monotonic()
+    lives: list[World] = []
+
+    async def one(name: str) -> None:
+        folder = root / name
+        folder.mkdir()
+        plans = rounds(name) if only is None else [Round(number=0), drawn(name, only)]
+        async with running_site(folder, variables) as site:
+            world = World(site, name, total)
+            lives.append(world)
+            await live(world, plans, deaths)
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(worlds):
+            tasks.create_task(one(seed if worlds == 1 else f"{seed}.{number}"))
+    return summary(
+        total,
+        [each for world in lives for each in world.broken],
+        deaths=deaths,
+        least=least,
+        title=f"seed {seed}: {sum(world.rounds for world in lives)} rounds of {len(APPLICATIONS)} "
+        f"deployments in {worlds} worlds, {(time.monotonic() - began) / 60:.1f} min",
     )
-    for plan in dict.fromkeys(plan for plan, _ in failing):
-        say(f"VIOLATION seed {seed} {plan}")
-        for each in (each for broken, each in failing if broken == plan):
-            say(f"  {each}")
-    if failing:
-        return 1
-    return 0 if total.deaths.total() >= deaths else 2
-
-
-def say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201 - this is its output
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--deaths", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--worlds", type=int, default=1, help="sites that are busy at once")
+    parser.add_argument("--least", type=int, default=0, help="deaths at each place")
+    parser.add_argument("--only", type=int, help="the number of one round, to repeat it")
     parser.add_argument("--folder", type=Path, help="kept afterwards; a temporary one by default")
     given = parser.parse_args()
     root = given.folder or Path(tempfile.mkdtemp(prefix="pipecd-chaos-"))
     root.mkdir(exist_ok=True, parents=True)
+    variables = {
+        name: value for name, value in os.environ.items() if name == "PIPECD_CHAOS_WITHOUT"
+    }
     code = 1
     try:
-        code = asyncio.run(run(root.absolute(), deaths=given.deaths, seed=given.seed))
+        code = asyncio.run(
+            run(
+                root.absolute(),
+                deaths=given.deaths,
+                seed=given.seed,
+                worlds=given.worlds,
+                least=given.least,
+                only=given.only,
+                variables=variables,
+            )
+        )
     finally:
         if code == 0 and given.folder is None:
             shutil.rmtree(root)

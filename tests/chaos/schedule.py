@@ -1,25 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is injected and when, from a seed alone. Pure: the same seed gives the same rounds."""
+"""What is injected and when, from a seed alone. Pure: the same seed gives the same rounds.
+
+Each round is drawn for itself, so that one can be repeated without those before it.
+"""
 
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from chaos.places import PLACES, RACE, RACERS, name_of, needs_restart, program_of
+
 PLUGINS = ("scriptrun", "wait", "waitapproval", "dummy")
-PIPED_SERVICE = "/grpc.service.pipedservice.PipedService/"
-WRITES = (
-    "CreateDeployment",
-    "ReportDeploymentPlanned",
-    "ReportDeploymentStatusChanged",
-    "ReportStageStatusChanged",
-    "ReportStageLogs",
-    "ReportStageLogsFromLastCheckpoint",
-    "SaveDeploymentPluginMetadata",
-    "ReportApplicationMostRecentDeployment",
-    "ReportDeploymentCompleted",
-    "ReportCommandHandled",
-)
-"""The calls of piped that change something and that these applications make."""
+PROGRAMS = {"piped": ("piped",), "control plane": ("pipecd",), "plugin": PLUGINS}
+"""What each is called where clocks are concerned."""
 
 KILLS = {
     "plugin": 5,
@@ -32,15 +25,25 @@ KILLS = {
     "shim": 2,
 }
 """What can be killed at a random moment, with weights."""
-PAUSES = ("plugin", "piped", "control plane")
+PAUSES = ("plugin", "piped", "control plane", "shim")
+MISHAPS = {"kill": 14, "pause": 3, "cut": 1, "hole": 1, "clock": 2}
+"""What can happen at a random moment, with weights: a death, a pause of a process, connections of
+piped to the control plane cut, or silent, and a clock that is moved."""
+CLOCKS = (-8.0, -3.0, 5.0, 3600.0)
+"""Seconds that a clock is moved by."""
+
+PLACES_PER_ROUND = 4
+MOST_PLUGIN_DEATHS = 3
+"""In one round: a plugin that is lost again and again during one stage is what is broken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injection:
-    """A death or a pause at a random moment."""
+    """What happens at a random moment."""
 
+    kind: str
     what: str
-    is_pause: bool
+    """To whom."""
     after: float
     """Seconds after the one before it, or after the first deployment was seen."""
     lasts: float
@@ -49,10 +52,22 @@ class Injection:
     """Which plugin, in order of preference: the first one with a running stage."""
     pick: float
     """Which of the running scripts, as a fraction of their number."""
+    offset: float = 0.0
+    """Seconds that the clock is moved by."""
 
     @property
     def victims(self) -> tuple[str, ...]:
         return tuple(self.what.replace(" and ", ", ").split(", "))
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "cut":
+                return f"+{self.after:.2f}s cut the connections"
+            case "hole":
+                return f"+{self.after:.2f}s silence all connections for {self.lasts:.2f}s"
+            case "clock":
+                return f"+{self.after:.2f}s move the clock of {self.what} by {self.offset:+g}s"
+        return f"+{self.after:.2f}s {self.kind} {self.what} for {self.lasts:.2f}s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,65 +75,88 @@ class Round:
     """Deployments of all applications at once, and what happens to them."""
 
     number: int
-    boundary: str
-    """Where a process ends itself, empty for nowhere."""
-    injections: tuple[Injection, ...]
-    approve_after: float
-
-    @property
-    def loses_shim(self) -> bool:
-        return self.boundary.startswith("shim.") or any(
-            "shim" in each.victims for each in self.injections if not each.is_pause
-        )
+    places: tuple[str, ...] = ()
+    """Where a process ends itself."""
+    power: bool = False
+    """Is the death of a shim there a loss of power?"""
+    injections: tuple[Injection, ...] = ()
+    approve_after: float = 0.1
+    cancel_after: float = 0.5
+    cancel_early: bool = False
+    """Before the first stage runs, perhaps before there is a plan."""
 
     def __str__(self) -> str:
-        parts = [f"at {self.boundary}"] if self.boundary else []
-        for each in self.injections:
-            verb = "pause" if each.is_pause else "kill"
-            parts.append(f"+{each.after:.2f}s {verb} {each.what} for {each.lasts:.2f}s")
+        parts = [f"at {name_of(place, power=self.power)}" for place in self.places]
+        parts += map(str, self.injections)
         return f"round {self.number}: " + ("; ".join(parts) or "nothing")
 
 
-def rounds(seed: int, boundaries: tuple[str, ...]) -> Iterator[Round]:
+def rounds(seed: str, *, places: tuple[str, ...] = (*PLACES, RACE)) -> Iterator[Round]:
     """Endless. The first round injects nothing: it shows that the checks hold in peace."""
-    chance = random.Random(seed)  # noqa: S311 - repeatable on purpose
-    yield Round(number=0, boundary="", injections=(), approve_after=0.1)
-    number, deck = 0, list[str]()
+    yield Round(number=0)
+    number = 0
     while True:
         number += 1
-        boundary = ""
-        if boundaries and number % 3:  # two rounds of three
-            if not deck:
-                deck = list(boundaries)
-                chance.shuffle(deck)
-            boundary = deck.pop()
-        count = chance.choice((0, 1, 2)) if boundary else chance.choice((2, 3, 4))
-        injections = [_injection(chance, boundary) for _ in range(count)]
-        yield Round(
-            number=number,
-            boundary=boundary,
-            injections=tuple(injections),
-            approve_after=round(chance.uniform(0.0, 1.0), 2),
-        )
+        yield drawn(seed, number, places)
 
 
-def _injection(chance: random.Random, boundary: str) -> Injection:
-    is_pause = chance.random() < 0.2
-    kills = dict(KILLS)
-    if boundary.startswith("shim."):
-        del kills["shim"]  # so that it is known which death an interrupted script is owed to
-    if boundary.startswith("control plane."):
-        kills = {what: weight for what, weight in kills.items() if "control plane" not in what}
-    choice = chance.choices(list(kills), list(kills.values()))[0]
+def drawn(seed: str, number: int, places: tuple[str, ...] = (*PLACES, RACE)) -> Round:
+    """One round: its share of all places, which come in another order each time, and mishaps."""
+    per_deck = -(-len(places) // PLACES_PER_ROUND)
+    deck_number, at = divmod(number - 1, per_deck)
+    deck = list(places)
+    random.Random(f"{seed} deck {deck_number}").shuffle(deck)  # noqa: S311 - repeatable on purpose
+    mine = tuple(deck[at::per_deck])
+    if RACE in mine:
+        mine = tuple(place for place in mine if place not in RACERS)
+    chance = random.Random(f"{seed} round {number}")  # noqa: S311 - as above
+    count = chance.choice((0, 1, 2, 3))
+    first = [_injection(chance, kind="kill", what="piped")] if needs_restart(mine) else []
+    injections = [*first, *(_injection(chance) for _ in range(count))]
+    return Round(
+        number=number,
+        places=mine,
+        power=chance.random() < 0.5,
+        injections=tuple(_few_plugin_deaths(mine, injections)),
+        approve_after=round(chance.uniform(0.0, 1.0), 2),
+        cancel_after=round(chance.uniform(0.0, 3.0), 2),
+        cancel_early=chance.random() < 0.15,
+    )
+
+
+def _few_plugin_deaths(places: tuple[str, ...], injections: list[Injection]) -> Iterator[Injection]:
+    deaths = sum(program_of(place) == "plugin" or place == RACE for place in places)
+    for each in injections:
+        if each.kind == "kill" and "plugin" in each.victims:
+            deaths += 1
+            if deaths > MOST_PLUGIN_DEATHS:
+                continue
+        yield each
+
+
+def _injection(chance: random.Random, *, kind: str = "", what: str = "") -> Injection:
+    kind = kind or chance.choices(list(MISHAPS), list(MISHAPS.values()))[0]
     plugins = list(PLUGINS)
     chance.shuffle(plugins)
     if chance.random() < 0.6:
         plugins.sort(key=lambda name: name != "scriptrun")
+    if not what:
+        match kind:
+            case "kill":
+                what = chance.choices(list(KILLS), list(KILLS.values()))[0]
+            case "pause":
+                what = chance.choice(PAUSES)
+            case "clock":
+                what = chance.choice(list(PROGRAMS))
+            case _:
+                what = "connections"
+    lasts = chance.uniform(0.0, 1.0) if kind == "kill" else chance.uniform(0.2, 2.0)
     return Injection(
-        what=chance.choice(PAUSES) if is_pause else choice,
-        is_pause=is_pause,
+        kind=kind,
+        what=what,
         after=round(chance.uniform(0.0, 1.2), 2),
-        lasts=round(chance.uniform(0.2, 2.0) if is_pause else chance.uniform(0.0, 1.0), 2),
+        lasts=round(lasts, 2),
         plugins=tuple(plugins),
         pick=round(chance.random(), 3),
+        offset=chance.choice(CLOCKS) if kind == "clock" else 0.0,
     )

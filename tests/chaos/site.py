@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from chaos.applications import APPLICATIONS, document
+from chaos.clocks import Clocks
 from chaos.kept import Kept
+from chaos.places import Armed
 from chaos.processes import kill_all, marks
 from chaos.schedule import PLUGINS
+from chaos.wire import Wire
 
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
@@ -35,12 +38,17 @@ PATIENT = Retry(attempts=None, base=0.05, cap=0.5)
 class Site:
     """All that a run works with."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, variables: dict[str, str]) -> None:
         self.root = root
         self.repository = root / "repository"
         self.effects = root / "effects"
         self.scripts = root / "piped" / "scripts"
-        environment = {**os.environ, **marks(root), "PYTHONUNBUFFERED": "1"}
+        self.trees = root / "piped" / "trees"
+        self.armed = Armed(root / "armed")
+        self.clocks = Clocks(root / "clocks")
+        self.wire = Wire()
+        environment = {**os.environ, **marks(root), "PYTHONUNBUFFERED": "1", **variables}
+        environment |= self.armed.environment | self.clocks.environment
         serve = ["pipecd", "server", "--data-dir", str(root / "server")]
         run = ["piped", "run", "--config-file", str(root / "piped.yaml"), "--insecure"]
         run += ["--data-dir", str(root / "piped")]
@@ -114,7 +122,7 @@ class Site:
         self.server.arguments = [*listen, "--listen", address]
         return address
 
-    async def start_piped(self, tasks: asyncio.TaskGroup, address: str) -> None:
+    async def start_piped(self, tasks: asyncio.TaskGroup) -> None:
         made = await call(self.api.RegisterPiped, pb.RegisterPipedRequest(name="chaos"))
         self.piped_id = made.id
         (self.root / "piped.key").write_text(made.key)
@@ -122,7 +130,7 @@ class Site:
         (self.root / "piped.yaml").write_text(
             "apiVersion: pipecd.dev/v1beta1\nkind: Piped\nspec:\n  projectID: default\n"
             f"  pipedID: {made.id}\n  pipedKeyFile: {self.root / 'piped.key'}\n"
-            f"  apiAddress: {address}\n  repositories:\n    - repoId: chaos\n"
+            f"  apiAddress: {self.wire.address}\n  repositories:\n    - repoId: chaos\n"
             f"      remote: {self.repository}\n      branch: main\n  plugins:\n{plugins}"
         )
         tasks.create_task(self.piped.keep())
@@ -136,20 +144,20 @@ class Site:
 
 
 @asynccontextmanager
-async def running_site(root: Path) -> AsyncIterator[Site]:
+async def running_site(root: Path, variables: dict[str, str] | None = None) -> AsyncIterator[Site]:
     """A site while the block runs; nothing of it is left behind."""
-    site = Site(root)
+    site = Site(root, variables or {})
     site.prepare()
     try:
-        async with asyncio.TaskGroup() as tasks:
-            address = await site.start_server(tasks)
+        async with site.wire.open(), asyncio.TaskGroup() as tasks:
+            address = site.wire.upstream = await site.start_server(tasks)
             key = (root / "server" / "admin.key").read_text().strip()
             credentials = [("authorization", f"API-KEY {key}")]
             async with connect(address, metadata=lambda: credentials) as channel:
                 site.api = APIServiceStub(channel)
                 site.deployments = DeploymentServiceStub(channel)
                 site.pipeds = PipedServiceStub(channel)
-                await site.start_piped(tasks, address)
+                await site.start_piped(tasks)
                 yield site
                 await site.stop()
     finally:

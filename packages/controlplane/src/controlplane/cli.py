@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 DIE_AFTER_COMMIT = "PIPECD_CHAOS_DIE_AFTER_COMMIT"
 """For tests only: the path of an RPC after whose first success the server kills itself."""
+ARMED = "PIPECD_CHAOS_ARMED"
+"""For tests only: a folder whose files name such RPCs, and come and go while the server runs."""
 
 
 class Commands(click.Group):
@@ -150,16 +152,19 @@ def server(
         public_url=_public_url(config_file) if config_file else "",
         grace=grace_period,
         lease_times=LeaseTimes(lease=lease_time, take_over=take_over_after),
-        observers=_chaos(os.environ.get(DIE_AFTER_COMMIT, "")),
+        observers=_chaos(os.environ.get(DIE_AFTER_COMMIT, ""), os.environ.get(ARMED, "")),
     )
     asyncio.run(app.run(settings, _announce))
 
 
-def _chaos(path: str) -> "tuple[Observe, ...]":
-    if not path:
+def _chaos(path: str, armed: str) -> "tuple[Observe, ...]":
+    if not path and not armed:
         return ()
-    from controlplane.ops.chaos import die_after_commit  # noqa: PLC0415
+    from controlplane.ops.chaos import die_after_commit, die_when_armed  # noqa: PLC0415
 
+    if armed:
+        click.echo(f"warning: {ARMED} is set: the server dies where {armed} says", err=True)
+        return (die_when_armed(armed),)
     click.echo(f"warning: {DIE_AFTER_COMMIT} is set: the server dies after {path}", err=True)
     return (die_after_commit(path),)
 

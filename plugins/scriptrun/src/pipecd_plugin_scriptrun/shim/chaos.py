@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: PTH108
+# ruff: noqa: PTH104, PTH108
 """The one place where tests of the failure model reach into plugin and shim.
 
 `PIPECD_CHAOS_KILL_AT=<boundary>` ends the process there as `kill -9` does; with
@@ -7,9 +7,14 @@
 `PIPECD_CHAOS_POWER=1` the death is a loss of power: what was not synced is lost with it.
 `PIPECD_CHAOS_WITHOUT=exclusive|sync` takes one promise out, so that a test can show that it is
 missed. Without these variables nothing of this does anything.
+
+`PIPECD_CHAOS_ARMED=<folder>` is for long runs, in which the place changes while programs live: the
+first process that gets to a boundary with the name of a file there takes the file away and does
+what it says: `kill`, `power`, or `hold <seconds>`.
 """
 
 import os
+import time
 
 PREFIX = "PIPECD_CHAOS_"
 
@@ -35,10 +40,37 @@ _unsynced: set[str] = set()
 def reached(boundary: str) -> None:
     """Die here if a test wants it."""
     if os.environ.get(f"{PREFIX}KILL_AT") == boundary and _is_first():
-        if os.environ.get(f"{PREFIX}POWER"):
-            for path in _unsynced:
-                os.unlink(path)
-        os.kill(os.getpid(), 9)
+        _die(power=bool(os.environ.get(f"{PREFIX}POWER")))
+    if folder := os.environ.get(f"{PREFIX}ARMED"):
+        _do(_taken(f"{folder}/{boundary}"))
+
+
+def _die(*, power: bool) -> None:
+    if power:
+        for path in _unsynced:
+            os.unlink(path)
+    os.kill(os.getpid(), 9)
+
+
+def _taken(armed: str) -> list[str]:
+    """What is to be done here; nothing when it is not armed, or when somebody else was faster."""
+    mine = f"{armed}.reached"
+    try:
+        os.rename(armed, mine)
+    except FileNotFoundError:
+        return []
+    number = os.open(mine, os.O_RDONLY)
+    try:
+        return os.read(number, 100).decode().split()
+    finally:
+        os.close(number)
+
+
+def _do(words: list[str]) -> None:
+    if words[:1] == ["hold"]:
+        time.sleep(float(words[1]))
+    elif words:
+        _die(power=words[0] == "power")
 
 
 def is_without(promise: str) -> bool:

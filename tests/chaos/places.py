@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every boundary at which a process can be lost, by name, and what arms it."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from chaos.seams.chaos_wrapped import AT_START, WRAPPED
+from pipecd_plugin_scriptrun.shim.chaos import BOUNDARIES
+
+WRITES = (
+    "CreateDeployment",
+    "ReportDeploymentPlanned",
+    "ReportDeploymentStatusChanged",
+    "ReportStageStatusChanged",
+    "ReportStageLogs",
+    "ReportStageLogsFromLastCheckpoint",
+    "SaveDeploymentPluginMetadata",
+    "SaveStageMetadata",
+    "ReportApplicationMostRecentDeployment",
+    "ReportApplicationDeployingStatus",
+    "ReportDeploymentCompleted",
+    "ReportCommandHandled",
+)
+"""The calls of piped that change something and that these applications make: the server dies when
+it has kept what the call says, before it answers."""
+
+PLACES = (*BOUNDARIES, *WRAPPED, *(f"control plane.{name}" for name in WRITES))
+"""All of them."""
+
+RACE = "two shims at once"
+"""A plugin dies when it has just started a shim that is slow: the next one starts another."""
+
+HOLD = 2.5
+"""Seconds that the slow shim waits: longer than a plugin needs to come back."""
+RACERS = {"plugin.shim-started": "kill", "shim.before-record": f"hold {HOLD:g}"}
+
+SEAMS = Path(__file__).parent / "seams"
+
+
+def program_of(place: str) -> str:
+    """Which program dies there: `plugin`, `shim`, `piped` or `control plane`."""
+    return place.partition(".")[0]
+
+
+def name_of(place: str, *, power: bool) -> str:
+    """Of what happens there: only a shim can lose power."""
+    return f"{place} (power)" if power and program_of(place) == "shim" else place
+
+
+class Armed:
+    """The places where the next process dies that gets there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir()
+        paths = [str(SEAMS), *filter(None, [os.environ.get("PYTHONPATH")])]
+        self.environment = {
+            "PIPECD_CHAOS_ARMED": str(folder),
+            "PYTHONPATH": os.pathsep.join(paths),
+        }
+
+    def arm(self, places: dict[str, str]) -> None:
+        """From now on, each place does what its text says: `kill`, `power`, `hold <seconds>`."""
+        for place, what in places.items():
+            new = self._folder / f"{place}.new"
+            new.write_text(what)
+            new.rename(self._folder / place)
+
+    def disarm(self) -> Iterator[str]:
+        """Take all away; the value is those that were reached."""
+        for _ in range(2):  # one may be reached just now
+            for file in list(self._folder.iterdir()):
+                file.unlink(missing_ok=True)
+                if file.suffix == ".reached":
+                    yield file.stem
+
+
+def orders(places: tuple[str, ...], power: bool) -> dict[str, str]:
+    """What the places of a round are armed with. A shim that dies may lose power with it."""
+    armed = {}
+    for place in places:
+        if place == RACE:
+            armed |= RACERS
+        else:
+            armed[place] = "power" if power and program_of(place) == "shim" else "kill"
+    return armed
+
+
+def needs_restart(places: tuple[str, ...]) -> bool:
+    """Is one of them reached only when piped starts?"""
+    return not AT_START.isdisjoint(places)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The functions of our programs around which the kit can end a process, each place with a name.
+
+Nothing of this is in the programs: `sitecustomize` puts it there when the kit starts them. The shim
+runs isolated, and has its places in its own code. `@` stands for `.before` and `.after`.
+"""
+
+_FUNCTIONS = {
+    # What piped gets from git, and the trees that stages work in.
+    "piped.git-fetch@": ("piped.git.mirror", "MirrorFolder.fetch"),
+    "piped.tree-switch@": ("piped.source.tree", "Tree.switch"),
+    "piped.tree-checked-out.before": ("piped.source.tree", "write_dot_git"),
+    "piped.tree-back.before": ("piped.source.pool", "Sources._give_back"),
+    # A commit becomes a deployment, which is planned.
+    "piped.create@": ("piped.trigger.calls", "ControlPlaneCalls.create"),
+    "piped.plan@": ("piped.plan.planner", "Planner.plan"),
+    "piped.planned.after": ("piped.report.statuses", "Statuses.planned"),
+    # A stage is begun, executed, told.
+    "piped.stage.before": ("piped.schedule.stages", "Stages.run"),
+    "piped.execute@": ("piped.schedule.stage", "execute_on"),
+    "piped.stage-told.after": ("piped.schedule.stages", "Stages._tell"),
+    "piped.completed@": ("piped.report.statuses", "Statuses.completed"),
+    # The journal of reports, and their delivery.
+    "piped.outbox-append@": ("piped.report.journal", "Journal.put"),
+    "piped.outbox-sync@": ("piped.report.journal", "Journal.sync"),
+    "piped.outbox-taken@": ("piped.report.journal", "Journal.taken"),
+    "piped.outbox-rewrite@": ("piped.report.journal", "Journal._rewrite"),
+    "piped.deliver@": ("piped.mirror.controlplane", "ControlPlane.deliver"),
+    # What the control plane pushes, the lease among it.
+    "piped.push@": ("piped.mirror.watch", "Watch._take"),
+    # What plugins ask of piped.
+    "piped.plugin-start.after": ("piped.plugins.process", "_start"),
+    "piped.log-taken.after": ("piped.report.logs", "StageLogs.report"),
+    "piped.log-closed@": ("piped.report.logs", "StageLogs.checkpoint"),
+    "piped.metadata-saved.after": ("piped.report.metadata", "Values.put"),
+    # A stage in any plugin.
+    "plugin.stage@": ("pipecd_sdk._execution", "execute"),
+    "plugin.log-closed@": ("pipecd_sdk._glue.stage_log", "StageLogSender._finish"),
+    # What the control plane keeps.
+    "control plane.commit@": ("controlplane.store.sql.writer", "Writer._commit"),
+}
+
+WRAPPED: dict[str, tuple[str, str]] = {}
+"""Module and function by the name of the place, which ends with `.before` or `.after`."""
+for _name, _function in _FUNCTIONS.items():
+    for _place in (
+        (_name.replace("@", ".before"), _name.replace("@", ".after")) if "@" in _name else (_name,)
+    ):
+        WRAPPED[_place] = _function
+
+AT_START = frozenset({"piped.outbox-rewrite.before", "piped.outbox-rewrite.after"})
+"""Reached only while piped starts: another death must come before."""

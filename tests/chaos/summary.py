@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run tells at its end: the counts, what was broken, and how to see that again."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chaos.inject import Tally
+from chaos.places import PLACES, RACE
+from chaos.promises import Violation
+from chaos.schedule import Round
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A broken promise, and the round that broke it."""
+
+    seed: str
+    plan: Round
+    violation: Violation
+
+    @property
+    def again(self) -> str:
+        """The command that draws the same round."""
+        return f'make chaos SEED={self.seed} ARGS="--only {self.plan.number}"'
+
+
+def summary(total: Tally, broken: Sequence[Broken], *, deaths: int, least: int, title: str) -> int:
+    """Print the counts; the exit code."""
+    for heading, counts in (
+        ("deaths with work in flight", total.deaths),
+        ("other mishaps", total.mishaps),
+        ("planned, but nothing was in flight or the place was not reached", total.missed),
+    ):
+        say(f"{heading}: {counts.total()}")
+        for name, count in sorted(counts.items()):
+            say(f"  {count:5} {name}")
+    few = too_few(total.deaths, least)
+    for place, count in few.items():
+        say(f"too few deaths at {place}: {count} of {least}")
+    say(f"{title}: {total.deaths.total()} deaths, {len(broken)} violations")
+    for each in broken:
+        say(f"VIOLATION {each.violation}\n  [{each.seed}] {each.plan}\n  {each.again}")
+    if broken:
+        return 1
+    return 2 if few or total.deaths.total() < deaths else 0
+
+
+def too_few(deaths: Counter[str], least: int) -> dict[str, int]:
+    """The places with fewer deaths than wanted; a loss of power counts as one."""
+    counts = {
+        place: deaths[f"at {place}"] + deaths[f"at {place} (power)"] for place in (*PLACES, RACE)
+    }
+    return {place: count for place, count in counts.items() if count < least}
+
+
+def say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201 - this is its output
