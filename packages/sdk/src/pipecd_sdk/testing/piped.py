@@ -11,10 +11,12 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Self
 
 from pipecd_sdk._glue.management import TOKEN_KEY
 from pipecd_sdk.context import CommandKind
+from pipecd_sdk.testing.kept_service import KeptService
 from pipecd_wire.model import command_pb2, logblock_pb2
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.pluginservice import service_pb2
@@ -57,6 +59,12 @@ class FakePiped:
         self.stage_metadata: dict[str, dict[str, str]] = {}
         self.deployment_metadata: dict[tuple[str, str], dict[str, str]] = {}
         """By deployment id and plugin name."""
+        self.shared_metadata: dict[tuple[str, str], str] = {}
+        """What piped itself keeps: by deployment id and key."""
+        self.shared_objects: dict[tuple[str, str, str], bytes] = {}
+        """By application id, plugin name and key."""
+        self.tools: Path | None = None
+        """Where programs are installed; without it none can be."""
         self.calls: Counter[str] = Counter()
         self.ready: list[plugin_pb2.ReadyRequest] = []
         self.changed = asyncio.Condition()
@@ -74,7 +82,7 @@ class FakePiped:
         endpoints.add(
             service_pb2.DESCRIPTOR.services_by_name["PluginService"],
             _PluginService(self),
-            owed=_NOT_KEPT,
+            KeptService(self),
         )
         if self.managed:
             endpoints.add(
@@ -147,14 +155,6 @@ class FakePiped:
         """Tell who waits that something has changed."""
         async with self.changed:
             self.changed.notify_all()
-
-
-_NOT_KEPT = (
-    "InstallTool",
-    "GetDeploymentSharedMetadata",
-    "GetApplicationSharedObject",
-    "PutApplicationSharedObject",
-)
 
 
 class _PluginService:

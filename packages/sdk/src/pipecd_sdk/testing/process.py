@@ -20,6 +20,10 @@ from pipecd_wire.model import common_pb2, deployment_pb2
 from pipecd_wire.pipecd.plugin import plugin_pb2, plugin_pb2_grpc
 from pipecd_wire.plugin.common import common_pb2 as source_pb2
 from pipecd_wire.plugin.deploymentapi import api_pb2, api_pb2_grpc
+from pipecd_wire.plugin.livestateapi import api_pb2 as livestate_pb2
+from pipecd_wire.plugin.livestateapi import api_pb2_grpc as livestate_grpc
+from pipecd_wire.plugin.planpreviewapi import api_pb2 as preview_pb2
+from pipecd_wire.plugin.planpreviewapi import api_pb2_grpc as preview_grpc
 from pipecd_wire.rpc import Channel, ClientTls, call, connect, wait_until_ready
 
 START_LIMIT = 30.0
@@ -81,8 +85,12 @@ class PluginProcess:
         stage_id: str = "",
         directory: Path | None = None,
         deployment: deployment_pb2.Deployment | None = None,
+        application: Mapping[str, Any] | None = None,
     ) -> api_pb2.ExecuteStageResponse:
-        """Run a stage to its end; cancelling this cancels the call. Raises CallError."""
+        """Run a stage to its end; cancelling this cancels the call. Raises CallError.
+
+        `application` is the plugin's part of the application file.
+        """
         given = api_pb2.ExecutePluginInput(
             deployment=deployment or example_deployment(),
             stage=deployment_pb2.PipelineStage(
@@ -93,14 +101,51 @@ class PluginProcess:
                 updated_at=1,
             ),
             stage_config=b"" if options is None else json.dumps(options).encode(),
-            target_deployment_source=source_pb2.DeploymentSource(
-                application_directory=str(directory or ""),
-                commit_hash=example_deployment().trigger.commit.hash,
-                application_config_filename="app.pipecd.yaml",
-            ),
+            target_deployment_source=self._source(directory, application),
         )
         request = api_pb2.ExecuteStageRequest(input=given)
         return await call(self.deployments.ExecuteStage, request, deadline=None)
+
+    def _source(
+        self, directory: Path | None, application: Mapping[str, Any] | None
+    ) -> source_pb2.DeploymentSource:
+        return example_source(directory, {self.name: dict(application or {})})
+
+    async def live_state(
+        self,
+        *,
+        targets: Sequence[str] = (),
+        directory: Path | None = None,
+        application: Mapping[str, Any] | None = None,
+    ) -> livestate_pb2.GetLivestateResponse:
+        """Ask what runs, and whether it is what `directory` holds. Raises CallError."""
+        request = livestate_pb2.GetLivestateRequest(
+            piped_id="piped-1",
+            application_id="application-1",
+            application_name="shop",
+            deploy_source=self._source(directory, application),
+            deploy_targets=targets,
+        )
+        stub = livestate_grpc.LivestateServiceStub(self.channel)
+        return await call(stub.GetLivestate, request, deadline=60)
+
+    async def plan_preview(
+        self,
+        *,
+        targets: Sequence[str] = (),
+        directory: Path | None = None,
+        application: Mapping[str, Any] | None = None,
+    ) -> preview_pb2.GetPlanPreviewResponse:
+        """Ask what deploying `directory` would change. Raises CallError."""
+        request = preview_pb2.GetPlanPreviewRequest(
+            piped_id="piped-1",
+            application_id="application-1",
+            application_name="shop",
+            target_deployment_source=self._source(directory, application),
+            deploy_targets=targets,
+        )
+        stub = preview_grpc.PlanPreviewServiceStub(self.channel)
+        return await call(stub.GetPlanPreview, request, deadline=60)
 
     async def wait_stage(self, stage_id: str, *, deployment_id: str = "deployment-1") -> None:
         """Wait until no handler of the stage runs."""
@@ -224,6 +269,23 @@ def _text_fd(text: str) -> Any:
     with os.fdopen(writer, "w") as given:
         given.write(text)
     return os.fdopen(reader)
+
+
+def example_source(
+    directory: Path | None = None, plugins: Mapping[str, Any] | None = None
+) -> source_pb2.DeploymentSource:
+    """The files of a commit, with the application file that names these plugins' options."""
+    file = {
+        "apiVersion": "pipecd.dev/v1beta1",
+        "kind": "Application",
+        "spec": {"name": "shop", "plugins": dict(plugins or {})},
+    }
+    return source_pb2.DeploymentSource(
+        application_directory=str(directory or ""),
+        commit_hash=example_deployment().trigger.commit.hash,
+        application_config=json.dumps(file).encode(),
+        application_config_filename="app.pipecd.yaml",
+    )
 
 
 def example_deployment() -> deployment_pb2.Deployment:

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plugin for the SDK's own tests, run as a program: it has every interface there is."""
+
+from collections.abc import Sequence
+
+from pipecd_sdk import (
+    ApplicationConfig,
+    DeploymentPlugin,
+    DeployTarget,
+    Drift,
+    Health,
+    Live,
+    LiveContext,
+    LiveState,
+    PlanContext,
+    PlanPreview,
+    Preview,
+    PreviewContext,
+    Resource,
+    StageContext,
+    StageLog,
+    SyncState,
+    SyncStatus,
+    TargetConfig,
+    TargetError,
+    Tool,
+    Version,
+    on_targets,
+    serve,
+    stage,
+)
+
+
+class WatchTarget(TargetConfig):
+    health: str = "HEALTHY"
+    sync: str = "SYNCED"
+    trouble: str = ""
+    resources: int = 1
+
+
+class WatchOptions(ApplicationConfig):
+    wanted: int = 1
+    size: int = 0
+
+
+class Watch(DeploymentPlugin, LiveState, Drift, PlanPreview):
+    target_config = WatchTarget
+    application_config = WatchOptions
+
+    @stage("WATCH_SYNC", quick_sync=True)
+    async def sync(self, ctx: StageContext) -> None:
+        ctx.log.info("wanted: %d", ctx.source.target.options.wanted)
+        ctx.log.info("before: %s", await ctx.shared.get("seen"))
+        await ctx.shared.put("seen", b"\x00\xff")
+        ctx.log.info("after: %s", await ctx.shared.get("seen"))
+        ctx.log.info("notification: %s", await ctx.deployment_shared("DeploymentNotification"))
+
+        async def one(target: DeployTarget, log: StageLog) -> None:
+            log.info("at work")
+            if target.config.trouble:
+                raise TargetError(target.config.trouble)
+
+        await on_targets(ctx, one)
+
+    @stage("WATCH_TOOL")
+    async def tool(self, ctx: StageContext) -> None:
+        script = "printf '#!/bin/sh\\necho %s' {{ .Version }} > {{ .OutPath }}"
+        ctx.log.info(
+            "%s", await ctx.tools.install(Tool(name="greet", version="1.2", script=script))
+        )
+
+    async def versions(self, ctx: PlanContext) -> Sequence[Version]:
+        return [Version(name="wanted", version=str(ctx.source.target.options.wanted))]
+
+    async def live_state(self, ctx: LiveContext, target: DeployTarget) -> Live:
+        if target.config.trouble == "bug":
+            raise ZeroDivisionError
+        if target.config.trouble:
+            raise TargetError(target.config.trouble, hint="look there")
+        return Live(
+            resources=[
+                Resource(
+                    id=f"{target.name}/{number}",
+                    name=f"thing \udcff{number}",
+                    kind="Thing",
+                    parents=["root"],
+                    health=Health[target.config.health],
+                    description="as told",
+                    metadata={"number": str(number), "filler": "x" * ctx.source.options.size},
+                )
+                for number in range(target.config.resources)
+            ],
+            found=target.config.resources,
+        )
+
+    async def drift(self, ctx: LiveContext, target: DeployTarget, live: Live) -> SyncState:
+        return SyncState(
+            status=SyncStatus[target.config.sync],
+            short_reason=f"{live.found} of {ctx.source.options.wanted}",
+            reason=f"there are {live.found}",
+        )
+
+    async def plan_preview(self, ctx: PreviewContext, target: DeployTarget) -> Preview:
+        if target.config.trouble:
+            raise TargetError(target.config.trouble)
+        wanted = ctx.source.target.options.wanted
+        return Preview(
+            summary=f"{wanted} wanted",
+            no_change=wanted == target.config.resources,
+            details="+ a line\n" * ctx.source.target.options.size,
+        )
+
+
+if __name__ == "__main__":
+    serve(Watch(), version="1.0.0")
