@@ -1,76 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stage logs on their way from plugins to the control plane: in order, none lost, nobody blocked.
 
-A plugin's call is answered as soon as its lines are held here; one task per stage passes them on
-and repeats each request until the control plane takes it. What is held is bounded: when the control
-plane stays away and the memory is full, a plugin's call waits for a while and is then refused as
-unavailable, and the plugin, which still has its lines, sends them again. The control plane tells
-repeated lines by their index. The end of a log is the one thing that is waited for, so that a
-stage that is shown as finished has its last line.
+A plugin's call is answered when its lines are on disk (`spool`); one task per stage passes them on
+and repeats each request until the control plane takes it, and the next piped on the same data
+folder goes on with what this one could not. Memory holds only the requests on their way.
+
+What the disk holds is bounded, for a stage and in all: beyond that a plugin's call waits for a
+while and is then refused as unavailable, and the plugin, which still has its lines, sends them
+again. The end of a log is always taken. So it is on a disk that takes nothing: a call is then
+answered when the control plane has its lines, or refused. The control plane tells repeated lines by
+their index.
+
+The end of a log is the one thing that is waited for, so that a stage that is shown as finished has
+its last line.
 """
 
 import asyncio
-from collections import deque
+import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from itertools import islice
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Final
+from weakref import WeakValueDictionary
 
-from pipecd_model.errors import PipecdError, StateError, UnavailableError
+from pipecd_model.errors import PipecdError, StateError, UnauthenticatedError, UnavailableError
 from pipecd_wire.model.logblock_pb2 import LogBlock
 from pipecd_wire.pipedservice import service_pb2 as pb
+from pipecd_wire.rpc import Retry
 from piped.mirror.controlplane import ControlPlane
 from piped.oplog import logger
+from piped.report.lines import LARGEST_REQUEST, records_of
+from piped.report.spool import Kind, Spool, StageKey, found_spools
+
+__all__ = ["StageKey", "StageLogs"]
 
 log = logger(__name__)
 
-LARGEST_REQUEST: Final = 1024 * 1024
-"""Bytes of lines that are put into one request when they have gathered."""
+MOST_OF_STAGE: Final = 64 * 1024 * 1024
+"""Bytes of one stage's lines that wait on disk."""
 
-BLOCK_COST: Final = 128
-"""Bytes that a block takes in memory beside its content, roughly."""
+MOST: Final = 1024 * 1024 * 1024
+"""Bytes of all stages' lines that wait on disk."""
 
+AT_ONCE: Final = 8
+"""Requests on their way: what all of this may hold in memory is about twice as many megabytes."""
 
-class StageKey(NamedTuple):
-    """Whose log it is."""
+SYNC_AFTER: Final = 1.0
+"""Seconds that lines may wait on disk unsynced. Most are taken before, and are never synced."""
 
-    deployment_id: str
-    stage_id: str
-    retried_count: int = 0
+TRY_DISK: Final = 1.0
+"""Seconds between two tries of a disk that took nothing."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """Lines that arrived together."""
-
-    blocks: tuple[LogBlock, ...]
-    size: int
-    checkpoint: bool = False
-    completed: bool = False
+AGAIN: Final = Retry(attempts=None, base=0.2, cap=2)
 
 
 class Waiting:
-    """The lines of one stage that the control plane has not taken yet."""
+    """A stage whose lines wait."""
 
-    __slots__ = ("batches", "empty", "sending")
+    __slots__ = ("empty", "sending", "spool")
 
-    def __init__(self) -> None:
-        self.batches: deque[Batch] = deque()
+    def __init__(self, spool: Spool) -> None:
+        self.spool = spool
         self.empty = asyncio.Event()
         self.sending: asyncio.Task[None] | None = None
-
-    def next_batches(self) -> list[Batch]:
-        """What goes into the next request: one checkpoint, or as many others as fit."""
-        taken = [self.batches[0]]
-        size = taken[0].size
-        if not taken[0].checkpoint:
-            for batch in islice(self.batches, 1, None):
-                size += batch.size
-                if batch.checkpoint or size > LARGEST_REQUEST:
-                    break
-                taken.append(batch)
-        return taken
 
 
 class StageLogs:
@@ -79,88 +71,151 @@ class StageLogs:
     def __init__(
         self,
         control: ControlPlane,
+        folder: Path | None = None,
         *,
-        largest: int = 32 * 1024 * 1024,
+        most_of_stage: int = MOST_OF_STAGE,
+        most: int = MOST,
         patience: float = 10,
         flush: float = 10,
     ) -> None:
-        """`largest`: bytes held at most. `patience`: seconds a call waits when there are as many.
+        """`folder`: where lines wait; without one it is as on a disk that takes nothing.
 
-        `flush`: seconds that the end of a log is waited for.
+        `patience`: seconds a call waits for room. `flush`: seconds that the end of a log is waited
+        for.
         """
+        self.fault = ""
+        """Why lines cannot be kept on disk, empty when they can."""
         self._control = control
-        self._largest = largest
+        self._folder = folder
+        self._most_of_stage = most_of_stage
+        self._most = most
         self._patience = patience
         self._flush = flush
-        self._held = 0
         self._room = asyncio.Condition()
+        self._slots = asyncio.Semaphore(AT_ONCE)
         self._waiting: dict[StageKey, Waiting] = {}
+        self._turns: WeakValueDictionary[StageKey, asyncio.Lock] = WeakValueDictionary()
         self._tasks: asyncio.TaskGroup | None = None
+        self._try_disk_at = 0.0
 
     @asynccontextmanager
     async def open(self, *, drain: float = 10) -> AsyncIterator["StageLogs"]:
         """Pass lines on while the block runs; at its end what is left gets `drain` seconds more."""
+        self._find_left()
         tasks = asyncio.TaskGroup()
         await tasks.__aenter__()
         self._tasks = tasks
         for key in self._waiting:
             self._start(key)
+        syncing = tasks.create_task(self._sync(), name="stage logs disk")
         try:
             yield self
         finally:
             await self._drain(drain)
             self._tasks = None
+            syncing.cancel()
             for waiting in self._waiting.values():
                 if waiting.sending is not None:
                     waiting.sending.cancel()
             # Not given the block's own error: the group would wrap it.
             await tasks.__aexit__(None, None, None)
+            for waiting in self._waiting.values():
+                waiting.spool.close()
 
     @property
-    def lines_waiting(self) -> int:
-        """How many lines are held."""
-        return sum(len(batch.blocks) for w in self._waiting.values() for batch in w.batches)
+    def spools(self) -> dict[StageKey, Spool]:
+        """What waits, by stage."""
+        return {key: waiting.spool for key, waiting in self._waiting.items()}
+
+    @property
+    def bytes_waiting(self) -> int:
+        """How much the control plane has not taken yet."""
+        return sum(waiting.spool.size for waiting in self._waiting.values())
 
     async def report(self, key: StageKey, blocks: Iterable[LogBlock]) -> None:
         """Take lines; UnavailableError when there is no room for them in time."""
-        await self._add(key, blocks, checkpoint=False, completed=False)
+        await self._add(key, Kind.LINES, blocks)
 
     async def checkpoint(
         self, key: StageKey, blocks: Iterable[LogBlock], *, completed: bool
     ) -> None:
         """Take all lines since the last checkpoint; the end of the log is waited for."""
-        waiting = await self._add(key, blocks, checkpoint=True, completed=completed)
-        if completed:
+        await self._add(key, Kind.END if completed else Kind.CHECKPOINT, blocks)
+        if completed and key in self._waiting:
             try:
                 async with asyncio.timeout(self._flush):
-                    await waiting.empty.wait()
+                    await self._waiting[key].empty.wait()
             except TimeoutError:
-                # The stage goes on without: its lines are held and arrive when they can.
-                log.warning("stage_log.late", **key._asdict(), lines=self.lines_waiting)
+                # The stage goes on without: its lines are kept and arrive when they can.
+                log.warning("stage_log.late", **key._asdict(), bytes=self.bytes_waiting)
 
-    async def _add(
-        self, key: StageKey, blocks: Iterable[LogBlock], *, checkpoint: bool, completed: bool
-    ) -> Waiting:
-        held = tuple(blocks)
-        size = sum(block.ByteSize() + BLOCK_COST for block in held)
-        batch = Batch(blocks=held, size=size, checkpoint=checkpoint, completed=completed)
+    async def _add(self, key: StageKey, kind: Kind, blocks: Iterable[LogBlock]) -> None:
+        records = records_of(kind, blocks)
+        turn = self._turns.setdefault(key, asyncio.Lock())
         try:
-            async with asyncio.timeout(self._patience), self._room:
-                await self._room.wait_for(lambda: self._fits(size))
-                self._held += size
+            async with asyncio.timeout(self._patience), turn:
+                if kind is not Kind.END:
+                    size = sum(len(payload) for _, payload in records)
+                    async with self._room:
+                        await self._room.wait_for(lambda: self._fits(key, size))
+                if not self._keep(key, records):
+                    await self._pass_on_now(key, records)
         except TimeoutError:
             raise UnavailableError(
-                "piped holds as many log lines as it can", hint="the control plane takes none"
+                "piped can take no more log lines",
+                hint=self.fault or "the control plane takes none, and as many wait as may",
             ) from None
-        if key not in self._waiting:
-            self._waiting[key] = Waiting()
-        waiting = self._waiting[key]
-        waiting.batches.append(batch)
-        self._start(key)
-        return waiting
 
-    def _fits(self, size: int) -> bool:
-        return self._held == 0 or self._held + size <= self._largest
+    def _fits(self, key: StageKey, size: int) -> bool:
+        if key in self._waiting:
+            held = self._waiting[key].spool.size
+            return held + size <= self._most_of_stage and self._all_fit(size)
+        return not self._waiting or self._all_fit(size)
+
+    def _all_fit(self, size: int) -> bool:
+        return self.bytes_waiting + size <= self._most
+
+    def _keep(self, key: StageKey, records: list[tuple[Kind, bytes]]) -> bool:
+        """Put lines on disk; False when it takes none."""
+        now = time.monotonic()
+        if self._folder is None or (self.fault and now < self._try_disk_at):
+            return False
+        known = self._waiting.get(key)
+        waiting = known or Waiting(Spool(self._folder, key))
+        try:
+            waiting.spool.append(records)
+        except OSError as error:
+            self._fail(error)
+            return False
+        if self.fault:
+            self.fault = ""
+            log.info("stage_log.disk_back", folder=str(self._folder))
+        if known is None:
+            self._waiting[key] = waiting
+            self._start(key)
+        return True
+
+    def _fail(self, error: OSError) -> None:
+        self._try_disk_at = time.monotonic() + TRY_DISK
+        if not self.fault:
+            self.fault = f"log lines cannot be kept in {str(self._folder)!r}: {error.strerror}"
+            log.error(
+                "stage_log.disk_fault",
+                folder=str(self._folder),
+                reason=error.strerror,
+                hint="free or repair the disk; until then plugins keep lines that the control"
+                " plane does not take",
+            )
+
+    async def _pass_on_now(self, key: StageKey, records: list[tuple[Kind, bytes]]) -> None:
+        """Answer a plugin only when the control plane has its lines, behind all before them."""
+        if key in self._waiting:
+            await self._waiting[key].empty.wait()
+        for kind, payload in records:
+            attempt = 0
+            while not await self._is_settled(key, kind, payload):
+                attempt += 1
+                await asyncio.sleep(AGAIN.pause(attempt))
 
     def _start(self, key: StageKey) -> None:
         waiting = self._waiting[key]
@@ -169,38 +224,96 @@ class StageLogs:
 
     async def _send(self, key: StageKey) -> None:
         waiting = self._waiting[key]
-        while waiting.batches:
-            batches = waiting.next_batches()
-            try:
-                await self._pass_on(key, batches)
-            except StateError as refused:
-                # The log is closed: a plugin that was continued repeats what is there already.
-                log.debug("stage_log.closed", **key._asdict(), reason=str(refused))
-            except PipecdError as refused:
-                log.warning("stage_log.refused", **key._asdict(), reason=str(refused))
-            for batch in batches:
-                waiting.batches.popleft()
-                self._held -= batch.size
-            async with self._room:
-                self._room.notify_all()
+        attempt = 0
+        while True:
+            async with self._slots:
+                try:
+                    more = await self._send_next(key, waiting.spool)
+                except OSError as error:
+                    self._fail(error)
+                    more = False
+                if more is None:
+                    break
+                attempt = 0 if more else attempt + 1
+                if not more:
+                    # In its slot: however many stages wait, a control plane that is away is not
+                    # asked more often.
+                    await asyncio.sleep(AGAIN.pause(attempt))
         del self._waiting[key]
         waiting.empty.set()
+        await self._tell_room()
 
-    async def _pass_on(self, key: StageKey, batches: list[Batch]) -> None:
+    async def _send_next(self, key: StageKey, spool: Spool) -> bool | None:
+        """Pass on what comes next: was it settled? None when there is nothing."""
+        chunk = spool.next(LARGEST_REQUEST)
+        if spool.is_broken:
+            spool.is_broken = False
+            log.error("stage_log.damaged", **key._asdict(), hint="the disk has lost lines")
+        if chunk is None:
+            return None
+        if not await self._is_settled(key, chunk.kind, chunk.payload):
+            return False
+        spool.taken(chunk)
+        await self._tell_room()
+        return True
+
+    async def _is_settled(self, key: StageKey, kind: Kind, payload: bytes) -> bool:
+        """Has the control plane taken lines, or said that it never will?"""
+        try:
+            await self._pass_on(key, kind, payload)
+        except (UnavailableError, UnauthenticatedError) as error:
+            log.debug("stage_log.not_taken", **key._asdict(), reason=str(error))
+            return False
+        except StateError as refused:
+            # The log is closed: a plugin that was continued repeats what is there already.
+            log.info("stage_log.closed", **key._asdict(), reason=str(refused))
+        except PipecdError as refused:
+            log.warning("stage_log.refused", **key._asdict(), reason=str(refused))
+        return True
+
+    async def _pass_on(self, key: StageKey, kind: Kind, payload: bytes) -> None:
         control = self._control
-        if batches[0].checkpoint:
-            await control.tell(
+        request = pb.ReportStageLogsRequest.FromString(payload)
+        if kind is Kind.LINES:
+            request.MergeFrom(pb.ReportStageLogsRequest(**key._asdict()))
+            await control.ask(control.service.ReportStageLogs, request)
+        else:
+            await control.ask(
                 control.service.ReportStageLogsFromLastCheckpoint,
                 pb.ReportStageLogsFromLastCheckpointRequest(
-                    **key._asdict(), blocks=batches[0].blocks, completed=batches[0].completed
+                    **key._asdict(), blocks=request.blocks, completed=kind is Kind.END
                 ),
             )
-        else:
-            blocks = (block for batch in batches for block in batch.blocks)
-            await control.tell(
-                control.service.ReportStageLogs,
-                pb.ReportStageLogsRequest(**key._asdict(), blocks=blocks),
-            )
+
+    async def _tell_room(self) -> None:
+        async with self._room:
+            self._room.notify_all()
+
+    def _find_left(self) -> None:
+        """Take over what an earlier piped has not been able to pass on."""
+        if self._folder is None:
+            return
+        try:
+            found = found_spools(self._folder)
+        except OSError as error:
+            raise StateError(
+                f"cannot read {str(self._folder)!r}: {error.strerror}",
+                hint="it holds log lines that the control plane does not have yet; repair the disk",
+            ) from error
+        self._waiting |= {spool.key: Waiting(spool) for spool in found}
+        if found:
+            log.info("stage_log.catching_up", stages=len(found), bytes=self.bytes_waiting)
+
+    async def _sync(self) -> None:
+        while True:
+            before = self.spools
+            await asyncio.sleep(SYNC_AFTER)
+            for key, spool in before.items():
+                if key in self._waiting and not spool.is_synced:
+                    try:
+                        await asyncio.to_thread(spool.sync)
+                    except OSError as error:
+                        self._fail(error)
 
     async def _drain(self, limit: float) -> None:
         with suppress(TimeoutError):
@@ -208,4 +321,4 @@ class StageLogs:
                 while self._waiting:
                     await next(iter(self._waiting.values())).empty.wait()
         if self._waiting:
-            log.error("stage_log.lost", lines=self.lines_waiting)
+            log.warning("stage_log.undelivered", bytes=self.bytes_waiting)
