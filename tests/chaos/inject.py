@@ -58,6 +58,14 @@ def disarm(site: Site, plan: Round, done: Tally) -> None:
 
 async def inject(site: Site, observer: Observer, plan: Round, done: Tally) -> None:
     """One after the other, while something is in flight."""
+    async with asyncio.TaskGroup() as tasks:
+        racing = tasks.create_task(site.armed.let_slow_shim_go())
+        await _inject(site, observer, plan, done)
+        await observer.over.wait()
+        racing.cancel()
+
+
+async def _inject(site: Site, observer: Observer, plan: Round, done: Tally) -> None:
     await observer.first_seen.wait()
     for each in plan.injections:
         await asyncio.sleep(each.after)

@@ -43,7 +43,12 @@ class Kept:
         while not self._ending:
             await self._start()
             assert self._process is not None
-            code = await self._process.wait()
+            try:
+                code = await self._process.wait()
+            except asyncio.CancelledError:
+                self._process.kill()
+                await self._process.wait()
+                raise
             self._up.clear()
             if self._asked:
                 self._asked = False

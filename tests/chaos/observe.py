@@ -57,6 +57,7 @@ class Observer:
         self.latest: dict[str, Deployment] = {}
         self.backwards: list[str] = []
         self.first_seen = asyncio.Event()
+        self.over = asyncio.Event()
         self._site = site
         self._commit = commit
         self._plan = plan
@@ -80,6 +81,10 @@ class Observer:
 
     async def watch(self) -> None:
         """Until all have ended."""
+        await self._watch()
+        self.over.set()
+
+    async def _watch(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             known: set[str] = set()
             while len(known) < self._expected:
@@ -141,7 +146,7 @@ class Observer:
 
     async def _cancel(self, deployment_id: str) -> None:
         """Cancel a while after it has begun, whatever it does just then."""
-        while not self._plan.cancel_early and not self._has_begun(deployment_id):
+        while not self._plan.cancel_early and not self._has_begun(deployment_id):  # noqa: ASYNC110 - it is polled
             await asyncio.sleep(PAUSE)
         await asyncio.sleep(self._plan.cancel_after)
         request = api_pb2.CancelDeploymentRequest(deployment_id=deployment_id)

@@ -3,7 +3,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
 
 from chaos.applications import APPLICATIONS, read_effects
@@ -17,8 +17,8 @@ from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.rpc import CallError, stream
 
-LOG_LIMIT = 20.0
-LEFT_LIMIT = 15.0
+LOG_LIMIT = 30.0
+LEFT_LIMIT = 30.0
 """Seconds for what is left of a round to go away."""
 MOST_TREES = 2 * len(APPLICATIONS)
 """Of the one repository: more than are ever in use at once are left over."""
@@ -27,9 +27,8 @@ MOST_TREES = 2 * len(APPLICATIONS)
 async def violations(site: Site, observer: Observer, lost_shims: int) -> AsyncIterator[Violation]:
     """All promises that this round has broken."""
     deployments = await observer.listed()
-    counts = Counter(each.application_name for each in deployments)
-    if counts != Counter(dict.fromkeys(APPLICATIONS, 1)):
-        yield Violation(promise="triggered", sentence=f"deployments of the commit: {dict(counts)}")
+    for violation in triggered(each.application_name for each in deployments):
+        yield violation
     for each in observer.backwards:
         yield Violation(promise="forward", sentence=each)
     effects = read_effects(site.effects)
@@ -45,12 +44,25 @@ async def violations(site: Site, observer: Observer, lost_shims: int) -> AsyncIt
     if interrupted > lost_shims:
         sentence = f"{interrupted} stages were interrupted, but {lost_shims} shims have died"
         yield Violation(promise="outcome", sentence=sentence)
+    for violation in alive(site):
+        yield violation
+    for violation in await left_over(site):
+        yield violation
+    site.reported |= {each.pid for each in processes_of(site.root)}
+
+
+def triggered(names: Iterable[str]) -> Iterator[Violation]:
+    """Is there one deployment of each application?"""
+    counts = Counter(names)
+    if counts != Counter(dict.fromkeys(APPLICATIONS, 1)):
+        yield Violation(promise="triggered", sentence=f"deployments of the commit: {dict(counts)}")
+
+
+def alive(site: Site) -> Iterator[Violation]:
+    """Has nobody ended without being killed?"""
     for kept in (site.server, site.piped):
         while kept.unexpected:
             yield Violation(promise="alive", sentence=kept.unexpected.pop())
-    for violation in await _left_over(site):
-        yield violation
-    site.reported |= {each.pid for each in processes_of(site.root)}
 
 
 async def _logs(site: Site, deployment: Deployment) -> AsyncIterator[Violation]:
@@ -96,10 +108,11 @@ async def _log(site: Site, deployment: Deployment, stage: PipelineStage) -> tupl
         return lines, False
 
 
-async def _left_over(site: Site) -> list[Violation]:
+async def left_over(site: Site, limit: float = LEFT_LIMIT) -> list[Violation]:
+    """What is still there after a while."""
     found: list[Violation] = []
     try:
-        async with asyncio.timeout(LEFT_LIMIT):
+        async with asyncio.timeout(limit):
             while True:
                 found = [*_processes(site), *_records(site), *_trees(site)]
                 if not found:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every boundary at which a process can be lost, by name, and what arms it."""
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,9 +32,9 @@ PLACES = (*BOUNDARIES, *WRAPPED, *(f"control plane.{name}" for name in WRITES))
 RACE = "two shims at once"
 """A plugin dies when it has just started a shim that is slow: the next one starts another."""
 
-HOLD = 2.5
-"""Seconds that the slow shim waits: longer than a plugin needs to come back."""
-RACERS = {"plugin.shim-started": "kill", "shim.before-record": f"hold {HOLD:g}"}
+SLOW_SHIM = "shim.before-record"
+RACERS = {"plugin.shim-started": "kill", SLOW_SHIM: "hold 30"}
+"""The slow shim goes on when the other one has made the start record."""
 
 SEAMS = Path(__file__).parent / "seams"
 
@@ -53,6 +54,7 @@ class Armed:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._let_go: set[str] = set()
         folder.mkdir()
         paths = [str(SEAMS), *filter(None, [os.environ.get("PYTHONPATH")])]
         self.environment = {
@@ -69,11 +71,30 @@ class Armed:
 
     def disarm(self) -> Iterator[str]:
         """Take all away; the value is those that were reached."""
+        yield from self._let_go
+        self._let_go.clear()
         for _ in range(2):  # one may be reached just now
             for file in list(self._folder.iterdir()):
                 file.unlink(missing_ok=True)
                 if file.suffix == ".reached":
                     yield file.stem
+
+    async def let_slow_shim_go(self) -> None:
+        """Wait for the slow shim, and for one that has overtaken it; then let it go on."""
+        held = self._folder / f"{SLOW_SHIM}.reached"
+        while not (record := _record_of(held)) or not (record / "started").exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.005)
+        self._let_go.add(SLOW_SHIM)
+        held.unlink(missing_ok=True)
+
+
+def _record_of(held: Path) -> Path | None:
+    """The record that a waiting shim is about to take: it has opened the file of its errors."""
+    try:
+        errors = Path(f"/proc/{int(held.read_text())}/fd/2").readlink()
+    except (OSError, ValueError):
+        return None  # not there yet
+    return errors.parent if errors.name == "errors" else None
 
 
 def orders(places: tuple[str, ...], power: bool) -> dict[str, str]:

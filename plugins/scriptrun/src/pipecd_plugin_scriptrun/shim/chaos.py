@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: PTH104, PTH108
+# ruff: noqa: PTH104, PTH108, PTH110
 """The one place where tests of the failure model reach into plugin and shim.
 
 `PIPECD_CHAOS_KILL_AT=<boundary>` ends the process there as `kill -9` does; with
@@ -10,7 +10,8 @@ missed. Without these variables nothing of this does anything.
 
 `PIPECD_CHAOS_ARMED=<folder>` is for long runs, in which the place changes while programs live: the
 first process that gets to a boundary with the name of a file there takes the file away and does
-what it says: `kill`, `power`, or `hold <seconds>`.
+what it says: `kill`, `power`, or `hold <seconds>`, which waits until the file that it leaves, with
+its pid in it, is gone.
 """
 
 import os
@@ -42,7 +43,7 @@ def reached(boundary: str) -> None:
     if os.environ.get(f"{PREFIX}KILL_AT") == boundary and _is_first():
         _die(power=bool(os.environ.get(f"{PREFIX}POWER")))
     if folder := os.environ.get(f"{PREFIX}ARMED"):
-        _do(_taken(f"{folder}/{boundary}"))
+        _do(*_taken(f"{folder}/{boundary}"))
 
 
 def _die(*, power: bool) -> None:
@@ -52,23 +53,27 @@ def _die(*, power: bool) -> None:
     os.kill(os.getpid(), 9)
 
 
-def _taken(armed: str) -> list[str]:
+def _taken(armed: str) -> tuple[str, list[str]]:
     """What is to be done here; nothing when it is not armed, or when somebody else was faster."""
     mine = f"{armed}.reached"
     try:
         os.rename(armed, mine)
     except FileNotFoundError:
-        return []
-    number = os.open(mine, os.O_RDONLY)
+        return mine, []
+    number = os.open(mine, os.O_RDWR)
     try:
-        return os.read(number, 100).decode().split()
+        words = os.read(number, 100).decode().split()
+        os.pwrite(number, f"{os.getpid():<20}".encode(), 0)
     finally:
         os.close(number)
+    return mine, words
 
 
-def _do(words: list[str]) -> None:
+def _do(file: str, words: list[str]) -> None:
     if words[:1] == ["hold"]:
-        time.sleep(float(words[1]))
+        over = time.monotonic() + float(words[1])
+        while os.path.exists(file) and time.monotonic() < over:
+            time.sleep(0.005)
     elif words:
         _die(power=words[0] == "power")
 

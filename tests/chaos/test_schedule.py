@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the schedule promises: repeatable, complete, and never more than a site can bear."""
+
+from itertools import islice
+
+from chaos.places import PLACES, RACE, RACERS, needs_restart, program_of
+from chaos.schedule import (
+    KILLS,
+    MISHAPS,
+    MOST_PLUGIN_DEATHS,
+    PLACES_PER_ROUND,
+    Round,
+    drawn,
+    rounds,
+)
+
+MANY = 400
+
+
+def many(seed: str) -> list[Round]:
+    return list(islice(rounds(seed), MANY))
+
+
+def test_the_same_seed_gives_the_same_rounds() -> None:
+    assert many("seed") == many("seed")
+    assert many("seed") != many("other")
+
+
+def test_a_round_can_be_drawn_alone() -> None:
+    assert drawn("seed", 17) == many("seed")[17]
+
+
+def test_the_first_round_is_peaceful() -> None:
+    assert many("seed")[0] == Round(number=0)
+
+
+def test_every_place_comes_once_in_every_deck() -> None:
+    per_deck = -(-(len(PLACES) + 1) // PLACES_PER_ROUND)
+    deck = [place for plan in many("seed")[1 : per_deck + 1] for place in plan.places]
+    assert len(deck) == len(set(deck))
+    # Those that take part in the race are left out of its round.
+    assert {*PLACES, RACE} - set(deck) <= set(RACERS)
+    reached = {place for plan in many("seed") for place in plan.places}
+    assert reached == {*PLACES, RACE}
+
+
+def test_all_kinds_of_mishaps_come() -> None:
+    injections = [each for plan in many("seed") for each in plan.injections]
+    assert {each.kind for each in injections} == set(MISHAPS)
+    assert {each.what for each in injections if each.kind == "kill"} == set(KILLS)
+
+
+def test_a_place_of_the_start_comes_with_a_death_of_piped() -> None:
+    for plan in many("seed"):
+        if needs_restart(plan.places):
+            assert any(each.kind == "kill" and "piped" in each.victims for each in plan.injections)
+
+
+def test_a_plugin_is_never_lost_so_often_that_it_counts_as_broken() -> None:
+    for plan in many("seed"):
+        deaths = sum(program_of(place) == "plugin" or place == RACE for place in plan.places)
+        deaths += sum(each.kind == "kill" and "plugin" in each.victims for each in plan.injections)
+        assert deaths <= max(MOST_PLUGIN_DEATHS, PLACES_PER_ROUND)
