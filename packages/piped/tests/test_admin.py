@@ -7,10 +7,20 @@ import socket
 import pytest
 
 from pipecd_model.errors import StateError
-from piped.admin import serving_admin
+from piped.admin import Page, serving_admin
 
 LIMIT = 10
-PAGES = {"/healthz": lambda: "ok"}
+
+
+def broken() -> Page:
+    raise LookupError
+
+
+PAGES = {
+    "/healthz": lambda: Page(body="ok"),
+    "/away": lambda: Page(body="{}", status="503 Away", content_type="application/json"),
+    "/broken": broken,
+}
 
 
 def free_port() -> int:
@@ -32,6 +42,10 @@ async def ask(port: int, request: str) -> str:
     [
         ("GET /healthz HTTP/1.1", "200 OK"),
         ("GET /healthz?verbose HTTP/1.1", "200 OK"),
+        ("HEAD /healthz HTTP/1.1", "200 OK"),
+        ("GET / HTTP/1.1", "200 OK"),
+        ("GET /away HTTP/1.1", "503 Away"),
+        ("GET /broken HTTP/1.1", "500 Internal Server Error"),
         ("GET /other HTTP/1.1", "404 Not Found"),
         ("POST /healthz HTTP/1.1", "405 Method Not Allowed"),
         ("", "405 Method Not Allowed"),
@@ -51,6 +65,16 @@ async def test_a_page_is_sent_whole() -> None:
         answer = await ask(port, "GET /healthz HTTP/1.1\r\n\r\n")
 
     assert answer.endswith("Content-Length: 2\r\nConnection: close\r\n\r\nok")
+
+
+async def test_a_page_has_its_type_and_the_head_has_no_body() -> None:
+    port = free_port()
+    async with serving_admin(port, PAGES):
+        whole = await ask(port, "GET /away HTTP/1.1\r\n\r\n")
+        head = await ask(port, "HEAD /away HTTP/1.1\r\n\r\n")
+
+    assert "\r\nContent-Type: application/json\r\n" in whole
+    assert whole == head + "{}"
 
 
 async def test_a_taken_port_is_a_sentence() -> None:

@@ -1,22 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The admin port: `/healthz`, `/version` and `/metrics` over HTTP, for probes and scrapers.
+"""The admin port over HTTP, for probes and scrapers: a few pages, made when they are asked for.
 
-It only tells: nothing can be changed through it, so that it may be reachable from outside.
+It only tells: nothing can be changed through it, so that it may be reachable from outside. It is
+answered by the loop that does all the work: one that hangs does not answer.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from pipecd_model.errors import StateError
+from piped.oplog import logger
+
+log = logger(__name__)
 
 LIMIT: Final = 10.0
 """Seconds for one request."""
 
+OK: Final = "200 OK"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What is answered."""
+
+    body: str
+    status: str = OK
+    content_type: str = "text/plain; charset=utf-8"
+
+
+Pages = Mapping[str, Callable[[], Page]]
+
 
 @asynccontextmanager
-async def serving_admin(port: int, pages: Mapping[str, Callable[[], str]]) -> AsyncIterator[None]:
+async def serving_admin(port: int, pages: Pages) -> AsyncIterator[None]:
     """Serve the pages while the block runs; port 0 serves nothing."""
     if port == 0:
         yield
@@ -46,17 +65,27 @@ async def serving_admin(port: int, pages: Mapping[str, Callable[[], str]]) -> As
         yield
 
 
-def _response(request: list[str], pages: Mapping[str, Callable[[], str]]) -> bytes:
-    path = request[1].partition("?")[0] if len(request) > 1 else ""
-    if request[:1] != ["GET"]:
-        status, body = "405 Method Not Allowed", "only GET\n"
-    elif path in pages:
-        status, body = "200 OK", pages[path]()
-    else:
-        status, body = "404 Not Found", "".join(f"{page}\n" for page in pages)
-    data = body.encode()
+def _response(request: list[str], pages: Pages) -> bytes:
+    page = _page(request, pages)
+    data = page.body.encode()
     head = (
-        f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"HTTP/1.1 {page.status}\r\nContent-Type: {page.content_type}\r\n"
         f"Content-Length: {len(data)}\r\nConnection: close\r\n\r\n"
     )
-    return head.encode() + data
+    return head.encode() + (b"" if request[:1] == ["HEAD"] else data)
+
+
+def _page(request: list[str], pages: Pages) -> Page:
+    path = request[1].partition("?")[0] if len(request) > 1 else ""
+    index = "".join(f"{page}\n" for page in pages)
+    if request[:1] not in (["GET"], ["HEAD"]):
+        return Page(status="405 Method Not Allowed", body="only GET\n")
+    if path == "/":
+        return Page(body=index)
+    if path not in pages:
+        return Page(status="404 Not Found", body=index)
+    try:
+        return pages[path]()
+    except Exception:  # noqa: BLE001 - one of the doors: whoever asks cannot mend it
+        log.bug("admin.bug", page=path)
+        return Page(status="500 Internal Server Error", body="piped's log has the details\n")

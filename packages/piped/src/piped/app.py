@@ -20,9 +20,11 @@ from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import ClientTls
-from piped.admin import serving_admin
+from piped.admin import Page, serving_admin
 from piped.appconfig import ApplicationFiles, Discovery
 from piped.git import repositories
+from piped.health import Health
+from piped.metrics import CONTENT_TYPE, Metrics, Numbers
 from piped.mirror.controlplane import ControlPlane, connected
 from piped.mirror.mirror import Mirror
 from piped.mirror.watch import Watch
@@ -138,12 +140,39 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         stored=needs.stored,
         running=lambda: controller.running,
     )
+    health = Health(
+        plugins=host.plugins,
+        repositories=repos,
+        connected=lambda: control.is_connected,
+        fault=lambda: outbox.fault or logs.fault,
+        holds_lease=lambda: True,
+    )
+    metrics = Metrics(
+        health=health,
+        numbers=Numbers(
+            running=lambda: len(controller.running),
+            waiting=lambda: sum(map(len, controller.queue.values())),
+            reports=lambda: outbox.waiting,
+            deployments=lambda: list(mirror.deployments.values()),
+        ),
+        labels={
+            "pipecd_component": "piped",
+            "piped": config.piped_id,
+            "piped_version": settings.version,
+            "project": config.project_id,
+        },
+    )
+
+    def completed(deployment: Deployment) -> None:
+        records.completed(deployment)
+        metrics.completed(deployment)
+
     controller = Controller(
         mirror,
         statuses,
         lambda deployment: DeploymentRun(deployment, needs),
         needs.stored,
-        on_completed=records.completed,
+        on_completed=completed,
     )
     files = ApplicationFiles()
     discovery = Discovery(
@@ -161,21 +190,11 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         calls=ControlPlaneCalls(control, outbox),
         on_created=controller.on_created,
     )
-    stats = Stats(
-        control,
-        lambda: {
-            "piped_deployments_running": len(controller.running),
-            "piped_deployments_waiting": sum(map(len, controller.queue.values())),
-            "piped_reports_waiting": outbox.waiting,
-            "piped_plugins_ready": sum(
-                plugin.state.phase == "ready" for plugin in host.plugins.values()
-            ),
-        },
-    )
     pages = {
-        "/healthz": lambda: "ok",
-        "/version": lambda: f"{settings.version}\n",
-        "/metrics": stats.text,
+        "/healthz": lambda: Page(body="ok"),
+        "/readyz": lambda: ready_page(health),
+        "/metrics": lambda: Page(body=metrics.text(), content_type=CONTENT_TYPE),
+        "/version": lambda: Page(body=f"{settings.version}\n"),
     }
     await opened.enter_async_context(serving_admin(settings.admin_port, pages))
     return Piped(
@@ -190,8 +209,18 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         records=records,
         trigger=trigger,
         discovery=discovery,
-        stats=stats,
+        stats=Stats(control, metrics.text),
         states=states,
+    )
+
+
+def ready_page(health: Health) -> Page:
+    """The answer to a probe of readiness."""
+    ready, body = health.readiness()
+    return Page(
+        body=body,
+        status="200 OK" if ready else "503 Service Unavailable",
+        content_type="application/json",
     )
 
 

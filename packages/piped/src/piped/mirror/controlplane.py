@@ -66,8 +66,14 @@ class ControlPlane:
     """
 
     def __init__(self, channel: Channel) -> None:
+        self._channel = channel
         self.service: PipedServiceAsyncStub = PipedServiceStub(channel)
         self.push: PushServiceAsyncStub = PushServiceStub(channel)
+
+    @property
+    def is_connected(self) -> bool:
+        """Is there a connection? Calls make one, and make another when it is lost."""
+        return bool(self._channel.get_state().name == "READY")
 
     async def ask(
         self,

@@ -46,6 +46,9 @@ class Plugin:
         self.version = ""
         self.was_ready = False
         """Has it ever been? Before that nobody knows its stages."""
+        self.failures = 0
+        """How often it has failed in a row; for the supervisor."""
+        self._starts = 0
         self._was_tried = False
         self.running = RunningStages()
         self.output = Output(name)
@@ -58,6 +61,11 @@ class Plugin:
     def managed(self) -> bool:
         """Has the process that is there accepted plugin management?"""
         return self._connection is not None and self._connection.managed
+
+    @property
+    def restarts(self) -> int:
+        """How often it was started again."""
+        return max(0, self._starts - 1)
 
     async def ready(self, limit: float) -> None:
         """Wait until it can be called; PluginError with the reason when that takes too long."""
@@ -174,9 +182,16 @@ class Plugin:
     def become(self, phase: Phase, sentence: str) -> None:
         """Be in another state; for the supervisor."""
         failed = phase is Phase.FAILED
+        looping = self.failures >= self._limits.crash_loop and phase is not Phase.READY
+        if failed and looping:
+            sentence = f"crash loop, {self.failures} times in a row: {sentence}"
         self.state = PluginState(
-            phase=phase, sentence=sentence, last_output=self.output.last() if failed else ()
+            phase=phase,
+            sentence=sentence,
+            last_output=self.output.last() if failed else (),
+            crash_loop=looping,
         )
+        self._starts += phase is Phase.STARTING
         self._was_tried = self._was_tried or phase in (Phase.READY, Phase.FAILED)
         write = log.warning if failed else log.info
         write(f"plugin.{phase}", plugin=self.name, sentence=sentence)

@@ -22,6 +22,8 @@ class PluginState:
     phase: Phase
     sentence: str
     last_output: tuple[str, ...] = ()
+    crash_loop: bool = False
+    """Has it failed so often in a row that the next try will hardly go better?"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,8 @@ class Limits:
     first_pause: float = 1
     """Before the first restart; it doubles with each that follows."""
     longest_pause: float = 60
+    crash_loop: int = 5
+    """So many failures in a row are a crash loop."""
     steady: float = 60
     """A plugin that was ready for so long starts again with the first pause."""
     hurry: float = 5

@@ -82,7 +82,6 @@ class Supervisor:
         self._process: Process | None = None
         self._connection: Connection | None = None
         self._stop = asyncio.Event()
-        self._failures = 0
         self._pause = 0.0
 
     async def run(self) -> None:
@@ -116,13 +115,14 @@ class Supervisor:
 
     def _fail(self, why: str) -> None:
         """Tell everybody who waits for the process that it is gone, and plan the next one."""
-        self._plugin.serve_through(None)
+        plugin = self._plugin
+        plugin.serve_through(None)
         if not self._stop.is_set():
             limits = self._limits
-            longest = min(limits.longest_pause, limits.first_pause * 2 ** min(self._failures, 16))
+            longest = min(limits.longest_pause, limits.first_pause * 2 ** min(plugin.failures, 16))
             self._pause = random.uniform(longest / 2, longest)  # noqa: S311 - guards nothing
-            self._failures += 1
-            self._plugin.become(Phase.FAILED, f"{why}; next try in {self._pause:.1f}s")
+            plugin.failures += 1
+            plugin.become(Phase.FAILED, f"{why}; next try in {self._pause:.1f}s")
         if self._connection is not None:
             self._connection.end = why
             self._connection.life.end()
@@ -287,4 +287,4 @@ class Supervisor:
 
     async def _watch_steadiness(self) -> None:
         await asyncio.sleep(self._limits.steady)
-        self._failures = 0
+        self._plugin.failures = 0

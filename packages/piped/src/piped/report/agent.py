@@ -2,10 +2,8 @@
 """What piped says about itself: who it is, that it lives, and how its plugins are."""
 
 import asyncio
-import resource
-import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -60,22 +58,12 @@ async def introduce(control: ControlPlane, config: PipedConfig, *, version: str)
 
 
 class Stats:
-    """Tells the control plane every minute that piped lives, with a few numbers."""
+    """Tells the control plane every minute that piped lives, with its metrics."""
 
-    def __init__(self, control: ControlPlane, numbers: Callable[[], Mapping[str, float]]) -> None:
+    def __init__(self, control: ControlPlane, metrics: Callable[[], str]) -> None:
+        """`metrics`: all of them in Prometheus' text format."""
         self._control = control
-        self._numbers = numbers
-
-    def text(self) -> str:
-        """The numbers as metrics."""
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        unit = 1 if sys.platform == "darwin" else 1024
-        numbers = {
-            "process_cpu_seconds_total": used.ru_utime + used.ru_stime,
-            "process_max_resident_memory_bytes": used.ru_maxrss * unit,
-            **self._numbers(),
-        }
-        return "".join(f"{name} {value:g}\n" for name, value in numbers.items())
+        self._metrics = metrics
 
     async def run(self) -> None:
         """Report for ever."""
@@ -83,7 +71,7 @@ class Stats:
             try:
                 await self._control.ask(
                     self._control.service.ReportStat,
-                    pb.ReportStatRequest(piped_stats=self.text().encode()),
+                    pb.ReportStatRequest(piped_stats=self._metrics().encode()),
                 )
             except PipecdError as error:
                 log.debug("piped.stat_not_told", reason=str(error))

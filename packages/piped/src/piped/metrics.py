@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What piped counts and measures, for Prometheus and for the control plane.
+
+Nothing is kept here but the ends of deployments: everything else is looked at when it is asked for.
+Names and labels that other implementations have are the same here.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from pipecd_wire.model.common_pb2 import ApplicationKind
+from pipecd_wire.model.deployment_pb2 import Deployment, DeploymentStatus
+from piped.health import Health
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+ENDED: Final = 20
+"""So many deployments that have ended are still told of."""
+
+PHASES: Final = ("fetching", "starting", "ready", "failed", "stopping")
+"""Of a plugin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """Where the numbers come from."""
+
+    running: Callable[[], int]
+    """Deployments that run."""
+    waiting: Callable[[], int]
+    """Deployments that wait for their turn."""
+    reports: Callable[[], int]
+    """Reports that wait to be taken."""
+    deployments: Callable[[], Iterable[Deployment]]
+    """Those that have not ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Metrics(Collector):
+    """The metrics of one piped."""
+
+    health: Health
+    numbers: Numbers
+    labels: Mapping[str, str]
+    """What every series carries."""
+    ended: deque[Deployment] = field(default_factory=lambda: deque(maxlen=ENDED))
+
+    def completed(self, deployment: Deployment) -> None:
+        """Take note of a deployment that has ended."""
+        self.ended.append(deployment)
+
+    def text(self) -> str:
+        """All of them in the text format."""
+        registry = CollectorRegistry()
+        registry.register(Labelled(self, self.labels))
+        process = ProcessCollector(registry=CollectorRegistry())
+        registry.register(Labelled(process, self.labels))
+        return generate_latest(registry).decode()
+
+    def collect(self) -> Iterator[Metric]:
+        """Our own series."""
+        yield self._statuses()
+        yield from self._plugins()
+        numbers, health = self.numbers, self.health
+        yield _gauge("piped_deployments_running", "Deployments that run.", numbers.running())
+        yield _gauge(
+            "piped_deployments_waiting", "Deployments that wait for another.", numbers.waiting()
+        )
+        yield _gauge(
+            "piped_reports_waiting",
+            "Reports that the control plane has not taken yet.",
+            numbers.reports(),
+        )
+        yield _gauge("piped_disk_fault", "1 while the disk takes no reports.", bool(health.fault()))
+        yield _gauge(
+            "piped_controlplane_connected",
+            "1 while there is a connection to the control plane.",
+            health.connected(),
+        )
+        yield _gauge("piped_lease_held", "1 while this instance may work.", health.holds_lease())
+        repositories = GaugeMetricFamily(
+            "piped_repository_reachable", "1 while it can be reached.", labels=["repository"]
+        )
+        for name, repository in sorted(health.repositories.items()):
+            repositories.add_metric([name], str(repository.state.reach) == "reachable")
+        yield repositories
+
+    def _plugins(self) -> Iterator[Metric]:
+        states = GaugeMetricFamily(
+            "piped_plugin_state", "1 for the state a plugin is in.", labels=["plugin", "state"]
+        )
+        restarts = CounterMetricFamily(
+            "piped_plugin_restarts", "How often a plugin was started again.", labels=["plugin"]
+        )
+        info = GaugeMetricFamily(
+            "piped_plugin_info", "The version that runs.", labels=["plugin", "version"]
+        )
+        ready = 0
+        for name, plugin in sorted(self.health.plugins.items()):
+            for phase in PHASES:
+                states.add_metric([name, phase], str(plugin.state.phase) == phase)
+            restarts.add_metric([name], plugin.restarts)
+            info.add_metric([name, plugin.version], 1)
+            ready += str(plugin.state.phase) == "ready"
+        yield from (states, restarts, info)
+        yield _gauge("piped_plugins_ready", "Plugins that are ready.", ready)
+
+    def _statuses(self) -> Metric:
+        family = GaugeMetricFamily(
+            "deployment_status",
+            "1 for the status a deployment has.",
+            labels=[
+                "deployment",
+                "application_id",
+                "application_name",
+                "application_kind",
+                "platform_provider",
+                "status",
+            ],
+        )
+        known = {deployment.id: deployment for deployment in self.numbers.deployments()}
+        known.update({deployment.id: deployment for deployment in self.ended})
+        for deployment in known.values():
+            about = [
+                deployment.id,
+                deployment.application_id,
+                deployment.application_name,
+                _kind(deployment),
+                deployment.platform_provider,
+            ]
+            for status in DeploymentStatus.values():
+                name = DeploymentStatus.Name(status)
+                family.add_metric([*about, name], deployment.status == status)
+        return family
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Labelled(Collector):
+    """The series of another collector, each with more labels."""
+
+    inner: Collector
+    labels: Mapping[str, str]
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self.inner.collect():
+            family.samples = [
+                sample._replace(labels={**self.labels, **sample.labels})
+                for sample in family.samples
+            ]
+            yield family
+
+
+def _kind(deployment: Deployment) -> str:
+    known = deployment.kind in ApplicationKind.values()
+    return ApplicationKind.Name(deployment.kind) if known else str(deployment.kind)
+
+
+def _gauge(name: str, about: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, about, value=value)

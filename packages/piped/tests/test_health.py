@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readiness and metrics say of every part how it is."""
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pipecd_wire.model import deployment_pb2 as pb
+from piped.health import Health
+from piped.metrics import Metrics, Numbers
+
+
+@dataclass
+class State:
+    phase: str = "ready"
+    sentence: str = "serves STEP"
+    reach: str = "reachable"
+    reason: str = ""
+
+
+@dataclass
+class Thing:
+    """A plugin, or a repository."""
+
+    state: State = field(default_factory=State)
+    version: str = "1.2"
+    restarts: int = 0
+
+
+def health_of(**other: Any) -> Health:
+    health = Health(
+        plugins={"script": Thing()},
+        repositories={"example": Thing()},
+        connected=lambda: True,
+        fault=lambda: "",
+        holds_lease=lambda: True,
+    )
+    return replace(health, **other)
+
+
+def ask(health: Health) -> dict[str, Any]:
+    ready, body = health.readiness()
+    answer: dict[str, Any] = json.loads(body)
+    assert answer["ready"] is ready
+    return answer
+
+
+def test_it_is_ready_when_every_part_is() -> None:
+    answer = ask(health_of())
+
+    assert answer["ready"]
+    assert answer["notReady"] == []
+    assert {
+        "name": "plugin script",
+        "ready": True,
+        "state": "ready",
+        "sentence": "serves STEP",
+    } in (answer["parts"])
+    assert [part["name"] for part in answer["parts"]] == [
+        "control plane",
+        "plugin script",
+        "repository example",
+        "disk",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        ({"connected": lambda: False}, "control plane: away, it does not answer"),
+        ({"fault": lambda: "no space left"}, "disk: failing, no space left"),
+        (
+            {"plugins": {"odd": Thing(State(phase="failed", sentence="exited with code 7"))}},
+            "plugin odd: failed, exited with code 7",
+        ),
+        (
+            {"repositories": {"web": Thing(State(reach="unreachable", reason="no route"))}},
+            "repository web: unreachable, no route",
+        ),
+        ({"repositories": {"web": Thing(State(reach="opening"))}}, "repository web: opening"),
+    ],
+)
+def test_a_part_that_is_not_ready_is_named(other: Any, sentence: str) -> None:
+    answer = ask(health_of(**other))
+
+    assert not answer["ready"]
+    [named] = answer["notReady"]
+    assert named.startswith(sentence)
+
+
+def test_an_instance_that_waits_for_the_lease_is_ready() -> None:
+    """Otherwise a rolling update would wait for it, and it for the update."""
+    waits = {"web": Thing(State(reach="opening"))}
+    answer = ask(health_of(holds_lease=lambda: False, repositories=waits))
+
+    assert answer["ready"]
+    assert answer["lease"] == "with another instance; this one waits"
+
+
+def metrics_of(health: Health, *deployments: pb.Deployment) -> Metrics:
+    return Metrics(
+        health=health,
+        numbers=Numbers(
+            running=lambda: 2, waiting=lambda: 3, reports=lambda: 4, deployments=lambda: deployments
+        ),
+        labels={"pipecd_component": "piped", "project": "default"},
+    )
+
+
+def read(metrics: Metrics) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """The series by name, as a scraper reads them; all carry the common labels."""
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for family in text_string_to_metric_families(metrics.text()):
+        for sample in family.samples:
+            labels = dict(sample.labels)
+            assert (labels.pop("pipecd_component"), labels.pop("project")) == ("piped", "default")
+            found.setdefault(sample.name, []).append((labels, sample.value))
+    return found
+
+
+def test_the_parts_are_metrics() -> None:
+    plugins = {'a"b\n': Thing(restarts=7), "c": Thing(State(phase="failed"))}
+    series = read(
+        metrics_of(health_of(plugins=plugins, connected=lambda: False, fault=lambda: "full"))
+    )
+
+    assert ({"plugin": 'a"b\n', "state": "ready"}, 1) in series["piped_plugin_state"]
+    assert ({"plugin": "c", "state": "ready"}, 0) in series["piped_plugin_state"]
+    assert ({"plugin": "c", "state": "failed"}, 1) in series["piped_plugin_state"]
+    assert ({"plugin": 'a"b\n'}, 7) in series["piped_plugin_restarts_total"]
+    assert ({"plugin": "c", "version": "1.2"}, 1) in series["piped_plugin_info"]
+    assert series["piped_repository_reachable"] == [({"repository": "example"}, 1)]
+    for name, value in {
+        "piped_plugins_ready": 1,
+        "piped_deployments_running": 2,
+        "piped_deployments_waiting": 3,
+        "piped_reports_waiting": 4,
+        "piped_disk_fault": 1,
+        "piped_controlplane_connected": 0,
+        "piped_lease_held": 1,
+    }.items():
+        assert series[name] == [({}, value)]
+
+
+def test_the_process_itself_is_measured() -> None:
+    series = read(metrics_of(health_of()))
+
+    assert series["process_resident_memory_bytes"][0][1] > 1_000_000
+    assert "process_cpu_seconds_total" in series
+    assert "process_open_fds" in series
+
+
+def test_a_deployment_has_one_status() -> None:
+    running = pb.Deployment(
+        id="d1", application_id="a1", application_name="web", status=pb.DEPLOYMENT_RUNNING
+    )
+    unheard_of = pb.Deployment(id="d2", kind=77, status=pb.DEPLOYMENT_PENDING)  # type: ignore[arg-type]
+    metrics = metrics_of(health_of(), running, unheard_of)
+    before = statuses(metrics)
+    running = pb.Deployment(id="d1", status=pb.DEPLOYMENT_SUCCESS)
+    metrics.completed(running)
+
+    assert before == {"d1": "DEPLOYMENT_RUNNING", "d2": "DEPLOYMENT_PENDING"}
+    assert statuses(metrics)["d1"] == "DEPLOYMENT_SUCCESS"
+    assert len(read(metrics)["deployment_status"]) == 14
+
+
+def statuses(metrics: Metrics) -> dict[str, str]:
+    series = read(metrics)["deployment_status"]
+    return {labels["deployment"]: labels["status"] for labels, value in series if value}
