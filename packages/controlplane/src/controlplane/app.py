@@ -19,9 +19,13 @@ from controlplane.http.front import FrontTls, serve_front
 from controlplane.http.health import health_app
 from controlplane.store.sql.sqlite import open_sqlite
 from controlplane.store.stores import Stores, stores
+from controlplane.usecases import releases
+from controlplane.usecases.access import access
 from controlplane.usecases.bootstrap import KEY_FILE, ensure_project
 from controlplane.usecases.bus import Bus
 from controlplane.usecases.leases import DEFAULT_TIMES, Leases, LeaseTimes
+from controlplane.usecases.releases import Releases
+from controlplane.usecases.vault import Vault, read_keys
 from pipecd_model.errors import StateError
 from pipecd_wire.rpc import AddressError, Observe
 
@@ -42,6 +46,9 @@ class Settings:
     """Seconds for running calls when it stops."""
     lease_times: LeaseTimes = DEFAULT_TIMES
     """How long an agent that fell silent keeps its work to itself."""
+    encryption_key_files: tuple[Path, ...] = ()
+    """Keys for secrets at rest, the newest first; without any, one in the data folder."""
+    releases_url: str = releases.URL
     observers: tuple[Observe, ...] = ()
     """Told of each call once its handler has ended, before it is answered."""
 
@@ -74,11 +81,15 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
         kept = stores(database, _now)
         await ensure_project(kept, settings.data_dir, settings.project_id, _now)
         leases = Leases(kept.leases, settings.lease_times)
+        vault = Vault(read_keys(settings.encryption_key_files, settings.data_dir))
+        held = access(kept, vault)
         served = endpoints(
             kept,
             bus,
             leases,
-            admit=Door(kept, leases).admit,
+            held,
+            Releases(settings.releases_url),
+            admit=Door(kept, leases, held.uses, _now).admit,
             now=_now,
             web_base_url=web_base_url,
             observers=settings.observers,

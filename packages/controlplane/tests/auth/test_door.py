@@ -13,8 +13,6 @@ from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.pipedservice import service_pb2_grpc as pipedservice_grpc
 from pipecd_wire.rpc import CallError, call, connect, stream
-from pipecd_wire.webservice import service_pb2 as webservice
-from pipecd_wire.webservice import service_pb2_grpc as webservice_grpc
 
 
 async def refusal(method: Any, request: Any) -> CallError:
@@ -210,11 +208,11 @@ async def test_a_session_is_not_known_yet(plane: Any) -> None:
 
 
 async def test_an_owed_rpc_says_so(plane: Any) -> None:
-    stub = webservice_grpc.WebServiceStub(plane.admin.channel)
+    request = api_pb2.RetryStageRequest(deployment_id="d", stage_id="s")
 
-    error = await refusal(stub.GetMe, webservice.GetMeRequest())
+    error = await refusal(plane.admin.deployments.RetryStage, request)
 
-    assert (error.status, error.message) == ("UNIMPLEMENTED", "GetMe is not served yet")
+    assert (error.status, error.message) == ("UNIMPLEMENTED", "RetryStage is not served yet")
 
 
 async def test_a_request_is_judged_after_its_caller(plane: Any) -> None:

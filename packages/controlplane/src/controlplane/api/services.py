@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable
 from controlplane.api import owed
 from controlplane.api.external.applications import ApplicationsApi
 from controlplane.api.external.deployments import DeploymentsApi
+from controlplane.api.external.events import EventsApi
 from controlplane.api.external.pipeds import PipedsApi
+from controlplane.api.own.access import ApiKeysApi, SessionsApi
 from controlplane.api.own.deployments import DeploymentsApi as OwnDeploymentsApi
 from controlplane.api.own.pipeds import PipedsApi as OwnPipedsApi
 from controlplane.api.own.project import ProjectApi
@@ -14,16 +16,27 @@ from controlplane.api.own.push import PushApi
 from controlplane.api.piped.applications import ApplicationsApi as PipedApplicationsApi
 from controlplane.api.piped.commands import CommandsApi as PipedCommandsApi
 from controlplane.api.piped.deployments import DeploymentsApi as PipedDeploymentsApi
+from controlplane.api.piped.events import EventsApi as PipedEventsApi
+from controlplane.api.piped.live_state import LiveStateApi as PipedLiveStateApi
 from controlplane.api.piped.pipeds import PipedsApi as PipedPipedsApi
 from controlplane.api.piped.stages import StagesApi as PipedStagesApi
+from controlplane.api.web.account import AccountApi as WebAccountApi
+from controlplane.api.web.application_lists import ApplicationListsApi as WebApplicationListsApi
+from controlplane.api.web.applications import ApplicationsApi as WebApplicationsApi
+from controlplane.api.web.deployments import DeploymentsApi as WebDeploymentsApi
+from controlplane.api.web.pipeds import PipedsApi as WebPipedsApi
+from controlplane.api.web.project import ProjectApi as WebProjectApi
+from controlplane.api.web.releases import ReleasesApi as WebReleasesApi
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
+from controlplane.usecases.access import Access
 from controlplane.usecases.agent_watch import AgentWatch, Presence
 from controlplane.usecases.bus import Bus
 from controlplane.usecases.leases import Leases
+from controlplane.usecases.releases import Releases
 from controlplane.usecases.sightings import Sightings
 from pipecd_wire.apiservice import service_pb2 as apiservice
-from pipecd_wire.pipecd.api import api_pb2
+from pipecd_wire.pipecd.api import access_pb2, api_pb2
 from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
 from pipecd_wire.rpc import Admit, Endpoints, Observe
@@ -34,6 +47,8 @@ def endpoints(
     stores: Stores,
     bus: Bus,
     leases: Leases,
+    access: Access,
+    releases: Releases,
     *,
     admit: Admit,
     now: Now,
@@ -50,17 +65,25 @@ def endpoints(
         PipedDeploymentsApi(stores, now),
         PipedStagesApi(stores, now),
         PipedCommandsApi(stores),
-        owed=owed.PIPED_SERVICE,
+        PipedEventsApi(stores, now),
+        PipedLiveStateApi(stores, now),
     )
     served.add(
         apiservice.DESCRIPTOR.services_by_name["APIService"],
         PipedsApi(stores, now),
         ApplicationsApi(stores, now),
         DeploymentsApi(stores),
-        owed=owed.API_SERVICE,
+        EventsApi(stores, presence, now, web_base_url),
     )
     served.add(
         webservice.DESCRIPTOR.services_by_name["WebService"],
+        WebPipedsApi(stores, presence, now),
+        WebReleasesApi(stores, releases),
+        WebApplicationsApi(stores, now),
+        WebApplicationListsApi(stores),
+        WebDeploymentsApi(stores),
+        WebProjectApi(access.settings, access.sso),
+        WebAccountApi(stores, access.uses, now),
         owed=owed.WEB_SERVICE,
     )
     served.add(
@@ -80,4 +103,7 @@ def endpoints(
         owed=owed.OWN_PIPED_SERVICE,
     )
     served.add(own["ProjectService"], ProjectApi(bus), owed=owed.OWN_PROJECT_SERVICE)
+    own = access_pb2.DESCRIPTOR.services_by_name
+    served.add(own["AccessService"], SessionsApi(stores, now))
+    served.add(own["ApiKeyService"], ApiKeysApi(stores, access.uses, now))
     return served

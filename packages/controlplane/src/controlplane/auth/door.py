@@ -7,9 +7,12 @@ answer: only who holds the key learns more.
 
 from typing import Final
 
-from controlplane.auth.caller import Agent, Program
+from controlplane.auth.caller import Agent, Person, Program
+from controlplane.auth.people import People
 from controlplane.auth.verify import Verifier
+from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
+from controlplane.usecases.api_keys import KeyUses
 from controlplane.usecases.leases import Leases
 from pipecd_model.errors import ConfigError, DeniedError, UnauthenticatedError
 from pipecd_model.oplog import logger
@@ -52,12 +55,15 @@ UNFENCED: Final = frozenset(
 class Door:
     """Lets callers in; its `admit` stands before every handler."""
 
-    def __init__(self, stores: Stores, leases: Leases) -> None:
+    def __init__(self, stores: Stores, leases: Leases, uses: KeyUses, now: Now) -> None:
         self._stores = stores
         self._leases = leases
+        self._uses = uses
+        self._now = now
+        self._people = People(stores, now)
         self._verifier = Verifier()
 
-    async def admit(self, method: Method, metadata: Metadata) -> Agent | Program:
+    async def admit(self, method: Method, metadata: Metadata) -> Agent | Program | Person:
         """Raises UnauthenticatedError or DeniedError; StateError for a lease that is over."""
         kind, _, credential = metadata.get("authorization", "").partition(" ")
         if kind == PIPED_TOKEN and rights_pb2.PIPED in method.callers:
@@ -66,10 +72,14 @@ class Door:
                 await self._leases.check_epoch(agent)
             return agent
         if kind == API_KEY and rights_pb2.API_KEY in method.callers:
-            program = await self._program(credential, metadata.get(IDEMPOTENCY_KEY, ""))
+            program = await self._program(credential, _idempotency_key(metadata))
             if method.role == rights_pb2.READ_WRITE and not program.may_write:
                 raise DeniedError(f"the API key {program.name!r} may only read")
             return program
+        if kind not in {PIPED_TOKEN, API_KEY} and rights_pb2.SESSION in method.callers:
+            return await self._people.admit(
+                method, metadata.get("cookie", ""), _idempotency_key(metadata)
+            )
         raise UnauthenticatedError(f"{method.name} needs {_wanted(method)}")
 
     async def _piped(self, credential: str, metadata: Metadata) -> Agent:
@@ -99,12 +109,17 @@ class Door:
             raise UnauthenticatedError("unknown or wrong API key")
         if key.disabled:
             raise UnauthenticatedError(f"the API key {key.name!r} is disabled")
+        fact = await self._stores.api_key_facts.of_key(key_id)
+        now = self._now()
+        if fact.expires_at and fact.expires_at <= now:
+            raise UnauthenticatedError(f"the API key {key.name!r} has expired")
+        self._uses.note(key.project_id, key.id, now)
         return Program(
             project_id=key.project_id,
             key_id=key.id,
             name=key.name,
             may_write=key.role == apikey_pb2.APIKey.READ_WRITE,
-            idempotency_key=idempotency_key[:LONGEST_IDEMPOTENCY_KEY],
+            idempotency_key=idempotency_key,
         )
 
     async def _any_matches(self, key: str, hashes: list[str]) -> bool:
@@ -112,6 +127,10 @@ class Door:
             if await self._verifier.matches(key, hashed):
                 return True
         return False
+
+
+def _idempotency_key(metadata: Metadata) -> str:
+    return metadata.get(IDEMPOTENCY_KEY, "")[:LONGEST_IDEMPOTENCY_KEY]
 
 
 def _epoch(text: str | None) -> int | None:

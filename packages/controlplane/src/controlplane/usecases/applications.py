@@ -2,17 +2,19 @@
 """Applications: registered by people, their state reported by their piped."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from controlplane.store.database import Transaction
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
+from controlplane.usecases import limits
 from controlplane.usecases.ownership import Agent
 from pipecd_model.errors import ConfigError, ConflictError, NotFoundError
 from pipecd_model.ids import new_id
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import application_pb2, common_pb2, deployment_pb2, piped_pb2
+from pipecd_wire.webservice import service_pb2 as webservice
 
 # git@host:owner/name.git, ssh://git@host:22/owner/name.git, https://host/owner/name.git
 SCP_LIKE: Final = re.compile(r"^(?:[^@/\s]+@)?(?P<host>[^:/\s]+):(?P<path>[^/\s].*)$")
@@ -24,12 +26,15 @@ URL: Final = re.compile(
 async def add(
     stores: Stores,
     project_id: str,
-    request: apiservice.AddApplicationRequest,
+    request: apiservice.AddApplicationRequest | webservice.AddApplicationRequest,
     now: Now,
     *,
     wanted_id: str | None = None,
 ) -> str:
     """Register an application with a piped that has its repository; answers its id."""
+    limits.text("name", request.name, limits.NAME)
+    limits.text("description", request.description, limits.DESCRIPTION)
+    limits.labels("labels", request.labels)
     piped = await stores.pipeds.get(project_id, request.piped_id)
     repository = _repository(piped, request.git_path.repo.id)
     at = now()
@@ -52,6 +57,8 @@ async def add(
         created_at=at,
         updated_at=at,
     )
+    if isinstance(request, webservice.AddApplicationRequest):
+        set_deploy_targets(application, request.deploy_targets_by_plugin)
     try:
         await stores.applications.add(application)
     except ConflictError:
@@ -59,6 +66,15 @@ async def add(
             raise
         await stores.applications.get(project_id, wanted_id)  # made by this call's first attempt
     return application.id
+
+
+def set_deploy_targets(
+    application: application_pb2.Application, targets: Mapping[str, deployment_pb2.DeployTargets]
+) -> None:
+    """Replace where it is deployed to, by plugin."""
+    application.deploy_targets_by_plugin.clear()
+    for plugin, names in targets.items():
+        application.deploy_targets_by_plugin[plugin].CopyFrom(names)
 
 
 def _repository(piped: piped_pb2.Piped, repo_id: str) -> common_pb2.ApplicationGitRepository:
@@ -97,6 +113,66 @@ async def change(
         edit(application)
 
     await stores.applications.update(project_id, application_id, checked)
+
+
+async def move(
+    stores: Stores,
+    project_id: str,
+    application_id: str,
+    *,
+    piped_id: str,
+    platform_provider: str,
+    config_filename: str,
+    deploy_targets: Mapping[str, deployment_pb2.DeployTargets],
+) -> None:
+    """Give it to a piped, and say where that deploys it to. What git tells stays git's."""
+    await stores.pipeds.get(project_id, piped_id)
+
+    def edit(application: application_pb2.Application) -> None:
+        application.piped_id = piped_id
+        application.platform_provider = platform_provider
+        application.cloud_provider = platform_provider
+        application.git_path.config_filename = config_filename
+        _set_targets(application, deploy_targets)
+
+    await change(stores, project_id, application_id, edit)
+
+
+async def set_targets(
+    stores: Stores,
+    project_id: str,
+    application_id: str,
+    deploy_targets: Mapping[str, deployment_pb2.DeployTargets],
+) -> None:
+    """Say where a v1 piped deploys it to. The platform provider stays, for a way back."""
+
+    def edit(application: application_pb2.Application) -> None:
+        _set_targets(application, deploy_targets)
+
+    await change(stores, project_id, application_id, edit)
+
+
+async def switch(stores: Stores, project_id: str, application_id: str, *, disabled: bool) -> None:
+    """Enable or disable it."""
+
+    def edit(application: application_pb2.Application) -> None:
+        application.disabled = disabled
+
+    await change(stores, project_id, application_id, edit)
+
+
+def _set_targets(
+    application: application_pb2.Application,
+    deploy_targets: Mapping[str, deployment_pb2.DeployTargets],
+) -> None:
+    if len(deploy_targets) > limits.TARGETS:
+        raise ConfigError(
+            f"invalid request: deploy_targets_by_plugin: {len(deploy_targets)} plugins,"
+            f" at most {limits.TARGETS}"
+        )
+    application.deploy_targets_by_plugin.clear()
+    for plugin, targets in deploy_targets.items():
+        application.deploy_targets_by_plugin[plugin].CopyFrom(targets)
 
 
 async def delete(stores: Stores, project_id: str, application_id: str, now: Now) -> None:

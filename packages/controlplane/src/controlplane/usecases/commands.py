@@ -11,7 +11,8 @@ from typing import Final
 
 from controlplane.store.commands import Commands
 from pipecd_model.errors import ConflictError, StateError
-from pipecd_wire.model import command_pb2
+from pipecd_model.ids import new_id
+from pipecd_wire.model import command_pb2, piped_pb2
 from pipecd_wire.model import deployment_pb2 as pb
 
 NAMESPACE: Final = uuid.UUID("6e9a1d2c-6f0e-5c1b-9f55-1c2f6f3f9a4e")
@@ -41,6 +42,21 @@ async def issue(
     except ConflictError:
         return await store.get(project_id, command.id)  # the same call, at the same moment
     return command
+
+
+def restart_piped(piped: piped_pb2.Piped, *, by: str, at: datetime) -> command_pb2.Command:
+    """Let the piped end itself; whatever supervises it starts it anew."""
+    seconds = int(at.timestamp())
+    return command_pb2.Command(
+        id=new_id(),
+        type=command_pb2.Command.RESTART_PIPED,
+        piped_id=piped.id,
+        project_id=piped.project_id,
+        commander=by,
+        restart_piped=command_pb2.Command.RestartPiped(piped_id=piped.id),
+        created_at=seconds,
+        updated_at=seconds,
+    )
 
 
 def waiting_for_approval(deployment: pb.Deployment) -> str:

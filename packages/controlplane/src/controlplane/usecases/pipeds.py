@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pipeds: registered by people, described by themselves when they start."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from controlplane.store.database import Transaction
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
 from controlplane.usecases.agent_watch import Presence
@@ -22,6 +24,9 @@ ALARM_SECONDS: Final = 600
 
 MOST_KEYS: Final = 5
 """Keys of a piped whose registration is repeated; each one costs time at the door."""
+
+KEYS_AT_ONCE: Final = 2
+"""Of a piped, as upstream has it: the one in use, and the one to change over to."""
 
 REDACTED: Final = "redacted"
 
@@ -101,6 +106,76 @@ def redacted(piped: piped_pb2.Piped) -> piped_pb2.Piped:
     return shown
 
 
+async def add_key(stores: Stores, project_id: str, piped_id: str, *, creator: str, now: Now) -> str:
+    """One more key, so that the piped can change over; answers it. Older ones stay good."""
+    key = new_piped_key()
+    kept = piped_pb2.PipedKey(hash=await hash_of(key), creator=creator, created_at=now())
+
+    def edit(piped: piped_pb2.Piped) -> None:
+        if len(piped.keys) >= KEYS_AT_ONCE:
+            raise StateError(
+                f"the piped {piped.name!r} has {len(piped.keys)} keys already",
+                hint="delete the old one first",
+            )
+        piped.keys.insert(0, kept)
+
+    await stores.pipeds.update(project_id, piped_id, edit)
+    return key
+
+
+async def delete_old_keys(stores: Stores, project_id: str, piped_id: str) -> None:
+    """Keep the newest key only; the others stop with the next call."""
+
+    def edit(piped: piped_pb2.Piped) -> None:
+        if piped.keys:
+            newest = max(piped.keys, key=lambda key: key.created_at)
+            kept = piped_pb2.PipedKey()
+            kept.CopyFrom(newest)
+            del piped.keys[:]
+            piped.keys.append(kept)
+
+    await stores.pipeds.update(project_id, piped_id, edit)
+
+
+async def set_desired_version(
+    stores: Stores, project_id: str, piped_ids: Iterable[str], version: str
+) -> None:
+    """Which version the launchers of these pipeds shall run: all are told, or none."""
+
+    def edit(piped: piped_pb2.Piped) -> None:
+        piped.desired_version = version
+
+    async def work(transaction: Transaction) -> None:
+        for piped_id in piped_ids:
+            await stores.pipeds.update_in(transaction, project_id, piped_id, edit)
+
+    await stores.database.write(work)
+
+
+async def listed(
+    stores: Stores, presence: Presence, project_id: str, now: Now, *, enabled: bool | None = None
+) -> list[piped_pb2.Piped]:
+    """The pipeds with their status; of keys everything but the hash."""
+    stats = await stores.piped_stats.of_project(project_id)
+    shown = []
+    for piped in await stores.pipeds.of_project(project_id):
+        if enabled is not None and piped.disabled is enabled:
+            continue
+        one = redacted(piped)
+        stat = stats.get(piped.id)
+        one.status = _status(piped, presence, stat.updated_at if stat else 0, now)
+        shown.append(one)
+    return shown
+
+
+def _status(
+    piped: piped_pb2.Piped, presence: Presence, stat_at: int, now: Now
+) -> piped_pb2.Piped.ConnectionStatus.ValueType:
+    if presence.connected(piped.id) or now() - stat_at < ONLINE_SECONDS:
+        return piped_pb2.Piped.ONLINE
+    return piped_pb2.Piped.OFFLINE if piped.started_at else piped_pb2.Piped.UNKNOWN
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenPiped:
     """A piped with what is known of it at the moment."""
@@ -121,11 +196,7 @@ async def seen(stores: Stores, presence: Presence, project_id: str, now: Now) ->
         shown.CopyFrom(piped)
         del shown.keys[:]
         stat = stats.get(piped.id)
-        alive = stat is not None and now() - stat.updated_at < ONLINE_SECONDS
-        if presence.connected(piped.id) or alive:
-            shown.status = piped_pb2.Piped.ONLINE
-        elif piped.started_at:
-            shown.status = piped_pb2.Piped.OFFLINE
+        shown.status = _status(piped, presence, stat.updated_at if stat else 0, now)
         state = states.get(piped.id)
         listed.append(
             SeenPiped(

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from datetime import datetime
 
-from controlplane.auth.caller import Program
+from controlplane.auth.caller import User
 from controlplane.store.stage_logs import LogKey
 from controlplane.store.stores import Stores
 from controlplane.usecases import commands, deployments, stage_logs
@@ -29,7 +29,7 @@ class DeploymentsApi:
 
     @rpc("ApproveStage")
     async def approve_stage(
-        self, caller: Program, request: pb.ApproveStageRequest
+        self, caller: User, request: pb.ApproveStageRequest
     ) -> pb.ApproveStageResponse:
         deployment = await self._stores.deployments.get(caller.project_id, request.deployment_id)
 
@@ -41,9 +41,7 @@ class DeploymentsApi:
         return pb.ApproveStageResponse(command_id=issued.id, stage_id=issued.stage_id)
 
     @rpc("SkipStage")
-    async def skip_stage(
-        self, caller: Program, request: pb.SkipStageRequest
-    ) -> pb.SkipStageResponse:
+    async def skip_stage(self, caller: User, request: pb.SkipStageRequest) -> pb.SkipStageResponse:
         deployment = await self._stores.deployments.get(caller.project_id, request.deployment_id)
         issued = await self._issue(
             caller,
@@ -54,7 +52,7 @@ class DeploymentsApi:
 
     @rpc("CancelDeployment")
     async def cancel_deployment(
-        self, caller: Program, request: pb.CancelDeploymentRequest
+        self, caller: User, request: pb.CancelDeploymentRequest
     ) -> pb.CancelDeploymentResponse:
         if request.force_rollback and request.force_no_rollback:
             raise ConfigError("invalid request: force_rollback and force_no_rollback are both set")
@@ -74,7 +72,7 @@ class DeploymentsApi:
 
     @rpc("WatchDeployment")
     async def watch_deployment(
-        self, caller: Program, request: pb.WatchDeploymentRequest
+        self, caller: User, request: pb.WatchDeploymentRequest
     ) -> AsyncIterator[pb.WatchDeploymentResponse]:
         watching = deployments.watch(
             self._stores, self._bus, caller.project_id, request.deployment_id
@@ -85,7 +83,7 @@ class DeploymentsApi:
 
     @rpc("FollowStageLog")
     async def follow_stage_log(
-        self, caller: Program, request: pb.FollowStageLogRequest
+        self, caller: User, request: pb.FollowStageLogRequest
     ) -> AsyncIterator[pb.FollowStageLogResponse]:
         key = LogKey(
             deployment_id=request.deployment_id,
@@ -105,7 +103,7 @@ class DeploymentsApi:
                 yield pb.FollowStageLogResponse(blocks=part.blocks, completed=part.completed)
 
     async def _issue(
-        self, caller: Program, method: str, make: Callable[[datetime], command_pb2.Command]
+        self, caller: User, method: str, make: Callable[[datetime], command_pb2.Command]
     ) -> command_pb2.Command:
         return await commands.issue(
             self._stores.commands, caller.project_id, caller.request_id(method), make

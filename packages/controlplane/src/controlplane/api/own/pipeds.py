@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """See the pipeds of a project as they are now."""
 
-from controlplane.auth.caller import Program
+from controlplane.auth.caller import User
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
 from controlplane.usecases import pipeds
@@ -20,7 +20,7 @@ class PipedsApi:
 
     @rpc("ListPipeds")
     async def list_pipeds(
-        self, caller: Program, request: pb.ListPipedsRequest
+        self, caller: User, request: pb.ListPipedsRequest
     ) -> pb.ListPipedsResponse:
         listed = await pipeds.seen(self._stores, self._presence, caller.project_id, self._now)
         return pb.ListPipedsResponse(

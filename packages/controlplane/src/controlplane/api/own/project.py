@@ -4,7 +4,7 @@
 from collections.abc import AsyncIterator
 from typing import Final
 
-from controlplane.auth.caller import Program
+from controlplane.auth.caller import User
 from controlplane.store.changes import Kind, project_topic
 from controlplane.usecases.bus import Bus
 from pipecd_wire.pipecd.api import api_pb2 as pb
@@ -29,7 +29,7 @@ class ProjectApi:
 
     @rpc("WatchChanges")
     async def watch_changes(
-        self, caller: Program, request: pb.WatchChangesRequest
+        self, caller: User, request: pb.WatchChangesRequest
     ) -> AsyncIterator[pb.WatchChangesResponse]:
         with self._bus.listen(project_topic(caller.project_id)) as listener:
             # An empty one first: what is read after it is not older than the listening.

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists of applications: those registered, and those that wait in git."""
+
+from controlplane.auth.caller import Person
+from controlplane.store.applications import ApplicationFilter
+from controlplane.store.stores import Stores
+from pipecd_wire.model import application_pb2
+from pipecd_wire.rpc import rpc
+from pipecd_wire.webservice import service_pb2 as pb
+
+MOST_BYTES = 8 * 1024 * 1024
+"""Of one answer; a browser takes 10 MiB at once, and upstream's asks for no second page."""
+
+
+class ApplicationListsApi:
+    """See the project's applications."""
+
+    def __init__(self, stores: Stores) -> None:
+        self._stores = stores
+
+    @rpc("ListApplications")
+    async def list_applications(
+        self, caller: Person, request: pb.ListApplicationsRequest
+    ) -> pb.ListApplicationsResponse:
+        options = request.options
+        wanted = ApplicationFilter(
+            name=options.name,
+            kinds=tuple(options.kinds),
+            sync_statuses=tuple(options.sync_statuses),
+            piped_id=options.piped_id,
+            disabled=not options.enabled.value if options.HasField("enabled") else None,
+            labels=dict(options.labels),
+        )
+        found: list[application_pb2.Application] = []
+        size, cursor = 0, ""
+        while True:
+            page = await self._stores.applications.page(
+                caller.project_id, wanted, limit=0, cursor=cursor, max_bytes=MOST_BYTES - size
+            )
+            found += [each for each in page.items if caller.covers(each.labels)]
+            size = sum(each.ByteSize() for each in found)
+            cursor = page.cursor
+            if not cursor or size >= MOST_BYTES:
+                return pb.ListApplicationsResponse(applications=found)
+
+    @rpc("ListUnregisteredApplications")
+    async def list_unregistered_applications(
+        self, caller: Person, request: pb.ListUnregisteredApplicationsRequest
+    ) -> pb.ListUnregisteredApplicationsResponse:
+        records = await self._stores.unregistered.of_project(caller.project_id)
+        enabled = {
+            piped.id
+            for piped in await self._stores.pipeds.of_project(caller.project_id)
+            if not piped.disabled
+        }
+        found = [
+            info
+            for piped_id, record in records.items()
+            # What a piped that is gone once found is nothing to register any more.
+            if piped_id in enabled
+            for info in record.message.applications
+        ]
+        found.sort(key=lambda info: (info.path, info.config_filename, info.piped_id))
+        return pb.ListUnregisteredApplicationsResponse(applications=found)

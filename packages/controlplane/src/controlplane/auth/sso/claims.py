@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a provider's claims say: a name, a picture, and groups."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from controlplane.usecases import roles
+from controlplane.usecases.sessions import Identity
+from pipecd_model.errors import UnauthenticatedError
+from pipecd_wire.model import project_pb2
+from pipecd_wire.pipecd.api import access_pb2
+
+NAMES: Final = ("username", "preferred_username", "name", "cognito:username")
+PICTURES: Final = ("picture", "avatar_url")
+GROUPS: Final = ("groups", "roles", "cognito:groups", "custom:roles", "custom:groups")
+
+
+def identity(client: project_pb2.ProjectSSOConfig.Oidc, claims: Mapping[str, Any]) -> Identity:
+    """Raises UnauthenticatedError when the claims hold no name."""
+    named = [client.username_claim_key] if client.username_claim_key else NAMES
+    subject = _first(claims, named)
+    if not subject:
+        raise UnauthenticatedError(
+            "the provider did not say who signed in", hint=f"claims looked at: {', '.join(named)}"
+        )
+    pictured = [client.avatar_url_claim_key] if client.avatar_url_claim_key else PICTURES
+    grouped = [client.roles_claim_key] if client.roles_claim_key else GROUPS
+    groups = tuple(dict.fromkeys(_texts(claims, grouped)))
+    return Identity(
+        subject=subject,
+        via=access_pb2.Session.OIDC,
+        avatar_url=_first(claims, pictured),
+        groups=groups,
+        # A built-in role may be named itself, as upstream has it; others come from user groups.
+        roles=tuple(group for group in groups if group in roles.BUILT_IN),
+    )
+
+
+def _first(claims: Mapping[str, Any], names: Iterable[str]) -> str:
+    for name in names:
+        value = claims.get(name)
+        if isinstance(value, str) and value:
+            return value
+    return ""
+
+
+def _texts(claims: Mapping[str, Any], names: Iterable[str]) -> Iterable[str]:
+    for name in names:
+        value = claims.get(name)
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list):
+            yield from (each for each in value if isinstance(each, str))

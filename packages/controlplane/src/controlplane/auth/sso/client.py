@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls to a provider: JSON over HTTP, with a limit, and one kind of error."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from pipecd_model.errors import UnavailableError
+from pipecd_model.oplog import logger
+
+if TYPE_CHECKING:
+    import httpx2
+
+log = logger(__name__)
+
+LIMIT: Final = 10.0
+MOST_BYTES: Final = 1024 * 1024
+
+
+class Provider:
+    """The other side of a sign-in."""
+
+    def __init__(self, client: "httpx2.AsyncClient") -> None:
+        self._client = client
+
+    async def get(self, url: str, *, token: str = "", **query: str) -> Any:
+        headers = {"accept": "application/json"}
+        if token:
+            headers["authorization"] = f"Bearer {token}"
+        return await self._json("GET", url, headers=headers, params=query)
+
+    async def post(
+        self, url: str, form: Mapping[str, str], *, basic: tuple[str, str] | None = None
+    ) -> Any:
+        headers = {"accept": "application/json"}
+        return await self._json("POST", url, headers=headers, data=dict(form), auth=basic)
+
+    async def _json(self, method: str, url: str, **request: Any) -> Any:
+        import httpx2  # noqa: PLC0415 - a control plane without single sign-on never needs it
+
+        try:
+            async with self._client.stream(method, url, **request) as answer:
+                body = b""
+                async for chunk in answer.aiter_bytes():
+                    body += chunk
+                    if len(body) > MOST_BYTES:
+                        raise _trouble(url, "it answers too much")
+                answer.raise_for_status()
+                return json.loads(body)
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            # Never the request itself: it holds codes and secrets.
+            raise _trouble(url, type(error).__name__) from None
+        except ValueError:
+            raise _trouble(url, "it does not answer JSON") from None
+
+
+def _trouble(url: str, why: str) -> UnavailableError:
+    log.warning("sso.provider_failed", url=url.partition("?")[0], error=why)
+    return UnavailableError("the sign-in provider cannot be used now", hint="try again later")
+
+
+@asynccontextmanager
+async def provider(proxy_url: str) -> AsyncIterator[Provider]:
+    """A provider to talk to, through the proxy if there is one, discovery included."""
+    import httpx2  # noqa: PLC0415
+
+    async with httpx2.AsyncClient(
+        timeout=LIMIT, follow_redirects=False, proxy=proxy_url or None
+    ) as client:
+        yield Provider(client)

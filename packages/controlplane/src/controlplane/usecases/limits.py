@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How large what people and programs write may be. What is too large is refused, never cut.
+
+Reports of agents are bounded by the size of a message; what they add to bit by bit is bounded here,
+because it must still fit into the messages that carry it back.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from google.protobuf.message import Message
+
+from pipecd_model.errors import ConfigError
+
+NAME: Final = 500
+DESCRIPTION: Final = 64 * 1024
+LABELS: Final = 64
+LABEL: Final = 500
+EVENT_DATA: Final = 64 * 1024
+CONTEXT: Final = 4 * 1024
+COMMIT_MESSAGE: Final = 64 * 1024
+TARGETS: Final = 200
+
+DEPLOYMENT_BYTES: Final = 3 * 1024 * 1024
+"""Go's pipectl takes 4 MiB."""
+SHARED_OBJECT_BYTES: Final = 8 * 1024 * 1024
+LIVE_STATE_BYTES: Final = 8 * 1024 * 1024
+
+
+def text(field: str, value: str, most: int) -> None:
+    """Raises ConfigError when the text is longer than `most` characters."""
+    if len(value) > most:
+        raise ConfigError(f"invalid request: {field}: {len(value)} characters, at most {most}")
+
+
+def labels(field: str, values: Mapping[str, str], *, most: int = LABEL) -> None:
+    """Raises ConfigError for too many labels, or too long ones."""
+    if len(values) > LABELS:
+        raise ConfigError(f"invalid request: {field}: {len(values)} of them, at most {LABELS}")
+    for key, value in values.items():
+        text(f"{field}: the key {key[:40]!r}", key, LABEL)
+        text(f"{field}: the value of {key[:40]!r}", value, most)
+
+
+def size(noun: str, message: Message, most: int) -> None:
+    """Raises ConfigError when the message would not fit where it has to."""
+    if message.ByteSize() > most:
+        raise ConfigError(
+            f"invalid request: the {noun} would have {message.ByteSize()} bytes, at most {most}"
+        )

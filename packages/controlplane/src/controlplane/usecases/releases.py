@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Released versions of piped, as GitHub lists them: what a launcher can be told to run.
+
+Asked at most once an hour, whoever looks: without an account GitHub answers 60 calls an hour.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pipecd_model.errors import UnavailableError
+from pipecd_model.oplog import logger
+
+log = logger(__name__)
+
+URL: Final = "https://api.github.com/repos/pipe-cd/pipecd/releases"
+FRESH: Final = 3600.0
+LIMIT: Final = 10.0
+SEMVER: Final = re.compile(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})")
+BREAKING: Final = re.compile(r"^#+\s*breaking changes?\s*$", re.IGNORECASE)
+HEADING: Final = re.compile(r"^#+\s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """One released version and what its makers say of it."""
+
+    version: str
+    notes: str
+
+
+def order(version: str) -> tuple[int, ...] | None:
+    """A key by which versions compare; None for what is no plain version."""
+    found = SEMVER.fullmatch(version)
+    return tuple(int(part) for part in found.groups()) if found else None
+
+
+class Releases:
+    """The list of releases, remembered."""
+
+    def __init__(self, url: str = URL, clock: Callable[[], float] = time.monotonic) -> None:
+        self._url = url
+        self._clock = clock
+        self._known: list[Release] = []
+        self._asked_at: float | None = None
+
+    async def all(self) -> list[Release]:
+        """Newest first. Raises UnavailableError when they cannot be had and never were."""
+        fresh = self._asked_at is not None and self._clock() - self._asked_at < FRESH
+        if not fresh:
+            try:
+                self._known = parse(await self._fetch())
+            except UnavailableError:
+                if not self._known:
+                    raise
+            self._asked_at = self._clock()
+        return self._known
+
+    async def _fetch(self) -> Any:
+        import httpx2  # noqa: PLC0415 - a control plane that nobody asks for releases never needs it
+
+        try:
+            async with httpx2.AsyncClient(timeout=LIMIT, follow_redirects=True) as client:
+                answer = await client.get(
+                    self._url, headers={"accept": "application/vnd.github+json"}
+                )
+                answer.raise_for_status()
+                return answer.json()
+        except (httpx2.HTTPError, ValueError) as error:
+            log.info("releases.unavailable", url=self._url, error=str(error))
+            raise UnavailableError("the list of released versions cannot be had now") from error
+
+
+def parse(listed: Any) -> list[Release]:
+    """What GitHub answers, without drafts, previews and names that are no versions."""
+    found = [
+        Release(version=str(each.get("tag_name", "")), notes=str(each.get("body") or ""))
+        for each in (listed if isinstance(listed, list) else [])
+        if isinstance(each, dict) and not each.get("draft") and not each.get("prerelease")
+    ]
+    return sorted(
+        (each for each in found if order(each.version)),
+        key=lambda each: order(each.version) or (),
+        reverse=True,
+    )
+
+
+def breaking_notes(releases: Iterable[Release], versions: Iterable[str]) -> str:
+    """What breaks for the oldest of these versions, as Markdown; empty when nothing is known."""
+    known = [key for version in versions if (key := order(version))]
+    if not known:
+        return ""
+    oldest = min(known)
+    parts = [
+        f"## {each.version}\n\n{section}"
+        for each in releases
+        if (order(each.version) or ()) > oldest and (section := _breaking(each.notes))
+    ]
+    return "\n\n".join(parts)
+
+
+def _breaking(notes: str) -> str:
+    lines: list[str] = []
+    inside = False
+    for line in notes.splitlines():
+        if BREAKING.match(line.strip()):
+            inside = True
+        elif inside and HEADING.match(line):
+            break
+        elif inside:
+            lines.append(line)
+    return "\n".join(lines).strip()

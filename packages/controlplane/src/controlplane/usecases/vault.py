@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Secrets at rest: closed with the first key, opened with any.
+
+A key is the content of a file. What is closed carries the name of its key, so that a new key can be
+put before the old one; `usecases.rekey` then closes everything anew, and the old one can go.
+"""
+
+import base64
+import binascii
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256, Hash
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from pipecd_model.errors import ConfigError, StateError
+
+KEY_FILE: Final = "encryption.key"
+SHORTEST: Final = 32
+"""Bytes of a key file, as upstream's."""
+
+MARK: Final = "pv1"
+NONCE: Final = 12
+
+
+class Vault:
+    """Closes and opens small secrets, each bound to the place where it is kept."""
+
+    def __init__(self, keys: Sequence[bytes], *, purpose: str = "at rest") -> None:
+        derived = [_derive(key, purpose) for key in keys]
+        self._ciphers = {_name(key): AESGCM(key) for key in derived}
+        self._current = _name(derived[0])
+
+    def close(self, text: str, *, place: str) -> str:
+        nonce = os.urandom(NONCE)
+        closed = self._ciphers[self._current].encrypt(nonce, text.encode(), place.encode())
+        return f"{MARK}.{self._current}.{base64.urlsafe_b64encode(nonce + closed).decode()}"
+
+    def open(self, closed: str, *, place: str) -> str:
+        """Raises StateError: the key is not among ours, or this is not from this place."""
+        _mark, _, rest = closed.partition(".")
+        name, _, data = rest.partition(".")
+        cipher = self._ciphers.get(name)
+        if cipher is None:
+            raise StateError(
+                "a stored secret was closed with an encryption key that is not here",
+                hint="name the older key file after the new one with --encryption-key-file",
+            )
+        try:
+            raw = base64.urlsafe_b64decode(data)
+            return cipher.decrypt(raw[:NONCE], raw[NONCE:], place.encode()).decode()
+        except (binascii.Error, ValueError, InvalidTag):
+            raise StateError("a stored secret cannot be opened: it is not whole") from None
+
+    def is_current(self, closed: str) -> bool:
+        return closed.startswith(f"{MARK}.{self._current}.")
+
+
+def is_closed(text: str) -> bool:
+    return text.startswith(f"{MARK}.")
+
+
+def read_keys(files: Sequence[Path], folder: Path) -> list[bytes]:
+    """The keys of the files, the first one first; without any, one in the data folder."""
+    if not files:
+        return [_own_key(folder / KEY_FILE)]
+    return [_read(file) for file in files]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        key = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read the encryption key {str(path)!r}: {error.strerror}"
+        ) from error
+    if len(key) < SHORTEST:
+        raise ConfigError(
+            f"the encryption key {str(path)!r} has {len(key)} bytes",
+            hint=f"at least {SHORTEST}: head -c64 /dev/urandom | base64 > {path}",
+        )
+    return key
+
+
+def _own_key(path: Path) -> bytes:
+    """Made once. Whoever copies the folder copies it too: for more, keep the key elsewhere."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return _read(path)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(base64.b64encode(os.urandom(64)) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return _read(path)
+
+
+def _derive(key: bytes, purpose: str) -> bytes:
+    return HKDF(SHA256(), 32, salt=None, info=f"pipecd {purpose}".encode()).derive(key)
+
+
+def _name(key: bytes) -> str:
+    digest = Hash(SHA256())
+    digest.update(b"name" + key)
+    return digest.finalize().hex()[:12]
