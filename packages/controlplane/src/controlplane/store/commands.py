@@ -23,6 +23,10 @@ UNHANDLED_OF_PIPED: Final = (
     .order_by(T.c.created_at, T.c.id)
 )
 INSERT_OUTPUT: Final = insert(tables.command_output)
+OUTPUT: Final = select(tables.command_output.c.data).where(
+    tables.command_output.c.command_id == bindparam("command_id"),
+    tables.command_output.c.project_id == bindparam("project_id"),
+)
 
 
 class Commands(Entities[command_pb2.Command]):
@@ -51,6 +55,11 @@ class Commands(Entities[command_pb2.Command]):
     ) -> list[command_pb2.Command]:
         rows = await view.all(UNHANDLED_OF_PIPED, project_id=project_id, piped_id=piped_id)
         return [self._parse(row[0]) for row in rows]
+
+    async def output(self, project_id: str, command_id: str) -> bytes | None:
+        """What the piped gave with the outcome; None when that was nothing."""
+        row = await self._database.one(OUTPUT, command_id=command_id, project_id=project_id)
+        return bytes(row[0]) if row else None
 
     async def handled(
         self, project_id: str, piped_id: str, outcome: command_pb2.Command, output: bytes

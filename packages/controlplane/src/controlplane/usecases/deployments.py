@@ -4,40 +4,85 @@
 from collections.abc import AsyncGenerator, Callable
 
 from controlplane.store.changes import Kind, topic
+from controlplane.store.database import Transaction
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
+from controlplane.usecases import chains, limits
 from controlplane.usecases import deployment_reports as reports
 from controlplane.usecases.bus import Bus
 from controlplane.usecases.ownership import Agent, own_application
 from pipecd_model.deployment import is_completed
 from pipecd_model.errors import ConfigError
+from pipecd_wire.model import application_pb2
 from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.pipedservice import service_pb2 as pipedservice
 
 
 async def create(stores: Stores, agent: Agent, deployment: pb.Deployment, now: Now) -> None:
     """Keep a new deployment under the id its piped gave it. Raises ConflictError on a repeat."""
+    await _checked(stores, agent, deployment)
+    kept = pb.Deployment()
+    kept.CopyFrom(deployment)
+    reports.created(kept, now())
+    limits.size("deployment", kept, limits.DEPLOYMENT_BYTES)
+
+    async def work(transaction: Transaction) -> None:
+        await stores.deployments.add_in(transaction, kept)
+        if kept.deployment_chain_id:
+            await chains.follow_in(
+                stores, transaction, agent.project_id, kept.deployment_chain_id, now
+            )
+
+    await stores.database.write(work)
+
+
+async def create_chain(
+    stores: Stores, agent: Agent, request: pipedservice.CreateDeploymentChainRequest, now: Now
+) -> None:
+    """Keep the first deployment of a chain, and the chain. Raises ConflictError on a repeat."""
+    application = await _checked(stores, agent, request.first_deployment)
+    await chains.create(stores, agent, application, request, now)
+
+
+async def _checked(
+    stores: Stores, agent: Agent, deployment: pb.Deployment
+) -> application_pb2.Application:
+    """The application of a new deployment, which must be of this piped."""
     application = await own_application(stores.applications, agent, deployment.application_id)
     mine = (application.project_id, application.piped_id)
     if (deployment.project_id, deployment.piped_id) != mine:
         raise ConfigError(
             "invalid request: deployment: project and piped are not those of its application"
         )
-    kept = pb.Deployment()
-    kept.CopyFrom(deployment)
-    reports.created(kept, now())
-    await stores.deployments.add(kept)
+    return application
 
 
 async def report(
-    stores: Stores, agent: Agent, deployment_id: str, change: Callable[[pb.Deployment], None]
+    stores: Stores,
+    agent: Agent,
+    deployment_id: str,
+    change: Callable[[pb.Deployment], None],
+    now: Now,
 ) -> None:
-    """Let a report of the owning piped change the deployment."""
+    """Let a report of the owning piped change the deployment, and with it its chain."""
 
     def owned(deployment: pb.Deployment) -> None:
         agent.owns(deployment)
+        before = deployment.ByteSize()
         change(deployment)
+        if deployment.ByteSize() > before:
+            limits.size("deployment", deployment, limits.DEPLOYMENT_BYTES)
 
-    await stores.deployments.update(agent.project_id, deployment_id, owned)
+    async def work(transaction: Transaction) -> None:
+        deployment = await stores.deployments.update_in(
+            transaction, agent.project_id, deployment_id, owned
+        )
+        if deployment.deployment_chain_id:
+            await chains.follow_in(
+                stores, transaction, agent.project_id, deployment.deployment_chain_id, now
+            )
+
+    await stores.database.write(work)
 
 
 async def watch(

@@ -74,16 +74,15 @@ class ApplicationsApi:
     async def update_application(
         self, caller: Program, request: pb.UpdateApplicationRequest
     ) -> pb.UpdateApplicationResponse:
-        await self._stores.pipeds.get(caller.project_id, request.piped_id)
-
-        def edit(application: application_pb2.Application) -> None:
-            application.piped_id = request.piped_id
-            application.platform_provider = request.platform_provider
-            application.cloud_provider = request.platform_provider
-            application.git_path.config_filename = request.git_path.config_filename
-            application.deploy_targets_by_plugin.clear()
-
-        await applications.change(self._stores, caller.project_id, request.application_id, edit)
+        await applications.move(
+            self._stores,
+            caller.project_id,
+            request.application_id,
+            piped_id=request.piped_id,
+            platform_provider=request.platform_provider,
+            config_filename=request.git_path.config_filename,
+            deploy_targets={},
+        )
         return pb.UpdateApplicationResponse(application_id=request.application_id)
 
     @rpc("DeleteApplication")
@@ -99,14 +98,18 @@ class ApplicationsApi:
     async def enable_application(
         self, caller: Program, request: pb.EnableApplicationRequest
     ) -> pb.EnableApplicationResponse:
-        await self._switch(caller, request.application_id, disabled=False)
+        await applications.switch(
+            self._stores, caller.project_id, request.application_id, disabled=False
+        )
         return pb.EnableApplicationResponse(application_id=request.application_id)
 
     @rpc("DisableApplication")
     async def disable_application(
         self, caller: Program, request: pb.DisableApplicationRequest
     ) -> pb.DisableApplicationResponse:
-        await self._switch(caller, request.application_id, disabled=True)
+        await applications.switch(
+            self._stores, caller.project_id, request.application_id, disabled=True
+        )
         return pb.DisableApplicationResponse(application_id=request.application_id)
 
     @rpc("RenameApplicationConfigFile")
@@ -129,19 +132,13 @@ class ApplicationsApi:
     async def update_deploy_targets(
         self, caller: Program, request: pb.UpdateApplicationDeployTargetsRequest
     ) -> pb.UpdateApplicationDeployTargetsResponse:
-        def edit(application: application_pb2.Application) -> None:
-            application.deploy_targets_by_plugin.clear()
-            for plugin, targets in request.deploy_targets_by_plugin.items():
-                application.deploy_targets_by_plugin[plugin].CopyFrom(targets)
-
-        await applications.change(self._stores, caller.project_id, request.application_id, edit)
+        await applications.set_targets(
+            self._stores,
+            caller.project_id,
+            request.application_id,
+            request.deploy_targets_by_plugin,
+        )
         return pb.UpdateApplicationDeployTargetsResponse()
-
-    async def _switch(self, caller: Program, application_id: str, *, disabled: bool) -> None:
-        def edit(application: application_pb2.Application) -> None:
-            application.disabled = disabled
-
-        await applications.change(self._stores, caller.project_id, application_id, edit)
 
 
 def kind_of(name: str) -> int:

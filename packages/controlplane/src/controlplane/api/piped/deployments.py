@@ -6,8 +6,8 @@ from collections.abc import Callable
 from controlplane.auth.caller import Agent
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
+from controlplane.usecases import chains, deployments
 from controlplane.usecases import deployment_reports as reports
-from controlplane.usecases import deployments
 from controlplane.usecases.ownership import own_deployment
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.pipedservice import service_pb2 as pb
@@ -43,6 +43,24 @@ class DeploymentsApi:
     ) -> pb.CreateDeploymentResponse:
         await deployments.create(self._stores, caller, request.deployment, self._now)
         return pb.CreateDeploymentResponse()
+
+    @rpc("CreateDeploymentChain")
+    async def create_deployment_chain(
+        self, caller: Agent, request: pb.CreateDeploymentChainRequest
+    ) -> pb.CreateDeploymentChainResponse:
+        await deployments.create_chain(self._stores, caller, request, self._now)
+        return pb.CreateDeploymentChainResponse()
+
+    @rpc("InChainDeploymentPlannable")
+    async def in_chain_deployment_plannable(
+        self, caller: Agent, request: pb.InChainDeploymentPlannableRequest
+    ) -> pb.InChainDeploymentPlannableResponse:
+        verdict = await chains.plannable(self._stores, caller, request)
+        return pb.InChainDeploymentPlannableResponse(
+            plannable=verdict.plannable,
+            cancel=bool(verdict.cancel_reason),
+            cancel_reason=verdict.cancel_reason,
+        )
 
     @rpc("ReportDeploymentPlanned")
     async def report_planned(
@@ -112,4 +130,4 @@ class DeploymentsApi:
         deployment_id: str,
         change: Callable[[deployment_pb2.Deployment], None],
     ) -> None:
-        await deployments.report(self._stores, caller, deployment_id, change)
+        await deployments.report(self._stores, caller, deployment_id, change, self._now)

@@ -28,6 +28,7 @@ class StagesApi:
             caller,
             request.deployment_id,
             lambda kept: reports.stage_changed(kept, request, self._now()),
+            self._now,
         )
         return pb.ReportStageStatusChangedResponse()
 
@@ -40,6 +41,7 @@ class StagesApi:
             caller,
             request.deployment_id,
             lambda kept: reports.merge_stage_metadata(kept, request.stage_id, request.metadata),
+            self._now,
         )
         return pb.SaveStageMetadataResponse()
 

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of a deployment chain, as plain functions over it.
+
+A block waits for all blocks before it. One that no application belongs to does not stop the chain:
+it is over when those before it are.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from pipecd_model.errors import ConfigError
+from pipecd_wire.model import deployment_chain_pb2 as pb
+from pipecd_wire.model import deployment_pb2
+
+ENDED: Final = frozenset(
+    {pb.DEPLOYMENT_BLOCK_SUCCESS, pb.DEPLOYMENT_BLOCK_FAILURE, pb.DEPLOYMENT_BLOCK_CANCELLED}
+)
+BLOCK_OF_DEPLOYMENT: Final = {
+    deployment_pb2.DEPLOYMENT_SUCCESS: pb.DEPLOYMENT_BLOCK_SUCCESS,
+    deployment_pb2.DEPLOYMENT_FAILURE: pb.DEPLOYMENT_BLOCK_FAILURE,
+    deployment_pb2.DEPLOYMENT_CANCELLED: pb.DEPLOYMENT_BLOCK_CANCELLED,
+    deployment_pb2.DEPLOYMENT_RUNNING: pb.DEPLOYMENT_BLOCK_RUNNING,
+    deployment_pb2.DEPLOYMENT_ROLLING_BACK: pb.DEPLOYMENT_BLOCK_RUNNING,
+}
+
+Node = tuple[int, str]
+"""The index of a block and the id of an application in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """May a deployment of a chain be planned now, or must it be cancelled?"""
+
+    plannable: bool = False
+    cancel_reason: str = ""
+
+
+def plannable(chain: pb.DeploymentChain, index: int) -> Verdict:
+    """Raises ConfigError when the chain has no such block."""
+    if index >= len(chain.blocks):
+        raise ConfigError(
+            f"invalid request: the chain {chain.id!r} has {len(chain.blocks)} blocks, none {index}"
+        )
+    if chain.blocks[index].status in ENDED:
+        return Verdict(cancel_reason="the block of the chain that it belongs to is over already")
+    before = [block.status for block in chain.blocks[:index]]
+    for number, status in enumerate(before):
+        if status in ENDED - {pb.DEPLOYMENT_BLOCK_SUCCESS}:
+            how = "failed" if status == pb.DEPLOYMENT_BLOCK_FAILURE else "was cancelled"
+            return Verdict(cancel_reason=f"block {number} of its chain {how}")
+    return Verdict(plannable=all(status == pb.DEPLOYMENT_BLOCK_SUCCESS for status in before))
+
+
+def follow(
+    chain: pb.DeploymentChain,
+    deployments: Iterable[deployment_pb2.Deployment],
+    lost: Collection[Node],
+    now: int,
+) -> None:
+    """Bring the chain up to what its deployments are now. `lost` will never have one."""
+    by_node = {
+        (each.deployment_chain_block_index, each.application_id): each for each in deployments
+    }
+    before = pb.DEPLOYMENT_BLOCK_SUCCESS
+    for index, block in enumerate(chain.blocks):
+        for node in block.nodes:
+            deployment = by_node.get((index, node.application_ref.application_id))
+            if deployment is not None:
+                node.deployment_ref.deployment_id = deployment.id
+                node.deployment_ref.status = deployment.status
+                node.deployment_ref.status_reason = deployment.status_reason
+        if block.status not in ENDED:
+            _move(block, _block_status(block, index, lost, before), now)
+        before = block.status
+    if chain.completed_at:
+        return
+    statuses = [block.status for block in chain.blocks]
+    status = combined(statuses)
+    if status is not None:
+        # Blocks and chains number their statuses alike.
+        chain.status = pb.ChainStatus.ValueType(status)
+        if status in ENDED:
+            chain.completed_at = now
+
+
+def combined(
+    statuses: Collection[pb.ChainBlockStatus.ValueType],
+) -> pb.ChainBlockStatus.ValueType | None:
+    """The status of a whole from those of its parts; None leaves it as it was."""
+    if all(status == pb.DEPLOYMENT_BLOCK_SUCCESS for status in statuses):
+        return pb.DEPLOYMENT_BLOCK_SUCCESS
+    for status in (
+        pb.DEPLOYMENT_BLOCK_FAILURE,
+        pb.DEPLOYMENT_BLOCK_CANCELLED,
+        pb.DEPLOYMENT_BLOCK_RUNNING,
+    ):
+        if status in statuses:
+            return status
+    if pb.DEPLOYMENT_BLOCK_SUCCESS in statuses:
+        return pb.DEPLOYMENT_BLOCK_RUNNING  # some are over, the others have not begun
+    return None
+
+
+def _block_status(
+    block: pb.ChainBlock,
+    index: int,
+    lost: Collection[Node],
+    before: pb.ChainBlockStatus.ValueType,
+) -> pb.ChainBlockStatus.ValueType | None:
+    if not block.nodes:
+        return before if before in ENDED else None
+    return combined(
+        [
+            pb.DEPLOYMENT_BLOCK_CANCELLED
+            if (index, node.application_ref.application_id) in lost
+            and not node.HasField("deployment_ref")
+            else BLOCK_OF_DEPLOYMENT.get(node.deployment_ref.status, pb.DEPLOYMENT_BLOCK_PENDING)
+            for node in block.nodes
+        ]
+    )
+
+
+def _move(block: pb.ChainBlock, status: pb.ChainBlockStatus.ValueType | None, now: int) -> None:
+    if status is None or status == block.status:
+        return
+    block.status = status
+    block.started_at = block.started_at or now
+    if status in ENDED:
+        block.completed_at = now

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Applications that pipeds found in git and nobody has registered yet."""
+
+from controlplane.store.stores import Stores
+from pipecd_wire.model import common_pb2
+
+
+async def listed(stores: Stores, project_id: str) -> list[common_pb2.ApplicationInfo]:
+    """What the enabled pipeds of the project suggest, sorted by path.
+
+    A piped that is disabled would not deploy them, and one that is gone suggests nothing.
+    """
+    enabled = {
+        piped.id for piped in await stores.pipeds.of_project(project_id) if not piped.disabled
+    }
+    records = await stores.unregistered.of_project(project_id)
+    found = []
+    for piped_id in enabled & records.keys():
+        for told in records[piped_id].message.applications:
+            info = common_pb2.ApplicationInfo()
+            info.CopyFrom(told)
+            info.piped_id = piped_id
+            found.append(info)
+    return sorted(found, key=lambda info: (info.path, info.config_filename, info.piped_id))
