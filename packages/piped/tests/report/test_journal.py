@@ -27,7 +27,13 @@ def report(stage: str) -> ReportStageStatusChangedRequest:
 
 def opened(folder: Path) -> tuple[Journal, list[str]]:
     journal = Journal(folder)
-    left = [f"{each.lane} {each.method} {each.request.stage_id}" for each in journal.open()]  # type: ignore[attr-defined]
+    left = []
+    for each in journal.open():
+        told = journal.read(each.number)
+        assert told is not None
+        method, request = told
+        assert isinstance(request, ReportStageStatusChangedRequest)
+        left.append(f"{each.lane} {method} {request.stage_id}")
     return journal, left
 
 

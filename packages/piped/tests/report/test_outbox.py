@@ -2,13 +2,16 @@
 """Reports arrive in the order of their lane, and nobody waits for them."""
 
 import asyncio
+import tracemalloc
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 from google.protobuf.message import Message
 
-from pipecd_model.errors import StateError
+from pipecd_model.errors import StateError, UnauthenticatedError
 from pipecd_wire.pipedservice.service_pb2 import ReportStatRequest
+from piped.report.journal import Journal
 from piped.report.outbox import Outbox
 
 LIMIT = 20
@@ -21,11 +24,15 @@ class Receiver:
         self.taken: list[str] = []
         self.open: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self.refuses: set[str] = set()
+        self.keys_refused = 0
 
     async def __call__(self, method: str, request: Message) -> None:
         await self.open[method].wait()
         if method in self.refuses:
             raise StateError("no")
+        if self.keys_refused:
+            self.keys_refused -= 1
+            raise UnauthenticatedError("who are you")
         self.taken.append(method)
 
     def let(self, *methods: str) -> None:
@@ -78,6 +85,73 @@ async def test_a_report_that_is_refused_does_not_stop_the_next() -> None:
         await outbox.taken("a")
 
     assert receiver.taken == ["good"]
+
+
+async def test_a_report_is_kept_while_only_the_key_is_refused() -> None:
+    """An operator puts that right; what was said stays true."""
+    receiver = Receiver()
+    receiver.keys_refused = 2
+    receiver.let("first", "second")
+    outbox = Outbox(receiver, pause=0.01)
+    async with asyncio.timeout(LIMIT), outbox.open():
+        put(outbox, "a", "first", "second")
+        await outbox.taken("a")
+
+    assert receiver.taken == ["first", "second"]
+
+
+async def test_a_leftover_that_does_not_get_through_stops_only_its_own_lane(tmp_path: Path) -> None:
+    async with Outbox(Receiver(), Journal(tmp_path)).open(drain=0) as outbox:
+        put(outbox, "a", "stuck")
+        put(outbox, "b", "quick")
+
+    receiver = Receiver()
+    receiver.let("quick", "newer")
+    outbox = Outbox(receiver, Journal(tmp_path))
+    async with asyncio.timeout(LIMIT), outbox.open():
+        await outbox.left_taken(limit=0.2)
+        assert (outbox.is_behind("a"), outbox.is_behind("b")) == (True, False)
+        put(outbox, "c", "newer")
+        await outbox.taken("c")
+        assert receiver.taken == ["quick", "newer"]
+
+        receiver.let("stuck")
+        await outbox.caught_up("a")
+        assert not outbox.is_behind("a")
+
+
+async def test_a_leftover_that_is_refused_for_good_is_dropped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Outbox(Receiver(), Journal(tmp_path)).open(drain=0) as outbox:
+        put(outbox, "a", "stale", "good")
+
+    receiver = Receiver()
+    receiver.refuses = {"stale"}
+    receiver.let("stale", "good")
+    outbox = Outbox(receiver, Journal(tmp_path))
+    async with asyncio.timeout(LIMIT), outbox.open():
+        await outbox.left_taken()
+
+    assert receiver.taken == ["good"]
+    assert [record for record in caplog.records if record.message == "report.refused"]
+    assert Journal(tmp_path).open() == []
+
+
+async def test_reports_that_wait_on_disk_are_not_in_memory(tmp_path: Path) -> None:
+    """A control plane that is away for a day must not cost piped its memory."""
+    request = ReportStatRequest(piped_stats=bytes(10_000))
+    outbox = Outbox(Receiver(), Journal(tmp_path))
+    async with outbox.open(drain=0):
+        outbox.put("a", "one", request)
+        tracemalloc.start()
+        for _ in range(2000):
+            outbox.put("a", "one", request)
+        grown, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+
+    assert outbox.waiting == 2001
+    assert grown < 2_000_000
 
 
 async def test_a_lane_that_has_nothing_is_taken() -> None:

@@ -5,16 +5,14 @@ One file that only grows until nothing waits any more. Each record has its lengt
 before it; a report's record is followed, sooner or later, by one that says it was taken. What a
 death or a power cut left half written at the end is cut off, never guessed.
 
-A disk that takes nothing is a state with a sentence, not an error: reports then wait in memory
-alone, and the whole journal is written anew as soon as the disk takes it.
+Memory holds only where each report stands, so that many can wait for a day. A disk that takes
+nothing is a state with a sentence, not an error: reports then wait in memory alone, and the whole
+journal is written anew as soon as the disk takes it.
 """
 
 import asyncio
 import json
 import os
-import struct
-import zlib
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +23,9 @@ from google.protobuf.message import DecodeError, Message
 
 from pipecd_model.errors import StateError
 from piped.oplog import logger
+from piped.report import frames
 
 log = logger(__name__)
-
-HEAD: Final = struct.Struct(">II")
-"""Length and checksum of the record behind it."""
 
 START_OVER: Final = 256 * 1024
 """Bytes after which a journal in which nothing waits is emptied."""
@@ -40,12 +36,18 @@ REWRITE: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A report as it was found."""
+    """A report that was found."""
 
     number: int
     lane: str
-    method: str
-    request: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the record of a report stands in the file."""
+
+    start: int
+    length: int
 
 
 class Journal:
@@ -59,28 +61,31 @@ class Journal:
         self._descriptor = -1
         self._size = 0
         self._number = 0
-        self._records: dict[int, bytes] = {}
+        self._records: dict[int, Place | bytes] = {}
+        self._waiting = 0
         self._written = self._synced = 0
         self._syncing = asyncio.Lock()
 
     def open(self) -> list[Kept]:
         """What an earlier piped has not been able to tell, the oldest first."""
+        lanes: dict[int, str] = {}
         try:
-            data = self._file.read_bytes() if self._file.exists() else b""
+            if self._file.exists():
+                self._descriptor = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC)
+                self._size = os.fstat(self._descriptor).st_size
+            whole = 0
+            for end, record in frames.records(self._descriptor, 0, self._size):
+                self._find(record, end, lanes)
+                whole = end
         except OSError as error:
             raise StateError(
                 f"cannot read {str(self._file)!r}: {error.strerror}",
                 hint="it holds what the control plane was not told yet; repair the disk",
             ) from error
-        whole = 0
-        for end, record in _records(data):
-            self._take(record)
-            whole = end
-        if whole < len(data):
-            log.warning("outbox.tail_cut", file=str(self._file), bytes=len(data) - whole)
-        kept = [each for record in self._records.values() if (each := _kept(record)) is not None]
+        if whole < self._size:
+            log.warning("outbox.tail_cut", file=str(self._file), bytes=self._size - whole)
         self._rewrite()
-        return kept
+        return [Kept(number=number, lane=lanes[number]) for number in self._records]
 
     def close(self) -> None:
         """Let go of the file."""
@@ -99,12 +104,30 @@ class Journal:
         }
         record = json.dumps(about).encode() + b"\n" + request.SerializeToString()
         self._records[self._number] = record
-        self._append(record)
+        self._waiting += len(record)
+        self._append(record, self._number)
         return self._number
+
+    def read(self, number: int) -> tuple[str, Message] | None:
+        """A report: the method and the request. None when this piped does not know its type.
+
+        Raises OSError.
+        """
+        record = self._record(self._records[number])
+        about = _about(record)
+        try:
+            kind = descriptor_pool.Default().FindMessageTypeByName(about["type"])
+            request = message_factory.GetMessageClass(kind)()
+            request.ParseFromString(record.partition(b"\n")[2])
+        except (KeyError, DecodeError) as error:
+            # Written by a newer piped: this one cannot tell it.
+            log.error("outbox.unknown_report", method=about["method"], reason=str(error))  # noqa: TRY400
+            return None
+        return about["method"], request
 
     def taken(self, number: int) -> None:
         """A report need not be kept any more."""
-        del self._records[number]
+        self._waiting -= _length(self._records.pop(number))
         self._append(json.dumps({"taken": number}).encode() + b"\n")
 
     async def sync(self) -> None:
@@ -119,7 +142,7 @@ class Journal:
             reached = self._written
             try:
                 # Its own descriptor: the file may be replaced meanwhile.
-                await asyncio.to_thread(_sync, os.dup(self._descriptor))
+                await asyncio.to_thread(frames.sync, os.dup(self._descriptor))
             except OSError as error:
                 self._fail(error)
             else:
@@ -130,7 +153,7 @@ class Journal:
         if self.fault:
             self._rewrite()
 
-    def _append(self, record: bytes) -> None:
+    def _append(self, record: bytes, number: int = 0) -> None:
         self._written += 1
         if self.fault:
             return
@@ -138,12 +161,13 @@ class Journal:
             if not self._records and self._size > START_OVER:
                 os.ftruncate(self._descriptor, 0)
                 self._size = 0
-            elif self._size > REWRITE and self._size > 4 * sum(map(len, self._records.values())):
+            elif self._size > REWRITE and self._size > 4 * self._waiting:
                 self._rewrite()
             else:
-                framed = _framed(record)
-                _write(self._descriptor, framed)
-                self._size += len(framed)
+                frames.write(self._descriptor, frames.framed(record))
+                if number:
+                    self._records[number] = Place(self._size + frames.HEAD.size, len(record))
+                self._size += frames.HEAD.size + len(record)
         except OSError as error:
             # Half a record behind good ones would hide all that comes after it.
             with suppress(OSError):
@@ -154,15 +178,20 @@ class Journal:
         """Write all that waits into a new file and put it in the old one's place."""
         new = self.folder / "journal.new"
         descriptor = -1
+        places: dict[int, Place | bytes] = {}
+        size = 0
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
             descriptor = os.open(new, flags, 0o600)
-            content = b"".join(map(_framed, self._records.values()))
-            _write(descriptor, content)
+            for number, held in self._records.items():
+                record = self._record(held)
+                frames.write(descriptor, frames.framed(record))
+                places[number] = Place(size + frames.HEAD.size, len(record))
+                size += frames.HEAD.size + len(record)
             os.fsync(descriptor)
             new.replace(self._file)
-            _sync(os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY))
+            frames.sync_folder(self.folder)
         except OSError as error:
             if descriptor >= 0:
                 os.close(descriptor)
@@ -171,11 +200,16 @@ class Journal:
             self._fail(error)
             return
         self.close()
-        self._descriptor, self._size = descriptor, len(content)
+        self._descriptor, self._size, self._records = descriptor, size, places
         self._synced = self._written
         if self.fault:
             self.fault = ""
             log.info("outbox.disk_back", folder=str(self.folder))
+
+    def _record(self, held: Place | bytes) -> bytes:
+        if isinstance(held, bytes):
+            return held
+        return os.pread(self._descriptor, held.length, held.start)
 
     def _fail(self, error: OSError) -> None:
         if not self.fault:
@@ -188,31 +222,18 @@ class Journal:
                 " reports have been taken",
             )
 
-    def _take(self, record: bytes) -> None:
+    def _find(self, record: bytes, end: int, lanes: dict[int, str]) -> None:
         about = _about(record)
         if "taken" in about:
-            self._records.pop(about["taken"], None)
+            if (place := self._records.pop(about["taken"], None)) is not None:
+                self._waiting -= _length(place)
+                del lanes[about["taken"]]
         else:
-            self._records[about["number"]] = record
-            self._number = max(self._number, about["number"])
-
-
-def _framed(record: bytes) -> bytes:
-    return HEAD.pack(len(record), zlib.crc32(record)) + record
-
-
-def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The whole records from the start on, each with the place where it ends."""
-    at = 0
-    while at + HEAD.size <= len(data):
-        length, checksum = HEAD.unpack_from(data, at)
-        end = at + HEAD.size + length
-        record = data[at + HEAD.size : end]
-        # No record is empty: a file that the system has filled with nulls ends here.
-        if not length or end > len(data) or zlib.crc32(record) != checksum:
-            return
-        yield end, record
-        at = end
+            number = about["number"]
+            self._records[number] = Place(end - len(record), len(record))
+            self._waiting += len(record)
+            self._number = max(self._number, number)
+            lanes[number] = about["lane"]
 
 
 def _about(record: bytes) -> dict[str, Any]:
@@ -220,26 +241,5 @@ def _about(record: bytes) -> dict[str, Any]:
     return about
 
 
-def _kept(record: bytes) -> Kept | None:
-    about = _about(record)
-    try:
-        kind = descriptor_pool.Default().FindMessageTypeByName(about["type"])
-        request = message_factory.GetMessageClass(kind)()
-        request.ParseFromString(record.partition(b"\n")[2])
-    except (KeyError, DecodeError) as error:
-        # Written by a newer piped: this one cannot tell it.
-        log.error("outbox.unknown_report", method=about["method"], reason=str(error))  # noqa: TRY400
-        return None
-    return Kept(number=about["number"], lane=about["lane"], method=about["method"], request=request)
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
-
-
-def _sync(descriptor: int) -> None:
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _length(held: Place | bytes) -> int:
+    return len(held) if isinstance(held, bytes) else held.length

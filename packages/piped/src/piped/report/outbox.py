@@ -4,20 +4,21 @@
 Whoever reports does not wait: the next stage starts while the last one's end is still on its way.
 Reports of one lane (an application) keep their order; lanes do not wait for each other. With a
 journal they are on disk before `put` returns, and the next piped on the same data folder delivers
-what this one could not. What the control plane refuses for good is told to the operator and
-dropped.
+what this one could not; memory then holds little more than their number. What the control plane
+refuses for good is told to the operator and dropped.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from google.protobuf.message import Message
 
-from pipecd_model.errors import PipecdError
+from pipecd_model.errors import PipecdError, UnauthenticatedError
+from piped.mirror.epoch import under
 from piped.oplog import logger
 from piped.report.journal import Journal
 
@@ -25,6 +26,12 @@ log = logger(__name__)
 
 TRY_DISK: Final = 1.0
 """Seconds between two tries of a disk that took nothing."""
+
+TRY_AGAIN: Final = 5.0
+"""Seconds until a report is tried again that was not heard although the control plane answers."""
+
+LEFT_LIMIT: Final = 30.0
+"""Seconds that all of piped waits for what an earlier one has left."""
 
 
 class Deliver(Protocol):
@@ -38,11 +45,13 @@ class Deliver(Protocol):
 class Report:
     """One thing to tell the control plane."""
 
-    method: str
-    """The name of the RPC in `grpc.service.pipedservice.PipedService`."""
-    request: Message
+    told: tuple[str, Message] | None = None
+    """The name of the RPC in `grpc.service.pipedservice.PipedService`, and its request. None when
+    both are in the journal."""
     number: int = 0
     """In the journal."""
+    epoch: int = 0
+    """Of the lease when it was put: it is sent under no other."""
 
 
 class Lane:
@@ -59,13 +68,25 @@ class Lane:
 class Outbox:
     """Takes reports at once and delivers them in the background, while it is open."""
 
-    def __init__(self, deliver: Deliver, journal: Journal | None = None) -> None:
-        """Without a journal reports end with this process."""
+    def __init__(
+        self,
+        deliver: Deliver,
+        journal: Journal | None = None,
+        epoch: Callable[[], int] = lambda: 0,
+        *,
+        pause: float = TRY_AGAIN,
+    ) -> None:
+        """Without a journal reports end with this process. `epoch`: that of the lease now.
+
+        `pause`: seconds until one that was not heard is tried again.
+        """
+        self._pause = pause
+        self._epoch = epoch
         self._deliver = deliver
         self._journal = journal
         self._lanes: dict[str, Lane] = {}
         self._tasks: asyncio.TaskGroup | None = None
-        self._left: list[Lane] = []
+        self._left: dict[str, Lane] = {}
         self._found = 0
 
     @asynccontextmanager
@@ -104,10 +125,11 @@ class Outbox:
 
     def put(self, lane: str, method: str, request: Message) -> None:
         """Report behind everything that this lane was given before."""
-        number = 0
         if self._journal is not None and self._tasks is not None:
-            number = self._journal.put(lane, method, request)
-        self._add(lane, Report(method=method, request=request, number=number))
+            report = Report(number=self._journal.put(lane, method, request))
+        else:
+            report = Report(told=(method, request))
+        self._add(lane, report)
         self._start(lane)
 
     async def kept(self, lane: str) -> None:
@@ -121,13 +143,29 @@ class Outbox:
                 async with asyncio.timeout(TRY_DISK):
                     await self.taken(lane)
 
-    async def left_taken(self) -> None:
-        """Wait until all that an earlier piped has left has been taken or refused."""
+    async def left_taken(self, limit: float = LEFT_LIMIT) -> None:
+        """Wait until all that an earlier piped has left has been taken or refused.
+
+        Not for ever: one report that the control plane stumbles over must not stop all others. See
+        `is_behind` for whom it concerns.
+        """
         if self._left:
             log.info("outbox.catching_up", reports=self._found)
-        for lane in self._left:
-            await lane.empty.wait()
-        self._left = []
+        try:
+            async with asyncio.timeout(limit):
+                for lane in list(self._left):
+                    await self.caught_up(lane)
+        except TimeoutError:
+            log.warning("outbox.left_behind", lanes=[*self._left])
+
+    def is_behind(self, lane: str) -> bool:
+        """Does the control plane lack something that an earlier piped has left of a lane?"""
+        return lane in self._left
+
+    async def caught_up(self, lane: str) -> None:
+        """Wait until it does not."""
+        if lane in self._left:
+            await self._left[lane].empty.wait()
 
     async def taken(self, lane: str) -> None:
         """Wait until the lane is empty: all it was given has been taken or refused."""
@@ -140,20 +178,19 @@ class Outbox:
         early = self._lanes
         self._lanes = {}
         for kept in self._journal.open():
-            self._add(
-                kept.lane, Report(method=kept.method, request=kept.request, number=kept.number)
-            )
+            self._add(kept.lane, Report(number=kept.number))
             self._found += 1
-        self._left = list(self._lanes.values())
+        self._left = dict(self._lanes)
         for name, lane in early.items():
             for report in lane.reports:
-                number = self._journal.put(name, report.method, report.request)
-                self._add(name, replace(report, number=number))
+                if report.told is not None:
+                    number = self._journal.put(name, *report.told)
+                    self._add(name, replace(report, told=None, number=number))
 
     def _add(self, name: str, report: Report) -> None:
         if name not in self._lanes:
             self._lanes[name] = Lane()
-        self._lanes[name].reports.append(report)
+        self._lanes[name].reports.append(replace(report, epoch=report.epoch or self._epoch()))
 
     async def _mend(self) -> None:
         """Try a disk that took nothing until it does."""
@@ -170,15 +207,41 @@ class Outbox:
         lane = self._lanes[name]
         while lane.reports:
             report = lane.reports[0]
-            try:
-                await self._deliver(report.method, report.request)
-            except PipecdError as error:
-                log.error("report.refused", lane=name, method=report.method, reason=str(error))  # noqa: TRY400 - raised on purpose
+            if not await self._is_settled(name, report):
+                await asyncio.sleep(self._pause)
+                continue
             lane.reports.popleft()
             if self._journal is not None:
                 self._journal.taken(report.number)
         del self._lanes[name]
+        self._left.pop(name, None)
         lane.empty.set()
+
+    async def _is_settled(self, name: str, report: Report) -> bool:
+        """Has the control plane taken a report, or said that it never will?"""
+        try:
+            told = self._told(report)
+        except OSError as error:
+            log.error("outbox.unreadable", lane=name, reason=error.strerror)  # noqa: TRY400
+            return False
+        if told is None:
+            return True
+        method, request = told
+        try:
+            with under(report.epoch):
+                await self._deliver(method, request)
+        except UnauthenticatedError as error:
+            # The key is refused, not what was said with it.
+            log.warning("report.not_heard", lane=name, method=method, reason=str(error))
+            return False
+        except PipecdError as error:
+            log.error("report.refused", lane=name, method=method, reason=str(error))  # noqa: TRY400 - raised on purpose
+        return True
+
+    def _told(self, report: Report) -> tuple[str, Message] | None:
+        if report.told is not None or self._journal is None:
+            return report.told
+        return self._journal.read(report.number)
 
     async def _drain(self, limit: float) -> None:
         try:

@@ -138,6 +138,14 @@ class Statuses:
         """Wait until everything that was told of a deployment so far is known."""
         await self._outbox.taken(self._lanes.get(deployment_id, ""))
 
+    def is_behind(self, application_id: str) -> bool:
+        """Does the control plane lack something that an earlier piped said of an application?"""
+        return self._outbox.is_behind(application_id)
+
+    async def caught_up(self, application_id: str) -> None:
+        """Wait until it does not: what it has stored of a deployment is true only then."""
+        await self._outbox.caught_up(application_id)
+
     def _put(self, deployment: Deployment, request: "Request") -> None:
         method = request.DESCRIPTOR.name.removesuffix("Request")
         self._lanes[deployment.id] = deployment.application_id
