@@ -19,6 +19,7 @@ from pipecd_wire.rpc import (
     StatusError,
     TwoHandlersError,
     admit_all,
+    rpc,
 )
 
 RELEASE = "/pipecd.api.v1.ApplicationService/ReleaseHold"
@@ -81,6 +82,24 @@ async def test_an_invalid_request_does_not_reach_the_handler(served: Served) -> 
 
     assert refused.value.status == "INVALID_ARGUMENT"
     assert reached == []
+
+
+async def test_what_a_known_peer_gets_wrong_can_be_put_right_first(served: Served) -> None:
+    def name_it(request: pb.ReleaseHoldRequest) -> None:
+        request.application_id = request.application_id or "all"
+
+    reached = []
+
+    @rpc("ReleaseHold", prepare=name_it)
+    async def handler(_caller: Any, request: pb.ReleaseHoldRequest) -> pb.ReleaseHoldResponse:
+        reached.append(request.application_id)
+        return pb.ReleaseHoldResponse()
+
+    endpoint = Endpoint(found(served(), RELEASE).method, handler, admit_all, ())
+
+    await endpoint.unary(pb.ReleaseHoldRequest(), {})
+
+    assert reached == ["all"]
 
 
 async def test_a_bug_is_logged_with_its_traceback_and_the_caller_gets_its_number(

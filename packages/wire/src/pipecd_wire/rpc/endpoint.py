@@ -14,7 +14,14 @@ from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from pipecd_wire.rpc import validation
-from pipecd_wire.rpc.handlers import Handler, Metadata, Method, TwoHandlersError, gather
+from pipecd_wire.rpc.handlers import (
+    Handler,
+    Metadata,
+    Method,
+    TwoHandlersError,
+    gather,
+    preparation,
+)
 from pipecd_wire.rpc.status import StatusError, to_status
 
 Admit = Callable[[Method, Metadata], Awaitable[Any]]
@@ -36,7 +43,7 @@ async def admit_all(_method: Method, metadata: Metadata) -> Metadata:
 class Endpoint:
     """One RPC with everything that stands between the wire and its handler."""
 
-    __slots__ = ("_admit", "_handler", "_observers", "method")
+    __slots__ = ("_admit", "_handler", "_observers", "_prepare", "method")
 
     def __init__(
         self, method: Method, handler: Handler | None, admit: Admit, observers: tuple[Observe, ...]
@@ -45,6 +52,7 @@ class Endpoint:
         self._handler = handler
         self._admit = admit
         self._observers = observers
+        self._prepare = preparation(handler)
 
     def parse(self, data: bytes) -> Message:
         """Read a request; bytes that are none are the caller's fault, and no bug of ours."""
@@ -96,6 +104,8 @@ class Endpoint:
         if self._handler is None:
             raise StatusError("UNIMPLEMENTED", f"{self.method.name} is not served yet")
         caller = await self._admit(self.method, metadata)
+        if self._prepare is not None:
+            self._prepare(request)
         if violation := validation.check(request):
             raise StatusError("INVALID_ARGUMENT", f"invalid request: {violation}")
         return caller

@@ -27,7 +27,11 @@ Handler = Callable[[Any, Any], Awaitable[Message]] | Callable[[Any, Any], AsyncI
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+Prepare = Callable[[Any], None]
+"""Changes a request before its rules are checked: what a known peer gets wrong is put right."""
+
 _MARK = "__rpc_name__"
+_PREPARE = "__rpc_prepare__"
 
 
 class NoHandlerError(Exception):
@@ -64,14 +68,21 @@ class Method:
     """The right a session needs."""
 
 
-def rpc(name: str) -> Callable[[F], F]:
+def rpc(name: str, *, prepare: Prepare | None = None) -> Callable[[F], F]:
     """Mark `async def f(self, caller, request) -> response` as the handler of the RPC `name`."""
 
     def mark(function: F) -> F:
         setattr(function, _MARK, name)
+        setattr(function, _PREPARE, prepare)
         return function
 
     return mark
+
+
+def preparation(handler: Handler | None) -> Prepare | None:
+    """What is done to the requests of a handler first, if anything is."""
+    found: Prepare | None = getattr(handler, _PREPARE, None)
+    return found
 
 
 def describe(descriptor: MethodDescriptor) -> Method:
