@@ -157,6 +157,21 @@ async def test_log_lines_reach_the_control_plane(private: Private, world: Any) -
     assert world.control_plane.lines == ["one", "two", "three"]
 
 
+async def test_an_empty_log_line_is_a_blank_one(private: Private, world: Any) -> None:
+    """A plugin of the Go SDK would send its batch again for ever, and wait for it at the end."""
+    lines = [{"index": n, "log": line, "created_at": 1} for n, line in enumerate(("one", "", "x"))]
+
+    await call(private.service.ReportStageLogs, pb.ReportStageLogsRequest(**STAGE, blocks=lines))
+    await call(
+        private.service.ReportStageLogsFromLastCheckpoint,
+        pb.ReportStageLogsFromLastCheckpointRequest(
+            **STAGE, blocks=[{"index": 3, "log": "", "created_at": 1}], completed=True
+        ),
+    )
+
+    assert world.control_plane.lines == ["one", " ", "x", " "]
+
+
 async def test_shared_objects_are_forwarded(private: Private) -> None:
     names = {"application_id": "a1", "plugin_name": "odd", "key": "k"}
     get = pb.GetApplicationSharedObjectRequest(**names)

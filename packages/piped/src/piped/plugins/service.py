@@ -17,6 +17,14 @@ from piped.report.logs import StageKey
 LogRequest = pb.ReportStageLogsRequest | pb.ReportStageLogsFromLastCheckpointRequest
 
 
+def fill_empty_lines(request: LogRequest) -> None:
+    """The contract wants a character in each line, and a Go plugin may log none: it would send
+    such a batch again and again, and none of its lines would ever be seen."""
+    for block in request.blocks:
+        if not block.log:
+            block.log = " "
+
+
 class StageApi:
     """Stage logs, stage commands and tools."""
 
@@ -30,14 +38,14 @@ class StageApi:
         )
         return pb.InstallToolResponse(installed_path=str(path))
 
-    @rpc("ReportStageLogs")
+    @rpc("ReportStageLogs", prepare=fill_empty_lines)
     async def report_stage_logs(
         self, _: Any, request: pb.ReportStageLogsRequest
     ) -> pb.ReportStageLogsResponse:
         await self._backend.logs.report(_key(request), _blocks(request))
         return pb.ReportStageLogsResponse()
 
-    @rpc("ReportStageLogsFromLastCheckpoint")
+    @rpc("ReportStageLogsFromLastCheckpoint", prepare=fill_empty_lines)
     async def report_from_last_checkpoint(
         self, _: Any, request: pb.ReportStageLogsFromLastCheckpointRequest
     ) -> pb.ReportStageLogsFromLastCheckpointResponse:
