@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pipecd_model.catalogue import configured_names
 from pipecd_model.config import PipedConfig
 from pipecd_model.errors import PipecdError
 from pipecd_model.ids import new_id
@@ -29,6 +30,8 @@ from piped.mirror.controlplane import ControlPlane, connected
 from piped.mirror.mirror import Mirror
 from piped.mirror.watch import Watch
 from piped.oplog import logger
+from piped.plan.masked import MaskedPlugins
+from piped.plan.opened import OpenDeployments
 from piped.plan.planner import Planner
 from piped.plan.sources import CommitSources
 from piped.plugins import PluginBackend, PluginHost, Tools
@@ -36,6 +39,7 @@ from piped.report.agent import PluginStates, Stats, introduce
 from piped.report.inorder import InOrder
 from piped.report.journal import Journal
 from piped.report.logs import StageLogs
+from piped.report.masked import MaskedLogs
 from piped.report.metadata import MetadataStores
 from piped.report.outbox import Outbox
 from piped.report.statuses import Statuses
@@ -44,7 +48,8 @@ from piped.schedule.needs import Needs
 from piped.schedule.run import DeploymentRun
 from piped.schedule.successes import LastSuccesses
 from piped.scripts import ScriptRecords
-from piped.source import Identity, Sources
+from piped.secrets import KnownSecrets, read_keys
+from piped.source import Identity, Preparation, Sources
 from piped.stopping import Stopping
 from piped.trigger import ControlPlaneCalls, Trigger
 
@@ -99,7 +104,10 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     outbox = Outbox(control.deliver, Journal(data_dir / "outbox"))
     await opened.enter_async_context(outbox.open(drain=LAST_REPORTS))
     statuses = Statuses(outbox, control.deliver)
-    logs = StageLogs(control)
+    keys = read_keys(config.secret_management)
+    known = KnownSecrets()
+    spooled = StageLogs(control, data_dir / "outbox" / "logs")
+    logs = MaskedLogs(spooled, known)
     await opened.enter_async_context(logs.open(drain=LAST_REPORTS))
     metadata = MetadataStores(InOrder(control, statuses.heard))
     host = PluginHost(
@@ -111,6 +119,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
             commands=mirror,
             control=control,
             tools=Tools(settings.tools_dir),
+            secrets=known,
         ),
         grace=settings.grace,
     )
@@ -121,15 +130,24 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     for repository in repos.values():
         await opened.enter_async_context(repository)
     identity = Identity(name=config.git.username, email=config.git.email)
-    trees = await opened.enter_async_context(Sources(data_dir, repos, identity=identity))
-    sources = CommitSources(trees, repos)
+
+    def names() -> dict[str, str]:
+        """How the well-known plugins are called here, for files of the older kinds."""
+        return configured_names({name: each.stages for name, each in host.plugins.items()})
+
+    preparation = Preparation(names=names, keys=keys, known=known)
+    trees = await opened.enter_async_context(
+        Sources(data_dir, repos, identity=identity, preparation=preparation)
+    )
+    sources = CommitSources(trees)
+    plugins = MaskedPlugins(host, known)
     needs = Needs(
-        planner=Planner(host, sources),
-        plugins=host,
+        planner=Planner(plugins, sources, secrets=known.of),
+        plugins=plugins,
         sources=sources,
         statuses=statuses,
         commands=mirror,
-        metadata=metadata,
+        metadata=OpenDeployments(metadata, known),
         successes=LastSuccesses(mirror.applications, control),
         stored=lambda deployment_id: stored(control, deployment_id),
         clock=time.time,
@@ -144,7 +162,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         plugins=host.plugins,
         repositories=repos,
         connected=lambda: control.is_connected,
-        fault=lambda: outbox.fault or logs.fault,
+        fault=lambda: outbox.fault or spooled.fault,
         holds_lease=lambda: True,
     )
     metrics = Metrics(
@@ -174,7 +192,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         needs.stored,
         on_completed=completed,
     )
-    files = ApplicationFiles()
+    files = ApplicationFiles(names=names)
     discovery = Discovery(
         piped_id=config.piped_id,
         repositories=repos,
@@ -200,6 +218,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     return Piped(
         settings=settings,
         stopping=stopping,
+        public_key=keys.public if keys is not None else "",
         control=control,
         mirror=mirror,
         outbox=outbox,
@@ -247,6 +266,8 @@ class Piped:
     discovery: Discovery
     stats: Stats
     states: PluginStates
+    public_key: str
+    """Closes secrets for this piped; empty when it opens none."""
 
     async def run(self) -> None:
         """Work until it is told to stop, then let everything settle."""
@@ -275,7 +296,12 @@ class Piped:
     async def _follow_control_plane(self) -> None:
         settings = self.settings
         try:
-            await introduce(self.control, settings.config, version=settings.version)
+            await introduce(
+                self.control,
+                settings.config,
+                version=settings.version,
+                public_key=self.public_key,
+            )
         except PipecdError as error:
             self.stopping.fail(error)
             return

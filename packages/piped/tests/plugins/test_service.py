@@ -18,6 +18,7 @@ from pipecd_wire.rpc import CallError, call, connect, stream
 from piped.plugins.management import Link, ManagementApi, endpoints_of
 from piped.plugins.port import private_port
 from piped.plugins.running import RunningStages
+from piped.secrets import OpenedSecrets
 
 TOKEN = [("pipecd-plugin-token", "right")]
 STAGE = {"deployment_id": "d1", "stage_id": "s-WAIT"}
@@ -251,16 +252,50 @@ async def test_a_stage_that_does_not_run_has_no_commands_to_watch(
     assert [answer async for answer in watching] == []
 
 
-async def test_a_secret_is_for_a_deployment_that_the_plugin_runs(private: Private) -> None:
+async def test_a_secret_is_for_a_deployment_that_the_plugin_runs(
+    private: Private, world: Any
+) -> None:
     request = plugin_pb2.DecryptSecretRequest(deployment_id="d1", name="password")
-    other = await refusal(private.management.DecryptSecret, request, metadata=TOKEN)
+    unknown = plugin_pb2.DecryptSecretRequest(deployment_id="d1", name="other")
+    known = world.backend.secrets
+    deployment = world.run_input("WAIT").deployment
+    with known.opened(deployment):
+        known.learn(deployment.git_path, "abc", OpenedSecrets(values={"password": "hunter22"}))
 
-    with private.running.enter("d1", "s-WAIT"):
-        own = await refusal(private.management.DecryptSecret, request, metadata=TOKEN)
+        other = await refusal(private.management.DecryptSecret, request, metadata=TOKEN)
+        with private.running.enter("d1", "s-WAIT"):
+            own = await call(private.management.DecryptSecret, request, metadata=TOKEN)
+            missing = await refusal(private.management.DecryptSecret, unknown, metadata=TOKEN)
+            stolen = await refusal(private.management.DecryptSecret, request, metadata=[])
+        after = await refusal(private.management.DecryptSecret, request, metadata=TOKEN)
 
-    assert other.status == "PERMISSION_DENIED"
-    assert own.status == "FAILED_PRECONDITION"
-    assert "cannot open the secret 'password'" in own.message
+    assert other.status == after.status == "PERMISSION_DENIED"
+    assert own.value == "hunter22"
+    assert "there is no secret 'other'" in missing.message
+    assert stolen.status == "UNAUTHENTICATED"
+
+
+async def test_metadata_holds_no_secret(private: Private, world: Any) -> None:
+    deployment = world.run_input("WAIT").deployment
+    known = world.backend.secrets
+    with known.opened(deployment), world.backend.metadata.opened(deployment):
+        known.learn(deployment.git_path, "abc", OpenedSecrets(values={"password": "hunter22"}))
+        await call(
+            private.service.PutStageMetadata,
+            pb.PutStageMetadataRequest(**STAGE, key="said", value="it is hunter22"),
+            metadata=TOKEN,
+        )
+        await call(
+            private.service.PutDeploymentPluginMetadataMulti,
+            pb.PutDeploymentPluginMetadataMultiRequest(
+                deployment_id="d1", plugin_name="odd", metadata={"said": "hunter22!"}
+            ),
+            metadata=TOKEN,
+        )
+
+        store = world.backend.metadata.of("d1")
+        assert store.get_stage(STAGE["stage_id"], "said") == "it is ***"
+        assert store.get_plugin("odd", "said") == "***!"
 
 
 @pytest.mark.parametrize("metadata", [[], [("pipecd-plugin-token", "wrong")]])

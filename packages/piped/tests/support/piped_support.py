@@ -17,6 +17,7 @@ from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.application_pb2 import Application, ApplicationDeploymentReference
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
+from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.git import NoCommitError
@@ -112,6 +113,7 @@ class FakePlugin:
         behave: Mapping[str, Behaviour] | None = None,
     ) -> None:
         self.name = name
+        self.checks: Callable[[Any], plugin_pb2.CheckConfigResponse] | None = None
         self.stages = frozenset(stages)
         self.stages_without_files: frozenset[str] = frozenset()
         self.was_ready = True
@@ -165,6 +167,11 @@ class FakePlugin:
         if request.rollback and self._rollback and stages:
             stages.append(self._stage(self._rollback, 0, rollback=True))
         return api.BuildQuickSyncStagesResponse(stages=stages)
+
+    async def check_config(
+        self, request: plugin_pb2.CheckConfigRequest
+    ) -> plugin_pb2.CheckConfigResponse | None:
+        return self.checks(request) if self.checks is not None else None
 
     async def execute_stage(self, run: api.ExecutePluginInput) -> api.ExecuteStageResponse:
         kept = api.ExecutePluginInput()

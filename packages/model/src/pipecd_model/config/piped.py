@@ -155,6 +155,10 @@ class KeyPairConfig(ConfigModel):
     """The file with the private key, PEM."""
     private_key_data: Base64Secret | None = None
     """Base64 of the private key."""
+    old_private_key_file: str = ""
+    """The file with the private key before this one, while secrets are still closed for it."""
+    old_private_key_data: Base64Secret | None = None
+    """Base64 of the private key before this one."""
     public_key_file: str = ""
     """The file with the public key, PEM."""
     public_key_data: str = ""
@@ -169,6 +173,11 @@ class KeyPairConfig(ConfigModel):
             ]
             if given.count(True) != 1:
                 report.fault(file, message=f"set exactly one of {file} and {data}")
+        if self.old_private_key_file and self.old_private_key_data:
+            report.fault(
+                "oldPrivateKeyData",
+                message="oldPrivateKeyFile and oldPrivateKeyData exclude each other",
+            )
 
 
 class SecretManagementConfig(ConfigModel):

@@ -32,14 +32,14 @@ def check(spec: Any, notes: Notes, files: Files | None) -> None:
     config = management.get("config") if isinstance(management, dict) else None
     if not isinstance(config, dict):
         return
-    for name in ("privateKeyFile", "publicKeyFile"):
+    for name in ("privateKeyFile", "oldPrivateKeyFile", "publicKeyFile"):
         key = spelling(config, name) or ""
         path = ("spec", "secretManagement", "config", key)
         value = config.get(key)
         _check_exists(value, path, notes, files)
         text = files.read(value) if isinstance(value, str) and value else None
         if text is not None and "-----BEGIN " not in text:
-            notes.fault(path, f"not a PEM key: {value!r}", "make one with openssl genrsa")
+            notes.fault(path, f"not a PEM key: {value!r}", "make a pair with pipectl keygen")
 
 
 def _check_plugin(plugin: dict[str, Any], path: Path, notes: Notes, files: Files | None) -> None:

@@ -20,7 +20,7 @@ _SHORTEST: Final = 6
 
 _SHORTEST_BASE64: Final = 8
 
-_LONGEST: Final = 1024
+LONGEST: Final = 1024
 """Longer values are looked for in pieces: that is how much of a text is held back at most."""
 
 _LINES: Final = (76, 64)
@@ -44,6 +44,24 @@ class Masker:
     def line(self, text: str) -> str:
         """Mask a text that is complete in itself; leaves the stream as it is."""
         return _masked(text, _found(text, self._needles), 0, len(text))
+
+    def places(self, text: str) -> list[tuple[int, int]]:
+        """Where values stand in a text, begin and end, from the first on; none overlap."""
+        joined: list[tuple[int, int]] = []
+        for start, end in _found(text, self._needles):
+            if joined and start < joined[-1][1]:
+                joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+            else:
+                joined.append((start, end))
+        return joined
+
+    def unfinished(self, text: str) -> int:
+        """How many characters at the end of a text could be the beginning of a value."""
+        return len(text) - _may_become(text, self._needles)
+
+    def __bool__(self) -> bool:
+        """Is there anything to look for?"""
+        return bool(self._needles)
 
     def feed(self, text: str) -> str:
         """Take the next piece; gives what can be shown, and holds back what may become a secret."""
@@ -121,9 +139,9 @@ def _needles(values: Iterable[str]) -> tuple[str, ...]:
 
 def _pieces(text: str) -> Iterator[str]:
     """A text in pieces of a length that can be held back; the last one is as long as the others."""
-    for start in range(0, max(len(text) - _LONGEST, 0), _LONGEST):
-        yield text[start : start + _LONGEST]
-    yield text[-_LONGEST:]
+    for start in range(0, max(len(text) - LONGEST, 0), LONGEST):
+        yield text[start : start + LONGEST]
+    yield text[-LONGEST:]
 
 
 def _as_base64(text: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ Between git and the trigger: what comes out is a configuration, or the error tha
 shown.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from pipecd_model.config import ApplicationConfig, ConfigFaultsError, load_application
@@ -23,9 +23,11 @@ Outcome = ApplicationConfig | PipecdError
 class ApplicationFiles:
     """Parsed application files, by the blob that git keeps them in."""
 
-    def __init__(self, *, keep: int = KEPT) -> None:
+    def __init__(self, *, keep: int = KEPT, names: Callable[[], Mapping[str, str]] = dict) -> None:
+        """`names`: how well-known plugins are called here, for files of the older kinds."""
         self._keep = keep
-        self._parsed: dict[tuple[str, str], Outcome] = {}
+        self._names = names
+        self._parsed: dict[tuple[str, str, str], Outcome] = {}
 
     async def load(
         self, repository: Repository, commit: str, git_path: ApplicationGitPath
@@ -68,11 +70,12 @@ class ApplicationFiles:
 
     def parse(self, file: ApplicationFile) -> Outcome:
         """The configuration in a file, or all that is wrong with it."""
-        key = (file.blob_id, file.place.file)
+        names = self._names()
+        key = (file.blob_id, file.place.file, repr(sorted(names.items())))
         outcome = self._parsed.pop(key, None)
         if outcome is None:
             try:
-                outcome = load_application(file.data, file=file.place.file).config
+                outcome = load_application(file.data, file=file.place.file, names=names).config
             except ConfigFaultsError as error:
                 outcome = error
         self._parsed[key] = outcome

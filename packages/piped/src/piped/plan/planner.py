@@ -7,7 +7,7 @@ deployment with it.
 """
 
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -22,9 +22,11 @@ from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.oplog import logger
+from piped.plan.checks import check
 from piped.plan.roles import PLUGIN, Plugin, Plugins, Sources
 from piped.plan.sources import enter_running, open_target, read_config, read_target
 from piped.plan.stages import Clock, pipeline_stages, quick_sync_stages
+from piped.secrets import OpenedSecrets
 
 log = logger(__name__)
 
@@ -54,18 +56,32 @@ class Plan:
 class Planner:
     """Asks the plugins of an application how to deploy a commit of it."""
 
-    def __init__(self, plugins: Plugins, sources: Sources, clock: Clock = time.time) -> None:
+    def __init__(
+        self,
+        plugins: Plugins,
+        sources: Sources,
+        clock: Clock = time.time,
+        *,
+        secrets: Callable[[str], OpenedSecrets] = lambda _: OpenedSecrets(),
+    ) -> None:
+        """`secrets`: those of a deployment's commit, once it has been read."""
         self._plugins = plugins
         self._sources = sources
         self._clock = clock
+        self._secrets = secrets
 
     async def plan(
         self, deployment: Deployment, running: ApplicationDeploymentReference | None
     ) -> Plan:
         """Plan; `running` is what was last deployed with success, None for a first deployment."""
+        # A choice between two plugins must not hang on which of them was faster to start, and one
+        # that never starts must not hold up everybody. An older kind of file is read by what they
+        # offer.
+        await self._plugins.settled(START)
         source = await read_target(self._sources, deployment)
         config = read_config(source)
         chosen, plugins = await self._choose_plugins(config, deployment)
+        await check(config, source, self._secrets(deployment.id), chosen, plugins)
         rollback = config.planner.auto_rollback
         offered = await quick_sync_stages(plugins, rollback=rollback, clock=self._clock)
         # Who has no quick sync has no platform: it delivers no version, and is no judge of how.
@@ -139,8 +155,6 @@ class Planner:
         self, config: ApplicationConfig, deployment: Deployment
     ) -> tuple[dict[int, Plugin], list[Plugin]]:
         """The plugin of each stage of the pipeline, and all of them in order, each once."""
-        # A choice between two plugins must not hang on which of them was faster to start, and one
-        # that never starts must not hold up everybody.
         await self._plugins.settled(START)
         declared = [*config.plugins, *deployment.deploy_targets_by_plugin]
         if config.pipeline.stages:

@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol
 
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
+from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 
@@ -18,8 +19,10 @@ class Plugin(Protocol):
 
     name: str
     """Its name in piped's configuration."""
-    stages_without_files: frozenset[str]
-    """Those of its stages that need no files of the commit."""
+
+    @property
+    def stages_without_files(self) -> frozenset[str]:
+        """Those of its stages that need no files of the commit."""
 
     async def ready(self, limit: float, /) -> None:
         """Wait until it answers; PluginError with what is wrong when it does not in time."""
@@ -43,6 +46,11 @@ class Plugin(Protocol):
         self, request: api.BuildQuickSyncStagesRequest, /
     ) -> api.BuildQuickSyncStagesResponse:
         """Say which stages deploy at once."""
+
+    async def check_config(
+        self, request: plugin_pb2.CheckConfigRequest, /
+    ) -> plugin_pb2.CheckConfigResponse | None:
+        """Say what is wrong in an application's options; None from one that cannot tell."""
 
     async def execute_stage(self, run: api.ExecutePluginInput, /) -> api.ExecuteStageResponse:
         """Run a stage to its end; cancelling waits for the end of its handler."""

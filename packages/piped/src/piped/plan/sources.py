@@ -5,19 +5,17 @@ A tree costs a checkout. Most of planning needs the application's file and nothi
 commit, and so do stages that work without files.
 """
 
-from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 from pipecd_model.config import ApplicationConfig, load_application
-from pipecd_model.errors import SourceError
+from pipecd_model.errors import ConfigError, SourceError
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
-from piped.git import GitError, NoCommitError, Repository
+from piped.git import GitError, NoCommitError
 from piped.oplog import logger
 from piped.plan.roles import Sources
 from piped.source import Sources as Trees
-from piped.source import find_application, place_of
 
 log = logger(__name__)
 
@@ -25,28 +23,14 @@ log = logger(__name__)
 class CommitSources:
     """The commits of the configured repositories."""
 
-    def __init__(self, trees: Trees, repositories: Mapping[str, Repository]) -> None:
+    def __init__(self, trees: Trees) -> None:
         self._trees = trees
-        self._repositories = repositories
 
     async def read(
         self, git_path: ApplicationGitPath, commit: str, *, config_filename: str
     ) -> DeploymentSource:
-        """An application as a commit has it, without files; raises SourceError."""
-        repository = self._repositories.get(git_path.repo.id)
-        if repository is None:
-            raise SourceError(
-                f"there is no repository {git_path.repo.id!r} in the piped config",
-                hint="add it under repositories, or register the application with another one",
-            )
-        await repository.commit(commit)
-        place = place_of(git_path, config_filename)
-        file = await find_application(repository, commit, place)
-        return DeploymentSource(
-            commit_hash=commit,
-            application_config=file.data,
-            application_config_filename=place.filename,
-        )
+        """An application as a commit has it, without files; raises SourceError or ConfigError."""
+        return await self._trees.read(git_path, commit, config_filename=config_filename)
 
     def open(
         self, git_path: ApplicationGitPath, commit: str, *, config_filename: str
@@ -77,16 +61,17 @@ async def enter_running(
     commit: str,
     config_filename: str,
 ) -> DeploymentSource | None:
-    """The files of what runs, until the stack is closed; None when git does not have them any more.
+    """The files of what runs, until the stack is closed; None when they cannot be had any more.
 
-    That happens when a branch was rewritten. Were it an error, the application could never be
-    deployed again, since every deployment compares with the same commit.
+    That happens when a branch was rewritten, or when nobody has the key of its secrets any more.
+    Were it an error, the application could never be deployed again, since every deployment compares
+    with the same commit.
     """
     try:
         return await opened.enter_async_context(
             sources.open(deployment.git_path, commit, config_filename=config_filename)
         )
-    except SourceError as error:
+    except (SourceError, ConfigError) as error:
         if isinstance(error, GitError) and not isinstance(error, NoCommitError):
             raise  # git is in trouble: that passes, or is told
         log.warning("plan.running_commit_gone", commit=commit, reason=str(error))

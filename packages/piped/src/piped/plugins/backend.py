@@ -7,14 +7,15 @@ stage come from the mirror, tools are installed here.
 """
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from pipecd_wire.model.command_pb2 import Command
 from piped.mirror.controlplane import ControlPlane
 from piped.plugins.tools import Tools
-from piped.report.logs import StageLogs
+from piped.report.masked import Logs
 from piped.report.metadata import MetadataStores
+from piped.secrets import KnownSecrets
 
 
 class StageCommands(Protocol):
@@ -33,8 +34,10 @@ class StageCommands(Protocol):
 class PluginBackend:
     """Everything a plugin's call can end in."""
 
-    logs: StageLogs
+    logs: Logs
     metadata: MetadataStores
     commands: StageCommands
     control: ControlPlane
     tools: Tools
+    secrets: KnownSecrets = field(default_factory=KnownSecrets)
+    """Those that are open: given to plugins, and taken out of what they say."""

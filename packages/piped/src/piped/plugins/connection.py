@@ -6,7 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pipecd_wire.pipecd.plugin.plugin_pb2 import WaitStageRequest
-from pipecd_wire.pipecd.plugin.plugin_pb2_grpc import PluginStageServiceStub
+from pipecd_wire.pipecd.plugin.plugin_pb2_grpc import (
+    PluginConfigServiceStub,
+    PluginStageServiceStub,
+)
 from pipecd_wire.plugin.deploymentapi.api_pb2_grpc import DeploymentServiceStub
 from pipecd_wire.plugin.livestateapi.api_pb2_grpc import LivestateServiceStub
 from pipecd_wire.plugin.planpreviewapi.api_pb2_grpc import PlanPreviewServiceStub
@@ -17,7 +20,10 @@ from piped.plugins.lifetime import Lifetime, OverError
 from piped.plugins.state import Limits
 
 if TYPE_CHECKING:
-    from pipecd_wire.pipecd.plugin.plugin_pb2_grpc import PluginStageServiceAsyncStub
+    from pipecd_wire.pipecd.plugin.plugin_pb2_grpc import (
+        PluginConfigServiceAsyncStub,
+        PluginStageServiceAsyncStub,
+    )
     from pipecd_wire.plugin.deploymentapi.api_pb2_grpc import DeploymentServiceAsyncStub
     from pipecd_wire.plugin.livestateapi.api_pb2_grpc import LivestateServiceAsyncStub
     from pipecd_wire.plugin.planpreviewapi.api_pb2_grpc import PlanPreviewServiceAsyncStub
@@ -55,6 +61,7 @@ class Connection:
         self.deployment: DeploymentServiceAsyncStub = DeploymentServiceStub(channel)
         self.livestate: LivestateServiceAsyncStub = LivestateServiceStub(channel)
         self.planpreview: PlanPreviewServiceAsyncStub = PlanPreviewServiceStub(channel)
+        self.config: PluginConfigServiceAsyncStub = PluginConfigServiceStub(channel)
         self._stages: PluginStageServiceAsyncStub = PluginStageServiceStub(channel)
 
     async def ask(self, rpc: str, attempt: Callable[[], Awaitable[Response]]) -> Response:

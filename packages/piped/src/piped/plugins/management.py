@@ -91,10 +91,8 @@ class ManagementApi:
             raise DeniedError(
                 f"the plugin runs no stage of the deployment {request.deployment_id!r}"
             )
-        raise StateError(
-            f"cannot open the secret {request.name!r}: this piped has no key",
-            hint="encrypted secrets are not supported yet",
-        )
+        value = self._backend.secrets.value(request.deployment_id, request.name)
+        return pb.DecryptSecretResponse(value=value)
 
     @rpc("WatchStageCommands")
     async def watch_stage_commands(

@@ -4,6 +4,7 @@
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from piped.oplog import logger
@@ -20,8 +21,10 @@ LINES_A_SECOND: Final = 100
 class Output:
     """The output of one plugin, over all its processes."""
 
-    def __init__(self, plugin: str) -> None:
+    def __init__(self, plugin: str, shown: Callable[[str], str] = str) -> None:
+        """`shown` takes secrets out of a line."""
         self._plugin = plugin
+        self._shown = shown
         self._lines: deque[str] = deque(maxlen=KEPT)
         self._second = 0.0
         self._written = 0
@@ -51,6 +54,7 @@ class Output:
         for line in lines:
             text = line[:LONGEST_LINE].decode(errors="replace").rstrip("\r")
             if text:
+                text = self._shown(text)
                 self._lines.append(text)
                 self._write(text)
 

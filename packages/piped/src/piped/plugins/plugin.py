@@ -16,6 +16,7 @@ from pipecd_wire.model.deployment_pb2 import (
     STAGE_SKIPPED,
     STAGE_SUCCESS,
 )
+from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.deploymentapi import api_pb2 as pb
 from pipecd_wire.plugin.livestateapi import api_pb2 as livestate
 from pipecd_wire.plugin.planpreviewapi import api_pb2 as planpreview
@@ -36,7 +37,14 @@ ENDS: Final = WENT_WELL | {STAGE_FAILURE, STAGE_CANCELLED}
 class Plugin:
     """One of the configured plugins."""
 
-    def __init__(self, name: str, limits: Limits, on_change: Callable[["Plugin"], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        limits: Limits,
+        on_change: Callable[["Plugin"], None],
+        shown: Callable[[str], str] = str,
+    ) -> None:
+        """`shown` takes secrets out of what its processes write."""
         self.name = name
         self.state = PluginState(phase=Phase.FETCHING, sentence="not started yet")
         self.stages: frozenset[str] = frozenset()
@@ -51,7 +59,7 @@ class Plugin:
         self._starts = 0
         self._was_tried = False
         self.running = RunningStages()
-        self.output = Output(name)
+        self.output = Output(name, shown)
         self._limits = limits
         self._on_change = on_change
         self._connection: Connection | None = None
@@ -158,6 +166,16 @@ class Plugin:
                 f"with the status {response.status}, which is not an end"
             )
         return response
+
+    async def check_config(
+        self, request: plugin_pb2.CheckConfigRequest
+    ) -> plugin_pb2.CheckConfigResponse | None:
+        """What is wrong in an application's options; None from a plugin that cannot tell."""
+        there = self._there()
+        return await there.ask_if_offered(
+            "CheckConfig",
+            lambda: call(there.config.CheckConfig, request, deadline=self._limits.planning),
+        )
 
     async def get_livestate(
         self, request: livestate.GetLivestateRequest, *, deadline: float

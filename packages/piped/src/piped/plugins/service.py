@@ -4,7 +4,7 @@
 The private port tells which plugin calls, so a plugin that leaves its name out is known anyway.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pipecd_wire.model.logblock_pb2 import LogBlock
@@ -14,6 +14,12 @@ from pipecd_wire.rpc import rpc
 from piped.plugins.backend import PluginBackend
 from piped.report.logs import StageKey
 
+PutRequest = (
+    pb.PutStageMetadataRequest
+    | pb.PutStageMetadataMultiRequest
+    | pb.PutDeploymentPluginMetadataRequest
+    | pb.PutDeploymentPluginMetadataMultiRequest
+)
 LogRequest = pb.ReportStageLogsRequest | pb.ReportStageLogsFromLastCheckpointRequest
 
 
@@ -76,6 +82,7 @@ class MetadataApi:
     def __init__(self, plugin: str, backend: PluginBackend) -> None:
         self._plugin = plugin
         self._stores = backend.metadata
+        self._secrets = backend.secrets
 
     @rpc("GetStageMetadata")
     async def get_stage_metadata(
@@ -90,7 +97,7 @@ class MetadataApi:
         self, _: Any, request: pb.PutStageMetadataRequest
     ) -> pb.PutStageMetadataResponse:
         store = self._stores.of(request.deployment_id)
-        await store.put_stage(request.stage_id, {request.key: request.value})
+        await store.put_stage(request.stage_id, self._shown(request, {request.key: request.value}))
         return pb.PutStageMetadataResponse()
 
     @rpc("PutStageMetadataMulti")
@@ -98,7 +105,7 @@ class MetadataApi:
         self, _: Any, request: pb.PutStageMetadataMultiRequest
     ) -> pb.PutStageMetadataMultiResponse:
         store = self._stores.of(request.deployment_id)
-        await store.put_stage(request.stage_id, request.metadata)
+        await store.put_stage(request.stage_id, self._shown(request, request.metadata))
         return pb.PutStageMetadataMultiResponse()
 
     @rpc("GetDeploymentPluginMetadata")
@@ -114,7 +121,9 @@ class MetadataApi:
         self, _: Any, request: pb.PutDeploymentPluginMetadataRequest
     ) -> pb.PutDeploymentPluginMetadataResponse:
         store = self._stores.of(request.deployment_id)
-        await store.put_plugin(request.plugin_name, {request.key: request.value})
+        await store.put_plugin(
+            request.plugin_name, self._shown(request, {request.key: request.value})
+        )
         return pb.PutDeploymentPluginMetadataResponse()
 
     @rpc("PutDeploymentPluginMetadataMulti")
@@ -122,7 +131,7 @@ class MetadataApi:
         self, _: Any, request: pb.PutDeploymentPluginMetadataMultiRequest
     ) -> pb.PutDeploymentPluginMetadataMultiResponse:
         store = self._stores.of(request.deployment_id)
-        await store.put_plugin(request.plugin_name, request.metadata)
+        await store.put_plugin(request.plugin_name, self._shown(request, request.metadata))
         return pb.PutDeploymentPluginMetadataMultiResponse()
 
     @rpc("GetDeploymentSharedMetadata")
@@ -131,6 +140,11 @@ class MetadataApi:
     ) -> pb.GetDeploymentSharedMetadataResponse:
         value = self._stores.of(request.deployment_id).get_shared(request.key)
         return pb.GetDeploymentSharedMetadataResponse(value=value or "", found=value is not None)
+
+    def _shown(self, request: PutRequest, values: Mapping[str, str]) -> dict[str, str]:
+        """Metadata is shown to people: it holds no secret."""
+        masker = self._secrets.masker(request.deployment_id)
+        return {key: masker.line(value) for key, value in values.items()}
 
 
 class SharedObjectsApi:

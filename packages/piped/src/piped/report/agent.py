@@ -25,8 +25,16 @@ STAT_INTERVAL: Final = 60.0
 """Seconds; the control plane shows a piped as gone after twice as long."""
 
 
-async def introduce(control: ControlPlane, config: PipedConfig, *, version: str) -> None:
-    """Tell who we are, until it is heard; raises when the control plane does not know us."""
+async def introduce(
+    control: ControlPlane, config: PipedConfig, *, version: str, public_key: str = ""
+) -> None:
+    """Tell who we are, until it is heard; raises when the control plane does not know us.
+
+    `public_key` closes secrets that this piped can open.
+    """
+    encryption = Piped.SecretEncryption(type="NONE")
+    if public_key:
+        encryption = Piped.SecretEncryption(type="KEY_PAIR", public_key=public_key)
     try:
         answer = await control.tell(
             control.service.ReportPipedMeta,
@@ -46,7 +54,7 @@ async def introduce(control: ControlPlane, config: PipedConfig, *, version: str)
                     )
                     for plugin in config.plugins
                 ],
-                secret_encryption=Piped.SecretEncryption(type="NONE"),
+                secret_encryption=encryption,
             ),
         )
     except (UnauthenticatedError, DeniedError) as error:

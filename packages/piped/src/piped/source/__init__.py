@@ -11,12 +11,14 @@ from piped.source.application import (
 )
 from piped.source.dotgit import Identity
 from piped.source.pool import Sources, source_of
+from piped.source.preparation import Preparation
 from piped.source.tree import Tree
 
 __all__ = [
     "ApplicationFile",
     "ApplicationPlace",
     "Identity",
+    "Preparation",
     "Sources",
     "Tree",
     "file_in",

@@ -24,6 +24,7 @@ from piped.oplog import logger
 from piped.source.application import find_application, place_of
 from piped.source.dotgit import Identity
 from piped.source.inhabited import inhabited
+from piped.source.preparation import Preparation, write
 from piped.source.shelf import Shelf
 from piped.source.tree import Tree, clean_leftovers, delete, in_thread
 
@@ -47,11 +48,13 @@ class Sources:
         repositories: Mapping[str, Repository],
         *,
         identity: Identity | None = None,
+        preparation: Preparation | None = None,
         idle: int = IDLE,
     ) -> None:
         self._folder = data_dir / "trees"
         self._repositories = repositories
         self._identity = identity or Identity()
+        self._preparation = preparation
         self._numbers = itertools.count(1)
         self._shelves = {
             repository_id: Shelf(partial(self._make, repository), keep=idle)
@@ -64,6 +67,7 @@ class Sources:
         self._tasks = asyncio.TaskGroup()
         self._closed = False
         self._left: set[Path] = set()
+        self._with_secrets: set[Tree] = set()
 
     async def __aenter__(self) -> "Sources":
         """Delete what an earlier piped left, opened secrets included."""
@@ -72,11 +76,15 @@ class Sources:
         return self
 
     async def __aexit__(self, *error: Any) -> None:
-        """Leave the trees: a script may still be in one of them."""
+        """Leave the trees, but no opened secret: unless a script may still be in one of them."""
         self._closed = True
         for task in self._cleaning:
             task.cancel()
         await self._tasks.__aexit__(*error)
+        used = await in_thread(inhabited, {tree.folder for tree in self._with_secrets})
+        for tree in self._with_secrets:
+            if tree.folder not in used:
+                await tree.discard()
 
     @property
     def cleaning(self) -> int:
@@ -100,7 +108,45 @@ class Sources:
     ) -> AsyncIterator[DeploymentSource]:
         """A tree of its own while the block runs, described as plugins want it."""
         async with self.tree(git_path.repo.id, commit) as tree:
-            yield await source_of(tree, git_path, config_filename)
+            source = await source_of(tree, git_path, config_filename)
+            if self._preparation is not None:
+                await self._prepare(self._preparation, tree, source, git_path, config_filename)
+            yield source
+
+    async def read(
+        self, git_path: ApplicationGitPath, commit: str, *, config_filename: str = ""
+    ) -> DeploymentSource:
+        """An application as a commit has it, without files; raises SourceError or ConfigError."""
+        repository = self._repository(git_path.repo.id)
+        await repository.commit(commit)
+        place = place_of(git_path, config_filename)
+        file = await find_application(repository, commit, place)
+        data = file.data
+        if self._preparation is not None:
+            _, data = self._preparation.read(git_path, commit, file)
+        return DeploymentSource(
+            commit_hash=commit,
+            application_config=data,
+            application_config_filename=place.filename,
+        )
+
+    async def _prepare(
+        self,
+        preparation: Preparation,
+        tree: Tree,
+        source: DeploymentSource,
+        git_path: ApplicationGitPath,
+        config_filename: str,
+    ) -> None:
+        place = place_of(git_path, config_filename)
+        file = await find_application(tree.repository, tree.commit, place)
+        config, source.application_config = preparation.read(git_path, tree.commit, file)
+        rendered = await in_thread(preparation.render, tree.path, file, config)
+        if rendered:
+            # Noted first: whatever happens while they are written, they are found again.
+            tree.opened = tuple(rendered)
+            self._with_secrets.add(tree)
+            await in_thread(write, rendered)
 
     async def changed_paths(self, git_path: ApplicationGitPath, old: str, new: str) -> list[str]:
         """The files that differ between two commits, from the repository's root."""
@@ -142,6 +188,8 @@ class Sources:
                 log.info("tree.in_use", folder=str(tree.folder))
                 shelf.forget()
                 return
+            await in_thread(tree.remove_opened)
+            self._with_secrets.discard(tree)
             if not shelf.is_waited_for:  # who waits for it switches it, and that cleans it as well
                 async with self._switching[tree.repository.id]:
                     await tree.switch(tree.commit)
@@ -149,6 +197,7 @@ class Sources:
             log.warning("tree.not_cleaned", folder=str(tree.folder), reason=str(error))
             shelf.forget()
             await tree.discard()
+            self._with_secrets.discard(tree)
         else:
             self._put(shelf, tree)
         finally:

@@ -37,6 +37,8 @@ class Tree:
         self.path = folder / "work"
         self.repository = repository
         self.commit = ""
+        self.opened: tuple[Path, ...] = ()
+        """Files that secrets were opened into."""
         self._identity = identity
         self._untouched: int | None = None
 
@@ -60,6 +62,12 @@ class Tree:
     async def _is_untouched(self) -> bool:
         known = self._untouched
         return known is not None and await in_thread(fingerprint, self.path) == known
+
+    def remove_opened(self) -> None:
+        """Delete the files that hold opened secrets; the next switch has the commit's again."""
+        for file in self.opened:
+            file.unlink(missing_ok=True)
+        self.opened = ()
 
     async def discard(self) -> None:
         """Delete it."""

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which secrets are open: by application, because that is who closed them, for its deployments.
+
+Reading an application at a commit opens its secrets; they are known here from then on, until a
+while after its last deployment. Whatever leaves piped on behalf of a deployment passes `masker`.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from pipecd_model.errors import ConfigError, StateError
+from pipecd_model.secrets import Masker
+from pipecd_wire.model.common_pb2 import ApplicationGitPath
+from pipecd_wire.model.deployment_pb2 import Deployment
+
+KEPT: Final = 16
+"""Applications whose secrets stay known after their last deployment: its end is told after it."""
+
+COMMITS: Final = 8
+"""Commits of an application whose secrets are known: what is deployed, and what runs."""
+
+_Place = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedSecrets:
+    """The secrets of an application at a commit."""
+
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    problems: Mapping[str, ConfigError] = field(default_factory=dict)
+    """Those that cannot be opened, and why."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Application:
+    users: int = 0
+    commits: dict[str, OpenedSecrets] = field(default_factory=dict)
+    masker: Masker = field(default_factory=lambda: Masker(()))
+
+
+class KnownSecrets:
+    """All that is open in this process."""
+
+    def __init__(self) -> None:
+        self._applications: dict[_Place, _Application] = {}
+        self._deployments: dict[str, tuple[_Place, str]] = {}
+        self._all = Masker(())
+
+    def learn(self, git_path: ApplicationGitPath, commit: str, opened: OpenedSecrets) -> None:
+        """Take the secrets of an application at a commit."""
+        place = _place(git_path)
+        application = self._applications.get(place)
+        if application is None:
+            if not opened.values and not opened.problems:
+                return
+            application = self._applications.setdefault(place, _Application())
+        before = application.commits.pop(commit, None)
+        application.commits[commit] = opened
+        if len(application.commits) > COMMITS:
+            del application.commits[next(iter(application.commits))]
+        if before is None or before.values != opened.values:
+            application.masker = Masker(_values(application))
+            self._all = Masker(
+                value for each in self._applications.values() for value in _values(each)
+            )
+
+    @contextmanager
+    def opened(self, deployment: Deployment) -> Iterator[None]:
+        """A deployment is worked on while the block runs."""
+        place = _place(deployment.git_path)
+        application = self._applications.pop(place, None) or _Application()
+        self._applications[place] = application  # the last one used is the last one here
+        application.users += 1
+        self._deployments[deployment.id] = (place, deployment.trigger.commit.hash)
+        try:
+            yield
+        finally:
+            application.users -= 1
+            self._forget()
+
+    def of(self, deployment_id: str) -> OpenedSecrets:
+        """The secrets of the commit that is deployed."""
+        place, commit = self._deployments.get(deployment_id, (("", ""), ""))
+        application = self._applications.get(place)
+        opened = application.commits.get(commit) if application is not None else None
+        return opened or OpenedSecrets()
+
+    def value(self, deployment_id: str, name: str) -> str:
+        """One of them; raises PipecdError, which never shows it."""
+        opened = self.of(deployment_id)
+        if name in opened.values:
+            return opened.values[name]
+        if name in opened.problems:
+            problem = opened.problems[name]
+            raise StateError(
+                f"the secret {name!r} cannot be opened: {problem}", hint=problem.hint
+            ) from None
+        raise ConfigError(
+            f"there is no secret {name!r}", hint="add it to spec.encryption.encryptedSecrets"
+        )
+
+    def masker(self, deployment_id: str) -> Masker:
+        """Mask what a deployment says; another object whenever there is more to mask."""
+        place, _ = self._deployments.get(deployment_id, (("", ""), ""))
+        application = self._applications.get(place)
+        return application.masker if application is not None else _NOTHING
+
+    def masked(self, deployment_id: str, text: str) -> str:
+        """A text of a deployment as it may be shown."""
+        return self.masker(deployment_id).line(text)
+
+    def mask(self, text: str) -> str:
+        """A text of which nobody knows the deployment, as it may be shown."""
+        return self._all.line(text)
+
+    def _forget(self) -> None:
+        """Drop what was used longest ago, and by nobody now."""
+        unused = [place for place, each in self._applications.items() if not each.users]
+        for place in unused[: max(0, len(unused) - KEPT)]:
+            del self._applications[place]
+        self._deployments = {
+            deployment_id: there
+            for deployment_id, there in self._deployments.items()
+            if there[0] in self._applications
+        }
+
+
+_NOTHING: Final = Masker(())
+
+
+def _values(application: _Application) -> Iterator[str]:
+    for opened in application.commits.values():
+        yield from opened.values.values()
+
+
+def _place(git_path: ApplicationGitPath) -> _Place:
+    return git_path.repo.id, git_path.path

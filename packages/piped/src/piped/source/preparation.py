@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An application of a commit made ready: its file as plugins read it, its secrets opened.
+
+Every read of an application passes here, so that its secrets are known, and masked, before anything
+can show them. Files are rendered in memory and written only when all of them are.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pipecd_model.config import ApplicationConfig, application_for_plugins, load_application
+from pipecd_model.errors import ConfigError, SourceError
+from pipecd_model.secrets import prepare
+from pipecd_wire.model.common_pb2 import ApplicationGitPath
+from piped.secrets import KnownSecrets, OpenedSecrets, SecretKeys
+from piped.source.application import ApplicationFile
+
+Names = Callable[[], Mapping[str, str]]
+"""How the well-known plugins are called here, where they are not called as usual."""
+
+
+class Preparation:
+    """What this piped adds to the files of a commit."""
+
+    def __init__(
+        self,
+        *,
+        names: Names = dict,
+        keys: SecretKeys | None = None,
+        known: KnownSecrets | None = None,
+    ) -> None:
+        self._names = names
+        self._keys = keys
+        self._known = known or KnownSecrets()
+
+    def read(
+        self, git_path: ApplicationGitPath, commit: str, file: ApplicationFile
+    ) -> tuple[ApplicationConfig, bytes]:
+        """What an application file says, and as plugins get it; raises ConfigError.
+
+        An older kind is brought into today's shape, with the plugin that stands for it.
+        """
+        names = self._names()
+        config = load_application(file.data, file=file.place.file, names=names).config
+        self._known.learn(git_path, commit, self._opened(config))
+        data = application_for_plugins(file.data, file=file.place.file, names=names)
+        return config, data
+
+    def render(
+        self, root: Path, file: ApplicationFile, config: ApplicationConfig
+    ) -> dict[Path, bytes]:
+        """What files of a tree become with their secrets and attachments in them.
+
+        Raises ConfigError with everything that is wrong. Writes nothing.
+        """
+        if config.encryption is None and config.attachment is None:
+            return {}
+        prepared = prepare(
+            config,
+            file=file.place.file,
+            folder=file.place.folder,
+            text=file.data.decode(errors="replace"),
+            read=lambda path: _read(root, path),
+            open_secret=self._keys.opener.open if self._keys is not None else None,
+        )
+        return {_inside(root, path): content for path, content in prepared.files.items()}
+
+    def _opened(self, config: ApplicationConfig) -> OpenedSecrets:
+        closed = config.encryption.encrypted_secrets if config.encryption is not None else {}
+        values: dict[str, str] = {}
+        problems: dict[str, ConfigError] = {}
+        for name, text in closed.items():
+            if self._keys is None:
+                problems[name] = ConfigError(
+                    "this piped cannot open secrets",
+                    hint="set secretManagement in its configuration",
+                )
+                continue
+            try:
+                values[name] = self._keys.opener.open(text)
+            except ConfigError as error:
+                problems[name] = error
+        return OpenedSecrets(values=values, problems=problems)
+
+
+def _inside(root: Path, path: str) -> Path:
+    """The file itself, through links of the repository but never out of it, nor into `.git`."""
+    top = os.path.realpath(root)
+    found = os.path.realpath(root / path)
+    if not found.startswith(f"{top}/") or found.startswith(f"{top}/.git/"):
+        raise SourceError(
+            f"{path!r} leads out of the repository through a symbolic link",
+            hint="put the file itself there",
+        )
+    return Path(found)
+
+
+def _read(root: Path, path: str) -> bytes | None:
+    target = _inside(root, path)
+    try:
+        return target.read_bytes() if target.is_file() else None
+    except OSError as error:
+        raise SourceError(f"cannot read {path!r}: {os.strerror(error.errno or 0)}") from error
+
+
+def write(rendered: Mapping[Path, bytes]) -> None:
+    """Write rendered files where they belong."""
+    for target, content in rendered.items():
+        try:
+            number = os.open(target, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
+            with os.fdopen(number, "wb") as file:
+                file.write(content)
+        except OSError as error:
+            raise SourceError(
+                f"cannot write {target.name!r}: {os.strerror(error.errno or 0)}",
+                hint="check the disk and who owns the data folder",
+            ) from error
