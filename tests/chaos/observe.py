@@ -139,9 +139,9 @@ class Observer:
             await asyncio.sleep(PAUSE)
 
     def _has_begun(self, deployment_id: str) -> bool:
-        return any(
-            stage.status != deployment_pb2.STAGE_NOT_STARTED_YET
-            for stage in self.latest[deployment_id].stages
+        latest = self.latest[deployment_id]
+        return latest.status in COMPLETED or any(
+            stage.status != deployment_pb2.STAGE_NOT_STARTED_YET for stage in latest.stages
         )
 
     async def _cancel(self, deployment_id: str) -> None:

@@ -108,7 +108,8 @@ class Attempt:
     async def _start(self) -> None:
         code = self._shim.exit_code
         if code == NOT_STARTED:
-            raise StageFailedError(f"the script could not be started: {self._record.errors()}")
+            why = self._record.errors() or "there is no room on the disk"
+            raise StageFailedError(f"the script could not be started: {why}")
         if self._starts == MOST_STARTS:
             raise StageFailedError(
                 f"the script could not be started: its shim ended with {code} each time"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: PTH108, T201
+# ruff: noqa: PTH104, PTH108, T201
 """One script from its start record to its exit record: started, listened to, ended when asked.
 
 It reads from its standard input what to run; its standard output is a pipe through which it wakes
@@ -40,6 +40,8 @@ KILL_LIMIT = 5.0
 OUTPUT_LIMIT = 1.0
 """Seconds to read what ended processes have written last."""
 FULL_DISK_PAUSE = 0.5
+LARGEST_OUTPUT = 1 << 30
+"""Bytes of output that are kept: a script that writes for ever must not fill the disk."""
 
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -57,15 +59,33 @@ def main() -> int:
         os.dup2(errors, 2)
         os.chdir(directory)
         keeper = Keeper(folder, dict(each.split("=", 1) for each in variables), float(grace))
+        keeper.prepare(os.fsencode(text))
         chaos.reached("shim.before-record")
         lock = record.take(folder, int(floor))
         if lock is None:
+            keeper.forget()
             return TAKEN
     except OSError as error:
-        print(error, file=sys.stderr, flush=True)
+        complain(error)
         return NOT_STARTED
-    keeper.run(os.fsencode(text))
+    keeper.run()
     return 0
+
+
+def complain(error: OSError) -> None:
+    """Say what is wrong where the plugin looks for it, if there is room for it."""
+    try:
+        print(error, file=sys.stderr, flush=True)
+    except OSError:
+        return
+
+
+def remove(path: str) -> None:
+    """Remove a file if that can be done: nothing depends on it."""
+    try:
+        os.unlink(path)
+    except OSError:
+        return
 
 
 def read_job() -> list[bytes] | None:
@@ -111,9 +131,12 @@ class Keeper:
         self._shell = 0
         self._code: int | None = None
         self._pipe = -1
+        self._own_script = f"{folder}/{record.SCRIPT}.{os.getpid()}"
         self._output = -1
         self._written = 0
         self._lost = 0
+        self._left_out = 0
+        self._is_torn = False
         self._part_since: float | None = None
 
     def _on_term(self, *_: object) -> None:
@@ -122,21 +145,36 @@ class Keeper:
     def _on_hurry(self, *_: object) -> None:
         self._hurry = True
 
-    def run(self, text: bytes) -> None:
-        """Run the script to its end."""
+    def prepare(self, text: bytes) -> None:
+        """Have all that needs room on the disk before the start record is made. Raises OSError."""
         self._output = os.open(
             f"{self._folder}/{record.OUTPUT}", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600
         )
+        number = os.open(self._own_script, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+        try:
+            while text:
+                text = text[os.write(number, text) :]
+        finally:
+            os.close(number)
+
+    def forget(self) -> None:
+        """Somebody else runs the script."""
+        remove(self._own_script)
+
+    def run(self) -> None:
+        """Run the script to its end."""
         self._wake()
         chaos.reached("shim.after-record")
         script = f"{self._folder}/{record.SCRIPT}"
+        os.rename(self._own_script, script)
         if not self._asked:
-            self._start(script, text)
+            self._start(script)
             chaos.reached("shim.running")
             self._keep()
-            os.unlink(script)
+            self._tell_rest()
             os.chdir("/")  # piped sees by our folder whether it is still in use
             chaos.reached("shim.script-ended")
+        remove(script)
         code = -TERM if self._code is None else self._code
         while True:
             try:
@@ -145,16 +183,13 @@ class Keeper:
             except FileNotFoundError:
                 return  # the whole record was taken away: nobody will ever ask
             except OSError as error:  # a full disk: whoever follows waits with us
-                print(error, file=sys.stderr, flush=True)
+                complain(error)
                 time.sleep(FULL_DISK_PAUSE)
         self._wake()  # what the script has done is done: nobody has to wait for the disk
         chaos.reached("shim.exit-record")
         record.sync_exit(self._folder)
 
-    def _start(self, script: str, text: bytes) -> None:
-        number = os.open(script, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
-        os.write(number, text)
-        os.close(number)
+    def _start(self, script: str) -> None:
         self._pipe, sink = os.pipe()
         os.set_blocking(self._pipe, False)
         self._shell = os.posix_spawn(
@@ -228,23 +263,47 @@ class Keeper:
 
     def _append(self, kind: bytes, data: bytes = b"") -> None:
         """Add a frame whole or not at all: the script goes on when the disk is full."""
+        if kind == frames.OUTPUT and self._written + len(data) > LARGEST_OUTPUT:
+            self._left_out += len(data)
+            return
         if self._lost and kind != frames.NOTE:
             self._tell_loss()
+        if not self._put(kind, data):
+            self._lost += len(data)
+
+    def _put(self, kind: bytes, data: bytes) -> bool:
         whole = frames.frame(kind, time.time_ns() // 1000, data)
+        count = 0
         try:
-            count = os.write(self._output, whole)
+            if not self._is_torn:
+                count = os.write(self._output, whole)
         except OSError:
             count = 0
-        if count < len(whole):
+        if count == len(whole):
+            self._written += count
+            self._wake()
+            return True
+        try:
             os.ftruncate(self._output, self._written)
-            self._lost += len(data)
-            return
-        self._written += count
-        self._wake()
+            self._is_torn = False
+        except OSError:
+            self._is_torn = True  # half a frame: nothing may come after it
+        return False
 
     def _tell_loss(self) -> None:
-        lost, self._lost = self._lost, 0
-        self._note(f"{lost} bytes of output are lost: there was no room for them on the disk")
+        text = f"{self._lost} bytes of output are lost: there was no room for them on the disk"
+        if self._put(frames.NOTE, text.encode()):
+            self._lost = 0
+
+    def _tell_rest(self) -> None:
+        """What the log does not show, at its end."""
+        if self._lost:
+            self._tell_loss()
+        if self._left_out:
+            self._note(
+                f"{self._left_out} bytes of output are left out: "
+                f"the log of a script holds {LARGEST_OUTPUT} bytes"
+            )
 
     def _wake(self) -> None:
         try:

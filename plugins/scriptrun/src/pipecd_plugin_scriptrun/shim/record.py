@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: PTH104, PTH110, PTH120
+# ruff: noqa: PTH104, PTH108, PTH110, PTH120
 """What is kept of one attempt to run a script: a folder with a few files.
 
 `intent`   the script's token, written by the plugin before it tells anybody of the script
@@ -9,6 +9,7 @@
 `exit`     how it ended: `<code> <was it asked to end>`
 """
 
+import errno
 import fcntl
 import os
 import time
@@ -45,15 +46,21 @@ def take(folder: str, floor: int) -> int | None:
             time.sleep(0.01)
     flags = os.O_CREAT | os.O_WRONLY | (0 if chaos.is_without("exclusive") else os.O_EXCL)
     try:
-        # Microseconds: the indexes of log lines go up with the time, also across attempts.
-        index = max(floor, time.time_ns() // 1000)
-        write_synced(f"{folder}/{STARTED}", f"{os.getpid()} {index}\n", flags)
+        started = os.open(f"{folder}/{STARTED}", flags, 0o600)
     except FileExistsError:
         return None
-    # The folders above it are as new as the record itself.
-    parent = os.path.dirname(folder)
-    for each in (folder, parent, os.path.dirname(parent)):
-        sync_folder(each)
+    # Microseconds: the indexes of log lines go up with the time, also across attempts.
+    index = max(floor, time.time_ns() // 1000)
+    try:
+        write_synced(started, f"{folder}/{STARTED}", f"{os.getpid()} {index}\n")
+        # The folders above it are as new as the record itself.
+        parent = os.path.dirname(folder)
+        for each in (folder, parent, os.path.dirname(parent)):
+            sync_folder(each)
+    except OSError:
+        # The disk does not take it: nothing was started, and that is what is left to be read.
+        os.unlink(f"{folder}/{STARTED}")
+        raise
     if not chaos.is_without("sync"):
         chaos.synced(f"{folder}/{STARTED}")
     return lock
@@ -62,9 +69,11 @@ def take(folder: str, floor: int) -> int | None:
 def put_exit(folder: str, code: int, *, asked: bool) -> None:
     """Keep how the script ended, whole or not at all."""
     new = f"{folder}/{EXIT}.new"
+    text = f"{code} {int(asked)}\n".encode()
     number = os.open(new, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
     try:
-        os.write(number, f"{code} {int(asked)}\n".encode())
+        if os.write(number, text) < len(text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     finally:
         os.close(number)
     os.rename(new, f"{folder}/{EXIT}")
@@ -80,12 +89,12 @@ def sync_exit(folder: str) -> None:
     sync_folder(folder)
 
 
-def write_synced(path: str, text: str, flags: int) -> None:
-    """Write a private file, and wait for the disk."""
-    number = os.open(path, flags, 0o600)
+def write_synced(number: int, path: str, text: str) -> None:
+    """Write the whole text to a new file, and wait for the disk."""
     try:
         chaos.wrote(path)
-        os.write(number, text.encode())
+        if os.write(number, text.encode()) < len(text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if not chaos.is_without("sync"):
             os.fsync(number)
     finally:
