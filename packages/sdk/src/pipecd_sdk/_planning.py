@@ -4,13 +4,16 @@
 Pure: piped's requests come through `_glue.deployment`, a plugin's own tests through `testing`.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pipecd_model.config.path import written
+from pipecd_model.secrets.placeholder import names, texts
 from pipecd_sdk.config import ConfigFaultsError, Fault, read
 from pipecd_sdk.plugin import PlannedStage, StagePlugin, WantedStage
+from pipecd_sdk.secrets import UNOPENED, UNOPENED_HINT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +32,19 @@ class BadPlanError(Exception):
 
 
 def plan_pipeline(
-    plugin: StagePlugin, requests: Sequence[StageRequest], *, rollback: bool
+    plugin: StagePlugin,
+    requests: Sequence[StageRequest],
+    *,
+    rollback: bool,
+    opens_secrets: bool = True,
 ) -> list[PlannedStage]:
-    """Plan the stages of a pipeline; raises ConfigFaultsError with the faults of all of them."""
+    """Plan the stages of a pipeline; raises ConfigFaultsError with the faults of all of them.
+
+    `opens_secrets`: does the agent? If not, a stage that names one would run without it.
+    """
     wanted, faults = _decode(plugin, requests)
+    if not opens_secrets:
+        faults += _named_secrets(requests)
     if faults:
         raise ConfigFaultsError(faults)
     planned = list(plugin.plan(wanted, rollback=rollback))
@@ -52,6 +64,15 @@ def section_faults(plugin: StagePlugin, text: bytes) -> list[Fault]:
     except ConfigFaultsError as error:
         return list(error.faults)
     return []
+
+
+def _named_secrets(requests: Iterable[StageRequest]) -> list[Fault]:
+    return [
+        Fault(path=written(path), message=UNOPENED, hint=UNOPENED_HINT)
+        for request in requests
+        for path, text in texts(json.loads(request.config or b"{}"), ("stages", request.index, "with"))
+        if names(text)
+    ]
 
 
 def _decode(

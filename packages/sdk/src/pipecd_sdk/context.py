@@ -14,6 +14,7 @@ from typing import Any
 from pipecd_sdk.clock import Clock
 from pipecd_sdk.metadata import Metadata
 from pipecd_sdk.results import StageFailedError
+from pipecd_sdk.secrets import Secrets, refuse
 from pipecd_sdk.shared import SharedObjects
 from pipecd_sdk.stage_log import StageLog
 from pipecd_sdk.tools import Tools
@@ -164,6 +165,8 @@ class StageContext:
     """Of this plugin and this application, also between deployments."""
     deployment_shared: Callable[[str], Awaitable[str | None]]
     """What piped itself keeps with the deployment: the value of a key, None when it has none."""
+    secrets: Secrets = field(default_factory=lambda: Secrets(refuse))
+    """Those of the application, opened when a stage names them."""
     quick_sync: bool = False
     """No pipeline was written: there are no options for this stage."""
     is_handed_over: Callable[[], bool] = lambda: False

@@ -58,9 +58,10 @@ async def on_targets(
         json.dumps({r.target: {"status": r.status.name, "reason": r.reason} for r in results}),
     )
     if failed := [each for each in results if each.status is StageStatus.FAILURE]:
+        if len(results) == 1:
+            raise StageFailedError(failed[0].reason)
         reasons = "; ".join(f"{each.target}: {each.reason}" for each in failed)
-        of = f"{len(failed)} of {len(results)} deploy targets failed: " if len(results) > 1 else ""
-        raise StageFailedError(f"{of}{reasons}")
+        raise StageFailedError(f"{len(failed)} of {len(results)} deploy targets failed: {reasons}")
     return results
 
 

@@ -12,6 +12,7 @@ from pipecd_sdk._glue.piped import (
     DeploymentMetadata,
     Piped,
     PipedTools,
+    StageSecrets,
     StageCommands,
     StageMetadata,
     shared_metadata,
@@ -22,6 +23,7 @@ from pipecd_sdk.clock import Clock
 from pipecd_sdk.context import DeployTarget, StageContext
 from pipecd_sdk.plugin import StagePlugin
 from pipecd_sdk.results import StageResult
+from pipecd_sdk.secrets import Secrets
 from pipecd_sdk.stage_log import StageLog
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.pipecd.plugin import plugin_pb2
@@ -105,6 +107,7 @@ class ExecuteApi:
             tools=self._tools,
             shared=ApplicationObjects(self._piped, given.deployment.application_id),
             deployment_shared=lambda key: shared_metadata(self._piped, deployment_id, key),
+            secrets=Secrets(StageSecrets(self._piped, deployment_id).open),
             quick_sync=not given.stage_config,
             is_handed_over=lambda: run.is_handed_over,
             is_ending=lambda: self._running.is_ending,

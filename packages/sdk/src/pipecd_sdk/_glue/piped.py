@@ -15,7 +15,8 @@ from typing import Any, Final
 from pipecd_sdk._glue import messages
 from pipecd_sdk.context import StageCommand
 from pipecd_sdk.metadata import Metadata
-from pipecd_sdk.results import PipedError
+from pipecd_sdk.results import PipedError, StageFailedError
+from pipecd_sdk.secrets import refuse
 from pipecd_sdk.shared import SharedObjects
 from pipecd_sdk.tools import Tool, ToolError, Tools
 from pipecd_wire.model import command_pb2
@@ -150,6 +151,25 @@ class PipedTools(Tools):
                 f"{tool.name} {tool.version} could not be installed: {error.message}"
             ) from error
         return Path(answer.installed_path)
+
+
+class StageSecrets:
+    """The secrets of one deployment, while a stage of it runs here."""
+
+    def __init__(self, piped: Piped, deployment_id: str) -> None:
+        self._piped = piped
+        self._deployment_id = deployment_id
+
+    async def open(self, name: str) -> str:
+        """The value of a secret; raises StageFailedError."""
+        if not self._piped.managed:
+            return await refuse(name)
+        request = plugin_pb2.DecryptSecretRequest(deployment_id=self._deployment_id, name=name)
+        try:
+            answer = await call(self._piped.management.DecryptSecret, request, retry=RETRY)
+        except CallError as error:
+            raise StageFailedError(f"the secret {name!r} is not to be had: {error}") from None
+        return answer.value
 
 
 class StageCommands:

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Path patterns as application files have them: `*` in one folder, `**` over all, `!` excludes."""
+
+from collections.abc import Iterable
+
+from pipecd_model import paths
+from pipecd_model.paths import BadPatternError
+
+__all__ = ["BadPatternError", "check", "matches"]
+
+
+def matches(patterns: Iterable[str], path: str) -> bool:
+    """Does any pattern mean this path, and no excluding one take it out again?
+
+    Example:
+        >>> matches(["docs/**", "!docs/keep.md"], "docs/a.md")
+        True
+        >>> matches(["docs/**", "!docs/keep.md"], "docs/keep.md")
+        False
+    """
+    return paths.matches(patterns, path)
+
+
+def check(pattern: str) -> None:
+    """Raise BadPatternError for a pattern that means nothing.
+
+    Example:
+        >>> check("docs/**")
+    """
+    paths.check(pattern)

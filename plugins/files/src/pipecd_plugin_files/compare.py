@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What differs between two trees, and how it is told. Pure but for the texts it is given."""
+
+import difflib
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from pipecd_plugin_files.config import IgnoreRule
+from pipecd_plugin_files.entry import Entry, Tree, shown
+from pipecd_sdk.kit import patterns
+
+LARGEST_TEXT: Final = 256 * 1024
+"""Bytes of a file that is compared line by line."""
+MOST_TOLD: Final = 200
+"""Files that are told one by one."""
+
+
+class Difference(Enum):
+    """How a file differs from what it should be."""
+
+    CHANGED = "changed"
+    MISSING = "missing"
+    EXTRA = "extra"
+    MODE = "mode"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One difference: what is there, and what should be."""
+
+    path: str
+    difference: Difference
+    there: Entry | None = None
+    wanted: Entry | None = None
+
+
+def compare(there: Tree, wanted: Tree) -> list[Found]:
+    """Everything that differs, by path."""
+    found: list[Found] = []
+    for path in sorted(there.keys() | wanted.keys()):
+        is_there, should_be = there.get(path), wanted.get(path)
+        if is_there is None:
+            found.append(Found(path=path, difference=Difference.MISSING, wanted=should_be))
+        elif should_be is None:
+            found.append(Found(path=path, difference=Difference.EXTRA, there=is_there))
+        elif (is_there.kind, is_there.digest) != (should_be.kind, should_be.digest):
+            found.append(_both(path, Difference.CHANGED, is_there, should_be))
+        elif is_there.mode != should_be.mode:
+            found.append(_both(path, Difference.MODE, is_there, should_be))
+    return found
+
+
+def _both(path: str, difference: Difference, there: Entry, wanted: Entry) -> Found:
+    return Found(path=path, difference=difference, there=there, wanted=wanted)
+
+
+def without_ignored(found: Iterable[Found], rules: Sequence[IgnoreRule]) -> list[Found]:
+    """Leave out what the rules say does not matter."""
+    return [each for each in found if not any(_is_meant(each, rule) for rule in rules)]
+
+
+def _is_meant(found: Found, rule: IgnoreRule) -> bool:
+    named = not rule.differences or found.difference.name in rule.differences
+    return named and patterns.matches(rule.paths, found.path)
+
+
+def counted(found: Iterable[Found], words: dict[Difference, str] | None = None) -> str:
+    """How many of each, e.g. `2 changed, 1 missing`."""
+    counts = Counter(each.difference for each in found)
+    return ", ".join(
+        f"{counts[each]} {(words or {}).get(each, each.value)}"
+        for each in Difference
+        if counts[each]
+    )
+
+
+Read = Callable[[str], bytes | None]
+"""The content of a file, None where there is none."""
+
+
+def told(
+    found: Sequence[Found], read_there: Read, read_wanted: Read, hidden: Callable[[str], bool]
+) -> str:
+    """All differences as one text in the form of a patch, from what is there to what is wanted."""
+    parts = [_told(each, read_there, read_wanted, hidden) for each in found[:MOST_TOLD]]
+    if (more := len(found) - MOST_TOLD) > 0:
+        parts.append(f"… and {more} more files\n")
+    return "".join(parts)
+
+
+def _told(found: Found, read_there: Read, read_wanted: Read, hidden: Callable[[str], bool]) -> str:
+    name = shown(found.path)
+    head = f"{found.difference.value}: {name}\n"
+    if found.difference is Difference.MODE:
+        return f"{head}-mode {_mode(found.there)}\n+mode {_mode(found.wanted)}\n"
+    if hidden(found.path):
+        return f"{head}(the content is not shown)\n"
+    old, new = (
+        _lines(found.there, found.path, read_there),
+        _lines(found.wanted, found.path, read_wanted),
+    )
+    if old is None or new is None:
+        return f"{head}(not a text, or too long to compare)\n"
+    lines = difflib.unified_diff(
+        old,
+        new,
+        f"a/{name}" if found.there else "/dev/null",
+        f"b/{name}" if found.wanted else "/dev/null",
+    )
+    return head + "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
+def _mode(entry: Entry | None) -> str:
+    return f"{entry.mode:04o}" if entry else "-"
+
+
+def _lines(entry: Entry | None, path: str, read: Read) -> list[str] | None:
+    if entry is None:
+        return []
+    if entry.kind == "link":
+        return [f"link to {shown(entry.digest)}\n"]
+    if entry.kind != "file" or entry.size > LARGEST_TEXT:
+        return None
+    data = read(path)
+    if data is None or len(data) > LARGEST_TEXT or b"\0" in data:
+        return None
+    try:
+        return data.decode().splitlines(keepends=True)
+    except UnicodeDecodeError:
+        return None

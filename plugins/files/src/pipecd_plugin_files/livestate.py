@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is really in a directory, and whether it is what git says."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pipecd_plugin_files.compare import Found, compare, counted, told, without_ignored
+from pipecd_plugin_files.entry import Entry, Tree, shown
+from pipecd_plugin_files.plan import moment
+from pipecd_plugin_files.provider.site import Release, Site, SiteError
+from pipecd_plugin_files.provider.tree import Digests, desired, present
+from pipecd_plugin_files.source import Folder
+from pipecd_sdk import Health, Live, Resource, SyncState, SyncStatus, TargetError
+
+MOST_FILES: Final = 1_000
+"""Files that are shown one by one, those in trouble first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What was found in a directory."""
+
+    site: Site
+    release: Release | None
+    files: Tree
+
+    def read(self, path: str) -> bytes | None:
+        """The content of a deployed file."""
+        return None if self.release is None else content(self.site.folder(self.release.id), path)
+
+
+def content(folder: Path | str, path: str) -> bytes | None:
+    """The content of a file in a folder; a link is not followed."""
+    try:
+        number = os.open(os.path.join(folder, path), os.O_RDONLY | os.O_NOFOLLOW)  # noqa: PTH118
+    except OSError:
+        return None
+    with os.fdopen(number, "rb") as file:
+        return file.read()
+
+
+def look(site: Site, digests: Digests) -> Seen:
+    """Read a directory; raises TargetError when that is not possible."""
+    try:
+        release = site.current()
+        if release is None and (dangling := site.current_id()) is not None:
+            raise TargetError(
+                f"{str(site.link)!r} leads to {dangling!r}, which is not complete",
+                hint="sync the application",
+            )
+        files = {} if release is None else present(str(site.folder(release.id)), digests)
+    except SiteError as error:
+        raise TargetError(str(error), hint=error.hint) from error
+    return Seen(site=site, release=release, files=files)
+
+
+def live(name: str, seen: Seen) -> Live:
+    """Target, release and files, as resources."""
+    if seen.release is None:
+        target = Resource(
+            id=name,
+            name=name,
+            kind="Directory",
+            health=Health.UNHEALTHY,
+            description="nothing is deployed here",
+            metadata={"path": str(seen.site.root)},
+        )
+        return Live(resources=[target], found=seen)
+    wrong = compare(seen.files, seen.release.files)
+    health = Health.UNHEALTHY if wrong else Health.HEALTHY
+    description = f"not as it was deployed: {counted(wrong)}" if wrong else ""
+    created = moment(seen.release.created_at)
+    release_id = f"{name}/{seen.release.id}"
+    resources = [
+        Resource(
+            id=name,
+            name=name,
+            kind="Directory",
+            health=health,
+            description=description,
+            metadata={"path": str(seen.site.root), "release": seen.release.id},
+            created_at=created,
+        ),
+        Resource(
+            id=release_id,
+            name=seen.release.id,
+            kind="Release",
+            parents=[name],
+            health=health,
+            description=description,
+            metadata={
+                "commit": seen.release.commit,
+                "deployment": seen.release.deployment,
+                "files": str(len(seen.files)),
+            },
+            created_at=created,
+        ),
+        *_files(release_id, seen, {each.path: each for each in wrong}),
+    ]
+    return Live(resources=resources, found=seen)
+
+
+def _files(parent: str, seen: Seen, wrong: dict[str, Found]) -> Iterator[Resource]:
+    paths = [*wrong, *sorted(seen.files.keys() - wrong.keys())]
+    for path in paths[:MOST_FILES]:
+        found = wrong.get(path)
+        entry = seen.files.get(path)
+        yield Resource(
+            id=f"{parent}/{path}",
+            name=shown(path),
+            kind="File" if entry is None or entry.kind == "file" else entry.kind.title(),
+            parents=[parent],
+            health=Health.UNHEALTHY if found else Health.HEALTHY,
+            description=found.difference.value if found else "",
+            metadata=_facts(entry),
+        )
+    if (more := len(paths) - MOST_FILES) > 0:
+        yield Resource(
+            id=f"{parent}/…",
+            name=f"… and {more} more files",
+            kind="Files",
+            parents=[parent],
+            health=Health.HEALTHY,
+        )
+
+
+def _facts(entry: Entry | None) -> dict[str, str]:
+    if entry is None:
+        return {}
+    if entry.kind == "link":
+        return {"to": shown(entry.digest)}
+    return {"mode": f"{entry.mode:04o}", "size": str(entry.size), "sha256": entry.digest}
+
+
+def drift(seen: Seen, folder: Folder, digests: Digests) -> SyncState:
+    """Compare a directory with the folder of the commit that should be there."""
+    if seen.release is None:
+        reason = "nothing is deployed here"
+        return SyncState(status=SyncStatus.OUT_OF_SYNC, short_reason=reason, reason=reason)
+    found = without_ignored(
+        compare(seen.files, desired(folder.path, folder.excluded, digests)),
+        folder.options.ignore_drift,
+    )
+    if not found:
+        return SyncState(status=SyncStatus.SYNCED)
+    short = counted(found)
+    text = told(found, seen.read, lambda path: content(folder.path, path), folder.hidden)
+    return SyncState(status=SyncStatus.OUT_OF_SYNC, short_reason=short, reason=f"{short}\n\n{text}")

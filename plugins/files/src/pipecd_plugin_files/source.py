@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The folder of a commit that is deployed: where, what is left out, what must not be shown."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipecd_plugin_files.config import FilesOptions
+from pipecd_sdk import Source, StageFailedError
+from pipecd_sdk.kit import patterns, yaml
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """A folder to deploy."""
+
+    path: str
+    excluded: Callable[[str], bool]
+    hidden: Callable[[str], bool]
+    options: FilesOptions
+    commit: str
+
+
+def folder_of(source: Source) -> Folder:
+    """The folder that an application's options name; raises StageFailedError."""
+    options: FilesOptions = source.options
+    root = os.path.realpath(source.directory)
+    path = os.path.realpath(os.path.join(root, options.source))  # noqa: PTH118
+    if path != root and not path.startswith(f"{root}/"):
+        raise StageFailedError(
+            f"the source {options.source!r} leads out of the application's folder",
+            hint="it may be a link; name a real folder",
+        )
+    if not Path(path).is_dir():
+        raise StageFailedError(
+            f"the source {options.source!r} is not a folder of the commit",
+            hint="it is read within the application's folder",
+        )
+    own = "" if path == root else os.path.relpath(path, root) + "/"
+    return Folder(
+        path=path,
+        excluded=_exclusion(options, "" if own else source.config_filename),
+        hidden=_hiding(options, _opened_files(source), own),
+        options=options,
+        commit=source.commit_hash,
+    )
+
+
+def _exclusion(options: FilesOptions, config_filename: str) -> Callable[[str], bool]:
+    # The application file is for piped, and `.git` for git; neither is part of what is deployed.
+    always = {".git", config_filename} - {""}
+    if not options.exclude:
+        return always.__contains__
+    return lambda path: path in always or patterns.matches(options.exclude, path)
+
+
+def _hiding(options: FilesOptions, opened: set[str], own: str) -> Callable[[str], bool]:
+    return lambda path: own + path in opened or patterns.matches(options.hide, path)
+
+
+def _opened_files(source: Source) -> set[str]:
+    """The files of the application that piped puts opened secrets into."""
+    value: Any = yaml.load(source.config.decode(errors="replace")) if source.config else {}
+    for key in ("spec", "encryption", "decryptionTargets"):
+        value = value.get(key) if isinstance(value, dict) else None
+    return {os.path.normpath(str(each)) for each in value} if isinstance(value, list) else set()

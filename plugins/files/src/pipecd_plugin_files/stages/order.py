@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a stage is to do in one directory, handed to the thread that does it."""
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipecd_plugin_files.plan import release_id
+from pipecd_plugin_files.provider.site import Release, Site
+from pipecd_plugin_files.provider.tree import Digests, copy, present
+from pipecd_plugin_files.source import Folder
+from pipecd_sdk import Deployment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One deployment to one directory."""
+
+    site: Site
+    deployment: Deployment
+    keep: int
+    digests: Digests
+    stop: threading.Event
+    now: float
+
+
+def make(order: Order, folder: Folder, *, previous: str, rollback: bool = False) -> Release:
+    """Copy a folder to a release of its own, which nothing leads to yet."""
+    name = release_id(order.deployment) + ("-rollback" if rollback else "")
+    taken, count = set(order.site.ids()), 1
+    made = name
+    while made in taken:  # of an earlier try, and not as it was left: nobody may mend it in place
+        count += 1
+        made = f"{name}.{count}"
+    work = order.site.work_folder(made)
+    release = Release(
+        id=made,
+        application=order.deployment.application_id,
+        deployment=order.deployment.id,
+        commit=folder.commit,
+        created_at=order.now,
+        previous=previous,
+        rollback=rollback,
+        files=copy(folder.path, str(work), folder.excluded, order.stop),
+    )
+    order.site.complete(release)
+    return release
+
+
+def is_intact(order: Order, release: Release) -> bool:
+    """Is everything in a release as it was made?"""
+    return present(str(order.site.folder(release.id)), order.digests) == release.files
+
+
+def relative(root: Path, into: str) -> Path:
+    """The directory of an application within that of a deploy target."""
+    return root / into if into else root

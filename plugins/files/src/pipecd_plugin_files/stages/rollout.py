@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FILES_SYNC, FILES_CANARY_ROLLOUT, FILES_PRIMARY_ROLLOUT: bring one directory to the commit.
+
+Done again after a death it goes on where it was: a release that is whole is used, half of one is
+swept, and a directory that has the release already is left alone.
+"""
+
+from pipecd_plugin_files.provider.site import Release, SiteError
+from pipecd_plugin_files.source import Folder
+from pipecd_plugin_files.stages.order import Order, is_intact, make
+
+
+def roll_out(order: Order, folder: Folder) -> tuple[Release, bool]:
+    """Make the release, lead the link to it, remove old ones; was there anything to do?"""
+    site = order.site
+    with site.locked():
+        current = site.current()
+        _must_be_ours(order, current)
+        if current is not None and _is_made(order, folder, current):
+            site.prune(order.keep)
+            return current, False
+        release = _made_before(order, folder) or make(order, folder, previous=_before(order))
+        site.switch(release.id)
+        site.prune(order.keep)
+    return release, True
+
+
+def _must_be_ours(order: Order, current: Release | None) -> None:
+    if current is not None and current.application != order.deployment.application_id:
+        raise SiteError(
+            f"{str(order.site.root)!r} belongs to another application",
+            hint="give each application a folder of its own with `into`",
+        )
+
+
+def _is_made(order: Order, folder: Folder, release: Release) -> bool:
+    """Is it the release of this deployment, and as it should be?"""
+    return (
+        release.deployment == order.deployment.id
+        and not release.rollback
+        and release.commit == folder.commit
+        and is_intact(order, release)
+    )
+
+
+def _made_before(order: Order, folder: Folder) -> Release | None:
+    """A release that this deployment made and did not get to switch to."""
+    for release_id in reversed(order.site.ids()):
+        release = order.site.read(release_id)
+        if release is not None and _is_made(order, folder, release):
+            return release
+    return None
+
+
+def _before(order: Order) -> str:
+    """The release to go back to: the last one that is not of this deployment."""
+    current = order.site.current()
+    if current is None:
+        return ""
+    return current.previous if current.deployment == order.deployment.id else current.id
