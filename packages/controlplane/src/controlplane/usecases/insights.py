@@ -68,7 +68,7 @@ async def application_counts(
     stores: Stores, project_id: str, now: Now
 ) -> webservice.GetInsightApplicationCountResponse:
     """How many applications there are, by kind and by whether they are enabled."""
-    kinds = {number: name for name, number in common_pb2.ApplicationKind.items()}
+    kinds = {int(number): name for name, number in common_pb2.ApplicationKind.items()}
     counts: defaultdict[tuple[str, str], int] = defaultdict(int)
     for each in await stores.applications.counts(project_id):
         kind = kinds.get(each.kind, str(each.kind))
