@@ -263,9 +263,12 @@ class Keeper:
 
     def _append(self, kind: bytes, data: bytes = b"") -> None:
         """Add a frame whole or not at all: the script goes on when the disk is full."""
-        if kind == frames.OUTPUT and self._written + len(data) > LARGEST_OUTPUT:
-            self._left_out += len(data)
-            return
+        if kind == frames.OUTPUT:
+            room = 0 if self._left_out else max(LARGEST_OUTPUT - self._written, 0)
+            self._left_out += max(len(data) - room, 0)
+            data = data[:room]
+            if not data:
+                return
         if self._lost and kind != frames.NOTE:
             self._tell_loss()
         if not self._put(kind, data):
