@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deployment chains over the wire: made whole, moved on at once, never stalled."""
+
+from typing import Any
+
+import pytest
+
+from controlplane.usecases import chains
+from pipecd_wire.model import command_pb2, deployment_pb2
+from pipecd_wire.model import deployment_chain_pb2 as model
+from pipecd_wire.pipedservice import service_pb2 as pb
+from pipecd_wire.rpc import CallError, call
+
+Matcher = pb.CreateDeploymentChainRequest.ApplicationMatcher
+
+
+async def chain_of(plane: Any, agent: Any, first: str, *matchers: Matcher) -> Any:
+    """Create a chain that begins with the deployment `d0`; answers the chain."""
+    await call(
+        agent.service.CreateDeploymentChain,
+        pb.CreateDeploymentChainRequest(
+            first_deployment=plane.build.deployment(
+                id="d0", application_id=first, piped_id=agent.id, project_id="default"
+            ),
+            matchers=matchers,
+        ),
+    )
+    return await chain_now(plane)
+
+
+async def chain_now(plane: Any) -> model.DeploymentChain:
+    page = await plane.stores.chains.page("default", updated_since=0, limit=0, cursor="")
+    assert len(page.items) == 1
+    chain: model.DeploymentChain = page.items[0]
+    return chain
+
+
+async def end(agent: Any, deployment_id: str, status: Any) -> None:
+    await call(
+        agent.service.ReportDeploymentCompleted,
+        pb.ReportDeploymentCompletedRequest(
+            deployment_id=deployment_id, status=status, completed_at=5
+        ),
+    )
+
+
+async def asked(agent: Any, chain: Any, deployment_id: str, index: int) -> Any:
+    return await call(
+        agent.service.InChainDeploymentPlannable,
+        pb.InChainDeploymentPlannableRequest(
+            deployment_id=deployment_id,
+            deployment_chain_id=chain.id,
+            deployment_chain_block_index=index,
+        ),
+    )
+
+
+def names(chain: Any) -> list[list[str]]:
+    return [[node.application_ref.application_name for node in b.nodes] for b in chain.blocks]
+
+
+def states(chain: Any) -> list[str]:
+    prefix = "DEPLOYMENT_BLOCK_"
+    return [model.ChainBlockStatus.Name(b.status).removeprefix(prefix) for b in chain.blocks]
+
+
+SUCCESS, FAILURE = deployment_pb2.DEPLOYMENT_SUCCESS, deployment_pb2.DEPLOYMENT_FAILURE
+CANCELLED = deployment_pb2.DEPLOYMENT_CANCELLED
+
+
+async def test_a_chain_asks_the_piped_of_each_further_application(plane: Any) -> None:
+    agent, other = await plane.agent(), await plane.agent(name="other")
+    first = await plane.application(agent, name="first")
+    second = await plane.application(other, name="second")
+
+    chain = await chain_of(plane, agent, first, Matcher(name="second"))
+
+    assert names(chain) == [["first"], ["second"]]
+    kept = await plane.kept("d0")
+    assert (kept.deployment_chain_id, kept.deployment_chain_block_index) == (chain.id, 0)
+    listed = await call(other.service.ListUnhandledCommands, pb.ListUnhandledCommandsRequest())
+    (command,) = listed.commands
+    assert command.type == command_pb2.Command.CHAIN_SYNC_APPLICATION
+    assert command.commander == chain.id
+    assert command.chain_sync_application == command_pb2.Command.ChainSyncApplication(
+        deployment_chain_id=chain.id, block_index=1, application_id=second
+    )
+
+
+async def test_labels_of_a_matcher_count(plane: Any) -> None:
+    agent = await plane.agent()
+    first = await plane.application(agent, name="first", labels={"team": "x"})
+    await plane.application(agent, name="in", labels={"team": "x", "env": "dev"})
+    await plane.application(agent, name="out", labels={"team": "y"})
+    disabled = await plane.application(agent, name="disabled", labels={"team": "x"})
+    await plane.stores.applications.update(
+        "default", disabled, lambda application: setattr(application, "disabled", True)
+    )
+
+    chain = await chain_of(plane, agent, first, Matcher(labels={"team": "x"}))
+
+    assert names(chain) == [["first"], ["in"]]
+
+
+@pytest.mark.parametrize("matcher", [Matcher(), Matcher(kind="NONSENSE")])
+async def test_a_matcher_that_cannot_be_meant_is_refused_and_nothing_is_kept(
+    plane: Any, matcher: Matcher
+) -> None:
+    agent = await plane.agent()
+    first = await plane.application(agent)
+
+    with pytest.raises(CallError) as caught:
+        await chain_of(plane, agent, first, matcher)
+
+    assert caught.value.status == "INVALID_ARGUMENT"
+    assert await plane.stores.deployments.find("default", "d0") is None
+    assert await plane.stores.chains.unfinished() == []
+
+
+async def test_a_repeated_creation_makes_nothing_twice(plane: Any) -> None:
+    agent = await plane.agent()
+    first = await plane.application(agent, name="first")
+    await plane.application(agent, name="second")
+    await chain_of(plane, agent, first, Matcher(name="second"))
+
+    with pytest.raises(CallError) as caught:
+        await chain_of(plane, agent, first, Matcher(name="second"))
+
+    assert caught.value.status == "ALREADY_EXISTS"
+    await chain_now(plane)
+    listed = await call(agent.service.ListUnhandledCommands, pb.ListUnhandledCommandsRequest())
+    assert len(listed.commands) == 1
+
+
+async def test_a_block_moves_on_with_the_report_that_moves_it(plane: Any) -> None:
+    agent = await plane.agent()
+    first = await plane.application(agent, name="first")
+    second = await plane.application(agent, name="second")
+    chain = await chain_of(plane, agent, first, Matcher(name="second"))
+    await plane.deployment(
+        agent, second, "d1", deployment_chain_id=chain.id, deployment_chain_block_index=1
+    )
+    waiting = await asked(agent, chain, "d1", 1)
+    assert (await asked(agent, chain, "d0", 0)).plannable
+    assert not waiting.plannable
+    assert not waiting.cancel
+
+    await end(agent, "d0", SUCCESS)
+
+    assert states(await chain_now(plane)) == ["SUCCESS", "PENDING"]
+    assert (await asked(agent, chain, "d1", 1)).plannable
+    await end(agent, "d1", SUCCESS)
+    done = await chain_now(plane)
+    assert states(done) == ["SUCCESS", "SUCCESS"]
+    assert done.status == model.DEPLOYMENT_CHAIN_SUCCESS
+    assert done.completed_at > 0
+    assert done.blocks[1].nodes[0].deployment_ref.deployment_id == "d1"
+    assert (await asked(agent, chain, "d1", 1)).cancel
+
+
+@pytest.mark.parametrize("status", [FAILURE, CANCELLED])
+async def test_what_waits_for_a_failed_block_is_cancelled_with_the_reason(
+    plane: Any, status: Any
+) -> None:
+    agent = await plane.agent()
+    first = await plane.application(agent, name="first")
+    second = await plane.application(agent, name="second")
+    chain = await chain_of(plane, agent, first, Matcher(name="second"))
+    await plane.deployment(
+        agent, second, "d1", deployment_chain_id=chain.id, deployment_chain_block_index=1
+    )
+
+    await end(agent, "d0", status)
+
+    verdict = await asked(agent, chain, "d1", 1)
+    assert (verdict.cancel, verdict.plannable) == (True, False)
+    assert "block 0 of its chain" in verdict.cancel_reason
+    await end(agent, "d1", CANCELLED)
+    done = await chain_now(plane)
+    expected = model.ChainStatus.Value(
+        deployment_pb2.DeploymentStatus.Name(status).replace("DEPLOYMENT_", "DEPLOYMENT_CHAIN_")
+    )
+    assert done.status == expected
+    assert states(done)[1] == "CANCELLED"
+
+
+async def test_a_block_without_applications_does_not_stop_the_chain(plane: Any) -> None:
+    agent = await plane.agent()
+    first = await plane.application(agent, name="first")
+    third = await plane.application(agent, name="third")
+    chain = await chain_of(plane, agent, first, Matcher(name="nobody"), Matcher(name="third"))
+    await plane.deployment(
+        agent, third, "d2", deployment_chain_id=chain.id, deployment_chain_block_index=2
+    )
+    assert not (await asked(agent, chain, "d2", 2)).plannable
+
+    await end(agent, "d0", SUCCESS)
+
+    assert states(await chain_now(plane)) == ["SUCCESS", "SUCCESS", "PENDING"]
+    assert (await asked(agent, chain, "d2", 2)).plannable
+
+
+async def test_a_chain_of_which_nobody_else_is_a_part_ends_with_its_first(plane: Any) -> None:
+    agent = await plane.agent()
+    first = await plane.application(agent, name="first")
+    await chain_of(plane, agent, first, Matcher(name="nobody"))
+
+    await end(agent, "d0", SUCCESS)
+
+    assert (await chain_now(plane)).status == model.DEPLOYMENT_CHAIN_SUCCESS
+
+
+async def test_a_member_whose_command_failed_ends_its_block(plane: Any) -> None:
+    agent = await plane.agent()
+    first = await plane.application(agent, name="first")
+    await plane.application(agent, name="second")
+    await chain_of(plane, agent, first, Matcher(name="second"))
+    await end(agent, "d0", SUCCESS)
+    listed = await call(agent.service.ListUnhandledCommands, pb.ListUnhandledCommandsRequest())
+    await chains.look(plane.stores, lambda: 7)
+    assert states(await chain_now(plane)) == ["SUCCESS", "PENDING"]
+
+    await call(
+        agent.service.ReportCommandHandled,
+        pb.ReportCommandHandledRequest(
+            command_id=listed.commands[0].id, status=command_pb2.COMMAND_FAILED, handled_at=6
+        ),
+    )
+    await chains.look(plane.stores, lambda: 7)
+
+    done = await chain_now(plane)
+    assert states(done) == ["SUCCESS", "CANCELLED"]
+    assert done.status == model.DEPLOYMENT_CHAIN_CANCELLED
+    assert await plane.stores.chains.unfinished() == []
+
+
+async def test_a_chain_or_block_that_is_not_there_is_the_callers_fault(plane: Any) -> None:
+    agent = await plane.agent()
+    first = await plane.application(agent, name="first")
+    chain = await chain_of(plane, agent, first)
+    missing = model.DeploymentChain(id="missing")
+
+    for which, index in ((chain, 1), (missing, 0)):
+        with pytest.raises(CallError) as caught:
+            await asked(agent, which, "d0", index)
+        assert caught.value.status == "INVALID_ARGUMENT"
+
+
+async def test_another_piped_cannot_begin_a_chain_with_this_application(plane: Any) -> None:
+    agent, other = await plane.agent(), await plane.agent(name="other")
+    first = await plane.application(agent)
+
+    with pytest.raises(CallError) as caught:
+        await chain_of(plane, other, first)
+
+    assert caught.value.status == "PERMISSION_DENIED"
