@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 import trustme
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from controlplane.http.front import FrontTls, serve_front
-from controlplane.http.health import health_app
 from pipecd_model.errors import NotFoundError, UnauthenticatedError
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import application_pb2, logblock_pb2
@@ -112,7 +115,12 @@ def serve(request: pytest.FixtureRequest, authority: trustme.CA, tmp_path: Path)
 
     @asynccontextmanager
     async def serving() -> AsyncIterator[Place]:
-        async with serve_front(health_app(), endpoints(), "127.0.0.1", 0, tls=tls) as address:
+        pages = Starlette(routes=[Route("/healthz", _healthz)])
+        async with serve_front(pages, endpoints(), "127.0.0.1", 0, tls=tls) as address:
             yield Place(address=address, roots_file=roots)
 
     return serving
+
+
+async def _healthz(_request: Request) -> PlainTextResponse:
+    return PlainTextResponse("ok")

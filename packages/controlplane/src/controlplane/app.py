@@ -13,19 +13,33 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from controlplane.api.own.telemetry import forwarding
 from controlplane.api.services import endpoints
+from controlplane.auth.calls import log_call
 from controlplane.auth.door import Door
+from controlplane.auth.password import PasswordDoor
+from controlplane.auth.sso.door import SsoDoor
+from controlplane.auth.sso.journey import Journeys
+from controlplane.http.admin import serve_admin
+from controlplane.http.cookie_jar import CookieJar
 from controlplane.http.front import FrontTls, serve_front
-from controlplane.http.health import health_app
+from controlplane.http.metrics import Metrics
+from controlplane.http.probes import Probes
+from controlplane.http.scrape import Scrape
+from controlplane.http.site import Site, admin_site, site
+from controlplane.ops.jobs import Job
+from controlplane.ops.jobs import running as running_jobs
 from controlplane.store.sql.sqlite import open_sqlite
 from controlplane.store.stores import Stores, stores
 from controlplane.usecases import releases
-from controlplane.usecases.access import access
+from controlplane.usecases.access import Access, access
 from controlplane.usecases.bootstrap import KEY_FILE, ensure_project
 from controlplane.usecases.bus import Bus
+from controlplane.usecases.configured import ensure_projects, shared_sso
 from controlplane.usecases.leases import DEFAULT_TIMES, Leases, LeaseTimes
 from controlplane.usecases.releases import Releases
 from controlplane.usecases.vault import Vault, read_keys
+from pipecd_model.config.controlplane import ProjectConfig, SharedSsoConfig
 from pipecd_model.errors import StateError
 from pipecd_wire.rpc import AddressError, Observe
 
@@ -46,6 +60,18 @@ class Settings:
     """Seconds for running calls when it stops."""
     lease_times: LeaseTimes = DEFAULT_TIMES
     """How long an agent that fell silent keeps its work to itself."""
+    projects: tuple[ProjectConfig, ...] = ()
+    """Projects that are as the configuration file says."""
+    shared_sso: tuple[SharedSsoConfig, ...] = ()
+    state_key: str = ""
+    """Closes what travels with a sign-in; empty is the encryption key."""
+    static_dir: Path | None = None
+    insecure_cookie: bool = False
+    metrics: bool = True
+    admin_host: str = "127.0.0.1"
+    admin_port: int | None = None
+    otlp_endpoint: str = ""
+    """Where traces of pipeds are sent on to; empty drops them."""
     encryption_key_files: tuple[Path, ...] = ()
     """Keys for secrets at rest, the newest first; without any, one in the data folder."""
     releases_url: str = releases.URL
@@ -58,6 +84,8 @@ class ControlPlane:
     """A control plane that serves."""
 
     address: str
+    admin_address: str
+    """Where metrics are for whoever runs it; empty when there is none."""
     data_dir: Path
     admin_key_file: Path
     stores: Stores
@@ -79,23 +107,57 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
             open_sqlite(settings.data_dir, on_commit=bus.publish)
         )
         kept = stores(database, _now)
-        await ensure_project(kept, settings.data_dir, settings.project_id, _now)
+        first = settings.project_id or next((each.id for each in settings.projects), None)
+        await ensure_project(kept, settings.data_dir, first, _now)
+        await ensure_projects(kept, settings.projects, _now)
         leases = Leases(kept.leases, settings.lease_times)
-        vault = Vault(read_keys(settings.encryption_key_files, settings.data_dir))
-        held = access(kept, vault)
+        keys = read_keys(settings.encryption_key_files, settings.data_dir)
+        held = access(
+            kept,
+            Vault(keys),
+            configured={each.id for each in settings.projects},
+            shared=shared_sso(settings.shared_sso),
+        )
+        await held.sso.close_anew()
+        door = Door(kept, leases, held.uses, _now)
+        metrics = Metrics()
+        telemetry = await opened.enter_async_context(forwarding(settings.otlp_endpoint))
         served = endpoints(
             kept,
             bus,
             leases,
             held,
             Releases(settings.releases_url),
-            admit=Door(kept, leases, held.uses, _now).admit,
+            telemetry,
+            admit=metrics.admitting(door.admit) if settings.metrics else door.admit,
             now=_now,
             web_base_url=web_base_url,
-            observers=settings.observers,
+            observers=(
+                *settings.observers,
+                log_call,
+                *((metrics.observe,) if settings.metrics else ()),
+            ),
         )
+        state_keys = [settings.state_key.encode()] if settings.state_key else keys
+        journeys = Journeys(Vault(state_keys, purpose="sign-in"), _now)
+        probes = Probes(kept, settings.data_dir)
+        parts = Site(
+            stores=kept,
+            door=door,
+            password=PasswordDoor(kept),
+            sso=SsoDoor(kept, held.sso, journeys, web_base_url),
+            jar=CookieJar(public_url=settings.public_url, insecure=settings.insecure_cookie),
+            probes=probes,
+            metrics=metrics,
+            scrape=Scrape(metrics, kept, _now),
+            now=_now,
+            static_dir=settings.static_dir,
+            over_tls=settings.tls is not None or settings.public_url.startswith("https://"),
+            metrics_enabled=settings.metrics,
+        )
+        await opened.enter_async_context(running_jobs(_jobs(kept, held)))
         front = serve_front(
-            health_app(),
+            site(parts),
             served,
             settings.host,
             settings.port,
@@ -105,16 +167,36 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
         )
         try:
             address = await opened.enter_async_context(front)
+            admin_address = ""
+            if settings.admin_port is not None:
+                admin_address = await opened.enter_async_context(
+                    serve_admin(admin_site(parts), settings.admin_host, settings.admin_port)
+                )
         except AddressError as error:
             raise StateError(str(error), hint="choose another with --listen") from error
         opened.callback(bus.stop)
+        opened.callback(probes.stop)
         yield ControlPlane(
             address=address,
+            admin_address=admin_address,
             data_dir=settings.data_dir,
             admin_key_file=settings.data_dir / KEY_FILE,
             stores=kept,
             bus=bus,
         )
+
+
+def _jobs(kept: Stores, held: Access) -> list[Job]:
+    async def forget_sessions() -> None:
+        await kept.sessions.end_expired(now=_now())
+
+    async def keep_uses() -> None:
+        await held.uses.flush(kept)
+
+    return [
+        Job(name="key-uses", every=60, run=keep_uses, at_end=True),
+        Job(name="expired-sessions", every=3600, run=forget_sessions),
+    ]
 
 
 async def run(settings: Settings, started: Callable[[ControlPlane], None]) -> None:

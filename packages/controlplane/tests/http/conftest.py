@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import trustme
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from controlplane.http.front import FrontTls
-from controlplane.http.health import health_app
 from pipecd_wire.pipecd.api import api_pb2 as pb
 from pipecd_wire.rpc import PEER, Endpoints, Metadata, admit_all, rpc
 
@@ -74,7 +76,10 @@ def endpoints(api: Api) -> Endpoints:
 
 @pytest.fixture
 def pages() -> Starlette:
-    return health_app()
+    async def healthz(_request: Request) -> PlainTextResponse:
+        return PlainTextResponse("ok")
+
+    return Starlette(routes=[Route("/healthz", healthz)])
 
 
 @pytest.fixture(scope="session")

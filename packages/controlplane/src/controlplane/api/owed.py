@@ -6,16 +6,6 @@ The server does not start when an RPC has neither a handler nor a place here, or
 
 from typing import Final
 
-WEB_SERVICE: Final = (
-    "ListDeploymentTraces",
-    "GetApplicationLiveState",
-    "GetInsightData",
-    "GetInsightApplicationCount",
-    "ListDeploymentChains",
-    "GetDeploymentChain",
-    "ListEvents",
-)
-
 OWN_DEPLOYMENT_SERVICE: Final = ("RetryStage", "RollBackDeployment")
 OWN_APPLICATION_SERVICE: Final = ("ReleaseHold", "SetFreeze")
 OWN_PIPED_SERVICE: Final = ("RestartPlugin",)

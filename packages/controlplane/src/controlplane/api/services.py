@@ -13,6 +13,7 @@ from controlplane.api.own.deployments import DeploymentsApi as OwnDeploymentsApi
 from controlplane.api.own.pipeds import PipedsApi as OwnPipedsApi
 from controlplane.api.own.project import ProjectApi
 from controlplane.api.own.push import PushApi
+from controlplane.api.own.telemetry import SERVICE, TelemetryApi
 from controlplane.api.piped.applications import ApplicationsApi as PipedApplicationsApi
 from controlplane.api.piped.commands import CommandsApi as PipedCommandsApi
 from controlplane.api.piped.deployments import DeploymentsApi as PipedDeploymentsApi
@@ -24,6 +25,8 @@ from controlplane.api.web.account import AccountApi as WebAccountApi
 from controlplane.api.web.application_lists import ApplicationListsApi as WebApplicationListsApi
 from controlplane.api.web.applications import ApplicationsApi as WebApplicationsApi
 from controlplane.api.web.deployments import DeploymentsApi as WebDeploymentsApi
+from controlplane.api.web.history import HistoryApi as WebHistoryApi
+from controlplane.api.web.insights import InsightsApi as WebInsightsApi
 from controlplane.api.web.pipeds import PipedsApi as WebPipedsApi
 from controlplane.api.web.project import ProjectApi as WebProjectApi
 from controlplane.api.web.releases import ReleasesApi as WebReleasesApi
@@ -49,6 +52,7 @@ def endpoints(
     leases: Leases,
     access: Access,
     releases: Releases,
+    telemetry: TelemetryApi,
     *,
     admit: Admit,
     now: Now,
@@ -84,7 +88,8 @@ def endpoints(
         WebDeploymentsApi(stores),
         WebProjectApi(access.settings, access.sso),
         WebAccountApi(stores, access.uses, now),
-        owed=owed.WEB_SERVICE,
+        WebHistoryApi(stores),
+        WebInsightsApi(stores, now),
     )
     served.add(
         push_pb2.DESCRIPTOR.services_by_name["PushService"],
@@ -103,6 +108,7 @@ def endpoints(
         owed=owed.OWN_PIPED_SERVICE,
     )
     served.add(own["ProjectService"], ProjectApi(bus), owed=owed.OWN_PROJECT_SERVICE)
+    served.add(SERVICE, telemetry)
     own = access_pb2.DESCRIPTOR.services_by_name
     served.add(own["AccessService"], SessionsApi(stores, now))
     served.add(own["ApiKeyService"], ApiKeysApi(stores, access.uses, now))

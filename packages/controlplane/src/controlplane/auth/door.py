@@ -7,6 +7,7 @@ answer: only who holds the key learns more.
 
 from typing import Final
 
+from controlplane.auth import calls
 from controlplane.auth.caller import Agent, Person, Program
 from controlplane.auth.people import People
 from controlplane.auth.verify import Verifier
@@ -24,6 +25,8 @@ log = logger(__name__)
 
 PIPED_TOKEN: Final = "PIPED-TOKEN"  # noqa: S105 - the name of a kind of credential
 API_KEY: Final = "API-KEY"
+BEARER: Final = "Bearer"
+TRACES: Final = "opentelemetry.proto.collector.trace.v1.TraceService"
 
 IDEMPOTENCY_KEY: Final = "pipecd-idempotency-key"
 LONGEST_IDEMPOTENCY_KEY: Final = 200
@@ -65,10 +68,18 @@ class Door:
 
     async def admit(self, method: Method, metadata: Metadata) -> Agent | Program | Person:
         """Raises UnauthenticatedError or DeniedError; StateError for a lease that is over."""
+        call = calls.begin(metadata)
+        caller = await self._admit(method, metadata)
+        call.project_id, call.caller = caller.project_id, calls.name(caller)
+        return caller
+
+    async def _admit(self, method: Method, metadata: Metadata) -> Agent | Program | Person:
         kind, _, credential = metadata.get("authorization", "").partition(" ")
+        if kind == BEARER and method.service == TRACES:
+            kind = PIPED_TOKEN  # what an exporter of traces can send
         if kind == PIPED_TOKEN and rights_pb2.PIPED in method.callers:
             agent = await self._piped(credential, metadata)
-            if method.path not in UNFENCED:
+            if method.path not in UNFENCED and method.service != TRACES:
                 await self._leases.check_epoch(agent)
             return agent
         if kind == API_KEY and rights_pb2.API_KEY in method.callers:
@@ -81,6 +92,13 @@ class Door:
                 method, metadata.get("cookie", ""), _idempotency_key(metadata)
             )
         raise UnauthenticatedError(f"{method.name} needs {_wanted(method)}")
+
+    async def project_of_key(self, authorization: str) -> str:
+        """The project of an API key that was shown outside of an RPC. Raises as `admit` does."""
+        kind, _, credential = authorization.partition(" ")
+        if kind not in {API_KEY, BEARER}:
+            raise UnauthenticatedError("an API key is needed", hint="Authorization: Bearer KEY")
+        return (await self._program(credential, "")).project_id
 
     async def _piped(self, credential: str, metadata: Metadata) -> Agent:
         project_id, piped_id, key = _parts(credential, ",", 3)

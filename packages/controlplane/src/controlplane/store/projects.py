@@ -53,6 +53,12 @@ class Projects:
             raise _missing(project_id)
         return project
 
+    async def get_in(self, view: View, project_id: str) -> project_pb2.Project:
+        row = await view.one(GET, id=project_id)
+        if row is None:
+            raise _missing(project_id)
+        return project_pb2.Project.FromString(row[0])
+
     async def add_in(self, transaction: Transaction, project: project_pb2.Project) -> None:
         """Raises ConflictError when the id is taken."""
         try:
@@ -74,10 +80,7 @@ class Projects:
         project_id: str,
         change: Callable[[project_pb2.Project], None],
     ) -> None:
-        row = await transaction.one(GET, id=project_id)
-        if row is None:
-            raise _missing(project_id)
-        project = project_pb2.Project.FromString(row[0])
+        project = await self.get_in(transaction, project_id)
         change(project)
         project.updated_at = self._now()
         await transaction.run(UPDATE, this_id=project_id, data=project.SerializeToString())

@@ -4,6 +4,7 @@
 from controlplane.auth.caller import Person
 from controlplane.store.applications import ApplicationFilter
 from controlplane.store.stores import Stores
+from controlplane.usecases import unregistered
 from pipecd_wire.model import application_pb2
 from pipecd_wire.rpc import rpc
 from pipecd_wire.webservice import service_pb2 as pb
@@ -47,18 +48,5 @@ class ApplicationListsApi:
     async def list_unregistered_applications(
         self, caller: Person, request: pb.ListUnregisteredApplicationsRequest
     ) -> pb.ListUnregisteredApplicationsResponse:
-        records = await self._stores.unregistered.of_project(caller.project_id)
-        enabled = {
-            piped.id
-            for piped in await self._stores.pipeds.of_project(caller.project_id)
-            if not piped.disabled
-        }
-        found = [
-            info
-            for piped_id, record in records.items()
-            # What a piped that is gone once found is nothing to register any more.
-            if piped_id in enabled
-            for info in record.message.applications
-        ]
-        found.sort(key=lambda info: (info.path, info.config_filename, info.piped_id))
+        found = await unregistered.listed(self._stores, caller.project_id)
         return pb.ListUnregisteredApplicationsResponse(applications=found)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of a web client: hashed assets that never change, and one page for every path."""
+
+from pathlib import Path
+from typing import Final
+
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from pipecd_model.errors import ConfigError
+
+FOR_EVER: Final = "public, max-age=31536000"
+
+
+class Assets(StaticFiles):
+    """Files whose names change with their content."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        if response.status_code in {200, 304}:
+            response.headers["cache-control"] = FOR_EVER
+        return response
+
+
+def console_routes(folder: Path | None) -> list[BaseRoute]:
+    """Every path that is nobody else's is the page; without a folder, a sentence at `/`."""
+    if folder is None:
+        return [Route("/", _no_console)]
+    index = folder / "index.html"
+    if not index.is_file():
+        raise ConfigError(
+            f"there is no index.html in {str(folder)!r}", hint="--static-dir is a built console"
+        )
+
+    async def page(_request: Request) -> Response:
+        return FileResponse(index, headers={"cache-control": "no-cache"})
+
+    async def icon(_request: Request) -> Response:
+        path = folder / "favicon.ico"
+        return FileResponse(path) if path.is_file() else Response(status_code=404)
+
+    routes: list[BaseRoute] = [Route("/favicon.ico", icon)]
+    if (folder / "assets").is_dir():
+        assets = GZipMiddleware(Assets(directory=folder / "assets"))
+        routes.append(Mount("/assets", assets))
+    return [*routes, Route("/{path:path}", page, methods=["GET", "HEAD"])]
+
+
+async def _no_console(_request: Request) -> PlainTextResponse:
+    return PlainTextResponse("This is a PipeCD control plane. The console is not built yet.\n")

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HTTP side of the one address: sign-in, health, metrics, and the console's files."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from controlplane.auth.door import Door
+from controlplane.auth.password import PasswordDoor
+from controlplane.auth.sso.door import SsoDoor
+from controlplane.http.console import console_routes
+from controlplane.http.cookie_jar import CookieJar
+from controlplane.http.guard import Guard
+from controlplane.http.health import health_routes
+from controlplane.http.metrics import Metrics, of_project
+from controlplane.http.probes import Probes
+from controlplane.http.scrape import Scrape
+from controlplane.http.sign_in import SignIn
+from controlplane.store.entities import Now
+from controlplane.store.stores import Stores
+from pipecd_model.errors import PipecdError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What the pages are made of."""
+
+    stores: Stores
+    door: Door
+    password: PasswordDoor
+    sso: SsoDoor
+    jar: CookieJar
+    probes: Probes
+    metrics: Metrics
+    scrape: Scrape
+    now: Now
+    static_dir: Path | None = None
+    over_tls: bool = False
+    metrics_enabled: bool = True
+
+
+def site(parts: Site) -> ASGIApp:
+    """For everybody. Metrics are for who shows an API key, and only of its project."""
+
+    async def metrics(request: Request) -> Response:
+        if not parts.metrics_enabled:
+            return PlainTextResponse("")
+        try:
+            project_id = await parts.door.project_of_key(request.headers.get("authorization", ""))
+        except PipecdError as error:
+            return PlainTextResponse(f"{error}\n", status_code=401)
+        text = of_project(await parts.scrape.text(), project_id)
+        return Response(text, media_type="text/plain; version=0.0.4")
+
+    sign_in = SignIn(parts.stores, parts.password, parts.sso, parts.jar, parts.now)
+    routes = [
+        *sign_in.routes(),
+        *health_routes(parts.probes),
+        Route("/metrics", metrics),
+        *console_routes(parts.static_dir),
+    ]
+    return Guard(Starlette(routes=routes), over_tls=parts.over_tls, count=parts.metrics.count_http)
+
+
+def admin_site(parts: Site) -> ASGIApp:
+    """For whoever runs it, on an address of its own that only they reach: all metrics."""
+
+    async def metrics(_request: Request) -> Response:
+        text = await parts.scrape.text() if parts.metrics_enabled else b""
+        return Response(text, media_type="text/plain; version=0.0.4")
+
+    async def index(_request: Request) -> Response:
+        return PlainTextResponse("/healthz\n/readyz\n/version\n/metrics\n")
+
+    routes = [*health_routes(parts.probes), Route("/metrics", metrics), Route("/", index)]
+    return Guard(Starlette(routes=routes), over_tls=parts.over_tls, count=parts.metrics.count_http)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the server does from time to time, beside answering.
+
+A job that fails is logged and comes again at its next turn; it holds up no other.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from pipecd_model.errors import PipecdError
+from pipecd_model.oplog import logger
+
+log = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Something to do every so many seconds."""
+
+    name: str
+    every: float
+    run: Callable[[], Awaitable[object]]
+    at_end: bool = False
+    """Is it done once more when the server stops?"""
+
+
+@asynccontextmanager
+async def running(jobs: Sequence[Job]) -> AsyncIterator[None]:
+    """Run the jobs while the block runs. Its own errors go through as they are."""
+    failure: Exception | None = None
+    async with asyncio.TaskGroup() as tasks:
+        loops = [tasks.create_task(_loop(job), name=f"job.{job.name}") for job in jobs]
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - raised below, where no group wraps it
+            failure = error
+        finally:
+            for loop in loops:
+                loop.cancel()
+    for job in jobs:
+        if job.at_end:
+            await _once(job)
+    if failure is not None:
+        raise failure
+
+
+async def _loop(job: Job) -> None:
+    # Not all at the same moment after each start.
+    await asyncio.sleep(random.uniform(0, min(job.every, 10)))  # noqa: S311 - spreads load only
+    while True:
+        await _once(job)
+        await asyncio.sleep(job.every)
+
+
+async def _once(job: Job) -> None:
+    try:
+        await job.run()
+    except PipecdError as error:
+        log.warning("job.failed", job=job.name, error=str(error))
+    except Exception:  # noqa: BLE001 - a bug in one job must not end the server
+        log.bug("job.bug", job=job.name)
