@@ -111,7 +111,7 @@ class Client:
             git_path=self._site.git_path(path),
         )
         # The control plane knows the repository when piped has introduced itself.
-        retry = Retry(attempts=50, cap=0.2, also=frozenset({"NOT_FOUND"}))
+        retry = Retry(attempts=5 * LIMIT, cap=0.2, also=frozenset({"NOT_FOUND"}))
         return (await call(self.api.AddApplication, request, retry=retry)).application_id
 
     async def deploy(self, path: str, commit: str, application_id: str = "", **more: Any) -> str:

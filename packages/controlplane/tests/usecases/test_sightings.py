@@ -86,6 +86,45 @@ async def test_agents_with_a_lease_are_kept_apart_by_it(kept: Stores) -> None:
     assert await alarms(kept) == []
 
 
+async def test_an_agent_without_a_lease_beside_one_that_has_it_is_an_alarm(kept: Stores) -> None:
+    sightings = Sightings(kept.alarms, Clock())
+    await sightings.note(agent("10.0.0.1", epoch=3), "ReportStat")
+    await sightings.note(agent("10.0.0.2"), "ReportStat")
+    assert await alarms(kept) == []
+
+    await sightings.note(agent("10.0.0.1", epoch=3), "ReportStat")
+
+    [alarm] = await alarms(kept)
+    assert "from 10.0.0.1 and 10.0.0.2:" in alarm
+
+
+async def test_an_agent_without_a_lease_that_is_replaced_by_one_with_it_is_none(
+    kept: Stores,
+) -> None:
+    sightings = Sightings(kept.alarms, Clock())
+    for epoch in (None, 3, 3, 4):
+        await sightings.note(agent("10.0.0.1", epoch=epoch), "ReportStat")
+
+    assert await alarms(kept) == []
+
+
+async def test_an_agent_that_comes_back_under_a_new_lease_is_none(kept: Stores) -> None:
+    """Python, then Go for a while, then Python again."""
+    sightings = Sightings(kept.alarms, Clock())
+    for epoch, peer in ((3, "10.0.0.1"), (None, "10.0.0.2"), (4, "10.0.0.1")):
+        await sightings.note(agent(peer, epoch=epoch), "ReportStat")
+
+    assert await alarms(kept) == []
+
+
+async def test_an_agent_that_waits_for_the_lease_is_none(kept: Stores) -> None:
+    sightings = Sightings(kept.alarms, Clock())
+    for peer in ("10.0.0.1", "10.0.0.2", "10.0.0.1"):
+        await sightings.note(agent(peer, epoch=0), "ReportPipedMeta")
+
+    assert await alarms(kept) == []
+
+
 @pytest.mark.parametrize(
     ("metrics", "found"),
     [

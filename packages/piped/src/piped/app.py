@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,8 @@ from piped.git import repositories
 from piped.health import Health
 from piped.metrics import CONTENT_TYPE, Metrics, Numbers
 from piped.mirror.controlplane import ControlPlane, connected
+from piped.mirror.epoch import under
+from piped.mirror.lease import Lease
 from piped.mirror.mirror import Mirror
 from piped.mirror.watch import Watch
 from piped.oplog import logger
@@ -91,6 +94,7 @@ async def run(settings: Settings) -> None:
 async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) -> "Piped":
     """Open every part; the stack closes them in the opposite order."""
     config, data_dir = settings.config, settings.data_dir
+    lease = Lease(new_id(), data_dir / "lease")
     control = await opened.enter_async_context(
         connected(
             config.api_address,
@@ -98,10 +102,12 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
             piped_id=config.piped_id,
             key=settings.key,
             tls=settings.tls,
+            also=lease.metadata,
         )
     )
+    opened.push_async_callback(lease.release, control)  # after the last reports
     mirror = Mirror()
-    outbox = Outbox(control.deliver, Journal(data_dir / "outbox"))
+    outbox = Outbox(control.deliver, Journal(data_dir / "outbox"), lease.epoch_now)
     await opened.enter_async_context(outbox.open(drain=LAST_REPORTS))
     statuses = Statuses(outbox, control.deliver)
     keys = read_keys(config.secret_management)
@@ -149,6 +155,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         commands=mirror,
         metadata=OpenDeployments(metadata, known),
         successes=LastSuccesses(mirror.applications, control),
+        permit=lease,
         stored=lambda deployment_id: stored(control, deployment_id),
         clock=time.time,
     )
@@ -163,7 +170,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         repositories=repos,
         connected=lambda: control.is_connected,
         fault=lambda: outbox.fault or spooled.fault,
-        holds_lease=lambda: True,
+        holds_lease=lambda: lease.held,
     )
     metrics = Metrics(
         health=health,
@@ -190,6 +197,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         statuses,
         lambda deployment: DeploymentRun(deployment, needs),
         needs.stored,
+        lease,
         on_completed=completed,
     )
     files = ApplicationFiles(names=names)
@@ -220,6 +228,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         stopping=stopping,
         public_key=keys.public if keys is not None else "",
         control=control,
+        lease=lease,
         mirror=mirror,
         outbox=outbox,
         statuses=statuses,
@@ -256,6 +265,7 @@ class Piped:
     settings: Settings
     stopping: Stopping
     control: ControlPlane
+    lease: Lease
     mirror: Mirror
     outbox: Outbox
     statuses: Statuses
@@ -272,19 +282,23 @@ class Piped:
     async def run(self) -> None:
         """Work until it is told to stop, then let everything settle."""
         async with asyncio.TaskGroup() as tasks:
+
+            def start(name: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+                """Start what only the instance at work does."""
+                held = partial(self.lease.while_held, run)
+                return tasks.create_task(guarded(name, held), name=name)
+
             intake = [
-                tasks.create_task(guarded(name, run), name=name)
-                for name, run in (
-                    ("trigger", self.trigger.run),
-                    ("discovery", self.discovery.run),
-                    ("restart", self._watch_for_restart),
-                )
+                start("trigger", self.trigger.run),
+                start("discovery", self.discovery.run),
+                start("restart", self._watch_for_restart),
             ]
             working = [
                 tasks.create_task(self._follow_control_plane(), name="control plane"),
                 tasks.create_task(self._schedule(), name="controller"),
-                tasks.create_task(guarded("stats", self.stats.run), name="stats"),
-                tasks.create_task(guarded("plugin states", self.states.run), name="plugin states"),
+                tasks.create_task(guarded("lease", self._keep_lease), name="lease"),
+                start("stats", self.stats.run),
+                start("plugin states", self._tell_plugin_states),
             ]
             await self.stopping.asked.wait()
             for task in intake:
@@ -296,12 +310,13 @@ class Piped:
     async def _follow_control_plane(self) -> None:
         settings = self.settings
         try:
-            await introduce(
-                self.control,
-                settings.config,
-                version=settings.version,
-                public_key=self.public_key,
-            )
+            with under(0):  # whoever holds the lease, this instance says who it is
+                await introduce(
+                    self.control,
+                    settings.config,
+                    version=settings.version,
+                    public_key=self.public_key,
+                )
         except PipecdError as error:
             self.stopping.fail(error)
             return
@@ -310,12 +325,20 @@ class Piped:
         watch = Watch(
             self.control,
             self.mirror,
-            instance_id=new_id(),
+            self.lease,
             data_folder_id=settings.data_folder_id,
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(guarded("script records", self.records.run), name="script records")
             await guarded("watch", watch.run)
+
+    async def _keep_lease(self) -> None:
+        await self.lease.keep(self.control)
+
+    async def _tell_plugin_states(self) -> None:
+        for plugin in self.host.plugins.values():
+            self.states.changed(plugin)  # another instance may have told of its own
+        await self.states.run()
 
     async def _schedule(self) -> None:
         try:

@@ -15,6 +15,7 @@ from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Endpoints, Metadata, Method, Server, StatusError, rpc, serving
 from piped.mirror.controlplane import ControlPlane, UnknownRpcError, connected
+from piped.mirror.lease import Lease, Standing
 from piped.mirror.mirror import Mirror
 from piped.mirror.watch import Pace, Watch
 
@@ -112,7 +113,7 @@ def endpoints(pusher: Pusher | None, lists: Lists | None = None) -> Endpoints:
 async def watching(port: int, pace: Pace = FAST) -> AsyncIterator[Mirror]:
     mirror = Mirror()
     async with connection(port) as control:
-        watch = Watch(control, mirror, instance_id="i", data_folder_id="f", pace=pace)
+        watch = Watch(control, mirror, Lease("i"), data_folder_id="f", pace=pace)
         running = asyncio.ensure_future(watch.run())
         try:
             yield mirror
@@ -335,3 +336,73 @@ async def test_a_report_that_is_refused_for_good_is_not_repeated() -> None:
             await control.deliver("ReportStat", pb.ReportStatRequest())
 
     assert firm.calls == 1
+
+
+async def test_a_lease_that_comes_later_is_taken_with_a_new_snapshot() -> None:
+    """What the holder before has done is in there."""
+    pusher = Pusher()
+    lease = Lease("i")
+    async with (
+        asyncio.timeout(LIMIT),
+        serving(endpoints(pusher), "127.0.0.1:0") as port,
+        connection(port) as control,
+        asyncio.TaskGroup() as tasks,
+    ):
+        watch = Watch(control, Mirror(), lease, data_folder_id="f", pace=FAST)
+        running = tasks.create_task(watch.run())
+        first = await pusher.stream(0)
+        elsewhere = push.Lease(epoch=4, held=False)
+        first.put_nowait(push.WatchResponse(snapshot=push.Snapshot(lease=elsewhere)))
+        first.put_nowait(push.WatchResponse(lease=push.Lease(epoch=5, held=True)))
+        second = await pusher.stream(1)
+        assert lease.standing is Standing.ELSEWHERE
+        ours = push.Lease(epoch=5, held=True)
+        second.put_nowait(push.WatchResponse(snapshot=push.Snapshot(lease=ours)))
+        while not lease.held:  # noqa: ASYNC110 - another task makes it true
+            await asyncio.sleep(0.01)
+        second.put_nowait(push.WatchResponse(lease=push.Lease(epoch=6, held=False)))
+        while lease.held:  # noqa: ASYNC110 - another task makes it true
+            await asyncio.sleep(0.01)
+        running.cancel()
+    assert lease.epoch == 5
+
+
+async def test_a_refused_renewal_opens_the_stream_anew() -> None:
+    pusher = Pusher()
+    lease = Lease("i")
+    async with (
+        asyncio.timeout(LIMIT),
+        serving(endpoints(pusher), "127.0.0.1:0") as port,
+        connection(port) as control,
+        asyncio.TaskGroup() as tasks,
+    ):
+        watch = Watch(control, Mirror(), lease, data_folder_id="f", pace=FAST)
+        running = tasks.create_task(watch.run())
+        first = await pusher.stream(0)
+        first.put_nowait(
+            push.WatchResponse(snapshot=push.Snapshot(lease=push.Lease(epoch=5, held=True)))
+        )
+        while not lease.held:  # noqa: ASYNC110 - another task makes it true
+            await asyncio.sleep(0.01)
+
+        lease.on_refused()
+
+        await pusher.stream(1)
+        running.cancel()
+
+
+async def test_a_control_plane_without_push_sets_no_limits() -> None:
+    lease = Lease("i")
+    async with (
+        asyncio.timeout(LIMIT),
+        serving(endpoints(None, Lists()), "127.0.0.1:0") as port,
+        connection(port) as control,
+        asyncio.TaskGroup() as tasks,
+    ):
+        watch = Watch(control, Mirror(), lease, data_folder_id="f", pace=FAST)
+        running = tasks.create_task(watch.run())
+        while not lease.held:  # noqa: ASYNC110 - another task makes it true
+            await asyncio.sleep(0.01)
+        running.cancel()
+
+    assert lease.standing is Standing.UNLIMITED

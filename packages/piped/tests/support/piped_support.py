@@ -21,6 +21,7 @@ from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.git import NoCommitError
+from piped.mirror.lease import Lease
 from piped.mirror.mirror import Change, Mirror
 from piped.plan.planner import Planner
 from piped.plugins.choose import choose
@@ -322,9 +323,14 @@ class World:
         self.outbox = Outbox(self.memory.deliver)
         self.clock = Clock()
         self.statuses = Statuses(self.outbox, self.memory.deliver, self.clock)
+        self.lease_clock = Clock(1000.0)
+        self.lease = Lease("instance", clock=self.lease_clock)
+        self.lease.take(None, asked=self.lease_clock.now)  # there are none, unless a test says so
         self.planner = Planner(plugins, sources, self.clock)
         self.successes = Successes()
         self.stored: dict[str, pb.Deployment] = {}
+        self.stored_faults: list[PipecdError] = []
+        """What the next questions for a stored deployment end with."""
         self.needs = Needs(
             planner=self.planner,
             plugins=plugins,
@@ -333,15 +339,18 @@ class World:
             commands=self.mirror,
             metadata=Metadata(),
             successes=self.successes,
+            permit=self.lease,
             stored=self._stored,
             clock=self.clock,
         )
         self.controller = Controller(
-            self.mirror, self.statuses, self.start, self._stored, **options
+            self.mirror, self.statuses, self.start, self._stored, self.lease, **options
         )
         self.runs: list[DeploymentRun] = []
 
     async def _stored(self, deployment_id: str) -> pb.Deployment:
+        if self.stored_faults:
+            raise self.stored_faults.pop(0)
         if deployment_id not in self.stored:
             raise NotFoundError(f"no deployment {deployment_id!r}")
         return self.stored[deployment_id]

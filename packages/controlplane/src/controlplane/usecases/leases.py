@@ -146,8 +146,11 @@ class Leases:
         await self._records.change(agent.project_id, agent.piped_id, edit)
 
     async def check_epoch(self, agent: Agent) -> None:
-        """Raises StateError for a caller whose lease went to another instance since."""
-        if agent.lease_epoch is None:
+        """Raises StateError for a caller whose lease went to another instance since.
+
+        One that has held none may introduce itself; it has nothing else to say while it waits.
+        """
+        if not agent.lease_epoch:
             return
         record = await self._records.get(agent.project_id, agent.piped_id)
         if agent.lease_epoch < record.epoch:

@@ -3,7 +3,8 @@
 
 An agent that knows no leases tells nothing by which its process could be known, so it is watched:
 a process that is replaced does not come back. When reports of one that was already followed by
-another appear again, both are alive.
+another appear again, both are alive. One that works under a lease is known by its epoch, and is
+watched for the sake of those beside it that know none.
 """
 
 import re
@@ -38,6 +39,7 @@ def process_start(metrics: bytes) -> str:
 class _Sighting:
     peer: str
     at: float
+    under_lease: bool
 
 
 class Sightings:
@@ -52,24 +54,28 @@ class Sightings:
 
     async def note(self, agent: Agent, method: str, started: str = "") -> None:
         """Take notice of a report; raise the alarm when its sender should be gone."""
-        if agent.lease_epoch is not None:
-            return
+        if agent.lease_epoch == 0:
+            return  # it waits for a lease, and does no work
         now = self._clock()
         # Behind a gateway with several addresses one process may show them in turn.
-        mark = started or agent.peer
+        under_lease = agent.lease_epoch is not None
+        mark = f"epoch {agent.lease_epoch}" if under_lease else started or agent.peer
         heard = {
             known: sighting
             for known, sighting in self._heard.get((agent.piped_id, method), {}).items()
             if now - sighting.at < WINDOW
         }
-        others = list(heard)
-        came_back = mark in heard and others[-1] != mark
-        between = heard[others[-1]].peer if came_back else ""
+        between: _Sighting | None = None
+        if mark in heard:
+            since = list(heard.values())[list(heard).index(mark) + 1 :]
+            # Among those with a lease the older epoch is refused: that is no alarm.
+            alive = (each for each in reversed(since) if not (under_lease and each.under_lease))
+            between = next(alive, None)
         heard.pop(mark, None)
-        heard[mark] = _Sighting(agent.peer, now)
+        heard[mark] = _Sighting(agent.peer, now, under_lease)
         self._heard[agent.piped_id, method] = heard
-        if came_back:
-            await self._alarm(agent, between)
+        if between is not None:
+            await self._alarm(agent, between.peer)
 
     async def _alarm(self, agent: Agent, other: str) -> None:
         where = " and ".join(sorted({agent.peer or "?", other or "?"}))

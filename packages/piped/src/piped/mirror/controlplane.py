@@ -5,7 +5,7 @@ The one place of piped that talks to the control plane; whoever calls picks betw
 answer is needed now) and `tell` (it must arrive, however long that takes).
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -129,13 +129,22 @@ def own_error(error: CallError) -> errors.PipecdError:
 
 @asynccontextmanager
 async def connected(
-    address: str, *, project_id: str, piped_id: str, key: str, tls: ClientTls | None
+    address: str,
+    *,
+    project_id: str,
+    piped_id: str,
+    key: str,
+    tls: ClientTls | None,
+    also: Callable[[], list[tuple[str, str]]] = list,
 ) -> AsyncIterator[ControlPlane]:
-    """A control plane to call while the block runs; the first call connects."""
+    """A control plane to call while the block runs; the first call connects.
+
+    `also`: more metadata, asked for before each call.
+    """
     token = f"PIPED-TOKEN {project_id},{piped_id},{key.strip()}"
 
     def metadata() -> list[tuple[str, str]]:
-        return [("authorization", token)]
+        return [("authorization", token), *also()]
 
     async with connect(address, tls=tls, metadata=metadata) as channel:
         yield ControlPlane(channel)

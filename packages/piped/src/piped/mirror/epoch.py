@@ -17,12 +17,12 @@ from piped.oplog import logger
 
 log = logger(__name__)
 
-_UNDER: Final[ContextVar[int]] = ContextVar("lease epoch", default=0)
+_UNDER: Final[ContextVar[int | None]] = ContextVar("lease epoch", default=None)
 
 
 @contextmanager
-def under(epoch: int) -> Iterator[None]:
-    """Make all calls of the block under this epoch; 0: under the lease's own."""
+def under(epoch: int | None) -> Iterator[None]:
+    """Make all calls of the block under this epoch; None: under that of the lease, as outside."""
     before = _UNDER.set(epoch)
     try:
         yield
@@ -30,8 +30,8 @@ def under(epoch: int) -> Iterator[None]:
         _UNDER.reset(before)
 
 
-def chosen_epoch() -> int:
-    """The epoch of the block that this is called in, 0 outside of any."""
+def chosen_epoch() -> int | None:
+    """The epoch of the block that this is called in, None outside of any."""
     return _UNDER.get()
 
 

@@ -19,6 +19,7 @@ from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.pipedservice import service_pb2 as pb
 from piped.mirror.controlplane import ControlPlane, UnknownRpcError
+from piped.mirror.lease import Lease
 from piped.mirror.mirror import Change, GitHint, Mirror
 from piped.oplog import logger
 
@@ -50,14 +51,21 @@ class Watch:
         self,
         control: ControlPlane,
         mirror: Mirror,
+        lease: Lease,
         *,
-        instance_id: str,
         data_folder_id: str,
         pace: Pace | None = None,
     ) -> None:
         self._control = control
         self._mirror = mirror
-        self._request = push.WatchRequest(instance_id=instance_id, data_folder_id=data_folder_id)
+        self._lease = lease
+        self._request = push.WatchRequest(
+            instance_id=lease.instance_id, data_folder_id=data_folder_id
+        )
+        lease.on_refused = self._ask_again
+        self._asked = 0.0
+        self._refused = False
+        self._listening: asyncio.Timeout | None = None
         self._pace = pace or Pace()
         self._breaks = 0
         self._due = {"commands": 0.0, "deployments": 0.0, "applications": 0.0}
@@ -68,31 +76,45 @@ class Watch:
             try:
                 await self._follow()
             except UnknownRpcError:
+                self._lease.take(None, asked=self._asked)
                 log.info("controlplane.polled", reason="it has no push service")
                 await self._poll_until(time.monotonic() + self._pace.try_push)
             except PipecdError as error:
                 await self._broken(error)
 
     async def _follow(self) -> None:
+        self._asked, self._refused = self._lease.now(), False
         async with aclosing(self._messages()) as messages:
             async for message in messages:
                 if self._breaks:
                     log.info("controlplane.back")
                 self._breaks = 0
+                if message.lease.held:
+                    # It is ours now. What the holder before did is whole in a new snapshot only.
+                    return
                 self._take(message)
-        raise UnavailableError("the control plane ended the stream")
+            raise UnavailableError("the control plane ended the stream")
+
+    def _ask_again(self) -> None:
+        """Open the stream anew, now."""
+        self._refused = True
+        if self._listening is not None and not self._listening.expired():
+            self._listening.reschedule(asyncio.get_running_loop().time())
 
     async def _messages(self) -> AsyncGenerator[push.WatchResponse, None]:
         """The stream, given up when it is silent for too long."""
         async with aclosing(self._control.watch(self._request)) as messages:
             while True:
                 try:
-                    async with asyncio.timeout(self._pace.silence):
+                    async with asyncio.timeout(self._pace.silence) as self._listening:
                         message = await anext(messages)
                 except StopAsyncIteration:
                     return
                 except TimeoutError:
-                    raise UnavailableError("the control plane is silent") from None
+                    why = "has given the lease to another" if self._refused else "is silent"
+                    raise UnavailableError(f"the control plane {why}") from None
+                finally:
+                    self._listening = None
                 yield message
 
     def _take(self, message: push.WatchResponse) -> None:
@@ -104,6 +126,11 @@ class Watch:
                     deployments=listed.deployments,
                     commands=listed.commands,
                 )
+                self._lease.take(
+                    listed.lease if listed.HasField("lease") else None, asked=self._asked
+                )
+            case "lease":
+                self._lease.take(message.lease, asked=self._asked)
             case "change":
                 self._mirror.merge(
                     Change(
@@ -123,7 +150,7 @@ class Watch:
                 )
                 self._mirror.merge(Change(git_hints=(hint,)))
             case _:
-                pass  # a heartbeat, a lease, or what a newer control plane says
+                pass  # a heartbeat, or what a newer control plane says
 
     async def _broken(self, error: PipecdError) -> None:
         self._breaks += 1

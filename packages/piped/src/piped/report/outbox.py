@@ -50,7 +50,7 @@ class Report:
     both are in the journal."""
     number: int = 0
     """In the journal."""
-    epoch: int = 0
+    epoch: int | None = None
     """Of the lease when it was put: it is sent under no other."""
 
 
@@ -72,7 +72,7 @@ class Outbox:
         self,
         deliver: Deliver,
         journal: Journal | None = None,
-        epoch: Callable[[], int] = lambda: 0,
+        epoch: Callable[[], int | None] = lambda: None,
         *,
         pause: float = TRY_AGAIN,
     ) -> None:
@@ -190,7 +190,7 @@ class Outbox:
     def _add(self, name: str, report: Report) -> None:
         if name not in self._lanes:
             self._lanes[name] = Lane()
-        self._lanes[name].reports.append(replace(report, epoch=report.epoch or self._epoch()))
+        self._lanes[name].reports.append(replace(report, epoch=self._epoch()))
 
     async def _mend(self) -> None:
         """Try a disk that took nothing until it does."""

@@ -2,7 +2,8 @@
 """Which deployment runs when: one worker per application, the oldest deployment first.
 
 Deployments come from the trigger at the moment they are created (`on_created`), and from the mirror
-those that an earlier piped has left. Nothing here waits for a tick.
+those that an earlier piped has left. Nothing here waits for a tick, but everything for the lease:
+while another instance of this piped is at work, what the mirror says is that one's business.
 """
 
 import asyncio
@@ -19,12 +20,16 @@ from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.mirror.mirror import Change, Mirror
 from piped.oplog import logger
 from piped.report.statuses import Statuses
+from piped.schedule.needs import Permit
 from piped.schedule.run import DeploymentRun
 
 log = logger(__name__)
 
 DONE_MEMORY: Final = 600.0
 """Seconds that a finished deployment is remembered at least: a listing under way still has it."""
+
+READ_AGAIN: Final = 1.0
+"""Seconds between two tries to read a deployment that was given out of hand."""
 
 AT_ONCE: Final = 100
 """Deployments that run at the same time, those that only wait included."""
@@ -35,6 +40,8 @@ class Line:
     """The deployments of one application: those that wait, and the one that runs."""
 
     waiting: list[Deployment] = field(default_factory=list)
+    epoch: int = 0
+    """The lease under which those that wait were told."""
     running: DeploymentRun | None = None
 
 
@@ -47,6 +54,7 @@ class Controller:
         statuses: Statuses,
         start: Callable[[Deployment], DeploymentRun],
         stored: Callable[[str], Awaitable[Deployment]],
+        permit: Permit,
         *,
         at_once: int = AT_ONCE,
         on_completed: Callable[[Deployment], None] = lambda _: None,
@@ -56,12 +64,14 @@ class Controller:
         self._statuses = statuses
         self._start = start
         self._stored = stored
+        self._permit = permit
         self._on_completed = on_completed
         self._clock = clock
         self._slots = asyncio.Semaphore(at_once)
         self._lines: dict[str, Line] = {}
         self._where: dict[str, str] = {}
-        self._done: dict[str, float] = {}
+        self._done: dict[str, tuple[float, int]] = {}
+        """When a deployment was finished here, and under which lease."""
         self._early_cancels: dict[str, list[Command]] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._workers: dict[str, asyncio.Task[None]] = {}
@@ -72,10 +82,12 @@ class Controller:
         changes = self._mirror.changes()
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
+            tasks.create_task(self._hand_over(), name="hand over")
             for application_id in self._lines:
                 self._work(application_id)
             async for change in changes:
-                if not self._stopping:
+                # Whoever gets the lease gets a snapshot with it.
+                if self._permit.held and not self._stopping:
                     self._take(change)
 
     def on_created(self, deployment: Deployment) -> None:
@@ -99,16 +111,29 @@ class Controller:
     def stop(self) -> None:
         """Begin nothing new: no deployment, no stage. What runs settles."""
         self._stopping = True
-        for line in self._lines.values():
+        for application_id, line in self._lines.items():
             if line.running is not None:
                 line.running.terminate()
+            elif application_id in self._workers:
+                self._workers[application_id].cancel()  # it only waits
 
     async def settled(self) -> None:
         """After `stop`: wait until nothing runs any more."""
         while self._workers:
             await asyncio.wait(self._workers.values())
 
+    async def _hand_over(self) -> None:
+        """Stop what runs when another instance is at work on it."""
+        while True:
+            await self._permit.gone()
+            for line in self._lines.values():
+                if line.running is not None:
+                    line.running.hand_over()
+            await self._permit.deployment(begun=False)
+
     def _take(self, change: Change) -> None:
+        for line in self._lines.values():
+            self._refresh(line)
         for deployment in change.deployments:
             self._add(deployment)
         if change.snapshot:
@@ -119,21 +144,35 @@ class Controller:
                 self._cancel(command)
 
     def _add(self, deployment: Deployment) -> None:
-        known = deployment.id in self._where or deployment.id in self._done
-        if self._stopping or known or is_completed(deployment.status):
-            return
         application_id = deployment.application_id
-        line = self._lines.setdefault(application_id, Line())
+        line = self._lines.get(application_id) or Line(epoch=self._permit.epoch)
+        self._refresh(line)
+        if self._stopping or self._is_known(deployment.id) or is_completed(deployment.status):
+            return
+        self._lines[application_id] = line
         line.waiting.append(deployment)
         line.waiting.sort(key=_precedence)
         self._where[deployment.id] = application_id
         self._work(application_id)
 
+    def _is_known(self, deployment_id: str) -> bool:
+        _, epoch = self._done.get(deployment_id, (0.0, -1))
+        return deployment_id in self._where or epoch == self._permit.epoch
+
+    def _refresh(self, line: Line) -> None:
+        """Forget what waits since before another instance was at work; the snapshot has it anew."""
+        if line.epoch != self._permit.epoch:
+            line.epoch = self._permit.epoch
+            for deployment in line.waiting:
+                del self._where[deployment.id]
+                self._early_cancels.pop(deployment.id, None)
+            line.waiting.clear()
+
     def _forget_done(self) -> None:
         now = self._clock()
         self._done = {
-            deployment_id: at
-            for deployment_id, at in self._done.items()
+            deployment_id: (at, epoch)
+            for deployment_id, (at, epoch) in self._done.items()
             if deployment_id in self._mirror.deployments or now - at < DONE_MEMORY
         }
 
@@ -172,9 +211,11 @@ class Controller:
         self._mirror.handled(command.id)
 
     def _cancel_waiting(self, line: Line, deployment_id: str, command: Command) -> None:
-        deployment = next(each for each in line.waiting if each.id == deployment_id)
-        if deployment.status != pb.DEPLOYMENT_PENDING or self._tasks is None:
+        deployment = next((each for each in line.waiting if each.id == deployment_id), None)
+        is_new = deployment is not None and deployment.status == pb.DEPLOYMENT_PENDING
+        if deployment is None or not is_new or self._tasks is None:
             # It has been begun by an earlier piped: what was done has to be undone, in its turn.
+            # Or it is being read anew.
             self._early_cancels.setdefault(deployment_id, []).append(command)
             return
         line.waiting.remove(deployment)
@@ -191,31 +232,72 @@ class Controller:
         line = self._lines[application_id]
         try:
             while line.waiting and not self._stopping:
+                await self._permit.deployment(begun=_is_begun(line.waiting[0]))
+                if self._statuses.is_behind(application_id):
+                    await self._catch_up(application_id, line)
+                    continue
                 async with self._slots:
-                    if not self._may_begin(line):
-                        break
-                    deployment = line.waiting.pop(0)
-                    line.running = self._start(deployment)
+                    deployment = self._next(line)
+                    if deployment is None:
+                        continue
+                    run = line.running = self._start(deployment)
                     for command in self._early_cancels.pop(deployment.id, ()):
-                        line.running.cancel(command)
-                    await self._run(line.running)
+                        run.cancel(command)
+                    await self._run(run)
                     line.running = None
+                if not run.completed and not self._stopping:
+                    await self._read_again(deployment.id)
         finally:
             del self._workers[application_id]
             if not line.waiting:
                 del self._lines[application_id]
 
-    def _may_begin(self, line: Line) -> bool:
-        """Is it still so after the wait for a slot?"""
-        return bool(line.waiting) and not self._stopping
+    def _next(self, line: Line) -> Deployment | None:
+        """The one to begin with; None when that is not so any more after the waiting."""
+        self._refresh(line)
+        if not line.waiting or self._stopping:
+            return None
+        begun = _is_begun(line.waiting[0])
+        return line.waiting.pop(0) if self._permit.may_begin(begun=begun) else None
 
     async def _run(self, run: DeploymentRun) -> None:
         await run.run()
-        del self._where[run.deployment.id]
         if run.completed:
-            self._done[run.deployment.id] = self._clock()
+            del self._where[run.deployment.id]
+            self._done[run.deployment.id] = (self._clock(), run.epoch)
             self._mirror.completed(run.deployment.id)
             self._on_completed(run.deployment)
+
+    async def _catch_up(self, application_id: str, line: Line) -> None:
+        """Wait until all is known that an earlier piped has done, and take what waits anew."""
+        await self._statuses.caught_up(application_id)
+        waiting, line.waiting = line.waiting, []
+        for deployment in waiting:
+            await self._read_again(deployment.id)
+
+    async def _read_again(self, deployment_id: str) -> None:
+        """Take a deployment as it is now, if this is (still, or again) the instance that works."""
+        await self._statuses.heard(deployment_id)
+        found = None
+        while self._permit.held and found is None:
+            try:
+                found = await self._stored(deployment_id)
+            except NotFoundError:
+                break
+            except PipecdError as error:
+                log.info("deployment.not_read", deployment=deployment_id, reason=str(error))
+                await asyncio.sleep(READ_AGAIN)
+        del self._where[deployment_id]
+        if found is not None and not is_completed(found.status):
+            self._add(found)
+        else:
+            for command in self._early_cancels.pop(deployment_id, ()):
+                self._cancel_unknown(deployment_id, command)
+
+
+def _is_begun(deployment: Deployment) -> bool:
+    """May another instance be at work on it?"""
+    return deployment.status != pb.DEPLOYMENT_PENDING
 
 
 def _precedence(deployment: Deployment) -> tuple[int, int, int]:

@@ -32,6 +32,29 @@ class Metadata(Protocol):
         """Open it while the block runs."""
 
 
+class Permit(Protocol):
+    """Whether this instance of the piped may start work."""
+
+    epoch: int
+    """Another one when another instance has been at work meanwhile; 0 where there are no leases."""
+
+    @property
+    def held(self) -> bool:
+        """Is this the instance that works?"""
+
+    def may_begin(self, *, begun: bool) -> bool:
+        """May a deployment be taken up, a new one or one that another instance may have begun?"""
+
+    async def deployment(self, *, begun: bool) -> None:
+        """Wait until it may."""
+
+    async def stage(self, *, rollback: bool) -> None:
+        """Wait until a stage may start."""
+
+    async def gone(self) -> None:
+        """Wait until another instance goes on with what this one has begun."""
+
+
 class Successes(Protocol):
     """What each application runs: its last deployment that succeeded."""
 
@@ -53,6 +76,7 @@ class Needs:
     commands: Commands
     metadata: Metadata
     successes: Successes
+    permit: Permit
     stored: Callable[[str], Awaitable[Deployment]]
     """The deployment as the control plane has it."""
     clock: Clock

@@ -15,13 +15,22 @@ from pipecd_model.stage import is_completed as stage_is_completed
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment, DeploymentStatus, PipelineStage
+from piped.mirror.epoch import under
 from piped.oplog import log_context, logger
 from piped.plan.sources import read_config, read_target
 from piped.report.statuses import reference
 from piped.schedule.needs import Needs
+from piped.schedule.patience import patiently
 from piped.schedule.stage import Outcome
 from piped.schedule.stages import Prepared, Stages
-from piped.schedule.stop import Cancelled, StopRequestedError, StopScope, Terminated, TimedOut
+from piped.schedule.stop import (
+    Cancelled,
+    HandedOver,
+    StopRequestedError,
+    StopScope,
+    Terminated,
+    TimedOut,
+)
 from piped.sentence import sentence
 
 log = logger(__name__)
@@ -48,7 +57,9 @@ class DeploymentRun:
         self._needs = needs
         self._scope = StopScope()
         self._stages: Stages | None = None
-        self._stopping = False
+        self._stopping: Terminated | None = None
+        self.epoch = needs.permit.epoch
+        """The lease under which it runs."""
         self._planned_at = 0.0
         self._begun = deployment.status != pb.DEPLOYMENT_PENDING
         self._rolling_back = deployment.status == pb.DEPLOYMENT_ROLLING_BACK
@@ -77,23 +88,34 @@ class DeploymentRun:
         A plugin that works on a stage is told to stop as well, and answers for itself: a script is
         finished, everything else is given back unfinished.
         """
-        self._stopping = True
+        self._stopping = Terminated()
         if self._stages is not None:
             self._stages.stopping = True
             if self._stages.with_a_plugin:
                 return
-        self._scope.stop(Terminated())
+        self._scope.stop(self._stopping)
+
+    def hand_over(self) -> None:
+        """Another instance goes on with the deployment: stop what runs here, and say nothing."""
+        self._stopping = HandedOver()
+        if self._stages is not None:
+            self._stages.stopping = True
+        self._scope.stop(self._stopping)
 
     async def run(self) -> None:
         """Run until the deployment is completed, or until piped stops."""
         deployment = self.deployment
-        with log_context(deployment=deployment.id, application=deployment.application_name):
+        about = log_context(deployment=deployment.id, application=deployment.application_name)
+        with about, under(self.epoch):
             try:
                 ending = await self._run()
-            except StopRequestedError:
-                log.info("deployment.left", status=DeploymentStatus.Name(deployment.status))
+            except StopRequestedError as stopped:
+                self._leave(str(stopped))
                 return
             except PipecdError as error:
+                if self._is_elsewhere():
+                    self._leave(str(error))
+                    return
                 ending = Ending(status=pb.DEPLOYMENT_FAILURE, reason=sentence(error))
             except Exception:  # noqa: BLE001 - one of the doors: a bug fails the deployment, not piped
                 log.bug("deployment.bug")
@@ -103,6 +125,14 @@ class DeploymentRun:
                 )
             self._complete(ending)
 
+    def _leave(self, why: str) -> None:
+        status = DeploymentStatus.Name(self.deployment.status)
+        log.info("deployment.left", status=status, why=why)
+
+    def _is_elsewhere(self) -> bool:
+        """Has the lease gone to another instance? Then no fault here is the deployment's."""
+        return not self._needs.permit.held or self._needs.permit.epoch != self.epoch
+
     async def _run(self) -> Ending:
         deployment = self.deployment
         try:
@@ -110,8 +140,10 @@ class DeploymentRun:
         except StopRequestedError as stopped:
             return self._ending(stopped, None)
         with self._needs.metadata.opened(deployment):
-            self._stages = Stages(deployment, prepared, self._needs, began=self._began())
-            self._stages.stopping = self._stopping
+            self._stages = Stages(
+                deployment, prepared, self._needs, began=self._began(), epoch=self.epoch
+            )
+            self._stages.stopping = self._stopping is not None
             if self._rolling_back:
                 ending = self._where_it_stopped()
             else:
@@ -133,7 +165,7 @@ class DeploymentRun:
         async with scope:
             self._begun = True
             needs.statuses.deploying(deployment, now=True)
-            running = await needs.successes.of(deployment.application_id)
+            running = await patiently(lambda: needs.successes.of(deployment.application_id))
             with needs.metadata.opened(deployment):
                 plan = await needs.planner.plan(deployment, running)
             deployment.summary = plan.summary
@@ -236,7 +268,8 @@ class DeploymentRun:
         deployment, needs = self.deployment, self._needs
         built = await needs.planner.rollback_stages(deployment, config)
         # The plan replaces all stages: what plugins have kept with them since must not be lost.
-        kept = {stage.id: stage for stage in (await needs.stored(deployment.id)).stages}
+        stored = await patiently(lambda: needs.stored(deployment.id))
+        kept = {stage.id: stage for stage in stored.stages}
         for stage in deployment.stages:
             if stage.id in kept:
                 stage.metadata.update(kept[stage.id].metadata)
@@ -251,8 +284,8 @@ class DeploymentRun:
     def _new_scope(self) -> StopScope:
         """The scope of the next stage, stopped already if there is a reason."""
         self._scope = StopScope()
-        if self._stopping:
-            self._scope.stop(Terminated())
+        if self._stopping is not None:
+            self._scope.stop(self._stopping)
         elif self._cancelled is not None and self._heeds_cancel:
             self._scope.stop(self._cancelled)
         return self._scope

@@ -22,7 +22,7 @@ from piped.plan.stages import config_bytes
 from piped.schedule.needs import Needs
 from piped.schedule.skip import skip_reason
 from piped.schedule.stage import Limit, Outcome, execute_on, run_stage
-from piped.schedule.stop import StopRequestedError, StopScope, Terminated, TimedOut
+from piped.schedule.stop import HandedOver, StopRequestedError, StopScope, Terminated, TimedOut
 from piped.sentence import sentence
 
 log = logger(__name__)
@@ -41,14 +41,18 @@ class Stages:
     """Runs the stages of a deployment, one at a time."""
 
     def __init__(
-        self, deployment: Deployment, prepared: Prepared, needs: Needs, *, began: float
+        self, deployment: Deployment, prepared: Prepared, needs: Needs, *, began: float, epoch: int
     ) -> None:
-        """`began`: when the deployment was planned; its time counts from then."""
+        """`began`: when the deployment was planned; its time counts from then.
+
+        `epoch`: the lease under which it is run.
+        """
         self._deployment = deployment
         self._config = prepared.config
         self._source = prepared.source
         self._needs = needs
         self._began = began
+        self._epoch = epoch
         self.with_a_plugin = False
         """Does a plugin work on a stage right now?"""
         self.stopping = False
@@ -82,6 +86,11 @@ class Stages:
         """Decide whether the stage runs at all; its outcome when it does not."""
         if scope.reason is not None:
             raise StopRequestedError(scope.reason)
+        async with scope:
+            await self._needs.permit.stage(rollback=is_rollback(stage))
+        if self._needs.permit.epoch != self._epoch:
+            # What is known here of the deployment is older than what the other one did.
+            raise StopRequestedError(HandedOver())
         if is_rollback(stage):
             return None
         left = self._deployment_limit()

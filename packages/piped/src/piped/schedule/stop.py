@@ -40,6 +40,14 @@ class Terminated:
         return "piped is stopping"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedOver(Terminated):
+    """Another instance of this piped goes on with it."""
+
+    def __str__(self) -> str:
+        return "another instance of this piped goes on"
+
+
 StopReason = Cancelled | TimedOut | Terminated
 
 

@@ -9,7 +9,7 @@ lease's times from the moment it sent the call that was answered. When it stops 
 A control plane that answers UNIMPLEMENTED is polled as upstream's agents poll it.
 
 The lease's epoch goes into the metadata `pipecd-lease-epoch` of every report of the agent; a report with
-an older epoch is refused with FAILED_PRECONDITION. Agents that hold no lease send no epoch.
+an older epoch is refused with FAILED_PRECONDITION. An agent that has held none sends 0, one that knows no leases no epoch.
 """
 
 from collections import abc as _abc
