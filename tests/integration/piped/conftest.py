@@ -50,6 +50,11 @@ class Server:
     def admin_key(self) -> str:
         return (self._folder / "data" / "admin.key").read_text().strip()
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         self._log.unlink(missing_ok=True)
         arguments = ["--data-dir", self._folder / "data", "--listen", self.address]
