@@ -27,6 +27,8 @@ class Stage:
     fails: bool = False
     rerun: bool = False
     """May it run again after an interruption?"""
+    timed: bool = False
+    """Does each line tell when it was printed?"""
 
     @property
     def is_script(self) -> bool:
@@ -61,6 +63,9 @@ APPLICATIONS: dict[str, tuple[Stage, ...]] = {
     ),
     "cancelled": (script(3, 0.05, undo=True), script(40, 0.1, undo=True), script(1, 0, undo=True)),
 }
+BEACON = "beacon"
+"""Tells every few hundredths of a second that it is seen; see `back.py`."""
+PIPELINES = {**APPLICATIONS, BEACON: (Stage(lines=120, pause=0.05, timed=True),)}
 CANCELLED = "cancelled"
 """The one that a person cancels in the middle."""
 
@@ -68,7 +73,7 @@ CANCELLED = "cancelled"
 def document(name: str, effects: Path, nonce: str) -> str:
     """The application file."""
     stages = "".join(
-        _stage(stage, index, effects / name) for index, stage in enumerate(APPLICATIONS[name])
+        _stage(stage, index, effects / name) for index, stage in enumerate(PIPELINES[name])
     )
     return (
         f"# {nonce}\napiVersion: pipecd.dev/v1beta1\nkind: Application\nspec:\n  name: {name}\n"
@@ -93,8 +98,10 @@ def _script(stage: Stage, index: int, file: Path) -> str:
     body = [f'echo "begin $SR_DEPLOYMENT_ID {index} $$" >> {file}']
     if stage.lines:
         sleep = f"; sleep {stage.pause:g}" if stage.pause else ""
+        time = " $(date +%s.%N)" if stage.timed else ""
         body.append(
-            f'i=1; while [ $i -le {stage.lines} ]; do echo "line $i"{sleep}; i=$((i + 1)); done'
+            f"i=1; while [ $i -le {stage.lines} ]; do "
+            f'echo "line $i{time}"{sleep}; i=$((i + 1)); done'
         )
     body.append(f'echo "end $SR_DEPLOYMENT_ID {index} $$" >> {file}')
     if stage.fails:
@@ -125,7 +132,7 @@ class Effect:
 def read_effects(effects: Path) -> list[Effect]:
     """All lines, in the order of each application."""
     found = []
-    for name in APPLICATIONS:
+    for name in PIPELINES:
         file = effects / name
         for line in file.read_text().splitlines() if file.exists() else ():
             event, deployment, index, pid = line.split()

@@ -7,7 +7,7 @@ Pure: `outcome.py` gathers what is judged here.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from chaos.applications import APPLICATIONS, CANCELLED, Effect, Stage
+from chaos.applications import CANCELLED, PIPELINES, Effect, Stage
 from chaos.promises import Violation
 
 from pipecd_wire.model import deployment_pb2
@@ -45,7 +45,7 @@ class Ended:
     def violations(self) -> Iterator[Violation]:
         """All that is wrong with it."""
         name = self.deployment.application_name
-        plan = APPLICATIONS[name]
+        plan = PIPELINES[name]
         stages = {stage.index: stage for stage in self.deployment.stages if not stage.rollback}
         where = f"{name} {self.deployment.id}"
         was_cancelled = self.deployment.status == deployment_pb2.DEPLOYMENT_CANCELLED

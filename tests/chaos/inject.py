@@ -78,7 +78,7 @@ async def _inject(site: Site, observer: Observer, plan: Round, done: Tally) -> N
                 done.mishaps[f"pause {each.what}"] += 1
             else:
                 site.piped.restart_after = site.server.restart_after = each.lasts
-                _signal(pids, signal.SIGKILL)
+                send(pids, signal.SIGKILL)
                 done.deaths[f"kill {each.what}"] += 1
                 done.shims += each.what == "shim"
         elif not observer.in_flight():
@@ -99,14 +99,15 @@ async def _disturb(site: Site, injection: Injection) -> None:
 
 
 async def _pause(pids: list[int], lasts: float) -> None:
-    _signal(pids, signal.SIGSTOP)
+    send(pids, signal.SIGSTOP)
     try:
         await asyncio.sleep(lasts)
     finally:
-        _signal(pids, signal.SIGCONT)
+        send(pids, signal.SIGCONT)
 
 
-def _signal(pids: list[int], number: signal.Signals) -> None:
+def send(pids: list[int], number: signal.Signals) -> None:
+    """Signal those that are still there."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)

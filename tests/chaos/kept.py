@@ -4,6 +4,7 @@
 import asyncio
 import os
 import signal
+import time
 from asyncio.subprocess import Process
 from pathlib import Path
 
@@ -24,6 +25,8 @@ class Kept:
         self.restart_after = 0.0
         """Seconds between a death and the next start."""
         self.deaths = 0
+        self.started_at = 0.0
+        """Unix seconds."""
         self.unexpected: list[str] = []
         """Ends that nobody has caused."""
         self._environment = environment
@@ -69,6 +72,7 @@ class Kept:
                 start_new_session=True,
                 env=self._environment,
             )
+        self.started_at = time.time()
         self._up.set()
 
     async def running(self) -> int:

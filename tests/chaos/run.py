@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -140,6 +141,8 @@ def main() -> int:
         name: value for name, value in os.environ.items() if name == "PIPECD_CHAOS_WITHOUT"
     }
     code = 1
+    for number in (signal.SIGINT, signal.SIGTERM):  # also in the background nothing is left behind
+        signal.signal(number, signal.default_int_handler)
     try:
         code = asyncio.run(
             run(

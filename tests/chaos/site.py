@@ -8,8 +8,8 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from pipecd_wire.model import common_pb2
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.pipecd.api.api_pb2_grpc import DeploymentServiceStub, PipedServiceStub
 from pipecd_wire.pipecd.push import push_pb2
-from pipecd_wire.rpc import CallError, Retry, call, connect
+from pipecd_wire.rpc import CallError, Channel, Retry, call, connect
 
 LISTENING = "pipecd server listening on "
 START_LIMIT = 60.0
@@ -38,8 +38,12 @@ PATIENT = Retry(attempts=None, base=0.05, cap=0.5)
 class Site:
     """All that a run works with."""
 
-    def __init__(self, root: Path, variables: dict[str, str]) -> None:
+    def __init__(
+        self, root: Path, variables: dict[str, str], names: Iterable[str] = APPLICATIONS
+    ) -> None:
+        """`variables`: of all programs beside the usual ones. `names`: of its applications."""
         self.root = root
+        self.names = tuple(names)
         self.repository = root / "repository"
         self.effects = root / "effects"
         self.scripts = root / "piped" / "scripts"
@@ -67,7 +71,7 @@ class Site:
 
     def commit(self, nonce: str) -> str:
         """Change all applications at once; the commit."""
-        for name in APPLICATIONS:
+        for name in self.names:
             file = self.repository / name / "app.pipecd.yaml"
             file.parent.mkdir(exist_ok=True)
             file.write_text(document(name, self.effects, nonce))
@@ -76,7 +80,7 @@ class Site:
         return self.git("rev-parse", "HEAD").strip()
 
     async def add_applications(self) -> None:
-        for name in APPLICATIONS:
+        for name in self.names:
             path = common_pb2.ApplicationGitPath(
                 repo=common_pb2.ApplicationGitRepository(id="chaos"),
                 path=name,
@@ -136,6 +140,11 @@ class Site:
         tasks.create_task(self.piped.keep())
         await self.ready()
 
+    def connect(self) -> AbstractAsyncContextManager[Channel]:
+        """A channel to the control plane, past the wire, for one who may do everything."""
+        key = (self.root / "server" / "admin.key").read_text().strip()
+        return connect(self.wire.upstream, metadata=lambda: [("authorization", f"API-KEY {key}")])
+
     async def stop(self) -> None:
         """As a person does it, in this order."""
         for each in (self.piped, self.server):
@@ -144,16 +153,16 @@ class Site:
 
 
 @asynccontextmanager
-async def running_site(root: Path, variables: dict[str, str] | None = None) -> AsyncIterator[Site]:
+async def running_site(
+    root: Path, variables: dict[str, str] | None = None, names: Iterable[str] = APPLICATIONS
+) -> AsyncIterator[Site]:
     """A site while the block runs; nothing of it is left behind."""
-    site = Site(root, variables or {})
+    site = Site(root, variables or {}, names)
     site.prepare()
     try:
         async with site.wire.open(), asyncio.TaskGroup() as tasks:
-            address = site.wire.upstream = await site.start_server(tasks)
-            key = (root / "server" / "admin.key").read_text().strip()
-            credentials = [("authorization", f"API-KEY {key}")]
-            async with connect(address, metadata=lambda: credentials) as channel:
+            site.wire.upstream = await site.start_server(tasks)
+            async with site.connect() as channel:
                 site.api = APIServiceStub(channel)
                 site.deployments = DeploymentServiceStub(channel)
                 site.pipeds = PipedServiceStub(channel)
