@@ -29,6 +29,7 @@ from controlplane.http.scrape import Scrape
 from controlplane.http.site import Site, admin_site, site
 from controlplane.ops.jobs import Job
 from controlplane.ops.jobs import running as running_jobs
+from controlplane.ops.retention import FOR_A_YEAR, Retention, timed_jobs
 from controlplane.store.sql.sqlite import open_sqlite
 from controlplane.store.stores import Stores, stores
 from controlplane.usecases import releases
@@ -74,6 +75,8 @@ class Settings:
     """Where traces of pipeds are sent on to; empty drops them."""
     encryption_key_files: tuple[Path, ...] = ()
     """Keys for secrets at rest, the newest first; without any, one in the data folder."""
+    retention: Retention = FOR_A_YEAR
+    """How long things are kept."""
     releases_url: str = releases.URL
     observers: tuple[Observe, ...] = ()
     """Told of each call once its handler has ended, before it is answered."""
@@ -155,7 +158,9 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
             over_tls=settings.tls is not None or settings.public_url.startswith("https://"),
             metrics_enabled=settings.metrics,
         )
-        await opened.enter_async_context(running_jobs(_jobs(kept, held)))
+        await opened.enter_async_context(
+            running_jobs([*_jobs(kept, held), *timed_jobs(kept, settings.retention, _now)])
+        )
         front = serve_front(
             site(parts),
             served,

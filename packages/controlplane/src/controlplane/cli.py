@@ -26,16 +26,20 @@ ARMED = "PIPECD_CHAOS_ARMED"
 
 
 class Commands(click.Group):
-    """The commands, one of which is found only when it is asked for."""
+    """The commands, some of which are found only when they are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "quickstart"])
+        return sorted([*super().list_commands(ctx), "quickstart", "backup", "restore"])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "quickstart":
             from controlplane.quickstart.command import quickstart  # noqa: PLC0415
 
             return quickstart
+        if cmd_name in {"backup", "restore"}:
+            from controlplane.ops import commands  # noqa: PLC0415
+
+            return commands.backup if cmd_name == "backup" else commands.restore
         return super().get_command(ctx, cmd_name)
 
 

@@ -20,6 +20,7 @@ from controlplane.store.own_commands import OwnCommands
 from controlplane.store.piped_records import PipedStats, PluginStates, UnregisteredApplications
 from controlplane.store.pipeds import Pipeds
 from controlplane.store.projects import Projects
+from controlplane.store.purge import Purge
 from controlplane.store.sessions import Sessions
 from controlplane.store.shared_objects import SharedObjects
 from controlplane.store.stage_logs import StageLogs
@@ -53,6 +54,7 @@ class Stores:
     chains: Chains
     live_states: LiveStates
     analysis_results: AnalysisResults
+    purge: Purge
 
 
 def stores(database: Database, now: Now) -> Stores:
@@ -80,4 +82,5 @@ def stores(database: Database, now: Now) -> Stores:
         chains=Chains(database, now),
         live_states=LiveStates(database, now),
         analysis_results=AnalysisResults(database, now),
+        purge=Purge(database),
     )

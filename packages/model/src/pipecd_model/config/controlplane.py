@@ -166,6 +166,31 @@ class InsightCollectorConfig(ConfigModel):
     deployment: DeploymentInsightConfig = msgspec.field(default_factory=DeploymentInsightConfig)
 
 
+class RetentionConfig(ConfigModel):
+    """How many days things are kept once they are over; 0 is for ever."""
+
+    deployments: int = 365
+    """Deployments with their stage logs, chains and traces. The last one that succeeded stays."""
+    events: int = 90
+    """Events, handled or not."""
+    commands: int = 30
+    """Commands that were handled."""
+    insights: int = 1100
+    """The ends of deployments, from which figures are made."""
+
+    def check(self, report: Report) -> None:
+        for key in ("deployments", "events", "commands", "insights"):
+            days = getattr(self, key)
+            if not 0 <= days <= 100_000:
+                report.fault(key, message=f"not a number of days: {days}", hint="0 is for ever")
+        if self.insights and (self.insights < self.deployments or not self.deployments):
+            report.fault(
+                "insights",
+                message=f"{self.insights} days are less than those of deployments",
+                hint="figures are kept at least as long as what they are made of",
+            )
+
+
 class StaticAdminConfig(ConfigModel):
     """A person who signs in with a password."""
 
@@ -273,6 +298,7 @@ class ControlPlaneConfig(ConfigModel):
     insight_collector: InsightCollectorConfig = msgspec.field(
         default_factory=InsightCollectorConfig
     )
+    retention: RetentionConfig = msgspec.field(default_factory=RetentionConfig)
     projects: tuple[ProjectConfig, ...] = ()
     shared_sso_configs: tuple[SharedSsoConfig, ...] = msgspec.field(
         name="sharedSSOConfigs", default=()

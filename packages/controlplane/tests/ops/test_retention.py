@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is old goes when the configuration says so; what is needed or young stays."""
+
+from typing import Any
+
+from controlplane.ops.retention import DAY, Retention, purge, time_out_commands, timed_jobs
+from controlplane.store import purge as steps
+from controlplane.store.events import EventFilter
+from controlplane.store.stage_logs import LogKey
+from controlplane.store.stores import Stores
+from controlplane.usecases import events
+from controlplane.usecases.traces import NewTrace
+from pipecd_wire.model import application_pb2, command_pb2, deployment_chain_pb2
+from pipecd_wire.model import deployment_pb2 as pb
+
+FOREVER = Retention(deployments=0, events=0, commands=0, insights=0)
+
+
+async def ended(kept: Stores, build: Any, deployment_id: str, at: int, **fields: Any) -> None:
+    await kept.deployments.add(
+        build.deployment(
+            id=deployment_id,
+            status=pb.DEPLOYMENT_SUCCESS,
+            completed_at=at,
+            labels={"env": "dev"},
+            **fields,
+        )
+    )
+    key = LogKey(deployment_id=deployment_id, stage_id="s1")
+    await kept.stage_logs.append("ours", key, build.blocks(1, 2), completed=True)
+
+
+async def rows(kept: Stores, table: str) -> int:
+    found = await kept.database.read(
+        lambda view: view.all(steps.select(steps.tables.metadata.tables[table]))
+    )
+    return len(found)
+
+
+async def test_an_old_deployment_goes_with_its_logs_and_leaves_its_figures(
+    kept: Stores, build: Any
+) -> None:
+    now = build.NOON + 400 * DAY
+    await ended(kept, build, "old", build.NOON)
+    await ended(kept, build, "young", now - DAY)
+    await kept.deployments.add(build.deployment(id="running"))
+
+    await purge(kept, Retention(), lambda: now)
+
+    assert await kept.deployments.find("ours", "old") is None
+    assert await kept.deployments.find("ours", "young") is not None
+    assert await kept.deployments.find("ours", "running") is not None
+    logs = await kept.stage_logs.whole(
+        "ours", [LogKey(deployment_id=each, stage_id="s1") for each in ("old", "young")]
+    )
+    assert [len(part.blocks) for part in logs.values()] == [0, 2]
+    assert await rows(kept, "stage_log_chunk") == 1
+    figures = await kept.outcomes.tally("ours", build.NOON, now, labels={"env": "dev"})
+    assert sum(tally.count for tally in figures) == 2
+
+    await purge(kept, Retention(insights=1), lambda: now + 2 * DAY)
+
+    assert await rows(kept, "deployment_outcome") == 0
+    assert await rows(kept, "deployment_label") == 0
+
+
+async def test_the_last_success_of_an_application_stays(kept: Stores, build: Any) -> None:
+    last = application_pb2.ApplicationDeploymentReference(deployment_id="last")
+    await kept.applications.add(build.application(most_recently_successful_deployment=last))
+    for deployment_id in ("before", "last"):
+        await ended(kept, build, deployment_id, build.NOON)
+
+    await purge(kept, Retention(), lambda: build.NOON + 400 * DAY)
+
+    assert await kept.deployments.find("ours", "before") is None
+    assert await kept.deployments.find("ours", "last") is not None
+
+
+async def test_more_than_one_step_takes_goes_too(kept: Stores, build: Any) -> None:
+    for number in range(steps.STEP + 5):
+        await kept.deployments.add(
+            build.deployment(id=f"d{number}", status=pb.DEPLOYMENT_FAILURE, completed_at=build.NOON)
+        )
+
+    await purge(kept, Retention(), lambda: build.NOON + 400 * DAY)
+
+    assert await rows(kept, "deployment") == 0
+
+
+async def test_old_events_traces_chains_and_commands_go(kept: Stores, build: Any) -> None:
+    await events.register(
+        kept,
+        "ours",
+        name="image",
+        data="v1",
+        labels={"a": "b"},
+        contexts={},
+        trace=NewTrace(commit_hash="feed", commit_url="https://x"),
+        now=lambda: build.NOON,
+    )
+    for chain_id, status in (("over", "SUCCESS"), ("going on", "RUNNING")):
+        await kept.chains.add(
+            deployment_chain_pb2.DeploymentChain(
+                id=chain_id,
+                project_id="ours",
+                status=f"DEPLOYMENT_CHAIN_{status}",
+                created_at=build.NOON,
+                updated_at=build.NOON,
+            )
+        )
+    await kept.commands.add(build.command(id="handled"))
+    await kept.commands.handled(
+        "ours",
+        "piped",
+        command_pb2.Command(id="handled", status=command_pb2.COMMAND_SUCCEEDED, handled_at=5),
+        b"output",
+    )
+    await kept.commands.add(build.command(id="waiting"))
+
+    await purge(kept, FOREVER, lambda: build.NOON + 400 * DAY)
+    assert await rows(kept, "event") == 1
+    assert await rows(kept, "command") == 2
+    assert await rows(kept, "command_output") == 0, "plan previews are asked for within a day"
+
+    await purge(kept, Retention(), lambda: build.NOON + 400 * DAY)
+
+    page = await kept.events.page("ours", EventFilter(), limit=0, cursor="")
+    assert page.items == []
+    assert await rows(kept, "event_label") == 0
+    assert await rows(kept, "deployment_trace") == 0
+    assert [chain_id for _, chain_id in await kept.chains.unfinished()] == ["going on"]
+    assert await rows(kept, "deployment_chain") == 1
+    assert await kept.commands.find("ours", "handled") is None
+    assert await kept.commands.find("ours", "waiting") is not None
+
+
+async def test_nothing_goes_where_everything_is_kept_for_ever(kept: Stores, build: Any) -> None:
+    await ended(kept, build, "old", build.NOON)
+
+    await purge(kept, FOREVER, lambda: build.NOON + 4000 * DAY)
+
+    assert await kept.deployments.find("ours", "old") is not None
+    assert await rows(kept, "deployment_outcome") == 1
+
+
+async def test_a_command_that_nobody_took_for_a_day_has_timed_out(kept: Stores, build: Any) -> None:
+    await kept.commands.add(build.command(id="old"))
+    await kept.commands.add(build.command(id="young", created_at=build.NOON + DAY))
+
+    await time_out_commands(kept, lambda: build.NOON + DAY + 5)
+
+    old = await kept.commands.get("ours", "old")
+    assert (old.status, old.handled_at) == (command_pb2.COMMAND_TIMEOUT, build.NOON + DAY + 5)
+    young = await kept.commands.get("ours", "young")
+    assert young.status == command_pb2.COMMAND_NOT_HANDLED_YET
+
+
+async def test_every_timed_job_runs(kept: Stores) -> None:
+    jobs = timed_jobs(kept, Retention(), lambda: 5)
+
+    for job in jobs:
+        await job.run()
+
+    assert {job.name for job in jobs} == {"chains", "unhandled-commands", "retention"}

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A backup is of one moment, taken beside a server that goes on; a restored folder serves it."""
+
+import asyncio
+import sqlite3
+import tarfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.cli import cli
+from controlplane.store.sql import tables
+from controlplane.store.sql.backup import MANIFEST, backup, restore
+from controlplane.store.sql.file import DATABASE_FILE
+from controlplane.store.sql.sqlite import open_sqlite
+from controlplane.store.stores import stores
+from pipecd_model.errors import PipecdError
+from pipecd_wire.apiservice import service_pb2 as apiservice
+from pipecd_wire.rpc import call
+
+
+def refusal(work: Any, *arguments: Any, **named: Any) -> str:
+    with pytest.raises(PipecdError) as caught:
+        work(*arguments, **named)
+    return str(caught.value)
+
+
+async def test_a_backup_of_a_server_that_writes_is_whole_and_of_one_moment(
+    tmp_path: Path, build: Any, soon: Any
+) -> None:
+    """Each transaction adds a deployment and its log: a copy has both of each, or neither."""
+    archive = tmp_path / "copy.tar"
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None) as database:
+        kept = stores(database, lambda: build.NOON)
+        begun, stop = asyncio.Event(), asyncio.Event()
+
+        async def write() -> int:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                if number > 5:
+                    begun.set()
+                await kept.deployments.add(
+                    build.deployment(id=f"d{number}", labels={"number": str(number)})
+                )
+            return number
+
+        async with asyncio.TaskGroup() as tasks:
+            writing = tasks.create_task(write())
+            await soon(begun.wait())
+            made = await asyncio.to_thread(backup, tmp_path / "data", archive, now=build.NOON)
+            stop.set()
+        assert writing.result() > 0
+
+    assert restore(archive, tmp_path / "restored") == made
+    with closing(sqlite3.connect(tmp_path / "restored" / DATABASE_FILE)) as copy:
+        counts = [
+            copy.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - ours
+            for table in ("deployment", "deployment_label")
+        ]
+    assert counts[0] == counts[1] > 0
+
+
+async def test_a_restored_folder_serves_what_was_there(
+    serve: Any, tmp_path: Path, soon: Any
+) -> None:
+    async with serve(tmp_path / "data") as plane:
+        agent = await plane.agent()
+        application_id = await plane.application(agent)
+        await asyncio.to_thread(backup, tmp_path / "data", tmp_path / "copy.tar", now=5)
+        later = await plane.application(agent, name="later")
+
+    restore(tmp_path / "copy.tar", tmp_path / "restored")
+
+    async with serve(tmp_path / "restored") as plane:
+        listed = await call(plane.admin.api.ListApplications, apiservice.ListApplicationsRequest())
+        assert [each.id for each in listed.applications] == [application_id]
+        assert application_id != later
+        again = await plane.agent_with("default", agent.id, agent.key)
+        assert await plane.deployment(again, application_id)
+
+
+async def test_only_its_owner_can_read_a_backup(tmp_path: Path) -> None:
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+        backup(tmp_path / "data", tmp_path / "copy.tar", now=5)
+    restore(tmp_path / "copy.tar", tmp_path / "restored")
+
+    kept = [tmp_path / "copy.tar", *(tmp_path / "restored").iterdir()]
+    assert {path.stat().st_mode & 0o077 for path in kept} == {0}
+    assert {path.name for path in tmp_path.glob("*")} == {"copy.tar", "data", "restored"}
+
+
+async def test_nothing_that_exists_is_overwritten(tmp_path: Path) -> None:
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+        backup(tmp_path / "data", tmp_path / "copy.tar", now=5)
+        content = (tmp_path / "copy.tar").read_bytes()
+
+        assert "exists already" in refusal(backup, tmp_path / "data", tmp_path / "copy.tar", now=6)
+        assert "is in use" in refusal(restore, tmp_path / "copy.tar", tmp_path / "data")
+    assert "holds a database already" in refusal(restore, tmp_path / "copy.tar", tmp_path / "data")
+    assert (tmp_path / "copy.tar").read_bytes() == content
+
+
+async def test_a_damaged_or_foreign_archive_is_refused_and_leaves_no_database(
+    tmp_path: Path,
+) -> None:
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+        backup(tmp_path / "data", tmp_path / "copy.tar", now=5)
+    content = bytearray((tmp_path / "copy.tar").read_bytes())
+    place = content.index(b"SQLite format 3") + 5000
+    content[place : place + 4] = b"\xff\xff\xff\xff"
+    (tmp_path / "damaged.tar").write_bytes(content)
+    (tmp_path / "cut.tar").write_bytes(content[:3000])
+    (tmp_path / "text.tar").write_text("not an archive")
+    with tarfile.open(tmp_path / "other.tar", "w") as other:
+        other.add(tmp_path / "text.tar", MANIFEST)
+
+    for name in ("damaged.tar", "cut.tar", "text.tar", "other.tar", "missing.tar"):
+        assert refusal(restore, tmp_path / name, tmp_path / "restored")
+        assert not (tmp_path / "restored" / DATABASE_FILE).exists()
+
+
+async def test_a_backup_of_a_newer_pipecd_is_refused(tmp_path: Path) -> None:
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+        pass
+    with closing(sqlite3.connect(tmp_path / "data" / DATABASE_FILE)) as newer:
+        newer.execute(f"PRAGMA user_version = {tables.SCHEMA_VERSION + 1}")
+    backup(tmp_path / "data", tmp_path / "copy.tar", now=5)
+
+    said = refusal(restore, tmp_path / "copy.tar", tmp_path / "restored")
+
+    assert f"has schema {tables.SCHEMA_VERSION + 1}" in said
+    assert not (tmp_path / "restored" / DATABASE_FILE).exists()
+
+
+async def test_both_are_commands_of_pipecd(tmp_path: Path, capsys: Any) -> None:
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+        out = str(tmp_path / "copy.tar")
+        folder = str(tmp_path / "data")
+        cli.main(["backup", "--data-dir", folder, "--output", out], standalone_mode=False)
+    cli.main(
+        ["restore", "--input", out, "--data-dir", str(tmp_path / "restored")],
+        standalone_mode=False,
+    )
+
+    said = capsys.readouterr().out
+    assert f"wrote {out}" in said
+    assert "restored" in said
+    assert (tmp_path / "restored" / DATABASE_FILE).exists()
