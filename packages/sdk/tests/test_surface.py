@@ -43,6 +43,7 @@ PUBLIC = [
     "Report",
     "Resource",
     "Secret",
+    "Secrets",
     "Severity",
     "SharedObjects",
     "Skip",

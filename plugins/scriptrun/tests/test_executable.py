@@ -216,16 +216,50 @@ async def test_a_script_longer_than_the_grace_period_goes_on_and_is_continued(
     ]
 
 
-async def test_a_secret_that_nobody_opens_is_refused_at_planning() -> None:
-    options = {"run": "echo {{ .encryptedSecrets.password }} | sudo -S su"}
-    async with FakePiped() as piped, scriptrun(piped) as plugin:
+@pytest.mark.parametrize(
+    ("options", "path"),
+    [
+        ({"run": "echo {{ .encryptedSecrets.password }} | sudo -S su"}, "run"),
+        ({"run": "true", "onRollback": "{{- .encryptedSecrets.x -}}"}, "onRollback"),
+        ({"run": "true", "env": {"P": "{{ .encryptedSecrets.x }}"}}, "env.P"),
+    ],
+)
+async def test_an_agent_that_opens_no_secrets_is_told_so_at_planning(
+    options: dict[str, object], path: str
+) -> None:
+    """Running it with the raw text would hand the placeholder to the command as a password."""
+    async with (
+        FakePiped(managed=False) as piped,
+        scriptrun(piped, way=Way.COMMAND_LINE) as plugin,
+    ):
         with pytest.raises(CallError) as refused:
             await plugin.plan(("SCRIPT_RUN", options))
 
     assert refused.value.status == "INVALID_ARGUMENT"
-    assert refused.value.message.startswith(
-        "stages[0].with.run: {{ .encryptedSecrets.password }} cannot be opened in a script"
-    )
+    told = f"stages[0].with.{path}: this agent opens no secrets for stages (put it into a file"
+    assert refused.value.message.startswith(told)
+
+
+async def test_piped_opens_the_secrets_that_a_script_names(tmp_path: Path) -> None:
+    value = 'it\'s "quoted" $(touch injected)\n; touch `touch x` \\ end'
+    options = {
+        "run": 'printf %s "$PASSWORD" > got; echo {{ .encryptedSecrets.plain }} > plain',
+        "env": {"PASSWORD": "{{ .encryptedSecrets.odd }}"},
+    }
+    async with FakePiped() as piped, scriptrun(piped) as plugin:
+        piped.secrets = {"odd": value, "plain": "a-Plain_1/value@x%y+z=:,."}
+        await plugin.plan(("SCRIPT_RUN", options))
+        answer = await plugin.execute("SCRIPT_RUN", options, stage_id="s1", directory=tmp_path)
+
+    assert answer.status == StageStatus.SUCCESS
+    assert (tmp_path / "got").read_text() == value
+    assert (tmp_path / "plain").read_text() == "a-Plain_1/value@x%y+z=:,.\n"
+    assert names_in(tmp_path) == ["got", "plain"]
+    assert piped.log("s1").lines[1] == f"  {options['run']}"
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
 
 
 async def _status(executing: Awaitable[object]) -> str:

@@ -55,6 +55,7 @@ from pipecd_sdk.results import (
     StageResult,
     StageStatus,
 )
+from pipecd_sdk.secrets import Secrets
 from pipecd_sdk.serving import serve
 from pipecd_sdk.shared import SharedObjects
 from pipecd_sdk.stage_log import Severity, StageLog
@@ -93,6 +94,7 @@ __all__ = [
     "Report",
     "Resource",
     "Secret",
+    "Secrets",
     "Severity",
     "SharedObjects",
     "Skip",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pipecd_model.config.path import written
-from pipecd_model.secrets.placeholder import names, texts
+from pipecd_model.secrets.placeholder import problems, texts
 from pipecd_sdk.config import ConfigFaultsError, Fault, read
 from pipecd_sdk.plugin import PlannedStage, StagePlugin, WantedStage
 from pipecd_sdk.secrets import UNOPENED, UNOPENED_HINT
@@ -70,8 +70,10 @@ def _named_secrets(requests: Iterable[StageRequest]) -> list[Fault]:
     return [
         Fault(path=written(path), message=UNOPENED, hint=UNOPENED_HINT)
         for request in requests
-        for path, text in texts(json.loads(request.config or b"{}"), ("stages", request.index, "with"))
-        if names(text)
+        for path, text in texts(
+            json.loads(request.config or b"{}"), ("stages", request.index, "with")
+        )
+        if problems(text, known=())
     ]
 
 

@@ -45,9 +45,7 @@ class Secrets:
         """The value of a variable with the secrets it names, whatever they hold."""
         return await self._put(text, open_variable)
 
-    async def _put(
-        self, text: str, put: Callable[[str, Mapping[str, str]], Opened]
-    ) -> Opened:
+    async def _put(self, text: str, put: Callable[[str, Mapping[str, str]], Opened]) -> Opened:
         values = {name: await self._open_one(name) for name in names(text)}
         try:
             return put(text, values)

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people write for SCRIPT_RUN: one text or a list of commands, and variables."""
+"""What people write for SCRIPT_RUN: one text or a list of commands, and variables.
 
-import re
-from typing import Final, Literal
+Commands and variables may name secrets, `{{ .encryptedSecrets.name }}`; other braces are theirs.
+"""
+
+from typing import Literal
 
 from pipecd_sdk import Duration, PluginConfig, Report, StageConfig, field
-
-# Only this placeholder has a meaning in a script; other braces belong to its commands.
-ENCRYPTED_SECRET: Final = re.compile(r"\{\{-?\s*\.encryptedSecrets\.[^}]*\}\}")
 
 
 class ScriptRunConfig(PluginConfig):
@@ -22,7 +21,7 @@ class ScriptRunConfig(PluginConfig):
 
 
 class ScriptConfig(StageConfig):
-    """The options of SCRIPT_RUN. Of the two spellings the first one wins."""
+    """The options of SCRIPT_RUN. Each script has two spellings, and uses one of them."""
 
     run: str = ""
     """The script."""
@@ -45,6 +44,13 @@ class ScriptConfig(StageConfig):
         return (self.on_rollback,) if self.on_rollback.strip() else self.runs_on_rollback
 
     def check(self, report: Report) -> None:
+        for one, other, is_both in (
+            ("run", "runs", self.run and self.runs),
+            ("onRollback", "runsOnRollback", self.on_rollback and self.runs_on_rollback),
+        ):
+            if is_both:
+                message = f"{one} and {other} are the same setting"
+                report.fault(other, message=message, hint=f"use only {one}")
         if not any(command.strip() for command in self.commands) and not (
             report.broken("run") or report.broken("runs")
         ):
@@ -66,9 +72,3 @@ class ScriptConfig(StageConfig):
 def _check_text(report: Report, path: tuple[str | int, ...], text: str) -> None:
     if "\0" in text:
         report.fault(*path, message="contains a null character")
-    if found := ENCRYPTED_SECRET.search(text):
-        report.fault(
-            *path,
-            message=f"{found.group()} cannot be opened in a script",
-            hint="decrypt it into a file with spec.encryption and read that file in the script",
-        )

@@ -77,12 +77,14 @@ class ScriptRun(StagePlugin):
             stage=prefix + ctx.stage.id,
             retry=ctx.stage.retried_count,
         )
+        # Before it counts as started: one that cannot be given its secrets is not run at all.
+        opened, variables = await self._open_secrets(ctx, config, commands, attempts)
         number, token = await self._begin(ctx, config, attempts, prefix)
         script = Script(
-            text=shell_text(commands),
+            text=shell_text(opened),
             directory=directory,
             environment=script_environment(
-                os.environ, ctx.deployment, config.env, rollback=rollback, script_id=token
+                os.environ, ctx.deployment, variables, rollback=rollback, script_id=token
             ),
             token=token,
             kill_grace=self.config.kill_grace.total_seconds(),
@@ -102,6 +104,28 @@ class ScriptRun(StagePlugin):
         if ended.code > 0:
             raise StageFailedError(f"the script failed with exit code {ended.code}")
         ctx.log.success("The script has succeeded")
+
+    async def _open_secrets(
+        self,
+        ctx: StageContext,
+        config: ScriptConfig,
+        commands: Sequence[str],
+        attempts: Attempts,
+    ) -> tuple[list[str], dict[str, str]]:
+        """The commands and variables with the secrets they name; the log shows only names."""
+        try:
+            opened = [(await ctx.secrets.in_command(each)).text for each in commands]
+            variables = {
+                name: (await ctx.secrets.in_variable(value)).text
+                for name, value in config.env.items()
+            }
+        except StageFailedError:
+            # It may run already, begun by an earlier process: what fails here must not go on there.
+            number = attempts.last()
+            if number is not None and (token := attempts[number].token()) is not None:
+                await end_leftovers(ctx, token, self.config.kill_grace.total_seconds())
+            raise
+        return opened, variables
 
     async def _begin(
         self, ctx: StageContext, config: ScriptConfig, attempts: Attempts, prefix: str

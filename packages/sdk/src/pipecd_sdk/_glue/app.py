@@ -93,7 +93,7 @@ class _Process:
         endpoints = Endpoints(admit=admit_all)
         endpoints.add(
             api_pb2.DESCRIPTOR.services_by_name["DeploymentService"],
-            PlanApi(self._plugin, self._setup),
+            PlanApi(self._plugin, self._setup, piped),
             ExecuteApi(self._plugin, self._setup, piped, running, Clock()),
         )
         add_observation(endpoints, self._plugin, self._setup, piped, Clock())

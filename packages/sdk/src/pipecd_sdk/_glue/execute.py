@@ -12,9 +12,9 @@ from pipecd_sdk._glue.piped import (
     DeploymentMetadata,
     Piped,
     PipedTools,
-    StageSecrets,
     StageCommands,
     StageMetadata,
+    StageSecrets,
     shared_metadata,
 )
 from pipecd_sdk._glue.running import Run, Running

@@ -5,6 +5,7 @@ from pipecd_sdk import _planning
 from pipecd_sdk._glue import messages
 from pipecd_sdk._glue.entry import Setup
 from pipecd_sdk._glue.execute import targets_of
+from pipecd_sdk._glue.piped import Piped
 from pipecd_sdk._planning import StageRequest
 from pipecd_sdk._schema import schema
 from pipecd_sdk.context import PlanContext
@@ -18,9 +19,10 @@ from pipecd_wire.rpc import rpc
 class PlanApi:
     """All of DeploymentService but ExecuteStage."""
 
-    def __init__(self, plugin: StagePlugin, setup: Setup) -> None:
+    def __init__(self, plugin: StagePlugin, setup: Setup, piped: Piped) -> None:
         self._plugin = plugin
         self._setup = setup
+        self._piped = piped
         self._reader = messages.Reader(plugin, setup.name)
 
     @rpc("FetchDefinedStages")
@@ -60,7 +62,12 @@ class PlanApi:
             StageRequest(name=each.name, index=each.index, desc=each.desc, config=each.config)
             for each in request.stages
         ]
-        planned = _planning.plan_pipeline(self._plugin, wanted, rollback=request.rollback)
+        planned = _planning.plan_pipeline(
+            self._plugin,
+            wanted,
+            rollback=request.rollback,
+            opens_secrets=self._piped.managed,
+        )
         return api_pb2.BuildPipelineSyncStagesResponse(
             stages=[messages.to_stage(each) for each in planned]
         )

@@ -28,7 +28,8 @@ from pipecd_sdk.context import (
 from pipecd_sdk.livestate import Drift, LiveContext, LiveState
 from pipecd_sdk.plugin import DeploymentPlugin, PlannedStage, StagePlugin, Strategy, Version
 from pipecd_sdk.preview import PlanPreview, Preview, PreviewContext
-from pipecd_sdk.results import StageResult
+from pipecd_sdk.results import StageFailedError, StageResult
+from pipecd_sdk.secrets import Secrets
 from pipecd_sdk.stage_log import Severity, StageLog
 from pipecd_sdk.testing.clock import NOON, FakeClock
 from pipecd_sdk.testing.kept import KeptMetadata, KeptObjects, KeptTools
@@ -63,6 +64,7 @@ class StageHarness(Generic[P]):
         directory: Path | None = None,
         running_directory: Path | None = None,
         options: Mapping[str, Any] | None = None,
+        secrets: Mapping[str, str] | None = None,
         targets: Sequence[DeployTarget] = (),
     ) -> None:
         self.plugin = plugin
@@ -75,6 +77,8 @@ class StageHarness(Generic[P]):
         """What piped itself keeps with the deployment."""
         self.shared = KeptObjects()
         self.tools = KeptTools()
+        self.secrets = dict(secrets or {})
+        """Of the application, by name, open."""
         self.log: list[LogLine] = []
         """All lines of all runs."""
         self.is_ending = False
@@ -208,10 +212,16 @@ class StageHarness(Generic[P]):
             tools=self.tools,
             shared=self.shared,
             deployment_shared=self.deployment_shared.get,
+            secrets=Secrets(self._open),
             quick_sync=quick_sync,
             is_handed_over=lambda: self.is_handed_over,
             is_ending=lambda: self.is_ending,
         )
+
+    async def _open(self, name: str) -> str:
+        if name not in self.secrets:
+            raise StageFailedError(f"there is no secret {name!r}")
+        return self.secrets[name]
 
     def _plan_context(self) -> PlanContext:
         return PlanContext(deployment=self.deployment, source=self._sources(), targets=self.targets)

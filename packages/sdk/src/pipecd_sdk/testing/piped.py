@@ -65,6 +65,8 @@ class FakePiped:
         """By application id, plugin name and key."""
         self.tools: Path | None = None
         """Where programs are installed; without it none can be."""
+        self.secrets: dict[str, str] = {}
+        """Of every application, by name, open."""
         self.calls: Counter[str] = Counter()
         self.ready: list[plugin_pb2.ReadyRequest] = []
         self.changed = asyncio.Condition()
@@ -88,7 +90,6 @@ class FakePiped:
             endpoints.add(
                 plugin_pb2.DESCRIPTOR.services_by_name["PluginManagementService"],
                 _Management(self),
-                owed=("DecryptSecret",),
             )
         port = await self._opened.enter_async_context(serving(endpoints, "127.0.0.1:0", grace=0))
         self.address = f"localhost:{port}"
@@ -277,6 +278,14 @@ class _Management:
     ) -> plugin_pb2.PingResponse:
         await self._piped.note()
         return plugin_pb2.PingResponse()
+
+    @rpc("DecryptSecret")
+    async def decrypt_secret(
+        self, _caller: object, request: plugin_pb2.DecryptSecretRequest
+    ) -> plugin_pb2.DecryptSecretResponse:
+        if request.name not in self._piped.secrets:
+            raise StatusError("INVALID_ARGUMENT", f"there is no secret {request.name!r}")
+        return plugin_pb2.DecryptSecretResponse(value=self._piped.secrets[request.name])
 
     @rpc("WatchStageCommands")
     async def watch_commands(
