@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,11 @@ import pytest
 
 from pipecd_wire.model import deployment_pb2 as pb
 
+BIN = Path(sys.executable).parent
 LIMIT = 60
+ODD_PLUGIN = (
+    Path(__file__).parents[3] / "packages" / "piped" / "tests" / "plugins" / "programs"
+) / "odd_plugin.py"
 
 
 async def until(holds: Callable[[], object], site: Any) -> None:
@@ -172,3 +177,110 @@ async def test_readiness_names_a_crash_loop_a_repository_and_a_control_plane_tha
     await admin.until(503, lambda it: not part_of(it, "control plane")["ready"])
     own_server.start()
     await admin.until(503, lambda it: part_of(it, "control plane")["ready"])
+
+
+async def test_a_stage_that_hangs_ends_by_its_timeout_and_its_plugin_is_restarted(
+    site: Any, client: Any
+) -> None:
+    """Its process pings all the while; nothing but a restart ends what it does."""
+    hangs = {
+        "name": "DUMMY_SYNC",
+        "timeout": "1s",
+        "with": {"sleep": "1h", "ignoreCancel": "1h", "record": str(site.record)},
+    }
+    commit = site.commit_application("web", [hangs])
+    site.configure("dummy", "scriptrun")
+    site.start()
+    deployment_id = await client.deploy("web", commit)
+    await until(lambda: site.records() == [f"DUMMY_SYNC {commit}"], site)
+    pid = plugin_pid(site, "dummy")
+    ended = await client.completed(deployment_id)
+
+    assert ended.status == pb.DEPLOYMENT_FAILURE
+    assert "DUMMY_SYNC took longer than 1s" in ended.status_reason
+    states = await client.plugins_are(dummy="READY", scriptrun="READY")
+    assert pid != plugin_pid(site, "dummy")
+    assert (states["dummy"].restarts, states["scriptrun"].restarts) == (1, 0)
+    [failed] = [each for each in site.events() if each["event"] == "plugin.failed"]
+    assert "did not end a stage within 30s after it was cancelled" in failed["sentence"]
+
+
+def peak_memory(site: Any) -> int:
+    """The most memory that piped ever had, in MiB."""
+    text = Path(f"/proc/{site.process.pid}/status").read_text()
+    [line] = [each for each in text.splitlines() if each.startswith("VmHWM:")]
+    return int(line.split()[1]) // 1024
+
+
+FLOODS = (
+    "yes 'a line of a flood' | head -c 200000000",
+    "head -c 100000000 /dev/zero | tr '\\0' x",
+    "head -c 50000000 /dev/urandom",
+)
+ROOM = 30
+"""MiB that a flood may cost."""
+
+
+async def test_a_flood_of_output_costs_little_memory_and_is_named(site: Any, client: Any) -> None:
+    """Many lines, one line without an end, and garbage, beside a plugin that serves."""
+    plugin = site.folder / "flooding"
+    go = site.folder / "go"
+    # The pause is for a second of its own: in that of a flood nothing more is written down.
+    said = f"{'; echo; '.join(FLOODS)}; echo; sleep 2; echo 'said it all'"
+    plugin.write_text(
+        "#!/bin/sh\n"
+        f"(until [ -e {go} ]; do sleep 0.1; done; {said}) &\n"
+        f'exec {BIN}/pipecd-plugin-dummy "$@"\n'
+    )
+    plugin.chmod(0o755)
+    commit = site.commit_application("web", [script("true")])
+    site.configure("scriptrun", {"name": "dummy", "url": f"file://{plugin}", "port": free_port()})
+    site.start()
+    application_id = await client.register("web")
+    await client.completed(await client.deploy("web", commit, application_id))
+    await client.plugins_are(dummy="READY", scriptrun="READY")
+    before = peak_memory(site)
+
+    go.touch()
+    await until(lambda: '"said it all"' in site.log_text(), site)
+    after = peak_memory(site)
+
+    assert after - before < ROOM
+    dropped = [each for each in site.events() if each["event"] == "plugin.output_dropped"]
+    assert {each["plugin"] for each in dropped} == {"dummy"}
+    assert sum(each["lines"] for each in dropped) > 1_000_000
+    assert len(site.log_text()) < 20_000_000
+    ended = await client.completed(await client.deploy("web", commit, application_id))
+    assert ended.status == pb.DEPLOYMENT_SUCCESS
+    states = await client.plugins_are(dummy="READY", scriptrun="READY")
+    assert states["dummy"].restarts == 0
+
+
+async def test_an_answer_of_100_mb_costs_little_memory_and_its_plugin_is_named(
+    site: Any, client: Any
+) -> None:
+    good = site.commit_application("good", [script("true")])
+    commit = site.commit_application("web", [{"name": "SUCCEED"}])
+    plugin = site.folder / "odd"
+    plugin.write_text(f"#!{sys.executable}\n{ODD_PLUGIN.read_text()}")
+    plugin.chmod(0o755)
+    site.configure(
+        "scriptrun",
+        {
+            "name": "odd",
+            "url": f"file://{plugin}",
+            "port": free_port(),
+            "config": {"record": str(site.record), "answer": 100},
+        },
+    )
+    site.start()
+    await client.completed(await client.deploy("good", good))
+    before = peak_memory(site)
+
+    ended = await client.completed(await client.deploy("web", commit))
+
+    assert ended.status == pb.DEPLOYMENT_FAILURE
+    said = "the plugin 'odd' answered BuildQuickSyncStages with more than 10 MiB"
+    assert said in ended.status_reason
+    assert peak_memory(site) - before < ROOM
+    await client.plugins_are(odd="READY", scriptrun="READY")

@@ -3,6 +3,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from pipecd_wire.plugin.deploymentapi.api_pb2 import (
 from pipecd_wire.plugin.livestateapi.api_pb2 import GetLivestateRequest
 from pipecd_wire.plugin.planpreviewapi.api_pb2 import GetPlanPreviewRequest
 from piped.plugins import Limits, PluginError, PluginLostError
+from piped.plugins.leftover import started_at
 
 
 async def test_a_plugin_is_asked_for_versions(world: Any) -> None:
@@ -52,7 +54,9 @@ async def test_an_answer_that_is_too_large_is_an_error(world: Any) -> None:
     async with world.host(world.odd()) as host:
         await host.plugins["odd"].ready(20)
 
-        with pytest.raises(PluginError, match="RESOURCE_EXHAUSTED"):
+        with pytest.raises(
+            PluginError, match="'odd' answered BuildPipelineSyncStages with more than 10 MiB"
+        ):
             await host.plugins["odd"].build_pipeline_sync_stages(BuildPipelineSyncStagesRequest())
 
 
@@ -113,6 +117,35 @@ async def test_a_second_cancel_does_not_shorten_the_wait_for_the_stage(
 
             assert stage.cancelled()
             assert world.facts(about="cleaned up")
+
+
+async def test_a_stage_that_does_not_end_after_its_cancel_ends_with_its_process(
+    world: Any, quick: Limits, until: Any
+) -> None:
+    """It answers pings, but neither ExecuteStage nor WaitStage: only a restart helps."""
+    async with world.host(
+        world.odd(), world.odd("other"), limits=replace(quick, handler_end=0.5)
+    ) as host:
+        plugin = host.plugins["odd"]
+        await plugin.ready(20)
+        await host.plugins["other"].ready(20)
+        [[_, _, _, pid, _]] = world.facts(about="started")
+        seen: list[str] = []
+        host.on_change = lambda plugin: seen.append(plugin.state.sentence)
+        async with asyncio.TaskGroup() as tasks:
+            stage = tasks.create_task(plugin.execute_stage(world.run_input("HANG")))
+            await until(lambda: world.facts(about="stage"))
+
+            stage.cancel()
+            await asyncio.wait({stage}, timeout=20)
+
+            assert stage.cancelled()
+            assert not started_at(pid)
+        assert "did not end a stage within 0.5s after it was cancelled" in seen[0]
+        await plugin.ready(20)
+        await plugin.execute_stage(world.run_input("SUCCEED"))
+    assert len(world.facts(about="started")) == 2
+    assert len(world.facts("other", about="started")) == 1
 
 
 async def test_a_stage_that_cannot_be_waited_for_gets_a_moment(world: Any, until: Any) -> None:

@@ -3,7 +3,9 @@
 
 import asyncio
 import logging
+import re
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -63,6 +65,55 @@ async def test_a_frozen_plugin_does_not_hold_its_callers(world: Any, quick: Limi
         with pytest.raises(PluginLostError, match="missed 3 pings in a row"):
             async with asyncio.timeout(20):
                 await plugin.execute_stage(world.run_input("FREEZE"))
+
+
+async def test_a_frozen_plugin_that_sends_no_pings_is_noticed_by_its_silence(
+    world: Any, quick: Limits
+) -> None:
+    """One of upstream's: its process lives, its channel is up, and no call ever returns."""
+    limits = replace(quick, question=0.5)
+    async with world.host(world.odd(manners="go"), limits=limits) as host:
+        plugin = host.plugins["odd"]
+        await plugin.ready(20)
+
+        with pytest.raises(PluginLostError, match="did not answer 3 questions in a row"):
+            async with asyncio.timeout(20):
+                await plugin.execute_stage(world.run_input("FREEZE"))
+
+        await plugin.ready(20)
+        await plugin.execute_stage(world.run_input("SUCCEED"))
+
+
+async def test_a_plugin_that_answers_stays(world: Any, quick: Limits, until: Any) -> None:
+    limits = replace(quick, question=0.2)
+    async with world.host(
+        world.odd(manners="go"), world.odd("narrow", manners="livestate only"), limits=limits
+    ) as host:
+        for plugin in host.plugins.values():
+            await plugin.ready(20)
+        await until(lambda: len(world.facts(about="asked for stages")) > 6)
+
+        assert {plugin.state.phase for plugin in host.plugins.values()} == {Phase.READY}
+    assert len(world.facts(about="started")) == 1
+    assert len(world.facts("narrow", about="started")) == 1
+
+
+async def test_a_plugin_that_fails_again_and_again_is_said_to_be_in_a_crash_loop(
+    world: Any, quick: Limits, until: Any
+) -> None:
+    async with world.host(world.odd(manners="exit"), world.odd("good"), limits=quick) as host:
+        plugin = host.plugins["odd"]
+        await host.plugins["good"].ready(20)
+        await until(lambda: plugin.state.phase is Phase.FAILED)
+        assert not plugin.state.crash_loop
+
+        await until(lambda: plugin.state.crash_loop and plugin.state.phase is Phase.FAILED)
+
+        said = r"crash loop, \d+ times in a row: exited with code 3 before it was ready; next try"
+        assert re.match(said, plugin.state.sentence)
+        assert plugin.state.last_output[-2:] == ("no such", "bucket")
+        assert plugin.restarts >= 4
+        assert host.plugins["good"].state.phase is Phase.READY
 
 
 async def test_a_plugin_whose_channel_breaks_is_restarted(

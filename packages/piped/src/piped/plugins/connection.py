@@ -13,7 +13,7 @@ from pipecd_wire.pipecd.plugin.plugin_pb2_grpc import (
 from pipecd_wire.plugin.deploymentapi.api_pb2_grpc import DeploymentServiceStub
 from pipecd_wire.plugin.livestateapi.api_pb2_grpc import LivestateServiceStub
 from pipecd_wire.plugin.planpreviewapi.api_pb2_grpc import PlanPreviewServiceStub
-from pipecd_wire.rpc import CallError, Channel, call
+from pipecd_wire.rpc import MAX_MESSAGE, CallError, Channel, call
 from piped.oplog import logger
 from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
 from piped.plugins.lifetime import Lifetime, OverError
@@ -41,6 +41,12 @@ REASON_WAIT: Final = 1.0
 ASK_AGAIN: Final = 0.1
 """Seconds between two questions to a plugin that does not listen any more but still lives."""
 
+TOO_LARGE: Final = "larger than max"
+"""What gRPC says of a message that it does not take."""
+
+GIVEN_UP: Final = 5.0
+"""Seconds in which the process ends that was given up."""
+
 # What a caller sees when the process at the other end dies.
 BROKEN: Final = frozenset({"UNAVAILABLE", "CANCELLED", "UNKNOWN"})
 
@@ -58,6 +64,8 @@ class Connection:
         """Was it told to stop?"""
         self.end = ""
         """Why its life is over."""
+        self.hopeless: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Done, with the reason, when a caller finds that only another process can help."""
         self.deployment: DeploymentServiceAsyncStub = DeploymentServiceStub(channel)
         self.livestate: LivestateServiceAsyncStub = LivestateServiceStub(channel)
         self.planpreview: PlanPreviewServiceAsyncStub = PlanPreviewServiceStub(channel)
@@ -90,10 +98,11 @@ class Connection:
         return await self.ask(rpc, unless_unknown)
 
     async def handler_end(self, deployment_id: str, stage_id: str) -> None:
-        """Wait until a cancelled stage has really ended, within the limit.
+        """Wait until a cancelled stage has really ended, at the latest with its process.
 
         Only then may anything else touch what the stage worked on. A further cancellation changes
-        nothing about that, so it does not shorten the wait.
+        nothing about that, so it does not shorten the wait. A handler that does not end within the
+        limit hangs: the process is given up, and its other stages are continued by the next one.
         """
         clock = asyncio.get_running_loop().time
         request = WaitStageRequest(deployment_id=deployment_id, stage_id=stage_id)
@@ -114,12 +123,16 @@ class Connection:
                 await self._sleep_until(clock() + ASK_AGAIN)
             else:
                 return
+        limit = self._limits.handler_end
         log.warning(
-            "plugin.stage_goes_on",
+            "plugin.stage_hangs",
             plugin=self._plugin,
             deployment_id=deployment_id,
             stage_id=stage_id,
+            limit=limit,
         )
+        self._give_up(f"did not end a stage within {limit:g}s after it was cancelled")
+        await self._sleep_until(clock() + GIVEN_UP)
 
     def lost(self) -> PluginLostError:
         """The error of a call that the process cannot answer any more."""
@@ -135,9 +148,19 @@ class Connection:
             await self._over(REASON_WAIT)
             if self.life.over or self.stopping or error.status == "UNAVAILABLE":
                 return self.lost()
+        if error.status == "RESOURCE_EXHAUSTED" and TOO_LARGE in error.message:
+            return PluginError(
+                f"the plugin {self._plugin!r} answered {rpc} with more than "
+                f"{MAX_MESSAGE // 2**20} MiB",
+                hint="nobody takes so much at once; the plugin has to answer with less",
+            )
         if error.status == "DEADLINE_EXCEEDED":
             return PluginError(f"the plugin {self._plugin!r} did not answer {rpc} in time")
         return PluginError(f"the plugin {self._plugin!r} failed at {rpc}: {error}")
+
+    def _give_up(self, why: str) -> None:
+        if not self.hopeless.done():
+            self.hopeless.set_result(why)
 
     async def _over(self, limit: float) -> None:
         """Wait for the end of the process, not longer than `limit`."""

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plugin's process says: the last lines are kept, all go to piped's log, within reason."""
+"""What a plugin's process says: the last lines are kept, all go to piped's log, within reason.
+
+A plugin may say anything, as fast as it can, for ever: what is kept of it has a limit, of a flood
+only the end is looked at, and nothing of it can move a terminal's cursor.
+"""
 
 import asyncio
+import re
 import time
 from collections import deque
 from collections.abc import Callable
@@ -16,6 +21,9 @@ LONGEST_LINE: Final = 4096
 CHUNK: Final = 64 * 1024
 LINES_A_SECOND: Final = 100
 """A plugin that says more is heard, but not written down: it would fill the disk of the log."""
+
+COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+CONTROLS: Final = {code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != 0x09}
 
 
 class Output:
@@ -36,23 +44,25 @@ class Output:
 
     async def follow(self, reader: asyncio.StreamReader) -> None:
         """Read until everybody who could write is gone."""
-        rest = b""
+        rest, is_cut = b"", False
         while chunk := await reader.read(CHUNK):
-            *lines, rest = (rest + chunk).split(b"\n")
+            if is_cut:  # the beginning of this line was taken, the rest of it is not
+                _, newline, chunk = chunk.partition(b"\n")
+                is_cut = not newline
+            *lines, rest = (rest + chunk).rsplit(b"\n", LINES_A_SECOND + 1)
+            if len(lines) > LINES_A_SECOND:
+                self._unwritten += lines.pop(0).count(b"\n") + 1
             if len(rest) > LONGEST_LINE:
                 lines.append(rest)
-                rest = b""
+                rest, is_cut = b"", True
             self._take(lines)
         self._take([rest] if rest else [])
         self._tell_unwritten()
 
     def _take(self, lines: list[bytes]) -> None:
-        # Of a flood only the end is worth the work.
-        if (skipped := len(lines) - max(KEPT, LINES_A_SECOND)) > 0:
-            self._unwritten += skipped
-            lines = lines[skipped:]
         for line in lines:
             text = line[:LONGEST_LINE].decode(errors="replace").rstrip("\r")
+            text = COLOURS.sub("", text).translate(CONTROLS)
             if text:
                 text = self._shown(text)
                 self._lines.append(text)

@@ -37,6 +37,13 @@ class Process:
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
+    async def killed(self, limit: float) -> None:
+        """End it as a group, and wait until it is gone, not longer than the limit."""
+        self.kill()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit):
+                await self.end()
+
 
 @asynccontextmanager
 async def started(

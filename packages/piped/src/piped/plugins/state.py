@@ -35,12 +35,15 @@ class Limits:
     planning: float = 30
     """One planning call."""
     handler_end: float = 30
-    """After a cancelled ExecuteStage, until its handler has ended."""
+    """After a cancelled ExecuteStage, until its handler has ended; then the plugin is restarted."""
     silent_end: float = 1
     """The same for a plugin that cannot tell when its handler has ended."""
     ping_interval: float = 5
     missed_pings: int = 3
     """So many in a row, and the plugin is restarted."""
+    question: float = 10
+    """Seconds between two questions that every plugin can answer, and for an answer. As many in a
+    row without one as pings may be missed, and the plugin is restarted."""
     channel: float = 5
     """A channel that stays broken for so long is given up."""
     first_pause: float = 1

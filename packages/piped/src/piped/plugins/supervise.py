@@ -46,6 +46,9 @@ log = logger(__name__)
 LAST_WORDS: Final = 0.5
 """Seconds in which the output of a process that has ended is read to its end."""
 
+KILLED: Final = 5.0
+"""Seconds in which the system takes away a process that was killed."""
+
 LOOK_AGAIN: Final = 0.05
 """Seconds between two looks at a port on which a plugin shall serve."""
 
@@ -169,8 +172,12 @@ class Supervisor:
                 why = str(gone.exceptions[0])
             finally:
                 link.given_up = True
-                self._process = None
-                self._fail(why)
+                try:
+                    # Before anybody is told: it must not go on with what the next one continues.
+                    await process.killed(KILLED)
+                finally:
+                    self._process = None
+                    self._fail(why)
 
     def _on_record(self, pid: int) -> AbstractContextManager[None]:
         return recorded(self._around.processes, self._plugin.name, pid)
@@ -227,6 +234,8 @@ class Supervisor:
         self._plugin.become(Phase.READY, f"serves {', '.join(sorted(stages)) or 'no stages'}")
         watches.create_task(self._watch_pings(link, connection))
         watches.create_task(self._watch_channel(channel, connection))
+        watches.create_task(self._watch_answers(connection))
+        watches.create_task(self._watch_callers(connection))
         watches.create_task(self._watch_steadiness())
 
     async def _address(self, link: Link) -> str:
@@ -284,6 +293,29 @@ class Supervisor:
                 # While a call goes on over the old connection, the plugin may be on its way out.
                 if not connection.life.busy and not self._stop.is_set():
                     raise GoneError("cannot be reached any more") from None
+
+    async def _watch_answers(self, connection: Connection) -> None:
+        """Ask what every plugin can answer: a process may live, even ping, and serve nobody."""
+        question, unanswered = self._limits.question, 0
+        while not self._stop.is_set():
+            await asyncio.sleep(question)
+            try:
+                await call(
+                    connection.deployment.FetchDefinedStages,
+                    FetchDefinedStagesRequest(),
+                    deadline=question,
+                )
+            except CallError as error:
+                unanswered += error.status == "DEADLINE_EXCEEDED"
+            else:
+                unanswered = 0
+            if unanswered >= self._limits.missed_pings and not self._stop.is_set():
+                raise GoneError(f"did not answer {unanswered} questions in a row")
+
+    async def _watch_callers(self, connection: Connection) -> None:
+        why = await connection.hopeless
+        if not self._stop.is_set():
+            raise GoneError(why)
 
     async def _watch_steadiness(self) -> None:
         await asyncio.sleep(self._limits.steady)

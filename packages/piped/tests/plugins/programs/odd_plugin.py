@@ -6,6 +6,7 @@ is appended to the file `config.record`, one JSON list a line.
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -60,6 +61,7 @@ class DeploymentApi:
         if self._config.get("manners") == "mute":
             await asyncio.sleep(3600)
         FETCHED.set()
+        self._facts.add("asked for stages")
         return pb.FetchDefinedStagesResponse(stages=self._config.get("stages", ["SUCCEED"]))
 
     @rpc("DetermineVersions")
@@ -89,7 +91,11 @@ class DeploymentApi:
     async def quick(
         self, _: Any, _request: pb.BuildQuickSyncStagesRequest
     ) -> pb.BuildQuickSyncStagesResponse:
-        raise StatusError("INTERNAL", "no cluster to ask")
+        if "answer" not in self._config:
+            raise StatusError("INTERNAL", "no cluster to ask")
+        response = pb.BuildQuickSyncStagesResponse()
+        response.stages.add(desc="x" * (self._config["answer"] * 1024 * 1024))
+        return response
 
     @rpc("ExecuteStage")
     async def execute(self, _: Any, request: pb.ExecuteStageRequest) -> pb.ExecuteStageResponse:
@@ -125,6 +131,11 @@ class DeploymentApi:
             CLEANED_UP.set()
             raise
         return pb.ExecuteStageResponse(status=STAGE_SUCCESS)
+
+    async def _hang(self, _: pb.ExecutePluginInput) -> pb.ExecuteStageResponse:
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(3600)
 
     async def _until_told(self, _: pb.ExecutePluginInput) -> pb.ExecuteStageResponse:
         await STOPPED.wait()

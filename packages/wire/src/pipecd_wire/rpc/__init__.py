@@ -26,10 +26,11 @@ from pipecd_wire.rpc.handlers import (
     TwoHandlersError,
     rpc,
 )
-from pipecd_wire.rpc.server import AddressError, Server, ServerTls, serving
+from pipecd_wire.rpc.server import MAX_MESSAGE, AddressError, Server, ServerTls, serving
 from pipecd_wire.rpc.status import CallError, StatusError
 
 __all__ = [
+    "MAX_MESSAGE",
     "PEER",
     "AddressError",
     "Admit",
