@@ -75,7 +75,7 @@ def version() -> None:
     type=click.IntRange(0, 65535),
     default=0,
     show_default=True,
-    help="Serve /healthz, /version and /metrics here; 0 for none.",
+    help="Serve /healthz, /readyz, /metrics and /version here; 0 for none.",
 )
 @click.option(
     "--log-level",
