@@ -4,9 +4,11 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from controlplane.store import stage_logs
 from controlplane.store.changes import Change, Kind
+from controlplane.store.sql import tables
 from controlplane.store.stage_logs import LogKey
 from controlplane.store.stores import Stores
 from pipecd_model.errors import StateError
@@ -144,6 +146,36 @@ async def test_a_log_of_many_chunks_is_read_whole(kept: Stores, build: Any) -> N
     whole = await kept.stage_logs.whole("ours", [KEY])
 
     assert [block.index for block in whole[KEY].blocks] == list(range(150))
+
+
+async def test_logs_in_one_message_are_cut_where_it_has_no_more_room(
+    kept: Stores, build: Any
+) -> None:
+    other = LogKey(deployment_id="d1", stage_id="s2")
+    for key in (KEY, other):
+        for block in build.blocks(*range(5)):
+            block.log = "x" * 1000
+            await kept.stage_logs.append("ours", key, [block], completed=False)
+
+    whole = await kept.stage_logs.whole("ours", [KEY, other], most=7_500)
+
+    found = {key: (len(part.blocks), part.at_end) for key, part in whole.items()}
+    assert found == {KEY: (5, True), other: (2, False)}
+
+
+async def test_what_an_older_version_has_kept_is_known(
+    kept: Stores, build: Any, database: Any
+) -> None:
+    """It did not say where a chunk begins."""
+    for index in range(10, 40, 2):
+        await kept.stage_logs.append("ours", KEY, build.blocks(index), completed=False)
+    older = update(tables.stage_log_chunk).values(first_index=stage_logs.BELOW_ALL, late=1)
+    await database.write(lambda transaction: transaction.run(older))
+
+    await kept.stage_logs.append("ours", KEY, build.blocks(*range(10, 42)), completed=False)
+
+    indexes, _ = await read(kept)
+    assert indexes == [*range(10, 40, 2), *range(11, 40, 2), 40, 41]
 
 
 async def test_only_what_changed_a_log_is_told(

@@ -51,7 +51,8 @@ SYNC_AFTER: Final = 1.0
 TRY_DISK: Final = 1.0
 """Seconds between two tries of a disk that took nothing."""
 
-AGAIN: Final = Retry(attempts=None, base=0.2, cap=2)
+AGAIN: Final = Retry(attempts=None, base=0.2, cap=1)
+"""Soon: a control plane that is back is to be seen at once, and few ask at a time."""
 
 
 class Waiting:

@@ -72,6 +72,7 @@ class Spool:
         self._folder = folder
         self._files = deque(files)
         self._number = max((_number(each.path) for each in self._files), default=0)
+        self._total = sum(each.size for each in self._files)
         self._read = 0
         self._writing = -1
         self.is_broken = False
@@ -80,7 +81,7 @@ class Spool:
     @property
     def size(self) -> int:
         """Bytes that wait."""
-        return sum(each.size for each in self._files) - self._read
+        return self._total - self._read
 
     @property
     def is_synced(self) -> bool:
@@ -99,6 +100,7 @@ class Spool:
             self._cut(last)
             raise
         last.size += len(data)
+        self._total += len(data)
 
     def next(self, most: int) -> Chunk | None:
         """What goes into the next request: one checkpoint, or lines of up to `most` bytes."""
@@ -153,6 +155,7 @@ class Spool:
         self._number += 1
         self._writing = descriptor
         self._files.append(File(path=path, size=len(whole)))
+        self._total += len(whole)
 
     def _cut(self, last: File) -> None:
         """Half a record would hide all that comes after it."""
@@ -180,6 +183,7 @@ class Spool:
 
     def _drop_first(self) -> None:
         first = self._files.popleft()
+        self._total -= first.size
         self._read = 0
         if not self._files:
             self.close()
