@@ -72,6 +72,12 @@ PLUGINS = (
         rollback="CLOUDRUN_ROLLBACK",
         quick_sync="CLOUDRUN_SYNC",
     ),
+    KnownPlugin(
+        name="files",
+        stages=("FILES_SYNC", "FILES_CANARY_ROLLOUT", "FILES_PRIMARY_ROLLOUT"),
+        rollback="FILES_ROLLBACK",
+        quick_sync="FILES_SYNC",
+    ),
     KnownPlugin(name="analysis", stages=("ANALYSIS",)),
     KnownPlugin(name="scriptrun", stages=("SCRIPT_RUN", "CUSTOM_SYNC")),
     KnownPlugin(name="wait", stages=("WAIT",)),
@@ -87,7 +93,6 @@ AUTOMATIC = frozenset(
         "ROLLBACK",
         "SCRIPT_RUN_ROLLBACK",
         "CUSTOM_SYNC_ROLLBACK",
-        "FILES_ROLLBACK",
         *(plugin.rollback for plugin in PLUGINS if plugin.rollback),
     }
 )

@@ -56,6 +56,8 @@ class ApprovalOptions(ConfigModel):
     """Who may approve; none named means everybody who may deploy."""
     min_approver_num: int = 1
     """How many different people must approve."""
+    exclude_author: bool = False
+    """Does the author of the commit not count?"""
 
     def check(self, report: Report) -> None:
         most = len(set(self.approvers)) or self.min_approver_num
@@ -238,6 +240,25 @@ class PromoteOptions(ConfigModel):
             )
 
 
+class FilesCanaryOptions(ConfigModel):
+    """The options of FILES_CANARY_ROLLOUT: which deploy targets come first."""
+
+    targets: tuple[str, ...] = ()
+    """Their names."""
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    """Labels that they have, all of them."""
+    percentage: Percentage | None = None
+    """How many of all, or of those with the labels; a part of one counts as one."""
+
+    def check(self, report: Report) -> None:
+        if not (self.targets or self.labels or self.percentage is not None):
+            report.fault(message="no deploy target is chosen", hint="targets, labels or percentage")
+        if self.targets and (self.labels or self.percentage is not None):
+            report.fault("targets", message="cannot be given together with labels or percentage")
+        if self.percentage is not None and not 0 < self.percentage <= 100:
+            report.fault("percentage", message=f"must be 1 to 100: {int(self.percentage)}")
+
+
 _KUBERNETES: dict[str, type[ConfigModel]] = {
     "SYNC": KubernetesSyncOptions,
     "PRIMARY_ROLLOUT": PrimaryRolloutOptions,
@@ -267,6 +288,9 @@ OPTIONS: Mapping[str, type[ConfigModel]] = {
     "LAMBDA_PROMOTE": PromoteOptions,
     "CLOUDRUN_SYNC": NoOptions,
     "CLOUDRUN_PROMOTE": PromoteOptions,
+    "FILES_SYNC": NoOptions,
+    "FILES_CANARY_ROLLOUT": FilesCanaryOptions,
+    "FILES_PRIMARY_ROLLOUT": NoOptions,
     "ANALYSIS": AnalysisOptions,
     "SCRIPT_RUN": ScriptOptions,
     "CUSTOM_SYNC": CustomSyncOptions,
