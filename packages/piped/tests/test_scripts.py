@@ -51,7 +51,11 @@ class Agent:
         self.known: dict[str, pb.Deployment | Exception] = {}
         self.asked: list[str] = []
         self.records = ScriptRecords(
-            scripts, kept=self.kept, stored=self.stored, running=lambda: self.running, pause=0.05
+            scripts,
+            kept=self.kept,
+            stored=self.stored,
+            running=lambda: self.running,
+            longest_pause=0.2,
         )
 
     async def kept(self, deployment: pb.Deployment) -> None:

@@ -25,8 +25,9 @@ from piped.oplog import logger
 
 log = logger(__name__)
 
-PAUSE: Final = 10.0
-"""Seconds until what could not be removed is tried again."""
+FIRST_PAUSE: Final = 0.2
+"""Seconds until what could not be removed is tried again: a keeper about to end has its lock."""
+LONGEST_PAUSE: Final = 10.0
 
 PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 """An id that is the name of its folder; any other is hashed, so that none leads out of ours."""
@@ -45,14 +46,14 @@ class ScriptRecords:
         kept: Callable[[Deployment], Awaitable[None]],
         stored: Callable[[str], Awaitable[Deployment]],
         running: Callable[[], Collection[str]],
-        pause: float = PAUSE,
+        longest_pause: float = LONGEST_PAUSE,
     ) -> None:
         """`kept` waits until the end of a deployment is safe, `stored` asks the control plane."""
         self._folder = folder
         self._kept = kept
         self._stored = stored
         self._running = running
-        self._pause = pause
+        self._longest_pause = longest_pause
         self._unknown: set[str] = set()
         self._over: dict[str, Deployment] = {}
         self._faults: set[str] = set()
@@ -67,14 +68,18 @@ class ScriptRecords:
     async def run(self) -> None:
         """Remove for ever. What an earlier piped had to tell must have been told before."""
         self._unknown = _names_in(self._folder)
+        pause = FIRST_PAUSE
         while True:
+            if self._changed.is_set():
+                pause = FIRST_PAUSE
             self._changed.clear()
             await self._ask()
             for deployment in list(self._over.values()):
                 await self._remove(deployment)
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._pause if self._unknown or self._over else None):
+                async with asyncio.timeout(pause if self._unknown or self._over else None):
                     await self._changed.wait()
+            pause = min(self._longest_pause, pause * 2)
 
     async def _ask(self) -> None:
         """Find out which of the deployments that an earlier piped has left are over."""
