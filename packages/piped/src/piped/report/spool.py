@@ -139,11 +139,9 @@ class Spool:
 
     def _begin_file(self, data: bytes) -> None:
         """A new file appears with its first records in it, or not at all."""
-        path = self._folder / f"{_name(self.key)}-{self._number + 1:08}"
         whole = frames.framed(Kind.KEY.value + json.dumps(self.key).encode()) + data
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, flags, 0o600)
+        descriptor, path = self._new_file()
         try:
             frames.write(descriptor, whole)
         except OSError:
@@ -152,10 +150,17 @@ class Spool:
                 path.unlink()
             raise
         self.close()
-        self._number += 1
         self._writing = descriptor
         self._files.append(File(path=path, size=len(whole)))
         self._total += len(whole)
+
+    def _new_file(self) -> tuple[int, Path]:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        while True:
+            path = self._folder / f"{_name(self.key)}-{self._number + 1:08}"
+            with suppress(FileExistsError):  # taken, on a disk that let nobody remove it
+                return os.open(path, flags, 0o600), path
+            self._number += 1
 
     def _cut(self, last: File) -> None:
         """Half a record would hide all that comes after it."""
@@ -208,7 +213,8 @@ def found_spools(folder: Path) -> list[Spool]:
         file = File(path=path, size=path.stat().st_size)
         key = _key(file)
         if key is None:
-            path.unlink()  # a machine has ended before anything of it was synced
+            with suppress(OSError):
+                path.unlink()  # a machine has ended before anything of it was synced
         else:
             files.setdefault(key, []).append(file)
     return [Spool(folder, key, found) for key, found in files.items()]
