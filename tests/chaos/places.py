@@ -41,7 +41,7 @@ SEAMS = Path(__file__).parent / "seams"
 
 def program_of(place: str) -> str:
     """Which program dies there: `plugin`, `shim`, `piped` or `control plane`."""
-    return place.partition(".")[0]
+    return "plugin" if place == RACE else place.partition(".")[0]
 
 
 def name_of(place: str, *, power: bool) -> str:

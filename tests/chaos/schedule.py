@@ -32,7 +32,7 @@ piped to the control plane cut, or silent, and a clock that is moved."""
 CLOCKS = (-8.0, -3.0, 5.0, 3600.0)
 """Seconds that a clock is moved by."""
 
-PLACES_PER_ROUND = 4
+PLACES_PER_ROUND = 6
 MOST_PLUGIN_DEATHS = 3
 """In one round: a plugin that is lost again and again during one stage is what is broken."""
 
@@ -106,6 +106,7 @@ def drawn(seed: str, number: int, places: tuple[str, ...] = (*PLACES, RACE)) -> 
     deck_number, at = divmod(number - 1, per_deck)
     deck = list(places)
     random.Random(f"{seed} deck {deck_number}").shuffle(deck)  # noqa: S311 - repeatable on purpose
+    deck.sort(key=program_of)  # each program's share in every round
     mine = tuple(deck[at::per_deck])
     if RACE in mine:
         mine = tuple(place for place in mine if place not in RACERS)
@@ -125,7 +126,7 @@ def drawn(seed: str, number: int, places: tuple[str, ...] = (*PLACES, RACE)) -> 
 
 
 def _few_plugin_deaths(places: tuple[str, ...], injections: list[Injection]) -> Iterator[Injection]:
-    deaths = sum(program_of(place) == "plugin" or place == RACE for place in places)
+    deaths = sum(program_of(place) == "plugin" for place in places)
     for each in injections:
         if each.kind == "kill" and "plugin" in each.victims:
             deaths += 1
