@@ -156,6 +156,17 @@ async def test_the_end_of_a_log_has_arrived_when_the_call_returns(
         assert logs.bytes_waiting == 0
 
 
+async def test_the_end_of_a_log_is_not_waited_for_while_the_control_plane_is_away(
+    control: ControlPlane, folder: Path
+) -> None:
+    """It shows nobody that the stage has ended, either. A deployment goes on without it."""
+    async with StageLogs(control, folder, flush=3600).open(drain=0) as logs:
+        async with asyncio.timeout(30):
+            await logs.checkpoint(STAGE, blocks("last"), completed=True)
+
+        assert logs.bytes_waiting > 0
+
+
 async def test_an_empty_end_is_passed_on(
     keeper: LogKeeper, control: ControlPlane, address: str, folder: Path
 ) -> None:

@@ -12,7 +12,7 @@ answered when the control plane has its lines, or refused. The control plane tel
 their index.
 
 The end of a log is the one thing that is waited for, so that a stage that is shown as finished has
-its last line.
+its last line; not of a control plane that is away and shows nothing.
 """
 
 import asyncio
@@ -58,11 +58,13 @@ AGAIN: Final = Retry(attempts=None, base=0.2, cap=1)
 class Waiting:
     """A stage whose lines wait."""
 
-    __slots__ = ("empty", "sending", "spool")
+    __slots__ = ("empty", "over", "sending", "spool")
 
     def __init__(self, spool: Spool) -> None:
         self.spool = spool
         self.empty = asyncio.Event()
+        self.over = asyncio.Event()
+        """There is nothing to wait for: it is empty, or the control plane is away."""
         self.sending: asyncio.Task[None] | None = None
 
 
@@ -143,12 +145,13 @@ class StageLogs:
         """Take all lines since the last checkpoint; the end of the log is waited for."""
         await self._add(key, Kind.END if completed else Kind.CHECKPOINT, blocks)
         if completed and key in self._waiting:
-            try:
+            waiting = self._waiting[key]
+            with suppress(TimeoutError):
                 async with asyncio.timeout(self._flush):
-                    await self._waiting[key].empty.wait()
-            except TimeoutError:
+                    await waiting.over.wait()
+            if not waiting.empty.is_set():
                 # The stage goes on without: its lines are kept and arrive when they can.
-                log.warning("stage_log.late", **key._asdict(), bytes=self.bytes_waiting)
+                log.warning("stage_log.late", **key._asdict(), bytes=waiting.spool.size)
 
     async def _add(self, key: StageKey, kind: Kind, blocks: Iterable[LogBlock]) -> None:
         records = records_of(kind, blocks)
@@ -236,12 +239,16 @@ class StageLogs:
                 if more is None:
                     break
                 attempt = 0 if more else attempt + 1
-                if not more:
+                if more:
+                    waiting.over.clear()
+                else:
+                    waiting.over.set()
                     # In its slot: however many stages wait, a control plane that is away is not
                     # asked more often.
                     await asyncio.sleep(AGAIN.pause(attempt))
         del self._waiting[key]
         waiting.empty.set()
+        waiting.over.set()
         await self._tell_room()
 
     async def _send_next(self, key: StageKey, spool: Spool) -> bool | None:
