@@ -22,6 +22,8 @@ WRITES = (
     "ReportApplicationDeployingStatus",
     "ReportDeploymentCompleted",
     "ReportCommandHandled",
+    "ReportPlugins",
+    "RenewLease",
 )
 """The calls of piped that change something and that these applications make: the server dies when
 it has kept what the call says, before it answers."""

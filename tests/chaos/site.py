@@ -31,6 +31,8 @@ from pipecd_wire.rpc import CallError, Channel, Retry, call, connect
 
 LISTENING = "pipecd server listening on "
 START_LIMIT = 60.0
+LEASE = "5"
+"""Seconds: it is renewed many times in a round, and runs out when the control plane stays away."""
 PATIENT = Retry(attempts=None, base=0.05, cap=0.5)
 """The control plane may be dead just now."""
 
@@ -53,7 +55,7 @@ class Site:
         self.wire = Wire()
         environment = {**os.environ, **marks(root), "PYTHONUNBUFFERED": "1", **variables}
         environment |= self.armed.environment | self.clocks.environment
-        serve = ["pipecd", "server", "--data-dir", str(root / "server")]
+        serve = ["pipecd", "server", "--data-dir", str(root / "server"), "--lease-time", LEASE]
         run = ["piped", "run", "--config-file", str(root / "piped.yaml"), "--insecure"]
         run += ["--data-dir", str(root / "piped")]
         self.server = Kept("control plane", serve, root / "server.log", environment)

@@ -26,13 +26,18 @@ _FUNCTIONS = {
     "piped.outbox-taken@": ("piped.report.journal", "Journal.taken"),
     "piped.outbox-rewrite@": ("piped.report.journal", "Journal._rewrite"),
     "piped.deliver@": ("piped.mirror.controlplane", "ControlPlane.deliver"),
-    # What the control plane pushes, the lease among it.
+    # What the control plane pushes, and the lease, whose epoch is kept.
     "piped.push@": ("piped.mirror.watch", "Watch._take"),
+    "piped.lease@": ("piped.mirror.epoch", "keep_epoch"),
     # What plugins ask of piped.
     "piped.plugin-start.after": ("piped.plugins.process", "_start"),
     "piped.log-taken.after": ("piped.report.logs", "StageLogs.report"),
     "piped.log-closed@": ("piped.report.logs", "StageLogs.checkpoint"),
+    "piped.log-append@": ("piped.report.spool", "Spool.append"),
+    "piped.log-sent@": ("piped.report.spool", "Spool.taken"),
     "piped.metadata-saved.after": ("piped.report.metadata", "Values.put"),
+    # The records of scripts go when their deployment has ended.
+    "piped.records-removed@": ("piped.scripts", "forget"),
     # A stage in any plugin.
     "plugin.stage@": ("pipecd_sdk._execution", "execute"),
     "plugin.log-closed@": ("pipecd_sdk._glue.stage_log", "StageLogSender._finish"),
@@ -48,5 +53,12 @@ for _name, _function in _FUNCTIONS.items():
     ):
         WRAPPED[_place] = _function
 
-AT_START = frozenset({"piped.outbox-rewrite.before", "piped.outbox-rewrite.after"})
+AT_START = frozenset(
+    {
+        "piped.outbox-rewrite.before",
+        "piped.outbox-rewrite.after",
+        "piped.lease.before",
+        "piped.lease.after",
+    }
+)
 """Reached only while piped starts: another death must come before."""
