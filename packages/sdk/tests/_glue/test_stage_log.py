@@ -152,14 +152,16 @@ async def test_a_log_sealed_by_an_earlier_run_does_not_hold_up_the_stage() -> No
         assert piped.log("s1").lines == ["first run"]
 
 
-async def test_a_batch_that_is_refused_for_good_does_not_stop_the_next() -> None:
+async def test_a_batch_that_is_refused_for_good_does_not_stop_the_next_and_is_counted() -> None:
+    """Never silently: who reads the log sees that it is not whole."""
     async with FakePiped() as piped:
         piped.refuse("ReportStageLogs", "INVALID_ARGUMENT")
         async with sending(piped) as sender:
             for line in numbers(2 * BATCH_BLOCKS):
                 sender.append(Severity.INFO, line)
 
-        assert piped.log("s1").lines == numbers(2 * BATCH_BLOCKS)[BATCH_BLOCKS:]
+        left = numbers(2 * BATCH_BLOCKS)[BATCH_BLOCKS:]
+        assert piped.log("s1").lines == [*left, f"{BATCH_BLOCKS} lines of this log were not taken"]
 
 
 async def test_upstreams_control_plane_keeps_every_line_for_good() -> None:

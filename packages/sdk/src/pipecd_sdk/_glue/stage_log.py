@@ -77,6 +77,7 @@ class StageLogSender:
         self._kept: list[logblock_pb2.LogBlock] = []
         self._kept_text = 0
         self._checkpoint_at = time.monotonic()
+        self._left_out = 0
         self._sealed = False
         self._seal = False
         self._give_up_at: float | None = None
@@ -136,7 +137,9 @@ class StageLogSender:
                 return  # the last ones travel with the seal
             batch = _first(self._waiting)
             request = service_pb2.ReportStageLogsRequest(**self._ids, blocks=batch)
-            await self._send(self._service.ReportStageLogs, request)
+            taken = await self._send(self._service.ReportStageLogs, request)
+            if not taken and self._pace.checkpoint is None:
+                self._left_out += len(batch)
             self._acknowledged(batch)
             if self._is_checkpoint_due():
                 await self._checkpoint(self._kept)
@@ -146,6 +149,9 @@ class StageLogSender:
             self._enough.clear()
 
     async def _finish(self) -> None:
+        if self._left_out and not self._sealed:
+            # Never silently: an agent of ours takes the end of a log even when it takes no more.
+            self.append(Severity.ERROR, f"{self._left_out} lines of this log were not taken")
         rest = deque((*self._kept, *self._waiting))
         while True:
             batch = _first(rest)
@@ -180,8 +186,8 @@ class StageLogSender:
         full = len(self._kept) >= BATCH_BLOCKS or self._kept_text >= BATCH_TEXT
         return full or time.monotonic() - self._checkpoint_at >= self._pace.checkpoint
 
-    async def _send(self, method: Any, request: Any) -> None:
-        """Send until it is taken, refused for good, or there is no more time."""
+    async def _send(self, method: Any, request: Any) -> bool:
+        """Send until it is taken, refused for good, or there is no more time: was it taken?"""
         attempt = 0
         while not self._sealed:
             attempt += 1
@@ -194,10 +200,11 @@ class StageLogSender:
                 if not error.transient or self._is_over():
                     fields = {"error": str(error), "blocks": len(request.blocks), **self._ids}
                     log.warning("stage_log.lost", extra={"fields": fields})
-                    return
+                    return False
             else:
-                return
+                return True
             await asyncio.sleep(_BACK_OFF.pause(attempt))
+        return False
 
     def _is_over(self) -> bool:
         return self._give_up_at is not None and time.monotonic() >= self._give_up_at
