@@ -36,6 +36,7 @@ from piped.oplog import logger
 from piped.plan.masked import MaskedPlugins
 from piped.plan.opened import OpenDeployments
 from piped.plan.planner import Planner
+from piped.plan.providers import with_targets
 from piped.plan.sources import CommitSources
 from piped.plugins import PluginBackend, PluginHost, Tools
 from piped.report.agent import PluginStates, Stats, introduce
@@ -195,7 +196,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     controller = Controller(
         mirror,
         statuses,
-        lambda deployment: DeploymentRun(deployment, needs),
+        lambda deployment: DeploymentRun(with_targets(deployment, config.plugins), needs),
         needs.stored,
         lease,
         on_completed=completed,

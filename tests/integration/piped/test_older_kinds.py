@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Application files of the older kinds, deployed as they are through the plugin of their stages."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipecd_wire.apiservice import service_pb2 as external
+from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.rpc import Retry, call
+from piped.plugins.port import pick_port
+
+PLUGIN = f'''#!{sys.executable}
+"""A cluster on paper: it writes down what it was given."""
+import json
+import os
+
+from pipecd_sdk import (
+    DeploymentPlugin, StageConfig, StageContext, TargetConfig, serve, stage,
+)
+
+
+class Target(TargetConfig):
+    record: str
+
+
+class Rollout(StageConfig):
+    prune: bool = False
+
+
+class Cluster(DeploymentPlugin):
+    target_config = Target
+
+    @stage("K8S_SYNC", quick_sync=True)
+    async def sync(self, ctx: StageContext) -> None:
+        self._write(ctx, None)
+
+    @stage("K8S_PRIMARY_ROLLOUT")
+    async def roll_out(self, ctx: StageContext, config: Rollout) -> None:
+        self._write(ctx, config.prune)
+
+    @stage("K8S_ROLLBACK", rollback=True)
+    async def roll_back(self, ctx: StageContext) -> None:
+        self._write(ctx, None)
+
+    def _write(self, ctx: StageContext, prune: object) -> None:
+        document = json.loads(ctx.source.target.config)
+        line = [ctx.stage.name, prune, document["kind"], document["spec"].get("plugins")]
+        with open(ctx.targets[0].config.record, "a") as record:
+            record.write(json.dumps(line) + "\\n")
+
+
+serve(Cluster(), version="0.1.0")
+'''
+
+
+@pytest.fixture
+def cluster(site: Any) -> dict[str, Any]:
+    """The plugin under a name of its own, with a deploy target."""
+    file: Path = site.folder / "cluster.py"
+    file.write_text(PLUGIN)
+    file.chmod(0o755)
+    target = {"name": "dev", "config": {"record": str(site.record)}}
+    return {
+        "name": "cluster",
+        "url": f"file://{file}",
+        "port": pick_port(),
+        "deployTargets": [target],
+    }
+
+
+def older(stages: list[dict[str, Any]], **spec: Any) -> str:
+    document = {
+        "apiVersion": "pipecd.dev/v1beta1",
+        "kind": "KubernetesApp",
+        "spec": {
+            "name": "shop",
+            "input": {"namespace": "shop", "manifests": ["deploy.yaml"]},
+            "quickSync": {"prune": True},
+            **({"pipeline": {"stages": stages}} if stages else {}),
+            "planner": {"alwaysUsePipeline": bool(stages)},
+            **spec,
+        },
+    }
+    return json.dumps(document, indent=1)
+
+
+SECTION = {
+    "cluster": {
+        "input": {"namespace": "shop", "manifests": ["deploy.yaml"]},
+        "quickSync": {"prune": True},
+    }
+}
+
+
+async def deployed(site: Any, client: Any, text: str) -> pb.Deployment:
+    """Register an application as older clients do, with its provider, and wait for its end."""
+    site.commit({"shop/app.pipecd.yaml": text, "shop/deploy.yaml": "{}"})
+    request = external.AddApplicationRequest(
+        name="shop",
+        piped_id=site.piped_id,
+        git_path=site.git_path("shop"),
+        platform_provider="dev",
+    )
+    retry = Retry(attempts=50, cap=0.2, also=frozenset({"NOT_FOUND"}))
+    registered = await call(client.api.AddApplication, request, retry=retry)
+    wanted = external.ListDeploymentsRequest(application_ids=[registered.application_id], limit=100)
+    async with asyncio.timeout(60):
+        while True:
+            found = (await call(client.api.ListDeployments, wanted)).deployments
+            if found:
+                break
+            await asyncio.sleep(0.02)  # between looks at another process
+    ended: pb.Deployment = await client.completed(found[0].id)
+    return ended
+
+
+async def test_a_pipeline_of_an_older_kind_runs_through_the_plugin_of_its_stages(
+    site: Any, client: Any, cluster: dict[str, Any]
+) -> None:
+    site.commit({"README": "an example"})
+    site.configure(cluster, "wait")
+    site.start()
+    stages = [
+        {"name": "K8S_PRIMARY_ROLLOUT", "with": {"prune": True, "timeout": "5m"}},
+        {"name": "WAIT", "with": {"duration": "10ms", "timeout": "1m"}},
+    ]
+
+    ended = await deployed(site, client, older(stages))
+
+    assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
+    assert [stage.name for stage in ended.stages] == [
+        "K8S_PRIMARY_ROLLOUT",
+        "WAIT",
+        "K8S_ROLLBACK",
+    ]
+    (line,) = site.records()
+    assert json.loads(line) == ["K8S_PRIMARY_ROLLOUT", True, "Application", SECTION]
+
+
+async def test_so_does_its_quick_sync(site: Any, client: Any, cluster: dict[str, Any]) -> None:
+    site.commit({"README": "an example"})
+    site.configure(cluster)
+    site.start()
+
+    ended = await deployed(site, client, older([]))
+
+    assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
+    (line,) = site.records()
+    assert json.loads(line) == ["K8S_SYNC", None, "Application", SECTION]
+
+
+async def test_a_rollback_that_its_input_turned_off_stays_off(
+    site: Any, client: Any, cluster: dict[str, Any]
+) -> None:
+    site.commit({"README": "an example"})
+    site.configure(cluster)
+    site.start()
+    stages = [{"name": "K8S_PRIMARY_ROLLOUT", "with": {}}]
+
+    ended = await deployed(site, client, older(stages, input={"autoRollback": False}))
+
+    assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
+    assert [stage.name for stage in ended.stages] == ["K8S_PRIMARY_ROLLOUT"]
+
+
+async def test_what_the_plugin_finds_wrong_is_told_where_it_stands(
+    site: Any, client: Any, cluster: dict[str, Any]
+) -> None:
+    site.commit({"README": "an example"})
+    site.configure(cluster, "wait")
+    site.start()
+    stages = [
+        {"name": "K8S_PRIMARY_ROLLOUT", "with": {"prune": "yes"}},
+        {"name": "WAIT", "with": {"duration": "1d"}},
+    ]
+
+    ended = await deployed(site, client, older(stages))
+
+    assert ended.status == pb.DEPLOYMENT_FAILURE
+    assert "spec.pipeline.stages[0].with.prune" in ended.status_reason
+    assert "spec.pipeline.stages[1].with.duration" in ended.status_reason
+    assert "units are h, m, s" in ended.status_reason
+    assert list(ended.stages) == []
