@@ -15,6 +15,7 @@ from pipectl.commands.keygen import keygen
 from pipectl.commands.lint import lint
 from pipectl.commands.migrate import migrate
 from pipectl.commands.piped import piped
+from pipectl.commands.plugin import plugin
 from pipectl.commands.render import render
 from pipectl.commands.schema import schema
 from pipectl.commands.simulate import simulate
@@ -59,6 +60,7 @@ cli.add_command(deployment)
 cli.add_command(encrypt)
 cli.add_command(keygen)
 cli.add_command(piped)
+cli.add_command(plugin)
 cli.add_command(lint)
 cli.add_command(simulate)
 cli.add_command(schema)

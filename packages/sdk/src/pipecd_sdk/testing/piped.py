@@ -68,6 +68,8 @@ class FakePiped:
         self.secrets: dict[str, str] = {}
         """Of every application, by name, open."""
         self.calls: Counter[str] = Counter()
+        self.wrong_calls: list[str] = []
+        """RPCs that were called with a request which breaks a rule of the wire."""
         self.ready: list[plugin_pb2.ReadyRequest] = []
         self.changed = asyncio.Condition()
         self._commands: list[command_pb2.Command] = []
@@ -80,7 +82,7 @@ class FakePiped:
         """How often the watches of commands were broken."""
 
     async def __aenter__(self) -> Self:
-        endpoints = Endpoints(admit=self._admit)
+        endpoints = Endpoints(admit=self._admit, observers=[self._observe])
         endpoints.add(
             service_pb2.DESCRIPTOR.services_by_name["PluginService"],
             _PluginService(self),
@@ -151,6 +153,10 @@ class FakePiped:
         self.calls[method.name] += 1
         if refusals := self._refusals.get(method.name):
             raise StatusError(refusals.pop(0), "refused by the test")
+
+    def _observe(self, method: Method, status: str, _seconds: float) -> None:
+        if status == "INVALID_ARGUMENT":
+            self.wrong_calls.append(method.name)
 
     async def note(self) -> None:
         """Tell who waits that something has changed."""

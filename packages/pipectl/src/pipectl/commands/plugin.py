@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pipectl plugin`: for people who write plugins, in any language."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import click
+
+from pipecd_sdk.conformance import (
+    Outcome,
+    Profile,
+    ProfileError,
+    Verdict,
+    judge_plugin,
+    load_cases,
+    load_profile,
+)
+from pipectl.output import output_option, print_json, wants_json
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_PREFIX = "pipecd-plugin-"
+_COLOURS = {Outcome.HOLDS: "green", Outcome.BROKEN: "red", Outcome.NOT_ASKED: "bright_black"}
+
+
+@click.group()
+def plugin() -> None:
+    """Write, test and ship plugins."""
+
+
+@plugin.command()
+@click.option(
+    "--profile",
+    "profile_file",
+    type=_FILE,
+    help="A YAML file that tells how to run the plugin's stages.",
+)
+@click.option("--name", help="The plugin's name; without it the profile's or the command's.")
+@click.option(
+    "--as-go-agent", is_flag=True, help="Start it without our invitation to plugin management."
+)
+@click.option(
+    "--patience",
+    type=click.FloatRange(min=0.1),
+    default=1.0,
+    show_default=True,
+    help="Stretch all limits, for a plugin that is slow by nature.",
+)
+@output_option
+@click.argument("command", nargs=-1, required=True)
+@click.pass_context
+def test(
+    ctx: click.Context,
+    *,
+    profile_file: Path | None,
+    name: str | None,
+    as_go_agent: bool,
+    patience: float,
+    output: str,
+    command: Sequence[str],
+) -> None:
+    """Start a plugin and see which promises it keeps.
+
+    COMMAND is started as an agent starts a plugin's file, and spoken to over gRPC alone: the
+    language it is written in does not matter. Exits with 1 when a promise is broken.
+
+    Example: pipectl plugin test --profile conformance.yaml -- ./my-plugin
+    """
+    profile = _profile(profile_file, name, command)
+    as_json = wants_json(output)
+    judging = judge_plugin(
+        command, profile, load_cases(), invite=not as_go_agent, patience=patience
+    )
+    verdicts = asyncio.run(_told(judging, quiet=as_json))
+    broken = [each for each in verdicts if each.outcome is Outcome.BROKEN]
+    held = [each for each in verdicts if each.outcome is Outcome.HOLDS]
+    if as_json:
+        print_json({"plugin": profile.name, "cases": [_as_json(each) for each in verdicts]})
+    else:
+        asked = len(broken) + len(held)
+        click.echo(
+            f"{len(held)} of {asked} promises hold, {len(verdicts) - asked} were not asked for"
+        )
+    ctx.exit(1 if broken else 0)
+
+
+def _profile(file: Path | None, name: str | None, command: Sequence[str]) -> Profile:
+    if file is None:
+        return Profile(name=name or Path(command[0]).name.removeprefix(_PREFIX))
+    try:
+        profile = load_profile(file)
+    except ProfileError as error:
+        raise click.UsageError(str(error)) from None
+    return profile if name is None else profile.named(name)
+
+
+async def _told(judging: AsyncIterator[Verdict], *, quiet: bool) -> list[Verdict]:
+    """All verdicts, each shown as soon as it is there."""
+    part = ""
+    verdicts = []
+    async for verdict in judging:
+        verdicts.append(verdict)
+        if quiet:
+            continue
+        if verdict.case.part != part:
+            part = verdict.case.part
+            click.echo(click.style(part, bold=True))
+        _show(verdict)
+    return verdicts
+
+
+def _show(verdict: Verdict) -> None:
+    colour = _COLOURS[verdict.outcome]
+    outcome = click.style(verdict.outcome.value.ljust(10), fg=colour)
+    stage = f"{verdict.stage} " if verdict.stage else ""
+    click.echo(f"  {outcome} {stage}{verdict.case.promise}")
+    for text in verdict.reason.splitlines():
+        click.echo(click.style(f"             {text}", fg=colour))
+
+
+def _as_json(verdict: Verdict) -> dict[str, str]:
+    return {
+        "part": verdict.case.part,
+        "id": verdict.case.id,
+        "promise": verdict.case.promise,
+        "stage": verdict.stage,
+        "outcome": verdict.outcome.name,
+        "reason": verdict.reason,
+    }

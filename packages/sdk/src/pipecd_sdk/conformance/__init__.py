@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does an executable keep the promises of a plugin? Any language: only the wire is looked at.
+
+`pipectl plugin test -- COMMAND …` is the way in. The cases are data, in `cases/`: `case.py` reads
+them, `session.py` carries out their steps on a real process, `checks.py` judges the answers.
+"""
+
+from pipecd_sdk.conformance.case import Case, CaseFileError, load_cases
+from pipecd_sdk.conformance.profile import Profile, ProfileError, StageProfile, load_profile
+from pipecd_sdk.conformance.run import Outcome, Verdict, judge_plugin
+
+__all__ = [
+    "Case",
+    "CaseFileError",
+    "Outcome",
+    "Profile",
+    "ProfileError",
+    "StageProfile",
+    "Verdict",
+    "judge_plugin",
+    "load_cases",
+    "load_profile",
+]

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Walk all cases with one plugin and say which promises it keeps."""
+
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pipecd_sdk.conformance.case import Case, Step
+from pipecd_sdk.conformance.profile import Profile, StageProfile
+from pipecd_sdk.conformance.requests import known_names
+from pipecd_sdk.conformance.session import BrokenPromiseError, Session
+from pipecd_sdk.testing.piped import FakePiped
+
+
+class Outcome(Enum):
+    """How a case ended."""
+
+    HOLDS = "holds"
+    BROKEN = "BROKEN"
+    NOT_ASKED = "not asked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What came of one case."""
+
+    case: Case
+    stage: str = ""
+    outcome: Outcome
+    reason: str = ""
+    """What was done instead, or why the case was not asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What the plugin turned out to be."""
+
+    defined: tuple[str, ...]
+    has: frozenset[str]
+
+
+async def judge_plugin(
+    command: Sequence[str],
+    profile: Profile,
+    cases: Sequence[Case],
+    *,
+    invite: bool = True,
+    patience: float = 1.0,
+) -> AsyncIterator[Verdict]:
+    """Walk the cases; one verdict for each, or for each stage where it is asked of stages.
+
+    `invite` is how our piped starts a plugin; without it it is started as a Go agent does.
+    `patience` stretches the limits of the cases, for a plugin that is slow by nature.
+    """
+    with tempfile.TemporaryDirectory(prefix="pipecd-plugin-") as folder:
+        there = profile.at(Path(folder))
+        directory = Path(folder) / "application"
+        directory.mkdir()
+        there.write_files(directory)
+        async with FakePiped(managed=invite, ping_interval=0.5) as piped:
+            scripts = {"PIPECD_SCRIPTS_DIR": str(Path(folder) / "scripts")}
+            session = Session(command, there, piped, scripts, patience)
+            try:
+                async for verdict in _judge_all(session, there, directory, cases):
+                    yield verdict
+            finally:
+                await session.close()
+
+
+async def _judge_all(
+    session: Session, profile: Profile, directory: Path, cases: Sequence[Case]
+) -> AsyncIterator[Verdict]:
+    try:
+        offer = await _look(session, profile, directory)
+    except BrokenPromiseError as broken:
+        first, *others = cases
+        yield Verdict(case=first, outcome=Outcome.BROKEN, reason=str(broken))
+        for case in others:
+            yield Verdict(case=case, outcome=Outcome.NOT_ASKED, reason="it does not start")
+        return
+    if not profile.stages:
+        profile = msgspec.structs.replace(
+            profile, stages=tuple(StageProfile(name=name) for name in offer.defined)
+        )
+        offer = await _with_plans(session, profile, directory, offer)
+    else:
+        offer = replace(offer, has=offer.has | {"plans"})
+    for number, case in enumerate(cases):
+        stages: Sequence[StageProfile | None] = profile.stages if case.each_stage else (None,)
+        for stage in stages:
+            tag = f"{number}-{stage.name if stage else ''}"
+            yield await _judge(session, case, profile, directory, offer, stage, tag)
+
+
+async def _judge(
+    session: Session,
+    case: Case,
+    profile: Profile,
+    directory: Path,
+    offer: Offer,
+    stage: StageProfile | None,
+    tag: str,
+) -> Verdict:
+    name = stage.name if stage else ""
+    if lacking := _lacking(case, profile, offer, stage):
+        return Verdict(case=case, stage=name, outcome=Outcome.NOT_ASKED, reason=lacking)
+    known = known_names(profile, directory, stage, offer.defined)
+    known["deployment"]["id"] = f"deployment-{tag}"
+    for each in ("stage", "no_such_stage"):
+        if each in known:
+            known[each]["id"] = f"stage-{tag}"
+    try:
+        await session.walk(case.steps, known)
+    except BrokenPromiseError as broken:
+        return Verdict(case=case, stage=name, outcome=Outcome.BROKEN, reason=str(broken))
+    return Verdict(case=case, stage=name, outcome=Outcome.HOLDS)
+
+
+def _lacking(case: Case, profile: Profile, offer: Offer, stage: StageProfile | None) -> str:
+    for need in case.needs:
+        match need:
+            case "long" if stage is None or stage.long is None:
+                return "the profile has no options for a long run (`long`)"
+            case "wrong" if stage is None or stage.wrong is None:
+                return "the profile has no wrong options (`wrong`)"
+            case "ends" if stage is None or stage.endless:
+                return "the stage never ends by itself"
+            case "targets" if not profile.deploy_targets:
+                return "the profile has no deploy targets"
+            case "long" | "wrong" | "ends" | "targets":
+                continue
+            case _ if need not in offer.has:
+                return _WITHOUT[need]
+    return ""
+
+
+_WITHOUT = {
+    "management": "it does not take part in plugin management",
+    "platform": "it offers stages only",
+    "stages only": "it deploys to a platform",
+    "live state": "it has no live state",
+    "plan preview": "it has no plan preview",
+    "plans": "its stages need options, and the profile has none (`stages[].with`)",
+}
+
+
+async def _look(session: Session, profile: Profile, directory: Path) -> Offer:
+    """Start the plugin for the first time and see what it is."""
+    await session.start()
+    known = known_names(profile, directory, None, ())
+    stages = Step(do="call", rpc="FetchDefinedStages", keep="stages")
+    await session.walk([stages], known)
+    has = set()
+    if session.piped.ready:
+        has.add("management")
+    if await _answers(session, known, "DetermineStrategy", _PLANNED):
+        has.add("stages only" if known["answer"].unsupported else "platform")
+    for need, rpc, request in (
+        ("live state", "GetLivestate", {"deploySource": "$source", "deployTargets": "$targets"}),
+        ("plan preview", "GetPlanPreview", _PREVIEW),
+    ):
+        if not await _is_unknown(session, known, rpc, request):
+            has.add(need)
+    return Offer(defined=tuple(known["stages"].stages), has=frozenset(has))
+
+
+async def _with_plans(session: Session, profile: Profile, directory: Path, offer: Offer) -> Offer:
+    """Without a profile, only a plugin whose stages need no options can be asked to plan."""
+    known = known_names(profile, directory, None, offer.defined)
+    request = {"rollback": True, "stages": "$planned"}
+    if not await _answers(session, known, "BuildPipelineSyncStages", request):
+        return offer
+    return replace(offer, has=offer.has | {"plans"})
+
+
+_PLANNED = {
+    "input": {
+        "deployment": "$deployment",
+        "runningDeploymentSource": "$running",
+        "targetDeploymentSource": "$source",
+    }
+}
+_PREVIEW = {"targetDeploymentSource": "$source", "deployTargets": "$targets"}
+
+
+async def _answers(session: Session, known: dict[str, Any], rpc: str, request: Any) -> bool:
+    try:
+        await session.walk([Step(do="call", rpc=rpc, request=request, keep="answer")], known)
+    except BrokenPromiseError:
+        return False
+    return True
+
+
+async def _is_unknown(session: Session, known: dict[str, Any], rpc: str, request: Any) -> bool:
+    step = Step(do="call", rpc=rpc, request=request, status=("UNIMPLEMENTED",))
+    try:
+        await session.walk([step], known)
+    except BrokenPromiseError:
+        return False
+    return True
