@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs run for a stage: their output to its log, their whole process group ended with it."""
+
+import asyncio
+import codecs
+import os
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from pipecd_sdk.results import StageFailedError
+from pipecd_sdk.stage_log import StageLog
+
+__all__ = ["CommandFailedError", "Completed", "run"]
+
+GRACE: Final = timedelta(seconds=10)
+MOST_KEPT: Final = 16 * 1024 * 1024
+"""Bytes of output that are kept; what comes after them only goes to the log."""
+CHUNK: Final = 64 * 1024
+LAST_OUTPUT: Final = 1.0
+"""Seconds that what a program left running may keep its output open before it is ended too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """How a program ended, and what it printed.
+
+    Example:
+        >>> Completed(exit_code=0, output="1.33\\n", errors="").output.strip()
+        '1.33'
+    """
+
+    exit_code: int
+    """Negative: the number of the signal that ended it."""
+    output: str
+    errors: str
+
+
+class CommandFailedError(StageFailedError):
+    """A program did not end with exit code 0; `completed` has what it printed.
+
+    Example:
+        try:
+            await run(["kubectl", "apply", "-f", "-"], input=manifests)
+        except CommandFailedError as error:
+            ctx.log.error("%s", error.completed.errors)
+    """
+
+    def __init__(self, message: str, *, completed: Completed) -> None:
+        super().__init__(message)
+        self.completed = completed
+
+
+async def run(
+    command: str | Sequence[str | Path],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    input: bytes = b"",
+    log: StageLog | None = None,
+    limit: timedelta | None = None,
+    grace: timedelta = GRACE,
+    check: bool = True,
+) -> Completed:
+    """Run a program to its end. A text is run by `/bin/sh`, a list without a shell.
+
+    `env` is added to the environment of the plugin. With `log` both outputs are passed on line by
+    line as they come. When the call is cancelled, or `limit` has passed, the whole process group is
+    told to end and killed after `grace`; a limit raises CommandFailedError, as any exit code but 0
+    does unless `check` is off.
+
+    Example:
+        >>> asyncio.run(run("echo $GREETING", env={"GREETING": "hello"})).output
+        'hello\\n'
+        >>> asyncio.run(run(["false"], check=False)).exit_code
+        1
+    """
+    words = ["/bin/sh", "-c", command] if isinstance(command, str) else [str(w) for w in command]
+    name = "the script" if isinstance(command, str) else repr(os.path.basename(words[0]))  # noqa: PTH119
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *words,
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        completed = Completed(exit_code=127, output="", errors=str(error))
+        message = f"{name} could not be started: {error.strerror}"
+        raise CommandFailedError(message, completed=completed) from error
+    output, errors = _Output(log), _Output(log)
+    try:
+        async with asyncio.timeout(limit.total_seconds() if limit else None):
+            await _follow(process, input, output, errors)
+    except TimeoutError:
+        completed = Completed(exit_code=-signal.SIGKILL, output=output.text, errors=errors.text)
+        raise CommandFailedError(
+            f"{name} did not end within {limit}", completed=completed
+        ) from None
+    finally:
+        await _end(process, grace.total_seconds())
+    assert process.returncode is not None, "it has ended"  # noqa: S101
+    completed = Completed(exit_code=process.returncode, output=output.text, errors=errors.text)
+    if check and completed.exit_code != 0:
+        raise CommandFailedError(_reason(name, completed), completed=completed)
+    return completed
+
+
+def _reason(name: str, completed: Completed) -> str:
+    if completed.exit_code < 0:
+        ended = f"was ended by signal {-completed.exit_code}"
+    else:
+        ended = f"ended with exit code {completed.exit_code}"
+    last = completed.errors.strip().rpartition("\n")[2] if completed.errors.strip() else ""
+    return f"{name} {ended}: {last}" if last else f"{name} {ended}"
+
+
+async def _follow(process: Process, given: bytes, output: "_Output", errors: "_Output") -> None:
+    assert process.stdin is not None  # noqa: S101
+    assert process.stdout is not None  # noqa: S101
+    assert process.stderr is not None  # noqa: S101
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(_feed(process.stdin, given))
+        reading = [
+            tasks.create_task(output.read(process.stdout)),
+            tasks.create_task(errors.read(process.stderr)),
+        ]
+        await process.wait()
+        _, left = await asyncio.wait(reading, timeout=LAST_OUTPUT)
+        if left:
+            # Something in the background still has the output: it belongs to this run, and ends.
+            _signal(process, signal.SIGKILL)
+            _, left = await asyncio.wait(reading, timeout=LAST_OUTPUT)
+        for task in left:  # it left the group as well; nobody waits for it
+            task.cancel()
+    output.finish()
+    errors.finish()
+
+
+async def _feed(stdin: asyncio.StreamWriter, given: bytes) -> None:
+    with suppress(BrokenPipeError, ConnectionResetError):  # it need not read all of it
+        stdin.write(given)
+        await stdin.drain()
+    stdin.close()
+
+
+async def _end(process: Process, grace: float) -> None:
+    if process.returncode is not None:
+        return
+    _signal(process, signal.SIGTERM)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(grace):
+            await process.wait()
+    _signal(process, signal.SIGKILL)  # also for children that outlived their parent's end
+    await process.wait()
+
+
+def _signal(process: Process, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+class _Output:
+    """One output of a program: kept, and passed on in whole lines."""
+
+    def __init__(self, log: StageLog | None) -> None:
+        self._log = log
+        self._kept: list[str] = []
+        self._size = 0
+        self._line = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    @property
+    def text(self) -> str:
+        return "".join(self._kept)
+
+    async def read(self, stream: asyncio.StreamReader) -> None:
+        while data := await stream.read(CHUNK):
+            text = self._decoder.decode(data)
+            if self._size < MOST_KEPT:
+                self._kept.append(text)
+                self._size += len(data)
+            if self._log is not None:
+                whole, newline, self._line = (self._line + text).rpartition("\n")
+                if newline:
+                    await self._log.write(whole)
+                elif len(self._line) > CHUNK:
+                    await self._log.write(self._line)
+                    self._line = ""
+
+    def finish(self) -> None:
+        """Pass on what came after the last end of a line."""
+        if rest := self._decoder.decode(b"", final=True):
+            self._kept.append(rest)
+        if self._log is not None and (self._line + rest):
+            self._log.info("%s", self._line + rest)

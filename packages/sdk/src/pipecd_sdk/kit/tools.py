@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The registry of tools: programs that several plugins need, and how to get them.
+
+Downloads are checked by their SHA-256 before they are unpacked, the program again before each use.
+"""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pipecd_sdk.tools import Tool, ToolError
+
+__all__ = ["DEFAULTS", "download", "known", "on_path"]
+
+DEFAULTS: Final[Mapping[str, str]] = {
+    "kubectl": "1.18.2",
+    "kustomize": "3.8.1",
+    "helm": "3.8.2",
+    "terraform": "0.13.0",
+}
+"""The version of each known tool when nobody names one: old, so that existing files still work."""
+
+_RELEASES: Final = "https://github.com/kubernetes-sigs/kustomize/releases/download"
+_KNOWN: Final[Mapping[str, tuple[str, str]]] = {
+    "kubectl": ("https://dl.k8s.io/release/v{version}/bin/{os}/{arch}/kubectl", ""),
+    "kustomize": (
+        f"{_RELEASES}/kustomize%2Fv{{version}}/kustomize_v{{version}}_{{os}}_{{arch}}.tar.gz",
+        "kustomize",
+    ),
+    "helm": ("https://get.helm.sh/helm-v{version}-{os}-{arch}.tar.gz", "{os}-{arch}/helm"),
+    "terraform": (
+        "https://releases.hashicorp.com/terraform/{version}/terraform_{version}_{os}_{arch}.zip",
+        "terraform",
+    ),
+}
+
+
+def known(name: str, version: str = "", *, sha256: Mapping[str, str] | None = None) -> Tool:
+    """A tool of the registry: kubectl, kustomize, helm, terraform.
+
+    `sha256` is that of the download, by platform; without it nothing is checked.
+
+    Example:
+        >>> known("helm").version
+        '3.8.2'
+        >>> kubectl = known("kubectl", "1.33.0", sha256={"linux/amd64": "9efe8d3facb2"})
+        >>> kubectl.name, "9efe8d3facb2" in kubectl.script
+        ('kubectl', True)
+    """
+    if name not in _KNOWN:
+        raise ToolError(f"there is no known tool {name!r}", hint=f"known: {', '.join(_KNOWN)}")
+    url, member = _KNOWN[name]
+    return download(name, version or DEFAULTS[name], url, member=member, sha256=sha256)
+
+
+def download(
+    name: str,
+    version: str,
+    url: str,
+    *,
+    member: str = "",
+    sha256: Mapping[str, str] | None = None,
+) -> Tool:
+    """A tool that is downloaded, and unpacked if its address ends in `.tar.gz` or `.zip`.
+
+    `{version}`, `{os}` and `{arch}` in `url` and `member`, the path of the program in the archive,
+    are filled in. A download whose SHA-256 is not that of this platform is never unpacked.
+
+    Example:
+        >>> tool = download("hello", "1.0", "https://example.com/hello-{version}-{os}-{arch}",
+        ...                 sha256={"linux/amd64": "ab12"})
+        >>> tool.sha256
+        {'linux/amd64': 'ab12'}
+    """
+    script = [
+        "set -e",
+        'cd "{{ .TmpDir }}"',
+        f'curl -fsSL --retry 3 -o download "{_filled(url)}"',
+        *(_check(sha256) if sha256 else ()),
+        *_unpack(url, _filled(member)),
+    ]
+    is_plain = not url.endswith((".tar.gz", ".zip"))
+    return Tool(
+        name=name,
+        version=version,
+        script="\n".join(script) + "\n",
+        # Of an archive only the sum of the whole is known; of a plain file it is the program's own.
+        sha256=dict(sha256) if sha256 and is_plain else {},
+    )
+
+
+def on_path(name: str) -> Path | None:
+    """A program that is installed already, None when there is none.
+
+    Example:
+        >>> on_path("sh").name
+        'sh'
+        >>> on_path("no-such-program") is None
+        True
+    """
+    found = shutil.which(name)
+    return Path(found) if found else None
+
+
+def _filled(text: str) -> str:
+    return (
+        text.replace("{version}", "{{ .Version }}")
+        .replace("{os}", "{{ .Os }}")
+        .replace("{arch}", "{{ .Arch }}")
+    )
+
+
+def _check(sha256: Mapping[str, str]) -> list[str]:
+    cases = [f"  {platform}) sum={value.lower()} ;;" for platform, value in sha256.items()]
+    return [
+        'case "{{ .Os }}/{{ .Arch }}" in',
+        *cases,
+        '  *) echo "no checksum for {{ .Os }}/{{ .Arch }}" >&2; exit 1 ;;',
+        "esac",
+        'echo "$sum  download" | sha256sum -c - >&2',
+    ]
+
+
+def _unpack(url: str, member: str) -> list[str]:
+    if url.endswith(".tar.gz"):
+        return [f'tar -xzf download "{member}"', f'mv "{member}" "{{{{ .OutPath }}}}"']
+    if url.endswith(".zip"):
+        return [f'unzip -q download "{member}"', f'mv "{member}" "{{{{ .OutPath }}}}"']
+    return ['mv download "{{ .OutPath }}"']

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of a stage: output, exit codes, and an end of everything they started."""
+
+import asyncio
+import doctest
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from pipecd_sdk import StageContext, StagePlugin, StageStatus, stage
+from pipecd_sdk.kit import shell
+from pipecd_sdk.kit.shell import CommandFailedError, run
+from pipecd_sdk.testing import StageHarness
+from pipecd_sdk.testing.pids import is_alive, written_pid
+
+TREE = "trap '' TERM; (trap '' TERM; sleep 300) & echo $! > {file}; wait"
+
+
+class Runner(StagePlugin):
+    def __init__(self, command: str) -> None:
+        self._command = command
+
+    @stage("RUN")
+    async def run_it(self, ctx: StageContext) -> None:
+        ctx.log.info("begins")
+        await run(self._command, log=ctx.log, grace=timedelta(milliseconds=200))
+
+
+async def ended(pid: int) -> None:
+    async with asyncio.timeout(30):
+        while is_alive(pid):  # noqa: ASYNC110 - a process that is not ours has no event
+            await asyncio.sleep(0.01)
+
+
+def test_the_examples_are_true() -> None:
+    assert doctest.testmod(shell).failed == 0
+
+
+async def test_lines_go_to_the_stage_log_as_they_come(tmp_path: Path) -> None:
+    """The first line is there while the program still waits for us."""
+    go = tmp_path / "go"
+    harness = StageHarness(
+        Runner(f"echo one; while [ ! -e {go} ]; do sleep 0.01; done; echo two >&2; printf three")
+    )
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(harness.run("RUN"))
+        await harness.logged("one", exact=True)
+        go.touch()
+
+    assert (await running).status is StageStatus.SUCCESS
+    assert sorted(line.text for line in harness.log) == ["begins", "one", "three", "two"]
+
+
+async def test_a_list_is_run_without_a_shell_with_input_folder_and_environment(
+    tmp_path: Path,
+) -> None:
+    completed = await run(
+        ["sh", "-c", 'cat; pwd; echo "$A" "$1"', "sh", "$HOME; rm"],
+        cwd=tmp_path,
+        env={"A": "b"},
+        input=b"given\n",
+    )
+
+    assert completed.output == f"given\n{tmp_path}\nb $HOME; rm\n"
+
+
+async def test_a_failure_tells_the_exit_code_and_the_last_error() -> None:
+    with pytest.raises(
+        CommandFailedError, match=r"^the script ended with exit code 3: bad$"
+    ) as told:
+        await run("echo out; echo worse >&2; echo bad >&2; exit 3")
+
+    assert told.value.completed.output == "out\n"
+    assert told.value.completed.exit_code == 3
+
+
+async def test_a_program_that_is_not_there_is_a_failure_with_its_name() -> None:
+    with pytest.raises(CommandFailedError, match="'no-such' could not be started: No such file"):
+        await run(["no-such"])
+
+
+async def test_cancelling_the_stage_ends_the_whole_tree(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    harness = StageHarness(Runner(TREE.format(file=file)))
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(harness.run("RUN"))
+        child = await written_pid(file)
+        running.cancel()
+
+    assert running.cancelled()
+    await ended(child)
+
+
+async def test_a_limit_ends_the_whole_tree_and_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    with pytest.raises(CommandFailedError, match="the script did not end within 0:00:01"):
+        await run(
+            TREE.format(file=file),
+            limit=timedelta(seconds=1),
+            grace=timedelta(milliseconds=100),
+        )
+
+    await ended(await written_pid(file))
+
+
+async def test_what_a_script_left_in_the_background_does_not_hold_the_stage(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "pid"
+    async with asyncio.timeout(30):
+        completed = await run(f"sleep 300 & echo $! > {file}; echo done")
+
+    assert completed.output == "done\n"
+    await ended(await written_pid(file))
+
+
+async def test_output_that_is_no_text_and_lines_without_end_are_passed_on() -> None:
+    harness = StageHarness(Runner(r"printf '\377ok\n'; head -c 200000 /dev/zero | tr '\0' x"))
+
+    await harness.run("RUN")
+
+    assert harness.log[1].text == "\ufffdok"
+    assert sum(len(line.text) for line in harness.log[2:]) == 200_000
+
+
+async def test_input_that_nobody_reads_is_no_failure() -> None:
+    completed = await run(["true"], input=b"x" * 1_000_000)
+
+    assert completed.exit_code == 0
