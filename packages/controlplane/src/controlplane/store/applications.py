@@ -10,7 +10,7 @@ from controlplane.store.changes import Kind
 from controlplane.store.database import Value, View
 from controlplane.store.entities import Entities
 from controlplane.store.labels import Labels
-from controlplane.store.listing import Filter, listing
+from controlplane.store.listing import Filter, List
 from controlplane.store.paging import PAGE_BYTES, Page, fill
 from controlplane.store.sql import tables
 from pipecd_wire.model import application_pb2
@@ -32,7 +32,7 @@ COUNTS: Final = (
     .group_by(T.c.kind, T.c.plugin_based, T.c.disabled)
 )
 
-LEADING: Final = ("name",)
+LIST: Final = List(T, tables.application_label, ("name",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +117,11 @@ class Applications(Entities[application_pb2.Application]):
         max_bytes: int = PAGE_BYTES,
     ) -> Page[application_pb2.Application]:
         rows = wanted.rows()
-        statement = listing(T, tables.application_label, LEADING, rows.shape())
 
         async def work(view: View) -> Page[application_pb2.Application]:
             return await fill(
                 view,
-                statement,
+                await LIST.statement(view, project_id, rows),
                 {"project_id": project_id, **rows.parameters()},
                 parse=self._parse,
                 limit=limit,

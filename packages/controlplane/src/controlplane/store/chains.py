@@ -8,7 +8,7 @@ from sqlalchemy import bindparam, select
 from controlplane.store.changes import Kind
 from controlplane.store.database import Value, View
 from controlplane.store.entities import Entities
-from controlplane.store.listing import Filter, listing
+from controlplane.store.listing import Filter, List
 from controlplane.store.paging import Page, fill
 from controlplane.store.sql import tables
 from pipecd_wire.model import deployment_chain_pb2 as pb
@@ -21,6 +21,8 @@ UNFINISHED: Final = (
     .order_by(T.c.updated_at)
     .limit(bindparam("most"))
 )
+
+LIST: Final = List(T, None, ())
 
 COMPLETED: Final = frozenset(
     {pb.DEPLOYMENT_CHAIN_SUCCESS, pb.DEPLOYMENT_CHAIN_FAILURE, pb.DEPLOYMENT_CHAIN_CANCELLED}
@@ -59,7 +61,7 @@ class Chains(Entities[pb.DeploymentChain]):
         async def work(view: View) -> Page[pb.DeploymentChain]:
             return await fill(
                 view,
-                listing(T, None, (), rows.shape()),
+                await LIST.statement(view, project_id, rows),
                 {"project_id": project_id, **rows.parameters()},
                 parse=self._parse,
                 limit=limit,

@@ -12,7 +12,7 @@ from controlplane.store.changes import Kind
 from controlplane.store.database import Transaction, Value, View
 from controlplane.store.entities import Entities
 from controlplane.store.labels import Labels
-from controlplane.store.listing import Filter, listing
+from controlplane.store.listing import Filter, List
 from controlplane.store.paging import PAGE_BYTES, Page, fill
 from controlplane.store.sql import tables
 from pipecd_model.deployment import is_completed
@@ -61,7 +61,9 @@ OF_CHAIN: Final = (
     .order_by(T.c.created_at, T.c.id)
 )
 
-LEADING: Final = ("application_id", "application_name", "status", "kind")
+LIST: Final = List(
+    T, tables.deployment_label, ("application_id", "application_name", "status", "kind")
+)
 
 AGENT_PAGE_BYTES: Final = 8 * 1024 * 1024
 """An agent takes 10 MiB, and a v0 one never asks for a second page."""
@@ -161,12 +163,11 @@ class Deployments(Entities[deployment_pb2.Deployment]):
         max_bytes: int = PAGE_BYTES,
     ) -> Page[deployment_pb2.Deployment]:
         rows = wanted.rows()
-        statement = listing(T, tables.deployment_label, LEADING, rows.shape())
 
         async def work(view: View) -> Page[deployment_pb2.Deployment]:
             return await fill(
                 view,
-                statement,
+                await LIST.statement(view, project_id, rows),
                 {"project_id": project_id, **rows.parameters()},
                 parse=self._parse,
                 limit=limit,

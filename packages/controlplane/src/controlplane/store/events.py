@@ -11,7 +11,7 @@ from controlplane.store.changes import Kind
 from controlplane.store.database import Value, View
 from controlplane.store.entities import Entities
 from controlplane.store.labels import Labels
-from controlplane.store.listing import Filter, listing
+from controlplane.store.listing import Filter, List
 from controlplane.store.paging import START, Page, fill
 from controlplane.store.sql import tables
 from pipecd_wire.model import event_pb2
@@ -29,7 +29,7 @@ LATEST: Final = (
     .limit(1)
 )
 
-LEADING: Final = ("name", "status")
+LIST: Final = List(T, tables.event_label, ("name", "status"))
 
 AGENT_BYTES: Final = 8 * 1024 * 1024
 """An agent takes 10 MiB, and never asks for a second page."""
@@ -123,12 +123,11 @@ class Events(Entities[event_pb2.Event]):
         self, project_id: str, wanted: EventFilter, *, limit: int, cursor: str
     ) -> Page[event_pb2.Event]:
         rows = wanted.rows()
-        statement = listing(T, tables.event_label, LEADING, rows.shape())
 
         async def work(view: View) -> Page[event_pb2.Event]:
             return await fill(
                 view,
-                statement,
+                await LIST.statement(view, project_id, rows),
                 {"project_id": project_id, **rows.parameters()},
                 parse=self._parse,
                 limit=limit,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, bindparam, delete, func, insert, select
+from sqlalchemy import ColumnElement, Select, bindparam, delete, func, insert, or_, select
 
 from controlplane.store.database import Database, Transaction, View
 from controlplane.store.labels import Labels
@@ -63,7 +63,7 @@ class Outcomes:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def between(
+    async def restores(
         self,
         project_id: str,
         start: int,
@@ -72,8 +72,8 @@ class Outcomes:
         application_id: str = "",
         labels: dict[str, str] | None = None,
     ) -> list[Outcome]:
-        """Those that ended in [start, end), oldest first."""
-        statement = _in_time(by_application=bool(application_id), label_count=len(labels or {}))
+        """Failures in [start, end), and the first success after each, oldest first."""
+        statement = _restores(by_application=bool(application_id), label_count=len(labels or {}))
         parameters = _parameters(project_id, start, end, application_id, labels or {})
 
         async def work(view: View) -> list[Outcome]:
@@ -115,11 +115,33 @@ class Outcomes:
 
 
 @cache
-def _in_time(*, by_application: bool, label_count: int) -> "Select[Any]":
+def _restores(*, by_application: bool, label_count: int) -> "Select[Any]":
+    before = func.lag(T.c.status).over(
+        partition_by=T.c.application_id, order_by=(T.c.completed_at, T.c.deployment_id)
+    )
+    ended = (
+        select(
+            T.c.application_id,
+            T.c.status,
+            T.c.completed_at,
+            T.c.deployment_id,
+            before.label("before"),
+        )
+        .where(
+            *_wanted(by_application=by_application, label_count=label_count),
+            T.c.status != pb.DEPLOYMENT_CANCELLED,
+        )
+        .subquery()
+    )
     return (
-        select(T.c.application_id, T.c.status, T.c.completed_at)
-        .where(*_wanted(by_application=by_application, label_count=label_count))
-        .order_by(T.c.completed_at, T.c.deployment_id)
+        select(ended.c.application_id, ended.c.status, ended.c.completed_at)
+        .where(
+            or_(
+                ended.c.status == pb.DEPLOYMENT_FAILURE,
+                ended.c.before == pb.DEPLOYMENT_FAILURE,
+            )
+        )
+        .order_by(ended.c.completed_at, ended.c.deployment_id)
     )
 
 

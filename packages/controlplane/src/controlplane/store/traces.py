@@ -6,14 +6,14 @@ from typing import Final
 from controlplane.store.changes import Kind
 from controlplane.store.database import Value, View
 from controlplane.store.entities import Entities
-from controlplane.store.listing import Filter, listing
+from controlplane.store.listing import Filter, List
 from controlplane.store.paging import Page, fill
 from controlplane.store.sql import tables
 from pipecd_wire.model import deployment_trace_pb2
 
 T: Final = tables.deployment_trace
 
-LEADING: Final = ("commit_hash",)
+LIST: Final = List(T, None, ("commit_hash",))
 
 
 class Traces(Entities[deployment_trace_pb2.DeploymentTrace]):
@@ -47,7 +47,7 @@ class Traces(Entities[deployment_trace_pb2.DeploymentTrace]):
         )
         return await fill(
             view,
-            listing(T, None, LEADING, rows.shape()),
+            await LIST.statement(view, project_id, rows),
             {"project_id": project_id, **rows.parameters()},
             parse=self._parse,
             limit=limit,

@@ -40,7 +40,7 @@ async def data(
     start, end = steps[0], request.range_to + 1
     labels = dict(request.labels)
     if request.metrics_kind == pb.MTTR:
-        ended = await stores.outcomes.between(
+        ended = await stores.outcomes.restores(
             project_id,
             start - RESTORE_WINDOW,
             end,

@@ -99,7 +99,7 @@ async def test_what_an_older_file_holds_is_found_by_everything(
             lambda view: kept.deployments.of_chain_in(view, "ours", "chain")
         )
         assert chained == [deployment]
-        ended = await kept.outcomes.between("ours", build.NOON, build.NOON + 100)
+        ended = await kept.outcomes.restores("ours", build.NOON, build.NOON + 100)
         assert [outcome.status for outcome in ended] == [deployment_pb2.DEPLOYMENT_FAILURE]
 
 

@@ -75,7 +75,8 @@ def _columns_to_3(connection: sqlite3.Connection) -> None:
             "trace_commit_hash VARCHAR",
         ),
     )
-    connection.execute("DROP INDEX IF EXISTS deployment_of_application")
+    for index in ("deployment_of_application", "deployment_of_project"):
+        connection.execute(f"DROP INDEX IF EXISTS {index}")
 
 
 def _rows_to_3(connection: sqlite3.Connection) -> None:

@@ -128,7 +128,13 @@ deployment: Final = _entity(
     _text("trace_commit_hash"),
 )
 Index("deployment_of_piped", deployment.c.piped_id, deployment.c.completed)
-Index("deployment_of_project", deployment.c.project_id, deployment.c.created_at, deployment.c.id)
+Index(
+    "deployment_by_time",
+    deployment.c.project_id,
+    deployment.c.created_at,
+    deployment.c.id,
+    deployment.c.updated_at,  # so that what is too old is passed over within the index
+)
 for _column in ("application_id", "application_name", "status", "kind"):
     Index(
         f"deployment_by_{_column}",
@@ -164,6 +170,11 @@ Index(
     "deployment_outcome_of_project",
     deployment_outcome.c.project_id,
     deployment_outcome.c.completed_at,
+    # All that figures need, so that they are made from the index alone.
+    deployment_outcome.c.status,
+    deployment_outcome.c.committed_at,
+    deployment_outcome.c.application_id,
+    deployment_outcome.c.deployment_id,
 )
 
 deployment_chain: Final = _entity(
