@@ -12,6 +12,9 @@ from typing import Final, Protocol
 LONGEST_LINE: Final = 64 * 1024
 """Bytes of one block; a longer line is cut into several."""
 
+LINES_AT_ONCE: Final = 64
+"""How many lines of a program's output go on before it is looked whether there is room."""
+
 
 class Severity(IntEnum):
     """How a line is shown, with the numbers of the wire."""
@@ -74,29 +77,40 @@ class StageLog:
 
     async def write(self, text: str) -> None:
         """Pass on a program's output, line by line; waits when it comes faster than it goes."""
-        self._add(Severity.INFO, text)
+        for number, line in enumerate(lines_of(text)):
+            self._sink.append(Severity.INFO, self._prefix + line)
+            if number % LINES_AT_ONCE == LINES_AT_ONCE - 1:
+                await self._sink.drain()
         await self._sink.drain()
 
     def _add(self, severity: Severity, text: str) -> None:
-        for line in lines_of(text, prefix=self._prefix):
-            self._sink.append(severity, line)
+        for line in lines_of(text):
+            self._sink.append(severity, self._prefix + line)
 
 
-def lines_of(text: str, *, prefix: str = "") -> Iterator[str]:
-    """The blocks of a text: its lines, cut where they are too long, an empty one as a blank."""
-    for line in text.removesuffix("\n").split("\n"):
-        encoded = (prefix + line.removesuffix("\r")).encode(errors="replace")
-        if len(encoded) <= LONGEST_LINE:
-            yield encoded.decode() or " "
-        else:
-            yield from _pieces(encoded)
+def lines_of(text: str) -> Iterator[str]:
+    """The blocks of a text: its lines, cut where they are too long, an empty one as a blank.
+
+    One after the other: a large text is not held a second time.
+    """
+    start, end = 0, len(text) - text.endswith("\n")
+    while True:
+        newline = text.find("\n", start, end)
+        stop = end if newline < 0 else newline
+        yield from _pieces(text, start, stop - text.endswith("\r", start, stop))
+        if newline < 0:
+            return
+        start = newline + 1
 
 
-def _pieces(encoded: bytes) -> Iterator[str]:
-    start = 0
-    while start < len(encoded):
-        end = min(start + LONGEST_LINE, len(encoded))
-        while end < len(encoded) and encoded[end] & 0xC0 == 0x80:
-            end -= 1  # not in the middle of a character
-        yield encoded[start:end].decode()
-        start = end
+def _pieces(text: str, start: int, end: int) -> Iterator[str]:
+    if start == end:
+        yield " "
+    while start < end:
+        encoded = text[start : min(start + LONGEST_LINE, end)].encode(errors="replace")
+        cut = min(len(encoded), LONGEST_LINE)
+        while cut < len(encoded) and encoded[cut] & 0xC0 == 0x80:
+            cut -= 1  # not in the middle of a character
+        piece = encoded[:cut].decode()
+        yield piece
+        start += len(piece)
