@@ -110,8 +110,7 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
             open_sqlite(settings.data_dir, on_commit=bus.publish)
         )
         kept = stores(database, _now)
-        first = settings.project_id or next((each.id for each in settings.projects), None)
-        await ensure_project(kept, settings.data_dir, first, _now)
+        await ensure_project(kept, settings.data_dir, await _first_project(kept, settings), _now)
         await ensure_projects(kept, settings.projects, _now)
         leases = Leases(kept.leases, settings.lease_times)
         keys = read_keys(settings.encryption_key_files, settings.data_dir)
@@ -189,6 +188,13 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
             stores=kept,
             bus=bus,
         )
+
+
+async def _first_project(kept: Stores, settings: Settings) -> str | None:
+    """The project that a new folder gets; a configured one rather than the default."""
+    if settings.project_id or await kept.projects.ids():
+        return settings.project_id
+    return next((each.id for each in settings.projects), None)
 
 
 def _jobs(kept: Stores, held: Access) -> list[Job]:

@@ -9,11 +9,12 @@ import os
 import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipecd_model.errors import ConfigError, PipecdError
+from controlplane.serve import flags
+from pipecd_model.errors import PipecdError
 
 if TYPE_CHECKING:
     from controlplane.app import ControlPlane
@@ -29,13 +30,17 @@ class Commands(click.Group):
     """The commands, some of which are found only when they are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "quickstart", "backup", "restore"])
+        return sorted([*super().list_commands(ctx), "quickstart", "backup", "restore", "project"])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "quickstart":
             from controlplane.quickstart.command import quickstart  # noqa: PLC0415
 
             return quickstart
+        if cmd_name == "project":
+            from controlplane.serve.projects import project  # noqa: PLC0415
+
+            return project
         if cmd_name in {"backup", "restore"}:
             from controlplane.ops import commands  # noqa: PLC0415
 
@@ -68,8 +73,8 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    required=True,
-    help="Where everything is kept; made when it is not there. One process owns it.",
+    help="Where everything is kept; made when it is not there. One process owns it. Default: the"
+    " folder of spec.datastore.config.path in the config file.",
 )
 @click.option(
     "--listen",
@@ -80,8 +85,46 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     " printed tells which.",
 )
 @click.option("--config-file", type=FILE, help="A document of the kind ControlPlane.")
-@click.option("--tls-cert", type=FILE, help="Certificate chain (PEM); serves TLS.")
-@click.option("--tls-key", type=FILE, help="The certificate's key (PEM).")
+@click.option("--tls-cert", "--cert-file", type=FILE, help="Certificate chain (PEM); serves TLS.")
+@click.option("--tls-key", "--key-file", type=FILE, help="The certificate's key (PEM).")
+@flags.switch("tls", "Refuse to start without a certificate.")
+@click.option(
+    "--encryption-key-file",
+    type=FILE,
+    multiple=True,
+    help="A key for secrets at rest, 32 bytes or more; several to change over, the new one first."
+    " Default: one that is made in the data folder.",
+)
+@flags.switch("insecure-cookie", "Let cookies travel without TLS even where there is some.")
+@click.option(
+    "--static-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A built console to serve.",
+)
+@click.option(
+    "--admin-port",
+    type=click.IntRange(0, 65535),
+    help="Serve health and all metrics on an own port, in plain HTTP, without asking who asks.",
+)
+@click.option(
+    "--admin-host", default="127.0.0.1", show_default=True, help="Where --admin-port listens."
+)
+@click.option(
+    "--metrics",
+    type=bool,
+    is_flag=False,
+    flag_value="true",
+    default=True,
+    show_default=True,
+    help="Count, and show it at /metrics.",
+)
+@click.option(
+    "--otlp-endpoint",
+    default="",
+    envvar="OTEL_EXPORTER_OTLP_ENDPOINT",
+    metavar="URL",
+    help="Where traces of pipeds are sent on to (gRPC); without it they are dropped.",
+)
 @click.option(
     "--project",
     metavar="NAME",
@@ -89,7 +132,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option(
     "--grace-period",
-    type=click.FloatRange(min=0),
+    type=flags.Seconds(),
     default=10,
     show_default=True,
     metavar="SECONDS",
@@ -113,49 +156,83 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option(
     "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
+    type=click.Choice(list(flags.LEVELS)),
     default="info",
     show_default=True,
 )
+@click.option(
+    "--log-encoding",
+    type=click.Choice(["json", "console", "humanize"]),
+    help="JSON lines, or short ones for a person. Default: short ones at a terminal.",
+)
+@flags.meaningless
 def server(
     *,
-    data_dir: Path,
+    data_dir: Path | None,
     listen: str,
     config_file: Path | None,
     tls_cert: Path | None,
     tls_key: Path | None,
+    tls: bool,
+    encryption_key_file: tuple[Path, ...],
+    insecure_cookie: bool,
+    static_dir: Path | None,
+    admin_port: int | None,
+    admin_host: str,
+    metrics: bool,
+    otlp_endpoint: str,
     project: str | None,
     grace_period: float,
     lease_time: float,
     take_over_after: float,
     log_level: str,
+    log_encoding: str | None,
+    **in_vain: Any,
 ) -> None:
     """Run the control plane until it is told to stop (SIGTERM, Ctrl-C).
 
-    The first start in an empty folder makes a project, and an API key that may do everything in it:
-    the file admin.key, which only you can read.
+    The first start in an empty folder makes a project, and two files that only you can read:
+    admin.key, an API key that may read and write, and admin.password, for signing in as `admin`.
     """
     from controlplane import app  # noqa: PLC0415
     from controlplane.http.front import FrontTls  # noqa: PLC0415
+    from controlplane.serve import config  # noqa: PLC0415
     from controlplane.usecases.leases import LeaseTimes  # noqa: PLC0415
     from pipecd_model import oplog  # noqa: PLC0415
 
-    oplog.configure(log_level)
+    json_lines = None if log_encoding is None else log_encoding == "json"
+    oplog.configure(flags.LEVELS[log_level], json_lines=json_lines)
+    flags.warn_of(in_vain)
     host, port = _host_and_port(listen)
     if (tls_cert is None) != (tls_key is None):
         raise click.UsageError("--tls-cert and --tls-key belong together")
+    if tls and tls_cert is None:
+        raise click.UsageError("--tls needs --tls-cert and --tls-key")
     if take_over_after < lease_time:
         raise click.UsageError("--take-over-after must not be less than --lease-time")
-    tls = FrontTls(cert_file=tls_cert, key_file=tls_key) if tls_cert and tls_key else None
+    told = config.read(config_file)
+    folder = data_dir or told.data_dir
+    if folder is None:
+        raise click.UsageError("--data-dir is missing: where shall everything be kept?")
     settings = app.Settings(
-        data_dir=data_dir.absolute(),
+        data_dir=folder.absolute(),
         host=host,
         port=port,
-        tls=tls,
+        tls=FrontTls(cert_file=tls_cert, key_file=tls_key) if tls_cert and tls_key else None,
         project_id=project,
-        public_url=_public_url(config_file) if config_file else "",
+        public_url=told.public_url,
+        projects=told.projects,
+        shared_sso=told.shared_sso,
+        state_key=told.state_key,
         grace=grace_period,
         lease_times=LeaseTimes(lease=lease_time, take_over=take_over_after),
+        encryption_key_files=encryption_key_file,
+        insecure_cookie=insecure_cookie,
+        static_dir=static_dir,
+        admin_host=admin_host,
+        admin_port=admin_port,
+        metrics=metrics,
+        otlp_endpoint=otlp_endpoint,
         observers=_chaos(os.environ.get(DIE_AFTER_COMMIT, ""), os.environ.get(ARMED, "")),
     )
     asyncio.run(app.run(settings, _announce))
@@ -178,6 +255,8 @@ def _announce(running: "ControlPlane") -> None:
     click.echo(f"pipecd server listening on {running.address}")
     click.echo(f"data folder {running.data_dir}")
     click.echo(f"admin API key file {running.admin_key_file}")
+    if running.admin_address:
+        click.echo(f"metrics at http://{running.admin_address}/metrics")
     sys.stdout.flush()
 
 
@@ -188,36 +267,10 @@ def _host_and_port(listen: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def _public_url(path: Path) -> str:
-    """What of the file counts so far; what does not is refused or said, never silently ignored."""
-    from pipecd_model.config import load_control_plane  # noqa: PLC0415
-
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
-    loaded = load_control_plane(text, file=str(path))
-    config = loaded.config
-    for part, chosen, served in (
-        ("datastore", config.datastore.type, "SQLITE"),
-        ("filestore", config.filestore.type, "FOLDER"),
-    ):
-        if chosen != served:
-            raise ConfigError(
-                f"{path}: spec.{part}.type: {chosen} is not served yet",
-                hint=f"leave it out: {served} in the data folder is the default",
-            )
-    ignored = [
-        name
-        for name, value in (
-            ("spec.projects", config.projects),
-            ("spec.sharedSSOConfigs", config.shared_sso_configs),
-        )
-        if value
-    ]
-    for warning in [*map(str, loaded.warnings), *(f"{name} is not used yet" for name in ignored)]:
-        click.echo(f"warning: {warning}", err=True)
-    return config.address
+@cli.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+def ops() -> None:
+    """Nothing to run: on SQLite the server does the timed work itself."""
+    click.echo("on SQLite the server runs the timed jobs itself; there is nothing to do here")
 
 
 def main() -> None:

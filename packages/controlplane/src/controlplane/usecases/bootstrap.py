@@ -8,7 +8,7 @@ from typing import Final
 from controlplane.store.database import Transaction
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
-from controlplane.usecases.keys import hash_of, new_api_key
+from controlplane.usecases.keys import hash_of, new_api_key, new_password
 from pipecd_model.errors import ConfigError, StateError
 from pipecd_model.ids import new_id
 from pipecd_wire.model import apikey_pb2, project_pb2
@@ -16,13 +16,15 @@ from pipecd_wire.model import apikey_pb2, project_pb2
 DEFAULT_PROJECT: Final = "default"
 KEY_FILE: Final = "admin.key"
 KEY_NAME: Final = "admin"
+ADMIN: Final = "admin"
+PASSWORD_FILE: Final = "admin.password"  # noqa: S105 - the name of a file
 
 
 async def ensure_project(stores: Stores, folder: Path, project_id: str | None, now: Now) -> None:
-    """Make the project and its admin key in a new folder; leave an existing one alone.
+    """Make the project, its admin key and its static admin in a new folder; leave an existing one.
 
-    The key is written before it counts: a crash in between leaves a file that the next start
-    replaces, never a key that nobody has.
+    Key and password are written before they count: a crash in between leaves files that the next
+    start replaces, never a key that nobody has.
     """
     existing = await stores.projects.ids()
     if existing:
@@ -34,8 +36,14 @@ async def ensure_project(stores: Stores, folder: Path, project_id: str | None, n
         return
     project_id = project_id or DEFAULT_PROJECT
     at = now()
+    password = new_password()
     project = project_pb2.Project(
-        id=project_id, static_admin_disabled=True, created_at=at, updated_at=at
+        id=project_id,
+        static_admin=project_pb2.ProjectStaticUser(
+            username=ADMIN, password_hash=await hash_of(password)
+        ),
+        created_at=at,
+        updated_at=at,
     )
     key_id = new_id()
     key = new_api_key(key_id)
@@ -51,6 +59,7 @@ async def ensure_project(stores: Stores, folder: Path, project_id: str | None, n
     )
     try:
         _write_key(folder / KEY_FILE, key)
+        _write_key(folder / PASSWORD_FILE, password)
     except OSError as error:
         raise StateError(
             f"cannot write {str(folder / KEY_FILE)!r}: {error.strerror}",

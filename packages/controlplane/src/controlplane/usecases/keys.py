@@ -14,6 +14,7 @@ import bcrypt
 ALPHABET: Final = string.ascii_lowercase + string.digits
 PIPED_KEY_LENGTH: Final = 50
 API_SECRET_LENGTH: Final = 32
+PASSWORD_LENGTH: Final = 30
 
 COST: Final = 10
 """Of bcrypt, as upstream's: a hash that either made is good for both."""
@@ -26,6 +27,10 @@ def new_piped_key() -> str:
 def new_api_key(key_id: str) -> str:
     """The whole key, as a program sends it."""
     return f"{key_id}.{_random(API_SECRET_LENGTH)}"
+
+
+def new_password() -> str:
+    return _random(PASSWORD_LENGTH)
 
 
 def _random(length: int) -> str:

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration file, as far as a server on SQLite is concerned."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from controlplane.store.sql.file import DATABASE_FILE
+from pipecd_model.config import load_control_plane
+from pipecd_model.config.controlplane import (
+    ControlPlaneConfig,
+    FolderConfig,
+    ProjectConfig,
+    SharedSsoConfig,
+    SqliteConfig,
+)
+from pipecd_model.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromFile:
+    """What the file says."""
+
+    public_url: str = ""
+    state_key: str = ""
+    data_dir: Path | None = None
+    projects: tuple[ProjectConfig, ...] = ()
+    shared_sso: tuple[SharedSsoConfig, ...] = ()
+
+
+def read(path: Path | None) -> FromFile:
+    """Raises ConfigError; what has no meaning here is said, never silently ignored."""
+    if path is None:
+        return FromFile()
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    loaded = load_control_plane(text, file=str(path))
+    config = loaded.config
+    for warning in map(str, loaded.warnings):
+        click.echo(f"warning: {warning}", err=True)
+    return FromFile(
+        public_url=config.address,
+        state_key=config.state_key.reveal() if config.state_key else "",
+        data_dir=_data_dir(config, path),
+        projects=config.projects,
+        shared_sso=config.shared_sso_configs,
+    )
+
+
+def _data_dir(config: ControlPlaneConfig, path: Path) -> Path | None:
+    for part, chosen, served in (
+        ("datastore", config.datastore.type, "SQLITE"),
+        ("filestore", config.filestore.type, "FOLDER"),
+    ):
+        if chosen != served:
+            raise ConfigError(
+                f"{path}: spec.{part}.type: {chosen} is not served yet",
+                hint=f"leave it out: {served} in the data folder is the default",
+            )
+    folder = None
+    if isinstance(config.datastore.config, SqliteConfig) and config.datastore.config.path:
+        file = Path(config.datastore.config.path)
+        if file.name != DATABASE_FILE:
+            raise ConfigError(
+                f"{path}: spec.datastore.config.path: the file must be called {DATABASE_FILE!r}",
+                hint="its folder is the data folder, which one process owns",
+            )
+        folder = file.parent
+    if isinstance(config.filestore.config, FolderConfig) and config.filestore.config.path:
+        click.echo(
+            "warning: spec.filestore.config.path has no meaning yet: logs and live states are in"
+            " the database",
+            err=True,
+        )
+    return folder

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flags of upstream's `controlplane server`: those that mean something here, and those that do not.
+
+A flag without a meaning is taken and said, so that a command line of upstream's starts our server.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+LISTEN: Final = "one address carries everything: --listen"
+NO_PROFILER: Final = "there is no profiler to send to"
+
+MEANINGLESS: Final = {
+    "piped-api-port": LISTEN,
+    "web-api-port": LISTEN,
+    "http-port": LISTEN,
+    "api-port": LISTEN,
+    "envoy-authz-port": LISTEN,
+    "cache-address": "nothing is cached outside of the process",
+    "enable-grpc-reflection": "there is no reflection",
+    "profile": NO_PROFILER,
+    "profile-debug-logging": NO_PROFILER,
+    "profiler-credentials-file": NO_PROFILER,
+    "gcloud-path": "there is no Firestore",
+}
+SWITCHES: Final = {"enable-grpc-reflection", "profile", "profile-debug-logging"}
+
+# As Go spells levels, and as we do.
+LEVELS: Final = {
+    "debug": "debug",
+    "info": "info",
+    "warn": "warning",
+    "warning": "warning",
+    "error": "error",
+    "dpanic": "error",
+    "panic": "error",
+    "fatal": "error",
+}
+
+
+class Seconds(click.ParamType[float]):
+    """A length of time: `30s`, `1m30s`, or a bare number of seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        from pipecd_model.config.values import BadValueError, Duration  # noqa: PLC0415
+
+        if isinstance(value, int | float):
+            return float(value)
+        try:
+            seconds = float(value)
+        except ValueError:
+            try:
+                seconds = Duration.parse(value).total_seconds()
+            except BadValueError as error:
+                self.fail(str(error), param, ctx)
+        if not 0 <= seconds < 1e9:
+            self.fail(f"{value!r} is not a time that can be waited for", param, ctx)
+        return seconds
+
+
+def switch(name: str, help: str) -> Callable[[F], F]:
+    """A flag that Go's way of writing it fits: `--tls`, `--tls=true`, `--tls=false`."""
+    return click.option(
+        f"--{name}", type=bool, is_flag=False, flag_value="true", default=False, help=help
+    )
+
+
+def meaningless(command: F) -> F:
+    """Take the flags that mean nothing here; `warn_of` says so."""
+    for name in MEANINGLESS:
+        extra: dict[str, Any] = {"expose_value": True, "hidden": True, "default": None}
+        if name in SWITCHES:
+            extra |= {"type": bool, "is_flag": False, "flag_value": "true"}
+        command = click.option(f"--{name}", **extra)(command)
+    return command
+
+
+def warn_of(given: dict[str, Any]) -> None:
+    """Say which flags were given in vain."""
+    for name, why in MEANINGLESS.items():
+        if given.get(name.replace("-", "_")) is not None:
+            click.echo(f"warning: --{name} has no meaning here: {why}", err=True)
+
+
+def one_of(first: Path | None, second: Path | None, names: str) -> Path | None:
+    if first is not None and second is not None and first != second:
+        raise click.UsageError(f"{names} are the same thing: give one of them")
+    return first or second
