@@ -63,6 +63,8 @@ imports: setup ## the import contracts
 
 docs: setup ## build the generated reference
 	$(BIN)/python tools/gen_docs.py
+	$(BIN)/python tools/gen_schemas.py
+	$(BIN)/python tools/gen_schemas.py
 
 proto: setup ## generate the wire package from proto/
 	$(BIN)/python tools/gen_wire.py

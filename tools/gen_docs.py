@@ -20,10 +20,11 @@ from pipecd_model.config import v0
 from pipecd_model.config.amounts import Percentage, Replicas
 from pipecd_model.config.describe import field_text, summary
 from pipecd_model.config.document import API_VERSION, KINDS
-from pipecd_model.config.jsonschema import NAMES, default_of, document_schema
+from pipecd_model.config.jsonschema import NAMES, document_schema
 from pipecd_model.config.options import OPTIONS
 from pipecd_model.config.schema import ConfigModel
 from pipecd_model.config.shape import Field, shape
+from pipecd_model.config.structschema import default_of
 from pipecd_model.config.values import Duration, Secret
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -50,7 +50,11 @@ def field_texts(cls: type[ConfigModel]) -> Mapping[str, str]:
 
 
 def _own_texts(cls: type[ConfigModel]) -> dict[str, str]:
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    try:
+        source = inspect.getsource(cls)
+    except (OSError, TypeError):
+        return {}  # shipped without, or made by a program
+    (definition,) = ast.parse(textwrap.dedent(source)).body
     if not isinstance(definition, ast.ClassDef):
         return {}
     texts: dict[str, str] = {}

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The door for stage logs: secret values that are known are replaced, wherever they begin and end.
 
-Looked for are values of six characters or more, each line of a longer one, and both as base64, also
-where the base64 is of something around the value. A net, not a promise: a script can write a value
-in a way that nobody recognises.
+Looked for are values of six characters or more, each line of a longer one, both as JSON writes them
+and as base64, also where the base64 is of something around the value. A net, not a promise: a
+script can write a value in a way that nobody recognises.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterable, Iterator
 from copy import copy
 from typing import Final, Self
@@ -132,7 +133,8 @@ def _needles(values: Iterable[str]) -> tuple[str, ...]:
         for part in (value, *value.splitlines()):
             for text in (part, part.strip()):
                 if len(text) >= _SHORTEST and text.strip("*"):
-                    needles.update(dict.fromkeys(_pieces(text)))
+                    for form in (text, *_in_json(text)):
+                        needles.update(dict.fromkeys(_pieces(form)))
                     needles.update(dict.fromkeys(_as_base64(text)))
     return tuple(needles)
 
@@ -142,6 +144,14 @@ def _pieces(text: str) -> Iterator[str]:
     for start in range(0, max(len(text) - LONGEST, 0), LONGEST):
         yield text[start : start + LONGEST]
     yield text[-LONGEST:]
+
+
+def _in_json(text: str) -> Iterator[str]:
+    """How a value looks inside of JSON, where that is not how it looks anyway."""
+    for plain in (json.dumps(text, ensure_ascii=False)[1:-1], json.dumps(text)[1:-1]):
+        for form in (plain, plain.translate(_IN_GO)):
+            if form != text:
+                yield form
 
 
 def _as_base64(text: str) -> Iterator[str]:
@@ -160,4 +170,5 @@ def _as_base64(text: str) -> Iterator[str]:
             yield from _pieces(form)
 
 
+_IN_GO: Final = str.maketrans({each: f"\\u{ord(each):04x}" for each in "<>&"})
 _URL: Final = str.maketrans("+/", "-_")

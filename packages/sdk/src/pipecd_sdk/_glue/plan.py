@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The RPCs that plan: which stages there are, versions, strategy, stage lists, checks, schemas."""
 
+import json
+from typing import Any
+
 from pipecd_sdk import _planning
 from pipecd_sdk._glue import messages
 from pipecd_sdk._glue.entry import Setup
 from pipecd_sdk._glue.execute import targets_of
 from pipecd_sdk._glue.piped import Piped
 from pipecd_sdk._planning import StageRequest
-from pipecd_sdk._schema import schema
+from pipecd_sdk._schema import schemas_of
 from pipecd_sdk.context import PlanContext
 from pipecd_sdk.plugin import DeploymentPlugin, StagePlugin
 from pipecd_wire.model import common_pb2
@@ -101,22 +104,12 @@ class ConfigApi:
     async def get_schemas(
         self, _caller: object, request: plugin_pb2.GetSchemasRequest
     ) -> plugin_pb2.GetSchemasResponse:
-        kind = self._plugin.config_type()
+        found = schemas_of(self._plugin)
         return plugin_pb2.GetSchemasResponse(
-            plugin_config=schema(kind) if kind else "",
-            deploy_target_config=(
-                schema(self._plugin.target_config) if self._plugin.needs_targets else ""
-            ),
-            application_config=(
-                schema(self._plugin.application_config)
-                if self._plugin.has_application_config()
-                else ""
-            ),
-            stages={
-                name: schema(definition.config)
-                for name, definition in self._plugin.stages.items()
-                if definition.config is not None
-            },
+            plugin_config=_text(found.plugin_config),
+            deploy_target_config=_text(found.deploy_target_config),
+            application_config=_text(found.application_config),
+            stages={name: _text(each) for name, each in found.stages.items()},
         )
 
     @rpc("CheckConfig")
@@ -138,3 +131,7 @@ class ConfigApi:
                 for fault in faults
             ]
         )
+
+
+def _text(schema: dict[str, Any] | None) -> str:
+    return "" if schema is None else json.dumps(schema)
