@@ -2,12 +2,13 @@
 """WAIT_APPROVAL: who counts, what is kept, what is told."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from pipecd_plugin_waitapproval.plugin import APPROVED_USERS, DISPLAY, WaitApproval
 
 from pipecd_sdk import CommandKind, Operation, Severity, StageStatus
-from pipecd_sdk.testing import StageHarness
+from pipecd_sdk.testing import StageHarness, example_deployment
 
 LIMIT = 30
 
@@ -102,6 +103,69 @@ async def test_other_commands_approve_nothing() -> None:
         await harness.run("WAIT_APPROVAL", {})
 
     assert harness.metadata[APPROVED_USERS] == "alice"
+
+
+async def test_the_author_of_the_commit_does_not_count_when_excluded() -> None:
+    """Two pairs of eyes are two only if they are of two people."""
+    harness = StageHarness(WaitApproval())
+    author = harness.deployment.commit.author
+    for name in (author, author.upper(), "alice"):
+        harness.send(CommandKind.APPROVE, by=name)
+
+    async with asyncio.timeout(LIMIT):
+        result = await harness.run("WAIT_APPROVAL", {"excludeAuthor": True})
+
+    assert result.status is StageStatus.SUCCESS
+    assert harness.metadata[APPROVED_USERS] == "alice"
+    assert f"The approval of {author} does not count: the author of the commit" in harness.text
+
+
+@pytest.mark.parametrize("by", ["Dev", "Dev <dev@example.com>", "dev@example.com"])
+async def test_the_author_is_known_by_name_and_address(by: str) -> None:
+    example = example_deployment()
+    commit = replace(example.commit, author="Dev <dev@example.com>")
+    harness = StageHarness(WaitApproval(), deployment=replace(example, commit=commit))
+    harness.send(CommandKind.APPROVE, by=by)
+    harness.send(CommandKind.APPROVE, by="alice")
+
+    async with asyncio.timeout(LIMIT):
+        await harness.run("WAIT_APPROVAL", {"excludeAuthor": True})
+
+    assert harness.metadata[APPROVED_USERS] == "alice"
+
+
+async def test_the_author_counts_unless_excluded() -> None:
+    harness = StageHarness(WaitApproval())
+    harness.send(CommandKind.APPROVE, by=harness.deployment.commit.author)
+
+    async with asyncio.timeout(LIMIT):
+        result = await harness.run("WAIT_APPROVAL", {})
+
+    assert result.status is StageStatus.SUCCESS
+
+
+async def test_a_quorum_that_needs_the_excluded_author_fails_at_once() -> None:
+    options = {"approvers": ["dev", "alice"], "minApproverNum": 2, "excludeAuthor": True}
+
+    async with asyncio.timeout(LIMIT):
+        result = await StageHarness(WaitApproval()).run("WAIT_APPROVAL", options)
+
+    assert result.status is StageStatus.FAILURE
+    assert result.reason == (
+        "2 approvals needed, and without the author of the commit there are 1 approvers"
+        " (name more approvers)"
+    )
+
+
+async def test_who_is_not_an_approver_does_not_count() -> None:
+    harness = StageHarness(WaitApproval())
+    harness.send(CommandKind.APPROVE, by="mallory")
+    harness.send(CommandKind.APPROVE, by="bob")
+
+    async with asyncio.timeout(LIMIT):
+        await harness.run("WAIT_APPROVAL", {"approvers": ["alice", "bob"]})
+
+    assert harness.metadata[APPROVED_USERS] == "bob"
 
 
 async def test_the_log_says_whose_approval_is_waited_for() -> None:

@@ -2,7 +2,7 @@
 """WAIT_APPROVAL: hold the pipeline until enough people have approved."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from pipecd_sdk import (
@@ -13,6 +13,7 @@ from pipecd_sdk import (
     Report,
     StageConfig,
     StageContext,
+    StageFailedError,
     StagePlugin,
     WantedStage,
     serve,
@@ -34,6 +35,8 @@ class ApprovalConfig(StageConfig):
     """Who may approve; none named means everybody who may deploy."""
     min_approver_num: int = 1
     """How many different people must approve."""
+    exclude_author: bool = False
+    """Does the author of the commit not count?"""
 
     def check(self, report: Report) -> None:
         if self.min_approver_num < 1:
@@ -56,21 +59,32 @@ class WaitApproval(StagePlugin):
 
     @stage("WAIT_APPROVAL", needs_files=False)
     async def wait(self, ctx: StageContext, config: ApprovalConfig) -> None:
+        author = _names_of(ctx.deployment.commit.author) if config.exclude_author else frozenset()
+        _must_be_possible(config, author)
         approved = await _kept_users(ctx.metadata)
         if approved:
             ctx.log.info("Approved so far by %s", ", ".join(approved))
         if (missing := config.min_approver_num - len(approved)) > 0:
             whom = ", ".join(config.approvers) or "anyone who may deploy"
             ctx.log.info("Waiting for %s from %s", _approvals(missing), whom)
-            await self._collect(ctx, config, approved)
+            if author:
+                ctx.log.info("The author of the commit, %s, does not count", _author(ctx))
+            await self._collect(ctx, config, author, approved)
         ctx.log.success("Approved by %s", ", ".join(approved))
 
     async def _collect(
-        self, ctx: StageContext, config: ApprovalConfig, approved: list[str]
+        self,
+        ctx: StageContext,
+        config: ApprovalConfig,
+        author: Collection[str],
+        approved: list[str],
     ) -> None:
         """Add to `approved` until it is enough; each approval is kept before it counts."""
         async for command in ctx.commands:
             if command.kind is not CommandKind.APPROVE or command.commander in approved:
+                continue
+            if refusal := _refusal(command.commander, config, author):
+                ctx.log.info("%s", refusal)
                 continue
             approved.append(command.commander)
             missing = config.min_approver_num - len(approved)
@@ -80,6 +94,36 @@ class WaitApproval(StagePlugin):
             ctx.log.info(
                 "Approved by %s; %s needed", command.commander, _approvals(missing, "more")
             )
+
+
+def _refusal(commander: str, config: ApprovalConfig, author: Collection[str]) -> str:
+    """Why somebody's approval does not count; empty when it does."""
+    if commander.casefold() in author:
+        return f"The approval of {commander} does not count: the author of the commit"
+    if config.approvers and commander not in config.approvers:
+        return f"The approval of {commander} does not count: not an approver"
+    return ""
+
+
+def _must_be_possible(config: ApprovalConfig, author: Collection[str]) -> None:
+    """Fail now instead of waiting for approvals that can never come."""
+    others = {name for name in config.approvers if name.casefold() not in author}
+    if config.approvers and len(others) < config.min_approver_num:
+        raise StageFailedError(
+            f"{_approvals(config.min_approver_num)} needed, and without the author of the commit"
+            f" there are {len(others)} approvers",
+            hint="name more approvers",
+        )
+
+
+def _author(ctx: StageContext) -> str:
+    return ctx.deployment.commit.author
+
+
+def _names_of(author: str) -> frozenset[str]:
+    """All that the author of a commit may be called: `Name <mail>`, the name, the address."""
+    name, _, mail = author.removesuffix(">").rpartition("<")
+    return frozenset(each.strip().casefold() for each in (author, name, mail) if each.strip())
 
 
 async def _kept_users(metadata: Metadata) -> list[str]:
