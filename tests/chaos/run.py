@@ -23,7 +23,7 @@ from chaos.outcome import violations
 from chaos.promises import Violation
 from chaos.schedule import Round, drawn, rounds
 from chaos.site import Site, running_site
-from chaos.summary import Broken, say, summary
+from chaos.summary import Broken, say, summary, too_few
 
 ROUND_LIMIT = 90.0
 """Seconds for all deployments of a round, deaths included."""
@@ -80,11 +80,11 @@ class World:
         return any(each.violation.promise == "bounded" for each in self.broken)
 
 
-async def live(world: World, plans: Iterable[Round], deaths: int) -> None:
+async def live(world: World, plans: Iterable[Round], deaths: int, least: int) -> None:
     """Round after round, until enough have died in all worlds together."""
     for plan in plans:
         await world.round(plan)
-        enough = world.total.deaths.total() >= deaths
+        enough = world.total.deaths.total() >= deaths and not too_few(world.total.deaths, least)
         if enough or world.is_stuck or plan.number >= deaths * MOST_ROUNDS_PER_DEATH:
             return
 
@@ -111,7 +111,7 @@ async def run(
         async with running_site(folder, variables) as site:
             world = World(site, name, total)
             lives.append(world)
-            await live(world, plans, deaths)
+            await live(world, plans, deaths, least)
 
     async with asyncio.TaskGroup() as tasks:
         for number in range(worlds):

@@ -8,6 +8,7 @@ to limits that a machine under load keeps.
 from pathlib import Path
 
 import pytest
+from chaos.back import measure
 from chaos.inject import Tally
 from chaos.places import RACE
 from chaos.run import World, run
@@ -21,6 +22,14 @@ async def test_two_dozen_deaths_break_no_promise(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = await run(tmp_path, deaths=24, seed="short")
+    assert code == 0, capsys.readouterr().out
+
+
+async def test_a_script_runs_once_with_its_whole_log_whoever_is_killed_meanwhile(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """How soon the site is back is printed, not judged: that is the machine's matter, too."""
+    code = await measure(tmp_path, times=1, seed="short")
     assert code == 0, capsys.readouterr().out
 
 
