@@ -7,6 +7,7 @@ tested here begins where the trigger ends, unless a test says otherwise.
 
 import asyncio
 import contextlib
+import copy
 import json
 import os
 import signal
@@ -40,8 +41,9 @@ LISTENING = "pipecd server listening on "
 class Server:
     """A control plane that can be stopped and started again on its address."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *flags: str) -> None:
         self._folder = folder
+        self._flags = flags
         self._process: subprocess.Popen[bytes] | None = None
         self._log = folder / "log"
         self.address = "127.0.0.1:0"
@@ -57,7 +59,7 @@ class Server:
 
     def start(self) -> None:
         self._log.unlink(missing_ok=True)
-        arguments = ["--data-dir", self._folder / "data", "--listen", self.address]
+        arguments = ["--data-dir", self._folder / "data", "--listen", self.address, *self._flags]
         with self._log.open("wb") as sink:
             self._process = subprocess.Popen(
                 [BIN / "pipecd", "server", *arguments], stdout=sink, stderr=subprocess.STDOUT
@@ -88,6 +90,23 @@ def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     made.start()
     yield made
     made.stop()
+
+
+@pytest.fixture
+def server_with(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
+    """Make a control plane with flags of its own."""
+    made: list[Server] = []
+
+    def make(*flags: str) -> Server:
+        made.append(Server(tmp_path_factory.mktemp("server"), *flags))
+        made[-1].start()
+        return made[-1]
+
+    try:
+        yield make
+    finally:
+        for each in made:
+            each.stop()
 
 
 def until(holds: Callable[[], bool], process: "subprocess.Popen[bytes]", log: Path) -> None:
@@ -220,6 +239,7 @@ class Site:
         self.piped_id = piped_id
         self.key = key
         self.repository = folder / "repository"
+        self.data = folder / "data"
         self.log = folder / "piped.log"
         self.record = folder / "record"
         self.process: subprocess.Popen[bytes] | None = None
@@ -292,7 +312,7 @@ class Site:
 
     def start(self, *flags: str) -> None:
         arguments = ["--config-file", self.folder / "piped.yaml", "--insecure"]
-        arguments += ["--data-dir", self.folder / "data"]
+        arguments += ["--data-dir", self.data]
         with self.log.open("ab") as sink:
             self.process = subprocess.Popen(
                 [BIN / "piped", "run", *arguments, *flags],
@@ -300,6 +320,14 @@ class Site:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    def twin(self) -> "Site":
+        """The same piped on another machine: another data folder, nothing started yet."""
+        made = copy.copy(self)
+        made.data = self.folder / "data-of-twin"
+        made.log = self.folder / "twin.log"
+        made.process = None
+        return made
 
     def alive(self) -> bool:
         return self.process is not None and self.process.poll() is None

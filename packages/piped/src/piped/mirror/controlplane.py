@@ -38,7 +38,7 @@ QUESTION: Final = Retry(attempts=4, base=0.2, cap=5)
 """An answer is waited for: give up while the asker still remembers why it asked."""
 
 REPORT: Final = Retry(
-    attempts=None, base=0.2, cap=10, also=frozenset({"INTERNAL", "UNKNOWN", "DATA_LOSS"})
+    attempts=None, base=0.2, cap=1, also=frozenset({"INTERNAL", "UNKNOWN", "DATA_LOSS"})
 )
 """A report must arrive, whatever the first answers were."""
 

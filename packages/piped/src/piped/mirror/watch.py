@@ -39,7 +39,10 @@ class Pace:
     """A stream that says nothing for so long, not even a heartbeat, is dead."""
     pause: float = 0.1
     """The first pause before a new connection; it doubles."""
-    longest_pause: float = 5
+    longest_pause: float = 1
+    """Short: whoever waits for the control plane waits for this. A refused connection is cheap."""
+    refused_pause: float = 5
+    """After the control plane has refused us: it will hardly change its mind within a second."""
     polls_after: int = 3
     """So many broken streams in a row, and the lists are polled meanwhile."""
 
@@ -166,7 +169,7 @@ class Watch:
     def _wait(self, error: PipecdError) -> float:
         longest = self._pace.longest_pause
         if isinstance(error, UnauthenticatedError | DeniedError):
-            return longest  # it will hardly change its mind within a second
+            return self._pace.refused_pause
         ceiling = min(longest, self._pace.pause * 2 ** min(self._breaks, 16))
         return random.uniform(ceiling / 2, ceiling)  # noqa: S311 - spreads load, protects nothing
 
@@ -177,7 +180,7 @@ class Watch:
                 await self._poll_due()
             except PipecdError as error:
                 log.debug("controlplane.poll_failed", reason=str(error))
-                later = time.monotonic() + self._pace.longest_pause
+                later = time.monotonic() + self._pace.refused_pause
                 self._due = {kind: max(at, later) for kind, at in self._due.items()}
             now = time.monotonic()
             if now >= end:

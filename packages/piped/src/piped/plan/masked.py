@@ -8,6 +8,7 @@ from pipecd_model.errors import PluginError
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.plan.roles import Plugin, Plugins
+from piped.plugins.state import PluginState
 from piped.secrets import KnownSecrets
 
 T = TypeVar("T")
@@ -47,6 +48,14 @@ class MaskedPlugin:
         self._plugin = plugin
         self._known = known
         self.name = plugin.name
+
+    @property
+    def state(self) -> PluginState:
+        return self._plugin.state
+
+    @property
+    def was_ready(self) -> bool:
+        return self._plugin.was_ready
 
     @property
     def stages_without_files(self) -> frozenset[str]:

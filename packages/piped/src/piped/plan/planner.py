@@ -26,12 +26,14 @@ from piped.plan.checks import check
 from piped.plan.roles import PLUGIN, Plugin, Plugins, Sources
 from piped.plan.sources import enter_running, open_target, read_config, read_target
 from piped.plan.stages import Clock, pipeline_stages, quick_sync_stages
+from piped.plan.waiting import through_losses, until_known, until_ready
+from piped.plugins.errors import PluginLostError
 from piped.secrets import OpenedSecrets
 
 log = logger(__name__)
 
-READY: Final = 30.0
-"""Seconds that planning waits for a plugin that it needs."""
+KNOWN: Final = 30.0
+"""Seconds that planning waits for plugins when nobody offers a stage: one of them may."""
 
 START: Final = 5.0
 """Seconds that it waits for those it may not need, when piped has just been started."""
@@ -73,7 +75,15 @@ class Planner:
     async def plan(
         self, deployment: Deployment, running: ApplicationDeploymentReference | None
     ) -> Plan:
-        """Plan; `running` is what was last deployed with success, None for a first deployment."""
+        """Plan; `running` is what was last deployed with success, None for a first deployment.
+
+        A plugin that is lost on the way is waited for, and everything asked again.
+        """
+        return await through_losses(lambda: self._plan(deployment, running))
+
+    async def _plan(
+        self, deployment: Deployment, running: ApplicationDeploymentReference | None
+    ) -> Plan:
         # A choice between two plugins must not hang on which of them was faster to start, and one
         # that never starts must not hold up everybody. An older kind of file is read by what they
         # offer.
@@ -142,6 +152,11 @@ class Planner:
         self, deployment: Deployment, config: ApplicationConfig
     ) -> list[PipelineStage]:
         """Build the rollback stages of a deployment that was planned without any."""
+        return await through_losses(lambda: self._rollback_stages(deployment, config))
+
+    async def _rollback_stages(
+        self, deployment: Deployment, config: ApplicationConfig
+    ) -> list[PipelineStage]:
         chosen, plugins = await self._choose_plugins(config, deployment)
         if deployment.trigger.sync_strategy == QUICK_SYNC:
             stages = await quick_sync_stages(plugins, rollback=True, clock=self._clock)
@@ -172,14 +187,14 @@ class Planner:
         if not chosen:
             by_name = {name: self._configured(name) for name in declared}
         for plugin in by_name.values():
-            await plugin.ready(READY)
+            await until_ready(plugin)
         return chosen, list(by_name.values())
 
     async def _choose(self, stage: StageConfig, declared: Sequence[str]) -> Plugin:
         try:
             return self._plugins.choose(stage.name, wanted=stage.plugin, declared=declared)
         except NoPluginForStageError:
-            await self._plugins.settled(READY)
+            await until_known(self._plugins.plugins.values(), KNOWN)
             return self._plugins.choose(stage.name, wanted=stage.plugin, declared=declared)
 
     def _configured(self, name: str) -> Plugin:
@@ -198,6 +213,8 @@ class Planner:
         for plugin in plugins:
             try:
                 versions += (await plugin.determine_versions(ask)).versions
+            except PluginLostError:
+                raise
             except PluginError as error:
                 # Only shown to people: no reason to keep the commit from being deployed.
                 log.warning("plan.no_versions", plugin=plugin.name, reason=str(error))
@@ -220,6 +237,8 @@ class Planner:
         for plugin in plugins:
             try:
                 said = await plugin.determine_strategy(ask)
+            except PluginLostError:
+                raise
             except PluginError as error:
                 answers.append(strategy.Answer(plugin=plugin.name, error=str(error)))
                 continue

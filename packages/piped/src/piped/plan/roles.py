@@ -9,6 +9,7 @@ from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
+from piped.plugins.state import PluginState
 
 PLUGIN: Final = "pipecd/plugin"
 """Key in a stage's metadata: the plugin that was chosen for it, kept for resume and rollback."""
@@ -19,6 +20,14 @@ class Plugin(Protocol):
 
     name: str
     """Its name in piped's configuration."""
+
+    @property
+    def state(self) -> PluginState:
+        """Where it stands."""
+
+    @property
+    def was_ready(self) -> bool:
+        """Has it ever been? Before that nobody knows its stages."""
 
     @property
     def stages_without_files(self) -> frozenset[str]:

@@ -16,6 +16,7 @@ from pipecd_wire.model.deployment_pb2 import PipelineStage, StageStatus
 from pipecd_wire.plugin.deploymentapi.api_pb2 import ExecutePluginInput, ExecuteStageResponse
 from piped.oplog import logger
 from piped.plan.roles import Plugin
+from piped.plan.waiting import until_ready
 from piped.plugins.errors import PluginLostError
 from piped.schedule.stop import (
     Cancelled,
@@ -31,9 +32,6 @@ log = logger(__name__)
 
 RESTARTS: Final = 5
 """So often a stage is continued by a plugin that was lost; then the plugin is what is broken."""
-
-READY: Final = 60.0
-"""Seconds that a stage waits for its plugin to come back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +113,7 @@ async def execute_on(
 
 async def _ready(plugin: Plugin, stopping: Callable[[], bool]) -> None:
     try:
-        await plugin.ready(READY)
+        await until_ready(plugin)
     except PluginLostError as error:
         if stopping():
             raise StopRequestedError(Terminated()) from error
