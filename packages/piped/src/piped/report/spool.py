@@ -67,8 +67,16 @@ class File:
 class Spool:
     """What waits of one stage. All methods are quick, but for a slow disk."""
 
-    def __init__(self, folder: Path, key: StageKey, files: Iterable[File] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        key: StageKey,
+        files: Iterable[File] = (),
+        *,
+        largest_file: int = LARGEST_FILE,
+    ) -> None:
         self.key = key
+        self._largest_file = largest_file
         self._folder = folder
         self._files = deque(files)
         self._number = max((_number(each.path) for each in self._files), default=0)
@@ -90,7 +98,7 @@ class Spool:
     def append(self, records: Iterable[tuple[Kind, bytes]]) -> None:
         """Add records, all or none. Raises OSError."""
         data = b"".join(frames.framed(kind.value + payload) for kind, payload in records)
-        if self._writing < 0 or self._files[-1].size >= LARGEST_FILE:
+        if self._writing < 0 or self._files[-1].size >= self._largest_file:
             self._begin_file(data)
             return
         last = self._files[-1]
@@ -205,7 +213,7 @@ def _read(path: Path, start: int, end: int) -> Iterator[tuple[int, Kind, bytes]]
         os.close(descriptor)
 
 
-def found_spools(folder: Path) -> list[Spool]:
+def found_spools(folder: Path, *, largest_file: int = LARGEST_FILE) -> list[Spool]:
     """What an earlier piped has left. Raises OSError."""
     files: dict[StageKey, list[File]] = {}
     paths = sorted(folder.iterdir()) if folder.exists() else []
@@ -217,7 +225,7 @@ def found_spools(folder: Path) -> list[Spool]:
                 path.unlink()  # a machine has ended before anything of it was synced
         else:
             files.setdefault(key, []).append(file)
-    return [Spool(folder, key, found) for key, found in files.items()]
+    return [Spool(folder, key, found, largest_file=largest_file) for key, found in files.items()]
 
 
 def _key(file: File) -> StageKey | None:
