@@ -16,7 +16,10 @@ from pipecd_sdk.conformance import (
     load_cases,
     load_profile,
 )
-from pipectl.output import output_option, print_json, wants_json
+from pipectl.output import output_option, print_fields, print_json, wants_json
+from pipectl.pluginfile.closure import BuildError
+from pipectl.pluginfile.pack import build as build_file
+from pipectl.skeleton import BadNameError, skeleton
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _PREFIX = "pipecd-plugin-"
@@ -26,6 +29,59 @@ _COLOURS = {Outcome.HOLDS: "green", Outcome.BROKEN: "red", Outcome.NOT_ASKED: "b
 @click.group()
 def plugin() -> None:
     """Write, test and ship plugins."""
+
+
+@plugin.command()
+@click.argument("name")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    help="Where to make it; without this, a folder of the plugin's name.",
+)
+def init(*, name: str, folder: Path | None) -> None:
+    """Make the folder of a new plugin: it runs and is tested as it is.
+
+    Its README has the commands to install, test and build it.
+    """
+    folder = folder or Path(name)
+    if folder.exists() and any(folder.iterdir()):
+        raise click.UsageError(f"{str(folder)!r} is not empty")
+    try:
+        files = list(skeleton(name))
+    except BadNameError as error:
+        raise click.UsageError(str(error)) from None
+    for path, content in files:
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(content)
+        click.echo(str(target))
+
+
+@plugin.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), required=True)
+def build(*, folder: Path, output: Path) -> None:
+    """Make one executable file of the plugin in FOLDER.
+
+    An agent, upstream's too, can copy the file and run it where the same version of Python is on
+    the PATH. What the plugin needs is taken as it is installed here.
+    """
+    try:
+        made = build_file(folder.absolute(), output.absolute())
+    except BuildError as error:
+        raise click.ClickException(str(error)) from None
+    needs = f"python{made.python} on the PATH"
+    if made.machine:
+        needs += f", on {made.machine} with the C library of this machine's kind"
+    print_fields(
+        [
+            ("file", str(made.path)),
+            ("size", f"{made.size / 2**20:.1f} MiB"),
+            ("sha256", made.sha256),
+            ("needs", needs),
+            ("unpacks to", "$PIPECD_PLUGIN_CACHE, or ~/.cache/pipecd/plugins"),
+        ]
+    )
 
 
 @plugin.command()

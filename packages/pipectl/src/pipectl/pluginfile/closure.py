@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plugin needs to run: its requirements and theirs, as they are installed here."""
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+
+class BuildError(Exception):
+    """The file cannot be made; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """A plugin's folder, as its pyproject.toml describes it."""
+
+    folder: Path
+    name: str
+    command: str
+    entry: str
+    """`module:function` of the command."""
+    requirements: tuple[str, ...]
+    build_requirements: tuple[str, ...]
+
+
+def read_project(folder: Path) -> Project:
+    """Read the folder's pyproject.toml. Raises BuildError."""
+    file = folder / "pyproject.toml"
+    try:
+        document = tomllib.loads(file.read_text())
+    except OSError as error:
+        raise BuildError(f"cannot read {str(file)!r}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise BuildError(f"{file}: {error}") from None
+    project = document.get("project", {})
+    scripts = project.get("scripts", {})
+    if len(scripts) != 1:
+        raise BuildError(
+            f"{file}: [project.scripts] must name one command, and names {len(scripts)}"
+        )
+    [(command, entry)] = scripts.items()
+    return Project(
+        folder=folder,
+        name=project.get("name", folder.name),
+        command=command,
+        entry=entry,
+        requirements=tuple(project.get("dependencies", ())),
+        build_requirements=tuple(document.get("build-system", {}).get("requires", ())),
+    )
+
+
+def closure(requirements: Iterable[str]) -> list[Distribution]:
+    """All installed distributions that these need, each once. Raises BuildError."""
+    found: dict[str, Distribution] = {}
+    waiting = list(requirements)
+    while waiting:
+        text = waiting.pop()
+        try:
+            wanted = Requirement(text)
+        except InvalidRequirement:
+            raise BuildError(f"not a requirement: {text!r}") from None
+        name = canonicalize_name(wanted.name)
+        if name in found or (wanted.marker and not wanted.marker.evaluate({"extra": ""})):
+            continue
+        found[name] = _installed(wanted)
+        waiting += found[name].requires or ()
+    return [found[name] for name in sorted(found)]
+
+
+def _installed(wanted: Requirement) -> Distribution:
+    try:
+        have = distribution(wanted.name)
+    except PackageNotFoundError:
+        raise BuildError(
+            f"{wanted.name!r} is not installed here: install the plugin first, then build it"
+        ) from None
+    if wanted.specifier and not wanted.specifier.contains(have.version, prereleases=True):
+        raise BuildError(f"{wanted} is needed, and {have.version} is installed here")
+    return have
+
+
+def are_installed(requirements: Iterable[str]) -> bool:
+    """Is everything of a list here already?"""
+    try:
+        closure(requirements)
+    except BuildError:
+        return False
+    return True

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gather the files of installed distributions, and of the plugin itself, in one folder."""
+
+import json
+import shutil
+import subprocess
+import sys
+from importlib.metadata import Distribution
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from pipectl.pluginfile.closure import BuildError, Project, are_installed
+
+
+def collect(project: Project, needed: list[Distribution], into: Path) -> None:
+    """Put the plugin and all it needs into a folder that can be imported from."""
+    for each in needed:
+        source = _editable_source(each)
+        if source is not None:
+            _install(source, into, isolated=False)
+        else:
+            _copy(each, into)
+    _install(project.folder, into, isolated=not are_installed(project.build_requirements))
+
+
+def _editable_source(installed: Distribution) -> Path | None:
+    """The folder that a distribution was installed from, if its files are still there."""
+    text = installed.read_text("direct_url.json")
+    about = json.loads(text) if text else {}
+    if not about.get("dir_info", {}).get("editable"):
+        return None
+    return Path(unquote(urlparse(about["url"]).path))
+
+
+def _copy(installed: Distribution, into: Path) -> None:
+    for file in installed.files or ():
+        # Commands and pages of the environment, above its folder of packages, are not needed.
+        if ".." in file.parts or file.suffix == ".pyc":
+            continue
+        target = into / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file.locate(), target)
+
+
+def _install(source: Path, into: Path, *, isolated: bool) -> None:
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-deps", "--no-compile", "--target", str(into), "--upgrade"]
+    command += [] if isolated else ["--no-build-isolation"]
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        [*command, str(source)], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise BuildError(f"cannot build {str(source)!r}:\n{done.stderr.strip()}")
