@@ -49,6 +49,11 @@ class Server:
         self.address = "127.0.0.1:0"
 
     @property
+    def folder(self) -> Path:
+        """Its log, and all it keeps."""
+        return self._folder
+
+    @property
     def admin_key(self) -> str:
         return (self._folder / "data" / "admin.key").read_text().strip()
 

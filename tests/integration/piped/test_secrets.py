@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A secret that is used everywhere, and looked for everywhere: it is where it is needed only.
+
+Looked through afterwards: every log, status, piece of metadata and answer of the control plane, its
+database files, the config report and metrics of piped, its log and all that is left in its data
+folder, and while it runs the command line of every process.
+"""
+
+import asyncio
+import base64
+import json
+import os
+import signal
+import subprocess
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipecd_model.secrets import KeyPair, Sealer
+from pipecd_wire.apiservice import service_pb2 as external
+from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.rpc import call
+from piped.plugins.port import pick_port
+
+PLANTED = "Pl4nted/secret+value"
+ODD = "Planted 'odd' $(touch injected) \"value\"\nof two lines & more"
+OLD, NEW = KeyPair.new(1024), KeyPair.new(1024)
+LIMIT = 60
+
+
+def forms(value: str) -> Iterator[bytes]:
+    """What must not be found: the value, each line of it, and both in base64."""
+    for part in (value, *value.splitlines()):
+        yield part.encode()
+        yield base64.b64encode(part.encode()).rstrip(b"=")
+        yield json.dumps(part)[1:-1].encode()
+
+
+NEEDLES = [*forms(PLANTED), *forms(ODD)]
+
+
+def found_in(data: bytes) -> list[bytes]:
+    return [needle for needle in NEEDLES if needle in data]
+
+
+def management(site: Any) -> dict[str, Any]:
+    """Keys as they are while they are being changed: one secret is closed for the old one."""
+    for name, data in (("new", NEW.private), ("old", OLD.private), ("public", NEW.public)):
+        file = site.folder / f"{name}.pem"
+        file.touch(mode=0o600)
+        file.write_bytes(data)
+    config = {
+        "privateKeyFile": str(site.folder / "new.pem"),
+        "oldPrivateKeyFile": str(site.folder / "old.pem"),
+        "publicKeyFile": str(site.folder / "public.pem"),
+    }
+    return {"type": "KEY_PAIR", "config": config}
+
+
+ENCRYPTION = {
+    "encryptedSecrets": {
+        "planted": Sealer(NEW.public).seal(PLANTED),
+        "odd": Sealer(OLD.public).seal(ODD),
+    },
+    "decryptionTargets": ["conf/db.yaml"],
+}
+ATTACHMENT = {"sources": {"db": "conf/db.yaml"}, "targets": ["conf/task.json"]}
+FILES = {
+    "app/conf/db.yaml": "password: {{ .encryptedSecrets.planted | quote }}\n"
+    "odd: |\n  {{ .encryptedSecrets.odd | nindent 2 }}\n",
+    "app/conf/task.json": '{"config": {{ .attachment.db | toJson }}}',
+}
+SCRIPT = """
+set -e
+for file in conf/db.yaml conf/task.json; do
+  case "$(cat $file)" in *"$PLANTED"*) ;; *) exit 9 ;; esac
+done
+test "$ODD" = "$(printf '%s' "$ODD")"
+printf '%s' "$ODD" > "$RECORD/odd"
+echo {{ .encryptedSecrets.planted }} > "$RECORD/planted"
+cat conf/db.yaml conf/task.json
+echo "plain: {{ .encryptedSecrets.planted }}"
+echo "odd: $ODD"
+printf '%s' "$PLANTED" | base64
+printf 'user:%s' "$PLANTED" | base64 -w0; echo
+printf '%s' "$PLANTED" | cut -c1-9 | tr -d '\\n'; sleep 0.4; printf '%s' "$PLANTED" | cut -c10-
+echo "err {{ .encryptedSecrets.planted }}" >&2
+cp conf/db.yaml copied-by-the-script
+touch "$RECORD/running"
+while [ ! -e "$RECORD/go" ]; do sleep 0.05; done
+echo "failing with $PLANTED" >&2
+exit 3
+"""
+
+
+def stages(record: Path) -> list[dict[str, Any]]:
+    env = {
+        "RECORD": str(record),
+        "PLANTED": "{{ .encryptedSecrets.planted }}",
+        "ODD": "{{ .encryptedSecrets.odd }}",
+    }
+    undo = 'echo "undone with $PLANTED {{ .encryptedSecrets.planted }}"'
+    return [{"name": "SCRIPT_RUN", "with": {"run": SCRIPT, "env": env, "onRollback": undo}}]
+
+
+async def exists(file: Path) -> None:
+    async with asyncio.timeout(LIMIT):
+        while not await asyncio.to_thread(file.exists):  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.02)
+
+
+def command_lines() -> bytes:
+    lines = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                lines.append((entry / "cmdline").read_bytes())
+            except OSError:
+                continue
+    return b"\n".join(lines)
+
+
+def files_with_it(*folders: Path) -> list[str]:
+    found = []
+    for folder in folders:
+        for path, _, names in os.walk(folder):
+            for name in names:
+                file = Path(path, name)
+                if file.is_file() and not file.is_symlink() and found_in(file.read_bytes()):
+                    found.append(str(file))
+    return found
+
+
+async def said_about(client: Any, site: Any, deployment: pb.Deployment) -> bytes:
+    """Everything that the control plane knows of it."""
+    said = [deployment.SerializeToString()]
+    for stage in deployment.stages:
+        said += [line.encode() for line in await client.log(deployment, stage)]
+    application = external.GetApplicationRequest(application_id=deployment.application_id)
+    said.append((await call(client.api.GetApplication, application)).SerializeToString())
+    piped = external.GetPipedRequest(piped_id=site.piped_id)
+    said.append((await call(client.api.GetPiped, piped)).SerializeToString())
+    return b"\n".join(said)
+
+
+async def metrics(port: int) -> bytes:
+    def read() -> bytes:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=LIMIT) as page:
+            text: bytes = page.read()
+        return text
+
+    return await asyncio.to_thread(read)
+
+
+async def started(site: Any, client: Any, record: Path, *flags: str) -> str:
+    await asyncio.to_thread(record.mkdir)
+    site.commit({"README": "an example"})
+    site.configure("scriptrun", secretManagement=management(site))
+    site.start(*flags)
+    site.commit(FILES)
+    commit = site.commit_application(
+        "app", stages(record), encryption=ENCRYPTION, attachment=ATTACHMENT
+    )
+    made: str = await client.deploy("app", commit)
+    await exists(record / "running")
+    return made
+
+
+async def test_a_planted_secret_is_found_nowhere(
+    own_server: Any, site_of: Callable[..., Any], tmp_path: Path
+) -> None:
+    site, record, port = site_of(own_server), tmp_path / "used", pick_port()
+    async with site.client() as client:
+        made = await started(site, client, record, "--admin-port", str(port))
+        lines = await asyncio.to_thread(command_lines)
+        numbers = await metrics(port)
+        (record / "go").touch()
+        ended = await client.completed(made)
+        said = await said_about(client, site, ended)
+    await site.stop()
+    own_server.stop()
+
+    # It was there where it was needed, whole.
+    assert ended.status == pb.DEPLOYMENT_FAILURE, ended.status_reason
+    assert "exit code 3" in ended.status_reason, ended.status_reason
+    assert (record / "odd").read_text() == ODD
+    assert (record / "planted").read_text() == f"{PLANTED}\n"
+    assert b"password: " in said
+    assert b"undone with ***" in said
+    # And nowhere else.
+    assert found_in(said) == []
+    assert found_in(lines) == []
+    assert found_in(numbers) == []
+    assert found_in(site.log.read_bytes()) == []
+    left = files_with_it(site.folder / "data", own_server.folder)
+    assert left == []
+    assert not await asyncio.to_thread(lambda: list(tmp_path.rglob("injected")))
+
+
+async def test_nor_is_it_after_a_piped_that_was_killed(
+    own_server: Any, site_of: Callable[..., Any], tmp_path: Path
+) -> None:
+    site, record = site_of(own_server), tmp_path / "used"
+    async with site.client() as client:
+        made = await started(site, client, record)
+        site.signal(signal.SIGKILL)
+        await site.ended()
+        site.start()
+        (record / "go").touch()
+        ended = await client.completed(made)
+        said = await said_about(client, site, ended)
+    await site.stop()
+    own_server.stop()
+
+    assert ended.status == pb.DEPLOYMENT_FAILURE, ended.status_reason
+    assert "exit code 3" in ended.status_reason, ended.status_reason
+    assert found_in(said) == []
+    assert found_in(site.log.read_bytes()) == []
+    assert files_with_it(site.folder / "data", own_server.folder) == []
+
+
+@pytest.mark.parametrize(
+    ("run", "told"),
+    [
+        ("echo {{ .encryptedSecrets.odd }}", "'odd' holds characters that mean something to a"),
+        ("echo {{ .encryptedSecrets.plantd }}", "there is no secret 'plantd' (did you mean 'plan"),
+        ("echo {{ .encryptedSecrets.planted | b64enc }}", "cannot do more with a secret than name"),
+    ],
+)
+async def test_a_script_that_cannot_have_its_secret_does_not_run(
+    site: Any, client: Any, run: str, told: str
+) -> None:
+    site.commit({"README": "an example"})
+    site.configure("scriptrun", secretManagement=management(site))
+    site.start()
+    site.commit(FILES)
+    script = {"name": "SCRIPT_RUN", "with": {"run": f"touch {site.folder}/ran; {run}"}}
+    commit = site.commit_application("app", [script], encryption=ENCRYPTION)
+
+    ended = await client.completed(await client.deploy("app", commit))
+
+    assert ended.status == pb.DEPLOYMENT_FAILURE
+    assert told in ended.status_reason, ended.status_reason
+    assert found_in(ended.status_reason.encode()) == []
+    assert not (site.folder / "ran").exists()
+
+
+async def test_without_keys_planning_says_what_is_missing(site: Any, client: Any) -> None:
+    site.commit({"README": "an example"})
+    site.configure("scriptrun")
+    site.start()
+    script = {"name": "SCRIPT_RUN", "with": {"run": "echo {{ .encryptedSecrets.planted }}"}}
+    commit = site.commit_application("app", [script], encryption=ENCRYPTION)
+
+    ended = await client.completed(await client.deploy("app", commit))
+
+    assert ended.status == pb.DEPLOYMENT_FAILURE
+    assert "the secret 'planted' cannot be opened: this piped cannot open" in ended.status_reason
+    assert "set secretManagement" in ended.status_reason
+    assert list(ended.stages) == []
+
+
+async def test_people_close_secrets_through_the_control_plane(site: Any, client: Any) -> None:
+    site.commit({"README": "an example"})
+    site.configure("scriptrun", secretManagement=management(site))
+    site.start()
+    commit = site.commit_application("app", [{"name": "SCRIPT_RUN", "with": {"run": "true"}}])
+    await client.completed(await client.deploy("app", commit))
+
+    def encrypt() -> str:
+        environment = {
+            **os.environ,
+            "PIPECTL_ADDRESS": site.server.address,
+            "PIPECTL_API_KEY": site.server.admin_key,
+            "PIPECTL_INSECURE": "1",
+        }
+        pipectl = Path(os.sys.executable).parent / "pipectl"  # type: ignore[attr-defined]
+        done = subprocess.run(
+            [pipectl, "encrypt", "--piped-id", site.piped_id],
+            input=ODD,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=LIMIT,
+        )
+        return done.stdout.strip()
+
+    closed = await asyncio.to_thread(encrypt)
+    script = {
+        "name": "SCRIPT_RUN",
+        "with": {
+            "run": f'printf %s "$ODD" > {site.folder}/got',
+            "env": {"ODD": "{{ .encryptedSecrets.odd }}"},
+        },
+    }
+    commit = site.commit_application("two", [script], encryptedSecrets={"odd": closed})
+    ended = await client.completed(await client.deploy("two", commit))
+
+    assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
+    assert (site.folder / "got").read_text() == ODD
