@@ -25,6 +25,8 @@ class Job:
     run: Callable[[], Awaitable[object]]
     at_end: bool = False
     """Is it done once more when the server stops?"""
+    rest: float = 0.0
+    """Seconds after the start in which it is not done: others come first then."""
 
 
 @asynccontextmanager
@@ -49,7 +51,8 @@ async def running(jobs: Sequence[Job]) -> AsyncIterator[None]:
 
 async def _loop(job: Job) -> None:
     # Not all at the same moment after each start.
-    await asyncio.sleep(random.uniform(0, min(job.every, 10)))  # noqa: S311 - spreads load only
+    spread = random.uniform(0, min(job.every, 10))  # noqa: S311 - spreads load only
+    await asyncio.sleep(job.rest + spread)
     while True:
         await _once(job)
         await asyncio.sleep(job.every)

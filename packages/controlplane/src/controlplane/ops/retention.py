@@ -49,8 +49,8 @@ def timed_jobs(stores: Stores, retention: Retention, now: Now) -> list[Job]:
 
     return [
         Job(name="chains", every=30, run=look_at_chains),
-        Job(name="unhandled-commands", every=600, run=time_out),
-        Job(name="retention", every=3600, run=forget),
+        Job(name="unhandled-commands", every=600, run=time_out, rest=300),
+        Job(name="retention", every=3600, run=forget, rest=600),
     ]
 
 
