@@ -38,6 +38,7 @@ test: setup ## the whole suite but the slow platforms
 test-all: setup ## `make test` and the slow platforms
 	@echo "The slow platforms (Kubernetes, Terraform, AWS) are not built yet; running \`make test\`."
 	$(MAKE) test
+	$(MAKE) chaos N=300
 
 bench: setup ## measure what we claim
 	@for program in bench/bench_*.py; do $(BIN)/python $$program || exit 1; done
