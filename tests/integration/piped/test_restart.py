@@ -5,7 +5,9 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,9 @@ from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.rpc import call
 
 LIMIT = 60
+
+TIMEOUT = 8.0
+"""Seconds of a stage; starting piped must take less, also on a busy machine."""
 
 
 def script(record: Path, name: str, then: str = "true", undo: bool = True) -> dict[str, Any]:
@@ -242,6 +247,91 @@ async def test_an_approval_reaches_a_stage_that_was_left_and_continued(
     ended = await client.completed(deployment_id)
 
     assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
+
+
+async def test_a_graceful_stop_changes_no_status(site: Any, client: Any) -> None:
+    """Neither of a wait, nor of an approval, nor of their deployments; and it takes no 30 seconds.
+
+    Upstream cancels and rolls back (W7).
+    """
+    stages = [script(site.record, "first"), {"name": "WAIT", "with": {"duration": "10m"}}]
+    waits = site.commit_application("waits", stages)
+    asks = site.commit_application("asks", [{"name": "WAIT_APPROVAL", "with": {}}])
+    site.configure("wait", "waitapproval", "scriptrun")
+    site.start()
+    ids = [await client.deploy("waits", waits), await client.deploy("asks", asks)]
+    await client.stage_running(ids[0], 1)
+    await client.stage_running(ids[1], 0)
+
+    assert await site.stop() == 0
+
+    for deployment_id, stages_then in zip(
+        ids, ([pb.STAGE_SUCCESS, pb.STAGE_RUNNING], [pb.STAGE_RUNNING]), strict=True
+    ):
+        left = await client.until(deployment_id, lambda _: True)
+        assert left.status == pb.DEPLOYMENT_RUNNING
+        assert [each.status for each in left.stages if not each.rollback] == stages_then
+        assert all(each.status == pb.STAGE_NOT_STARTED_YET for each in left.stages if each.rollback)
+    events = [event["event"] for event in site.events()]
+    assert events.count("deployment.left") == 2
+    assert "plugin.killed" not in events
+    assert site.records() == ["first began", "first ended"]
+
+
+async def test_the_time_of_a_stage_goes_on_while_piped_is_dead(site: Any, client: Any) -> None:
+    stages = [{"name": "WAIT_APPROVAL", "timeout": f"{TIMEOUT:g}s", "with": {}}]
+    commit = site.commit_application("web", stages)
+    site.configure("waitapproval")
+    site.start()
+    deployment_id = await client.deploy("web", commit)
+    await client.stage_running(deployment_id, 0)
+    began = time.monotonic()
+    os.kill(site.process.pid, signal.SIGKILL)
+    await site.ended()
+    while time.monotonic() < began + TIMEOUT + 1:  # noqa: ASYNC110 - real time is what counts
+        await asyncio.sleep(0.05)
+
+    site.start()
+    ended = await client.completed(deployment_id)
+
+    assert ended.status == pb.DEPLOYMENT_FAILURE
+    assert "WAIT_APPROVAL took longer than" in ended.stages[0].status_reason
+    times = {each["event"]: datetime.fromisoformat(each["time"]) for each in site.events()}
+    assert (times["stage.finished"] - times["lease.held"]).total_seconds() < TIMEOUT, (
+        "a clock that begins anew would need the whole time again"
+    )
+
+
+async def test_a_rollback_goes_on_where_a_killed_piped_has_left_it(
+    site: Any, client: Any, gate: Path
+) -> None:
+    """What is undone is not undone twice, and the script that undoes goes on meanwhile."""
+    slow = script(site.record, "second")
+    slow["with"]["onRollback"] = (
+        f"echo second undoing >> {site.record}\n{waits_for(gate)}\n"
+        f"echo second undone >> {site.record}\n"
+    )
+    stages = [script(site.record, "first"), slow, script(site.record, "third", "exit 3")]
+    commit = site.commit_application("web", stages)
+    site.configure("scriptrun")
+    site.start()
+    deployment_id = await client.deploy("web", commit)
+    await until(lambda: "second undoing" in site.records(), site)
+
+    os.kill(site.process.pid, signal.SIGKILL)
+    await site.ended()
+    left = await client.until(deployment_id, lambda _: True)
+    assert left.status == pb.DEPLOYMENT_ROLLING_BACK
+    site.start()
+    await client.plugins_are(scriptrun="READY")
+    open_gate(gate)
+    ended = await client.completed(deployment_id)
+
+    assert ended.status == pb.DEPLOYMENT_FAILURE
+    assert ended.status_reason.endswith("; rolled back")
+    undone = ["first undone", "second undoing", "second undone", "third undone"]
+    assert site.records()[-4:] == undone
+    assert len(site.records()) == 9
 
 
 async def test_a_cancel_that_was_asked_for_while_piped_was_away_is_carried_out(

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which deployment runs when: one at a time per application, the oldest first, not too many."""
 
+import asyncio
+from pathlib import Path
+
 from piped_support import (
     FakePlugin,
     FakePlugins,
@@ -12,6 +15,8 @@ from piped_support import (
 )
 
 from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.pipedservice.service_pb2 import ReportStageStatusChangedRequest
+from piped.report.journal import Journal
 
 
 def world_of(**options: object) -> World:
@@ -115,3 +120,41 @@ async def test_a_completed_deployment_is_told_to_whoever_wants_to_know() -> None
         await world.memory.until_completed("d1")
 
     assert [(each.id, each.status) for each in told] == [("d1", pb.DEPLOYMENT_SUCCESS)]
+
+
+async def test_what_an_earlier_piped_has_left_to_say_comes_before_its_deployment_goes_on(
+    tmp_path: Path,
+) -> None:
+    """The control plane has the stage as running still: it would be run a second time."""
+    journal = Journal(tmp_path)
+    journal.open()
+    report = ReportStageStatusChangedRequest(deployment_id="d1", stage_id="s0")
+    journal.put("web", "ReportStageStatusChanged", report)
+    journal.close()
+    sources = FakeSources({"c1": application_file(["STEP", "STEP"])})
+    plugins = FakePlugins(FakePlugin("steps", "STEP"))
+    world = World(plugins, sources, journal=Journal(tmp_path))
+    world.memory.listens.clear()
+    now = int(world.clock())
+    when = {"created_at": now, "updated_at": now}
+    stale, true = (
+        deployment(
+            status=pb.DEPLOYMENT_RUNNING,
+            stages=[
+                pb.PipelineStage(id="s0", name="STEP", index=0, status=status, **when),
+                pb.PipelineStage(id="s1", name="STEP", index=1, **when),
+            ],
+        )
+        for status in (pb.STAGE_RUNNING, pb.STAGE_SUCCESS)
+    )
+    world.stored["d1"] = true
+    async with world.running():
+        world.push(stale)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert world.runs == []
+
+        world.memory.listens.set()
+        await world.memory.until_completed()
+
+    assert plugins.record == ["STEP 1"]

@@ -231,6 +231,26 @@ async def test_a_resumed_rollback_does_not_repeat_what_is_done() -> None:
     assert ended.status_reason == "SCRIPT_RUN failed: broken; rolled back"
 
 
+async def test_a_rollback_stage_has_a_time_of_its_own_and_the_next_one_runs() -> None:
+    """Upstream's has none at all (W12)."""
+    stages = [{"name": "SCRIPT_RUN", "timeout": "50ms"}, "SCRIPT_RUN"]
+    plugin = FakePlugin(
+        "scriptrun", "SCRIPT_RUN", "SCRIPT_RUN_ROLLBACK", rollback_each="SCRIPT_RUN_ROLLBACK"
+    )
+    world = World(FakePlugins(plugin), FakeSources({"c1": application_file(stages)}))
+    held = Hold()
+    plugin.behave |= {"SCRIPT_RUN 1": fails, "SCRIPT_RUN_ROLLBACK 0": held}
+    async with world.running():
+        world.controller.on_created(deployment())
+        ended = await world.memory.until_completed()
+
+    assert held.cancelled
+    assert world.plugins.record[2:] == ["SCRIPT_RUN_ROLLBACK 0", "SCRIPT_RUN_ROLLBACK 1"]
+    assert ended.status == pb.DEPLOYMENT_FAILURE
+    late = "the rollback failed: SCRIPT_RUN_ROLLBACK: SCRIPT_RUN_ROLLBACK took longer than 50ms"
+    assert ended.status_reason.endswith(late)
+
+
 async def test_a_cancel_that_forces_a_rollback_builds_it_at_that_moment() -> None:
     world = seven_stages(auto_rollback=False)
     held = Hold()

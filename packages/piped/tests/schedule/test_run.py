@@ -18,7 +18,7 @@ from piped_support import (
     trigger,
 )
 
-from pipecd_model.errors import SourceError, StateError
+from pipecd_model.errors import SourceError, StateError, UnavailableError
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.command_pb2 import COMMAND_FAILED, COMMAND_SUCCEEDED, Command
 from pipecd_wire.model.common_pb2 import PIPELINE, QUICK_SYNC
@@ -734,6 +734,16 @@ async def test_what_goes_wrong_while_planning_ends_the_deployment_with_a_sentenc
         True,
         False,
     ]
+
+
+async def test_a_control_plane_that_is_away_while_planning_is_waited_for() -> None:
+    world = world_of(TWO)
+    world.successes.faults = [UnavailableError("away"), UnavailableError("still away")]
+
+    ended = await run(world)
+
+    assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
+    assert world.successes.faults == []
 
 
 async def test_a_plan_that_the_control_plane_refuses_ends_the_deployment() -> None:

@@ -26,6 +26,7 @@ from piped.mirror.mirror import Change, Mirror
 from piped.plan.planner import Planner
 from piped.plugins.choose import choose
 from piped.plugins.state import Phase, PluginState
+from piped.report.journal import Journal
 from piped.report.outbox import Outbox
 from piped.report.statuses import Statuses
 from piped.schedule.controller import Controller
@@ -254,10 +255,14 @@ class Memory:
     def __init__(self) -> None:
         self.reports: list[tuple[str, Any]] = []
         self.refuse: dict[str, PipecdError] = {}
+        self.listens = asyncio.Event()
+        """Cleared while nothing is taken."""
+        self.listens.set()
         self.deployments: dict[str, pb.Deployment] = {}
         self.changed = asyncio.Condition()
 
     async def deliver(self, method: str, request: Message) -> None:
+        await self.listens.wait()
         if method in self.refuse:
             raise self.refuse[method]
         self.reports.append((method, request))
@@ -293,8 +298,12 @@ class Memory:
 class Successes:
     def __init__(self) -> None:
         self.known: dict[str, ApplicationDeploymentReference] = {}
+        self.faults: list[PipecdError] = []
+        """What the next questions end with."""
 
     async def of(self, application_id: str) -> ApplicationDeploymentReference | None:
+        if self.faults:
+            raise self.faults.pop(0)
         return self.known.get(application_id)
 
     def remember(self, application_id: str, success: ApplicationDeploymentReference) -> None:
@@ -315,12 +324,19 @@ class Metadata:
 class World:
     """Everything around a scheduler, with the stand-ins in place."""
 
-    def __init__(self, plugins: FakePlugins, sources: FakeSources, **options: Any) -> None:
+    def __init__(
+        self,
+        plugins: FakePlugins,
+        sources: FakeSources,
+        *,
+        journal: Journal | None = None,
+        **options: Any,
+    ) -> None:
         self.plugins = plugins
         self.sources = sources
         self.memory = Memory()
         self.mirror = Mirror()
-        self.outbox = Outbox(self.memory.deliver)
+        self.outbox = Outbox(self.memory.deliver, journal)
         self.clock = Clock()
         self.statuses = Statuses(self.outbox, self.memory.deliver, self.clock)
         self.lease_clock = Clock(1000.0)
