@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists found by labels and columns: what a filter means does not depend on what leads."""
+
+import re
+from itertools import product
+from typing import Any
+
+import pytest
+
+from controlplane.store.applications import ApplicationFilter
+from controlplane.store.deployments import LIST, DeploymentFilter
+from controlplane.store.listing import FREQUENT
+from controlplane.store.paging import MOST_ITEMS
+from controlplane.store.stores import Stores
+from pipecd_model.errors import ConfigError
+from pipecd_wire.model import deployment_pb2 as pb
+
+STATUSES = (pb.DEPLOYMENT_RUNNING, pb.DEPLOYMENT_FAILURE, pb.DEPLOYMENT_SUCCESS)
+
+
+async def filled(kept: Stores, build: Any) -> list[pb.Deployment]:
+    """One of each sort, in the order in which lists have them."""
+    made = []
+    for number, (status, env, team) in enumerate(
+        product(STATUSES, ("dev", "prod", ""), ("x", "y"))
+    ):
+        labels = {"team": team, **({"env": env} if env else {})}
+        made.append(
+            build.deployment(
+                id=f"d{number:02}",
+                status=status,
+                completed_at=5,
+                labels=labels,
+                application_id=f"app-{number % 3}",
+                created_at=build.NOON + number // 2,
+                updated_at=build.NOON + number,
+            )
+        )
+        await kept.deployments.add(made[-1])
+    return sorted(made, key=lambda each: (each.created_at, each.id), reverse=True)
+
+
+WANTED = [
+    DeploymentFilter(),
+    DeploymentFilter(labels={"env": "prod"}),
+    DeploymentFilter(labels={"env": "prod", "team": "y"}),
+    DeploymentFilter(labels={"env": "prod", "nobody": "has"}),
+    DeploymentFilter(labels={"team": "x"}, statuses=(pb.DEPLOYMENT_FAILURE,)),
+    DeploymentFilter(labels={"team": "x"}, statuses=STATUSES[:2]),
+    DeploymentFilter(statuses=STATUSES[1:], application_ids=("app-0", "app-2")),
+    DeploymentFilter(
+        labels={"env": "dev"}, application_ids=("app-0",), application_name="hello", kinds=(0,)
+    ),
+    DeploymentFilter(labels={"env": "dev"}, updated_since=1_700_000_009),
+]
+
+
+def matches(deployment: pb.Deployment, wanted: DeploymentFilter) -> bool:
+    return (
+        wanted.labels.items() <= dict(deployment.labels).items()
+        and (not wanted.statuses or deployment.status in wanted.statuses)
+        and (not wanted.application_ids or deployment.application_id in wanted.application_ids)
+        and deployment.updated_at >= wanted.updated_since
+    )
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+@pytest.mark.parametrize("wanted", WANTED, ids=str)
+async def test_pages_hold_exactly_what_matches_in_order(
+    kept: Stores, build: Any, wanted: DeploymentFilter, limit: int
+) -> None:
+    expected = [each.id for each in await filled(kept, build) if matches(each, wanted)]
+
+    found, cursor = [], ""
+    while True:
+        page = await kept.deployments.page("ours", wanted, limit=limit, cursor=cursor)
+        found += [each.id for each in page.items]
+        assert len(page.items) <= limit
+        cursor = page.cursor
+        if not cursor:
+            break
+
+    assert found == expected
+
+
+async def test_labels_that_change_are_found_by_what_they_are_now(kept: Stores, build: Any) -> None:
+    await kept.applications.add(build.application(labels={"env": "dev", "team": "x"}))
+
+    def relabel(application: Any) -> None:
+        application.labels.clear()
+        application.labels["env"] = "prod"
+
+    await kept.applications.update("ours", "app", relabel)
+
+    async def found(**labels: str) -> int:
+        wanted = ApplicationFilter(labels=labels)
+        return len((await kept.applications.page("ours", wanted, limit=0, cursor="")).items)
+
+    assert await found(env="prod") == 1
+    assert await found(env="dev") == 0
+    assert await found(team="x") == 0
+
+
+async def test_the_rarest_filter_leads(kept: Stores, build: Any) -> None:
+    await filled(kept, build)
+    wanted = DeploymentFilter(
+        labels={"env": "prod", "team": "x"}, statuses=(pb.DEPLOYMENT_RUNNING,)
+    ).rows()
+
+    leader = await kept.database.read(lambda view: LIST._leader(view, "ours", wanted))
+
+    assert leader in {"status", "label 0"}  # six of each; the team has nine
+    assert FREQUENT > 9
+
+
+async def test_every_filter_that_can_lead_walks_along_an_index(kept: Stores, build: Any) -> None:
+    """No list of ours is sorted after it was read: that would cost all rows for each page."""
+    connection = kept.database._inline  # type: ignore[attr-defined]
+    statements = kept.database._statements  # type: ignore[attr-defined]
+    for wanted in WANTED:
+        rows = wanted.rows()
+        statement = await kept.database.read(
+            lambda view, rows=rows: LIST.statement(view, "ours", rows)
+        )
+        compiled = statements[statement]
+        arguments = compiled.arguments(
+            {
+                "project_id": "ours",
+                **rows.parameters(),
+                "created_at": 5,
+                "after": "",
+                "batch": 10,
+            }
+        )
+        plan = [
+            row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {compiled.text}", arguments)
+        ]
+        slow = [step for step in plan if re.match("SCAN (deployment|first)", step)]
+        assert not slow, plan
+        assert not [step for step in plan if "TEMP B-TREE" in step], plan
+
+
+@pytest.mark.parametrize(
+    ("wanted", "named"),
+    [
+        (DeploymentFilter(application_ids=tuple(map(str, range(21)))), "application_id: 21"),
+        (DeploymentFilter(labels={str(n): "x" for n in range(11)}), "labels: 11"),
+    ],
+)
+async def test_a_filter_has_limits(kept: Stores, wanted: DeploymentFilter, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        await kept.deployments.page("ours", wanted, limit=1, cursor="")
+
+
+async def test_a_page_has_limits(kept: Stores, build: Any) -> None:
+    await filled(kept, build)
+
+    page = await kept.deployments.page("ours", DeploymentFilter(), limit=2**31 - 1, cursor="")
+    assert len(page.items) == 18 < MOST_ITEMS
+    with pytest.raises(ConfigError, match="less than nothing"):
+        await kept.deployments.page("ours", DeploymentFilter(), limit=-1, cursor="")
