@@ -17,6 +17,7 @@ SUCCESS = deployment_pb2.STAGE_SUCCESS
 FAILURE = deployment_pb2.STAGE_FAILURE
 STOPPED = deployment_pb2.STAGE_CANCELLED
 INTERRUPTED = "interrupted"
+SCRIPT_ROLLBACK = "SCRIPT_RUN_ROLLBACK"
 UNTOUCHED = frozenset({deployment_pb2.STAGE_NOT_STARTED_YET, deployment_pb2.STAGE_SKIPPED})
 
 
@@ -136,6 +137,16 @@ class Ended:
         if undone != [index for index in may if index in undone] or not set(must) <= set(undone):
             sentence = f"{where} was rolled back in {undone} instead of {may}, lost {lost}"
             yield Violation(promise="rollback", sentence=sentence)
+        # A platform rolls back whatever was begun, its own stages or not.
+        is_begun = any(stage.status not in UNTOUCHED for stage in stages.values())
+        is_over = self.deployment.status == deployment_pb2.DEPLOYMENT_SUCCESS
+        for stage in rollbacks:
+            if stage.name != SCRIPT_ROLLBACK and (stage.status == SUCCESS) != (
+                is_begun and not is_over
+            ):
+                status = deployment_pb2.StageStatus.Name(stage.status)
+                sentence = f"{where} has {stage.name} as {status} {stage.status_reason!r}"
+                yield Violation(promise="rollback", sentence=sentence)
         events = [each.event.startswith("undo") for each in self.effects]
         if events != sorted(events):
             sentence = f"{where} has the events {[(e.event, e.index) for e in self.effects]}"

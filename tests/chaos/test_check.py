@@ -36,7 +36,7 @@ def deployment(
     status: int = pb.DEPLOYMENT_SUCCESS,
     *,
     reason: str = "",
-    rollbacks: Sequence[int] = (),
+    platform: int | None = None,
 ) -> Deployment:
     made = Deployment(id="d", application_name=name, status=pb.DeploymentStatus.ValueType(status))
     for index, each in enumerate(statuses):
@@ -48,9 +48,14 @@ def deployment(
             status_reason=reason if each == FAILED else "",
         )
         made.stages.append(stage)
-    for index in rollbacks:
+    if platform is not None:
         made.stages.append(
-            PipelineStage(id=f"r{index}", index=index, rollback=True, status=pb.STAGE_SUCCESS)
+            PipelineStage(
+                id="r",
+                name="DUMMY_ROLLBACK",
+                rollback=True,
+                status=pb.StageStatus.ValueType(platform),
+            )
         )
     return made
 
@@ -121,6 +126,24 @@ def test_a_script_may_run_again_only_for_a_lost_shim_and_where_its_author_allows
 def test_a_wrong_rollback_is_found(undone: list[str], promise: set[str]) -> None:
     failing = deployment("failing", FAILING, pb.DEPLOYMENT_FAILURE, reason="exit code 3")
     assert broken(failing, [*ran(0, 1, 2, 3), *undone]) == promise
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status", "platform", "promise"),
+    [
+        ([DONE, DONE, DONE], pb.DEPLOYMENT_SUCCESS, FRESH, set()),
+        ([DONE, DONE, DONE], pb.DEPLOYMENT_SUCCESS, DONE, {"rollback"}),
+        ([DONE, FAILED, FRESH], pb.DEPLOYMENT_FAILURE, DONE, set()),
+        ([DONE, FAILED, FRESH], pb.DEPLOYMENT_FAILURE, FRESH, {"rollback"}),
+    ],
+    ids=["success", "needless", "failure", "missing"],
+)
+def test_a_platform_that_is_not_rolled_back_is_found(
+    statuses: list[int], status: int, platform: int, promise: set[str]
+) -> None:
+    made = deployment("platform", statuses, status, reason=INTERRUPTED, platform=platform)
+    undone = ["undo 1"] if status == pb.DEPLOYMENT_FAILURE else []
+    assert broken(made, [*ran(1), *undone], lost_shims=1) == promise
 
 
 @pytest.mark.parametrize(
