@@ -150,3 +150,101 @@ def test_a_secret_of_a_target_is_looked_for_in_the_file(repository: Path) -> Non
     (repository / "a.yaml").write_text("a: 1\nb: {{ .encryptedSecrets.passwrd }}\n")
 
     assert f"{repository}/a.yaml:2:" in lint(repository / "app.pipecd.yaml").stdout
+
+
+SCHEMAS = {
+    "pluginConfig": {"type": "object", "properties": {"keep": {"type": "integer"}}},
+    "deployTargetConfig": {
+        "type": "object",
+        "properties": {"path": {"type": "string"}},
+        "required": ["path"],
+        "additionalProperties": False,
+    },
+    "applicationConfig": {
+        "type": "object",
+        "properties": {"mode": {"enum": ["fast", "safe"]}},
+        "additionalProperties": False,
+    },
+    "stages": {
+        "HOMEMADE_ROLLOUT": {
+            "type": "object",
+            "properties": {"share": {"$ref": "#/$defs/Share"}, "names": {"type": "array"}},
+            "additionalProperties": False,
+            "$defs": {"Share": {"anyOf": [{"type": "integer"}, {"enum": ["all"]}]}},
+        }
+    },
+}
+
+
+@pytest.fixture
+def homemade(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plugin of somebody else, installed; to import it would fail."""
+    site = tmp_path / "site"
+    package = site / "pipecd_plugin_homemade"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('lint runs no plugin')")
+    (package / "schemas.json").write_text(json.dumps(SCHEMAS))
+    about = site / "pipecd_plugin_homemade-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: pipecd-plugin-homemade\n")
+    monkeypatch.syspath_prepend(str(site))
+
+
+@pytest.mark.usefixtures("homemade")
+def test_what_belongs_to_an_installed_plugin_is_judged_by_its_schemas(repository: Path) -> None:
+    text = (
+        "  name: x\n"
+        "  pipeline:\n"
+        "    stages:\n"
+        "      - {name: HOMEMADE_ROLLOUT, with: {share: most, name: a}}\n"
+        "      - {name: HOMEMADE_ROLLUOT}\n"
+        "      - {name: HOMEMADE_ROLLOUT, with: {Share: 5, names: [a]}}\n"
+        "  plugins: {homemade: {mode: fats}}\n"
+    )
+    (repository / "x.pipecd.yaml").write_text(HEAD.format(kind="Application") + text)
+
+    result = lint(repository / "x.pipecd.yaml")
+
+    told = result.stdout.replace(f"{repository}/x.pipecd.yaml:", "")
+    assert "7:48: spec.pipeline.stages[0].with.share: expected a whole number, got 'most'" in told
+    assert "spec.pipeline.stages[0].with.name: unknown key (did you mean 'names'?)" in told
+    assert "'HOMEMADE_ROLLUOT' (did you mean 'HOMEMADE_ROLLOUT'?)" in told
+    assert "spec.plugins.homemade.mode: unknown value 'fats' (did you mean 'fast'?)" in told
+    assert "stages[2]" not in told
+
+
+@pytest.mark.usefixtures("homemade")
+def test_so_is_its_part_of_a_piped_file(repository: Path) -> None:
+    text = (
+        "  projectID: p\n  pipedID: i\n  pipedKeyData: a2V5\n  apiAddress: host:443\n"
+        "  plugins:\n"
+        "    - name: homemade\n"
+        "      config: {keep: many}\n"
+        "      deployTargets: [{name: a, config: {}}, {name: b, config: {path: /x, pth: /y}}]\n"
+    )
+    (repository / "piped.yaml").write_text(HEAD.format(kind="Piped") + text)
+
+    result = lint(repository / "piped.yaml")
+
+    assert "spec.plugins[0].config.keep: expected a whole number, got 'many'" in result.stdout
+    assert "spec.plugins[0].deployTargets[0].config.path: missing" in result.stdout
+    assert "deployTargets[1].config.pth: unknown key (did you mean 'path'?)" in result.stdout
+
+
+def test_a_secret_that_a_stage_names_must_be_there(repository: Path) -> None:
+    text = (
+        "  name: x\n"
+        "  encryption: {encryptedSecrets: {password: abc}}\n"
+        "  pipeline:\n"
+        "    stages:\n"
+        "      - name: SCRIPT_RUN\n"
+        "        with:\n"
+        "          run: echo {{ .encryptedSecrets.passwrd }}\n"
+        "          env: {A: '{{ .encryptedSecrets.password | b64enc }}'}\n"
+    )
+    (repository / "x.pipecd.yaml").write_text(HEAD.format(kind="Application") + text)
+
+    result = lint(repository / "x.pipecd.yaml")
+
+    assert "10:16: spec.pipeline.stages[0].with.run: there is no secret 'passwrd'" in result.stdout
+    assert "with.env.A: a stage cannot do more with a secret than name it" in result.stdout

@@ -6,6 +6,7 @@ looked for. Nothing is read here: the caller gives the text and a view of the fi
 """
 
 from pipecd_model.lint.lint import Problems, lint
+from pipecd_model.lint.schemas import PluginSchemas
 from pipecd_model.lint.surroundings import Files, Surroundings
 
-__all__ = ["Files", "Problems", "Surroundings", "lint"]
+__all__ = ["Files", "PluginSchemas", "Problems", "Surroundings", "lint"]

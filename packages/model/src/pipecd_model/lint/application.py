@@ -10,12 +10,15 @@ from typing import Any
 from pipecd_model import catalogue
 from pipecd_model.config import rules
 from pipecd_model.config.application import ApplicationConfig
+from pipecd_model.config.decoder import Findings
 from pipecd_model.config.document import Document
 from pipecd_model.config.fault import ConfigFaultsError, Fault
 from pipecd_model.config.schema import spelling
 from pipecd_model.lint import stages
 from pipecd_model.lint.notes import Notes
+from pipecd_model.lint.schemas import judge
 from pipecd_model.lint.surroundings import Files, Surroundings
+from pipecd_model.secrets.placeholder import problems, texts
 
 _SHORTEST_SECRET = 2 + 128 + 16  # length, key closed by the smallest RSA key, authentication tag
 _PLACEHOLDER = "opened"  # stands for a secret's value: lint opens none
@@ -38,13 +41,17 @@ def check(document: Document, notes: Notes, around: Surroundings) -> None:
 def _check_plugins(spec: dict[str, Any], notes: Notes, around: Surroundings) -> None:
     sections = _mapping(spec, "plugins")
     known = [each.name for each in around.piped.plugins] if around.piped else None
-    for name in sections:
+    for name, section in sections.items():
+        schemas = around.plugins.get(name)
+        if schemas is not None and schemas.application_config is not None:
+            path = ("spec", "plugins", name)
+            notes.add(Findings(faults=judge(schemas.application_config, section, path)))
         if known is not None and name not in known:
             hint = rules.nearest(name, known) or f"it runs {', '.join(known) or 'none'}"
             path = ("spec", "plugins", name)
             notes.fault(path, f"the piped does not run a plugin {name!r}", hint, on_key=True)
-        elif known is None and name not in catalogue.BY_NAME:
-            hint = rules.nearest(name, catalogue.BY_NAME)
+        elif known is None and name not in catalogue.BY_NAME and schemas is None:
+            hint = rules.nearest(name, (*catalogue.BY_NAME, *around.plugins))
             if hint:
                 path = ("spec", "plugins", name)
                 notes.warn(path, f"no well-known plugin is called {name!r}", hint, on_key=True)
@@ -59,6 +66,10 @@ def _check_secrets(spec: dict[str, Any], notes: Notes, around: Surroundings) -> 
     if secrets and around.piped is not None and around.piped.secret_management is None:
         message = "the piped has no secretManagement, so no secret can be opened"
         notes.fault(path, message, "add secretManagement to the piped file", on_key=True)
+    for index, stage in enumerate(_list(_mapping(spec, "pipeline"), "stages")):
+        for place, text in texts(stage, ("spec", "pipeline", "stages", index)):
+            for problem in problems(text, secrets):
+                notes.fault(place, str(problem), problem.hint)
     for name, value in secrets.items():
         if isinstance(value, str) and value and not _looks_closed(value):
             hint = "write what pipectl encrypt prints"

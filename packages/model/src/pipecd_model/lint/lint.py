@@ -52,7 +52,7 @@ def _judged(document: Document, kind: str, file: str, around: Surroundings) -> P
             raise ConfigFaultsError(elsewhere, warnings=loaded.warnings)
         return Problems(kind=kind, config=loaded.config, warnings=loaded.warnings)
     if kind == "Piped":
-        piped.check(document.spec, notes, around.files)
+        piped.check(document.spec, notes, around)
     # A kind that nobody knows was refused above; its body is not judged.
     body = document.load(KINDS.get(kind, ConfigModel), document.spec if kind in KINDS else {})
     return Problems(kind=kind, config=body.config, warnings=in_order(body.warnings))

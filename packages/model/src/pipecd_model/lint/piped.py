@@ -3,27 +3,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from pipecd_model import catalogue
+from pipecd_model.config.decoder import Findings
 from pipecd_model.config.path import Path
 from pipecd_model.config.schema import spelling
 from pipecd_model.lint.notes import Notes
-from pipecd_model.lint.surroundings import Files
+from pipecd_model.lint.schemas import PluginSchemas, judge
+from pipecd_model.lint.surroundings import Files, Surroundings
 
 _ELSEWHERE = "it must exist where the piped runs"
 
 
-def check(spec: Any, notes: Notes, files: Files | None) -> None:
+def check(spec: Any, notes: Notes, around: Surroundings) -> None:
     """Say what is wrong beyond what loading it says."""
     if not isinstance(spec, dict):
         return
+    files = around.files
     key = spelling(spec, "plugins") or spelling(spec, "plugin") or ""
     plugins = spec.get(key)
     for index, plugin in enumerate(plugins if isinstance(plugins, list) else ()):
         if isinstance(plugin, dict):
             _check_plugin(plugin, ("spec", key, index), notes, files)
+            _check_options(plugin, ("spec", key, index), notes, around.plugins)
     if files is None:
         return
     key = spelling(spec, "pipedKeyFile") or ""
@@ -54,6 +59,29 @@ def _check_plugin(plugin: dict[str, Any], path: Path, notes: Notes, files: Files
         name = urlsplit(url).path if url.startswith("file://") else url
         if "://" not in name:
             _check_exists(name, (*path, key), notes, files)
+
+
+def _check_options(
+    plugin: dict[str, Any], path: Path, notes: Notes, known: Mapping[str, PluginSchemas]
+) -> None:
+    """Judge what belongs to the plugin by its schemas, where it is installed."""
+    schemas = known.get(str(plugin.get(spelling(plugin, "name") or "")))
+    if schemas is None:
+        return
+    key = spelling(plugin, "config") or ""
+    if schemas.plugin_config is not None:
+        found = judge(schemas.plugin_config, plugin.get(key) or {}, (*path, key or "config"))
+        notes.add(Findings(faults=found))
+    list_key = spelling(plugin, "deployTargets") or ""
+    targets = plugin.get(list_key)
+    if schemas.deploy_target_config is None or not isinstance(targets, list):
+        return
+    for index, target in enumerate(targets):
+        if isinstance(target, dict):
+            key = spelling(target, "config") or "config"
+            place = (*path, list_key, index, key)
+            found = judge(schemas.deploy_target_config, target.get(key) or {}, place)
+            notes.add(Findings(faults=found))
 
 
 def _check_exists(name: Any, path: Path, notes: Notes, files: Files) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from pipecd_model import catalogue
@@ -13,6 +14,7 @@ from pipecd_model.config.path import Path
 from pipecd_model.config.pipeline import fold_script_settings
 from pipecd_model.config.schema import spelling
 from pipecd_model.lint.notes import Notes
+from pipecd_model.lint.schemas import judge
 from pipecd_model.lint.surroundings import Surroundings
 
 
@@ -30,7 +32,7 @@ def _check_stage(stage: dict[str, Any], path: Path, notes: Notes, around: Surrou
     if not isinstance(name, str) or not name or name in catalogue.AUTOMATIC:
         return
     if name not in catalogue.STAGES:
-        _judge_unknown(name, (*path, "name"), notes, chosen=bool(stage.get("plugin")))
+        _check_others(name, stage, path, notes, around)
         return
     stage = fold_script_settings(stage)
     options = stage.get(spelling(stage, "with") or "")
@@ -40,9 +42,29 @@ def _check_stage(stage: dict[str, Any], path: Path, notes: Notes, around: Surrou
         _check_templates(options or {}, (*path, "with"), notes, around)
 
 
-def _judge_unknown(name: str, path: Path, notes: Notes, *, chosen: bool) -> None:
+def _check_others(
+    name: str, stage: dict[str, Any], path: Path, notes: Notes, around: Surroundings
+) -> None:
+    """Judge a stage of a plugin that only this machine knows, if it does."""
+    schemas = [each.stages[name] for each in around.plugins.values() if name in each.stages]
+    if not schemas:
+        known = (
+            *catalogue.STAGES,
+            *(each for one in around.plugins.values() for each in one.stages),
+        )
+        _judge_unknown(name, (*path, "name"), notes, known, chosen=bool(stage.get("plugin")))
+        return
+    options = stage.get(spelling(stage, "with") or "") or {}
+    found = [judge(schema, options, (*path, "with")) for schema in schemas]
+    # Of several plugins with a stage of this name one may be meant that is content.
+    notes.add(Findings(faults=min(found, key=len)))
+
+
+def _judge_unknown(
+    name: str, path: Path, notes: Notes, known: Collection[str], *, chosen: bool
+) -> None:
     """A slip of the pen is a fault; a name like no other belongs to a plugin we do not know."""
-    near = rules.nearest(name.upper().replace("-", "_"), catalogue.STAGES, cutoff=0.85)
+    near = rules.nearest(name.upper().replace("-", "_"), known, cutoff=0.85)
     if near and not chosen:
         notes.fault(path, f"no well-known plugin offers the stage {name!r}", near)
     else:

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from pipecd_model.config.piped import PipedConfig
+from pipecd_model.lint.schemas import PluginSchemas
 
 
 class Files(Protocol):
@@ -32,3 +33,5 @@ class Surroundings:
     """The piped that deploys the application."""
     templates: Collection[str] | None = None
     """The names of all analysis templates of the repository."""
+    plugins: Mapping[str, PluginSchemas] = field(default_factory=dict)
+    """What the plugins that are installed here take, by their names."""

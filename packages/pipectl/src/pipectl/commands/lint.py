@@ -67,8 +67,10 @@ def _results(paths: tuple[Path, ...], piped_file: Path | None) -> list[tuple[Pat
     from pipecd_model.lint import Surroundings  # noqa: PLC0415 - others need not wait for it
     from pipecd_model.lint import lint as judge  # noqa: PLC0415
     from pipectl import documents  # noqa: PLC0415
+    from pipectl.installed import plugin_schemas  # noqa: PLC0415
 
     piped = _piped(piped_file)
+    plugins = plugin_schemas()
     templates: dict[Path | None, frozenset[str] | None] = {}
     results: list[tuple[Path, Problems]] = []
     for path, data in documents.found(paths):
@@ -76,7 +78,10 @@ def _results(paths: tuple[Path, ...], piped_file: Path | None) -> list[tuple[Pat
         if root not in templates:
             templates[root] = _templates(root)
         around = Surroundings(
-            files=documents.FilesAround(path), piped=piped, templates=templates[root]
+            files=documents.FilesAround(path),
+            piped=piped,
+            templates=templates[root],
+            plugins=plugins,
         )
         results.append((path, judge(data, file=str(path), around=around)))
     return results
