@@ -137,7 +137,10 @@ async def test_every_filter_that_can_lead_walks_along_an_index(kept: Stores, bui
         ]
         slow = [step for step in plan if re.match("SCAN (deployment|first)", step)]
         assert not slow, plan
-        assert not [step for step in plan if "TEMP B-TREE" in step], plan
+        # Walks that are merged are sorted once more, each of them a page long.
+        walks = max((len(values) for values in rows.columns.values()), default=1)
+        sorts = [step for step in plan if "TEMP B-TREE" in step]
+        assert len(sorts) <= (walks if walks > 1 else 0), plan
 
 
 @pytest.mark.parametrize(
