@@ -2,19 +2,21 @@
 """The test plugin does what it is told; other tests rely on it."""
 
 import asyncio
+import signal
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from pipecd_plugin_dummy.plugin import Dummy
 
-from pipecd_sdk import StageStatus
+from pipecd_sdk import StageFailedError, StageStatus, SyncStrategy
 from pipecd_sdk.testing import NOON, FakeClock, StageHarness
 from pipecd_sdk.testing.piped import FakePiped
-from pipecd_sdk.testing.process import executable, start_plugin
+from pipecd_sdk.testing.process import PluginProcess, executable, start_plugin
 from pipecd_wire.plugin.deploymentapi import api_pb2
 from pipecd_wire.rpc import CallError, call
 
+COMMAND = [executable("pipecd-plugin-dummy")]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
@@ -128,3 +130,130 @@ async def test_a_quick_sync_needs_no_options_and_no_targets() -> None:
         ("DUMMY_ROLLBACK", True),
     ]
     assert answer.status == StageStatus.SUCCESS
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+async def test_a_crash_may_be_a_signal(number: signal.Signals) -> None:
+    async with (
+        FakePiped() as piped,
+        start_plugin(piped, COMMAND, name="dummy") as plugin,
+    ):
+        with pytest.raises(CallError):
+            await plugin.execute("DUMMY_SYNC", {"signal": number})
+        assert await plugin.exit_code() == -number
+
+
+async def test_a_hang_stops_the_pings_and_ends_by_itself() -> None:
+    async with (
+        FakePiped(ping_interval=0.05) as piped,
+        start_plugin(piped, COMMAND, name="dummy") as plugin,
+        asyncio.TaskGroup() as tasks,
+    ):
+        running = tasks.create_task(
+            plugin.execute("DUMMY_SYNC", {"log": ["here"], "sleep": "300ms", "hang": "2s"})
+        )
+        await piped.until(lambda: piped.calls["Ping"] >= 3)
+        async with asyncio.timeout(30):
+            quiet = 0
+            while quiet < 10 and not running.done():
+                before = piped.calls["Ping"]
+                await asyncio.sleep(0.1)
+                quiet = quiet + 1 if piped.calls["Ping"] == before else 0
+        assert not running.done()
+
+    assert (await running).status == StageStatus.SUCCESS
+
+
+async def test_it_floods_its_outputs_and_the_log() -> None:
+    options = {"flood": {"stdout": "1MB", "stderr": "64KiB", "logLines": 3000, "line": 80}}
+    async with (
+        FakePiped() as piped,
+        start_plugin(piped, COMMAND, name="dummy") as plugin,
+    ):
+        answer = await plugin.execute("DUMMY_SYNC", options, stage_id="s1")
+        written = sum(len(line) + 1 for line in plugin.output if line.startswith("xxx"))
+
+    assert answer.status == StageStatus.SUCCESS
+    assert written >= 1_000_000 + 64 * 1024
+    lines = [line for line in piped.log("s1").lines if line.endswith("x")]
+    assert [int(line.split()[0]) for line in lines] == list(range(3000))
+
+
+async def test_an_answer_can_be_larger_than_anybody_takes() -> None:
+    async with (
+        FakePiped() as piped,
+        start_plugin(piped, COMMAND, name="dummy") as plugin,
+    ):
+        with pytest.raises(CallError) as told:
+            await plugin.execute("DUMMY_SYNC", {"flood": {"answer": "100MB"}})
+        again = await plugin.execute("DUMMY_SYNC", {}, index=1)
+
+    assert told.value.status == "RESOURCE_EXHAUSTED"
+    assert again.status == StageStatus.SUCCESS
+
+
+async def test_garbage_breaks_the_connection_and_the_next_one_works() -> None:
+    async with (
+        FakePiped() as piped,
+        start_plugin(piped, COMMAND, name="dummy") as plugin,
+    ):
+        with pytest.raises(CallError) as told:
+            await plugin.execute("DUMMY_SYNC", {"garbage": "1KiB", "sleep": "10ms"}, stage_id="s1")
+        async with asyncio.timeout(30):
+            again = await eventually(plugin)
+
+    assert told.value.status in {"UNAVAILABLE", "INTERNAL", "UNKNOWN"}
+    assert again.status == StageStatus.SUCCESS
+
+
+async def eventually(plugin: PluginProcess) -> api_pb2.ExecuteStageResponse:
+    """Run a stage over a connection that may still be the broken one."""
+    while True:
+        try:
+            return await plugin.execute("DUMMY_SYNC", {}, stage_id="s2")
+        except CallError as error:
+            assert error.transient
+            await asyncio.sleep(0.05)
+
+
+async def test_a_size_that_is_none_is_a_fault() -> None:
+    assert StageHarness(Dummy()).faults(("DUMMY_SYNC", {"garbage": "much"})) == [
+        "stages[0].with.garbage: not a size: 'much' (e.g. 4096, 100MB or 64KiB)"
+    ]
+
+
+async def test_it_says_of_live_state_drift_and_preview_what_it_is_told() -> None:
+    application = {
+        "live": {
+            "resources": 2,
+            "health": "UNHEALTHY",
+            "sync": "OUT_OF_SYNC",
+            "reason": "told\nso",
+        },
+        "preview": {"summary": "2 things", "details": "+x"},
+    }
+    async with (
+        FakePiped() as piped,
+        start_plugin(piped, COMMAND, name="dummy") as plugin,
+    ):
+        live = await plugin.live_state(application=application)
+        preview = await plugin.plan_preview(application=application)
+        with pytest.raises(CallError, match="no luck"):
+            await plugin.plan_preview(application={"preview": {"fail": "no luck"}})
+
+    assert [each.id for each in live.application_live_state.resources] == [
+        "/nothing-0",
+        "/nothing-1",
+    ]
+    assert (live.sync_state.status, live.sync_state.short_reason) == (3, "told")
+    assert (preview.results[0].summary, preview.results[0].details) == ("2 things", b"+x")
+
+
+async def test_planning_can_be_told_too() -> None:
+    harness = StageHarness(Dummy(), options={"planning": {"strategy": "QUICK_SYNC"}})
+    failing = StageHarness(Dummy(), options={"planning": {"fail": True}})
+
+    assert (await harness.strategy()).sync is SyncStrategy.QUICK_SYNC
+    assert (await StageHarness(Dummy()).strategy()).sync is SyncStrategy.PIPELINE
+    with pytest.raises(StageFailedError, match="failed as told"):
+        await failing.versions()

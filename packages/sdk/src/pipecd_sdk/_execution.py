@@ -3,6 +3,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from pipecd_sdk.config import ConfigFaultsError, read
 from pipecd_sdk.context import StageContext
@@ -11,6 +12,9 @@ from pipecd_sdk.results import Outcome, PipedError, StageFailedError, StageResul
 from pipecd_sdk.stages import StageDefinition
 
 log = logging.getLogger(__name__)
+
+LONGEST_LOGGED: Final = 64 * 1024
+"""Characters of a reason that go to the log: whoever puts a whole output into it logged it."""
 
 
 async def execute(
@@ -56,7 +60,7 @@ async def _call(
 
 
 def _failed(ctx: StageContext, reason: str) -> StageResult:
-    ctx.log.error("%s", reason)
+    ctx.log.error("%s", reason[:LONGEST_LOGGED])
     return StageResult(status=StageStatus.FAILURE, reason=reason)
 
 

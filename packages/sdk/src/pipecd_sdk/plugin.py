@@ -109,6 +109,8 @@ class StagePlugin:
     """The type of a deploy target's options."""
     application_config: ClassVar[type[ApplicationConfig]] = ApplicationConfig
     """The type of the plugin's options in an application file, `spec.plugins.<name>`."""
+    largest_message: ClassVar[int] = 10 * 1024 * 1024
+    """Bytes of the largest answer that is sent; piped takes no larger ones, a Go agent 4 MiB."""
 
     @cached_property
     def stages(self) -> Mapping[str, StageDefinition]:

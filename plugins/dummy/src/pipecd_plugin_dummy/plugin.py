@@ -1,81 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A platform that does nothing, on command: it sleeps, fails, crashes and writes down its calls.
+"""A platform that does nothing, on command: it sleeps, fails, crashes, hangs, floods and babbles.
 
 For tests of everything around a platform plugin. Its rollback stage gets the options of the stage
 whose place it has, as every rollback stage does; what the rollback itself should do is in their
-`rollback`.
+`rollback`. It also writes down its calls.
 """
 
 import asyncio
 import os
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final, Self
+from typing import ClassVar
 
+from pipecd_plugin_dummy import misbehave
+from pipecd_plugin_dummy.config import Behaviour, DummyConfig, DummyOptions
 from pipecd_sdk import (
-    BadValueError,
     DeploymentPlugin,
-    Duration,
+    DeployTarget,
+    Drift,
+    Health,
+    Live,
+    LiveContext,
+    LiveState,
     PlanContext,
-    StageConfig,
+    PlanPreview,
+    Preview,
+    PreviewContext,
+    Resource,
     StageContext,
     StageFailedError,
+    Strategy,
+    SyncState,
+    SyncStatus,
+    SyncStrategy,
+    TargetError,
     Version,
-    field,
     serve,
     stage,
 )
 
-EXITS: Final = "exits"
-"""How often the process has exited in this stage."""
 
-
-class Failure(str):
-    """The reason to fail with: `true`, or a sentence; empty means not to fail."""
-
-    __slots__ = ()
-
-    @classmethod
-    def from_config(cls, value: Any) -> Self:
-        if isinstance(value, bool):
-            return cls("failed as told" if value else "")
-        if isinstance(value, str):
-            return cls(value)
-        raise BadValueError(f"not a reason to fail: {value!r}", hint="true, or a sentence")
-
-
-class Behaviour(StageConfig):
-    """What a stage does."""
-
-    sleep: Duration = Duration()
-    """How long it takes."""
-    fail: Failure = Failure()
-    """Why it fails, after the sleep."""
-    log: tuple[str, ...] = ()
-    """Lines for the stage log, at the beginning."""
-    exit: int | None = None
-    """End the whole process with this code, after the sleep."""
-    exit_times: int = 1
-    """How often to do that; after it the stage goes on."""
-    ignore_cancel: Duration = Duration()
-    """How long it goes on after it was cancelled."""
-
-
-class DummyConfig(Behaviour):
-    """The options of all stages."""
-
-    record: str = ""
-    """A file to add a line `<stage> <commit>` to, at the beginning."""
-    rollback: Behaviour = field(default_factory=Behaviour)
-    """What the rollback stage does, when it has the place of this one."""
-
-
-class Dummy(DeploymentPlugin):
+class Dummy(DeploymentPlugin, LiveState, Drift, PlanPreview):
     """Needs nothing, changes nothing."""
 
     needs_targets: ClassVar[bool] = False
+    application_config = DummyOptions
+    largest_message = 2**31 - 1  # so that what others refuse can be tried
 
     async def versions(self, ctx: PlanContext) -> Sequence[Version]:
+        planning = ctx.source.target.options.planning
+        await asyncio.sleep(planning.sleep.total_seconds())
+        if planning.fail:
+            raise StageFailedError(planning.fail)
         return [Version(name="dummy", version=ctx.deployment.commit.hash[:7])]
+
+    async def strategy(self, ctx: PlanContext) -> Strategy:
+        wanted = ctx.source.target.options.planning.strategy
+        return Strategy(sync=SyncStrategy[wanted], summary="as told") if wanted else Strategy()
 
     @stage("DUMMY_SYNC", quick_sync=True, desc="Do nothing at once", needs_files=False)
     async def sync(self, ctx: StageContext, config: DummyConfig) -> None:
@@ -97,23 +77,60 @@ class Dummy(DeploymentPlugin):
     async def roll_back(self, ctx: StageContext, config: DummyConfig) -> None:
         await _behave(ctx, config.record, config.rollback)
 
+    async def live_state(self, ctx: LiveContext, target: DeployTarget) -> Live:
+        live = ctx.source.options.live
+        await ctx.clock.sleep(live.sleep)
+        if live.fail:
+            raise TargetError(live.fail)
+        return Live(
+            resources=[
+                Resource(
+                    id=f"{target.name}/nothing-{number}",
+                    name=f"nothing-{number}",
+                    kind="Nothing",
+                    health=Health[live.health],
+                    metadata={"commit": ctx.source.commit_hash},
+                )
+                for number in range(live.resources)
+            ]
+        )
+
+    async def drift(self, ctx: LiveContext, target: DeployTarget, live: Live) -> SyncState:
+        told = ctx.source.options.live
+        return SyncState(
+            status=SyncStatus[told.sync],
+            short_reason=told.reason.partition("\n")[0],
+            reason=told.reason,
+        )
+
+    async def plan_preview(self, ctx: PreviewContext, target: DeployTarget) -> Preview:
+        preview = ctx.source.target.options.preview
+        await ctx.clock.sleep(preview.sleep)
+        if preview.fail:
+            raise TargetError(preview.fail)
+        return Preview(
+            summary=preview.summary, no_change=preview.no_change, details=preview.details
+        )
+
 
 async def _behave(ctx: StageContext, record: str, behaviour: Behaviour) -> None:
     if record:
         _add_line(record, f"{ctx.stage.name} {ctx.deployment.commit.hash}\n")
     for line in behaviour.log:
         ctx.log.info("%s", line)
+    await misbehave.flood(behaviour.flood, ctx.log)
     try:
         await ctx.clock.sleep(behaviour.sleep)
     except asyncio.CancelledError:
         ctx.log.info("Cancelled; going on for %s", behaviour.ignore_cancel)
         await ctx.clock.sleep(behaviour.ignore_cancel)
         raise
-    if behaviour.exit is not None:
-        exits = int(await ctx.metadata.get(EXITS) or 0)
-        if exits < behaviour.exit_times:
-            await ctx.metadata.put(EXITS, str(exits + 1))
-            os._exit(behaviour.exit)
+    misbehave.hang(behaviour.hang.total_seconds())
+    if behaviour.garbage:
+        misbehave.send_garbage(behaviour.garbage)
+    await misbehave.end_process(behaviour, ctx.metadata)
+    if behaviour.flood.answer:
+        raise StageFailedError("x" * behaviour.flood.answer)
     if behaviour.fail:
         raise StageFailedError(behaviour.fail)
     ctx.log.success("Nothing was done, as told")

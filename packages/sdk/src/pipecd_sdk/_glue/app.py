@@ -100,7 +100,7 @@ class _Process:
         services = plugin_pb2.DESCRIPTOR.services_by_name
         endpoints.add(services["PluginConfigService"], ConfigApi(self._plugin))
         endpoints.add(services["PluginStageService"], WaitApi(running))
-        server = Server(endpoints)
+        server = Server(endpoints, max_message=self._plugin.largest_message)
         port = self._listen(server)
         await server.start()
         log.info("plugin.serving", extra={"fields": {"plugin": self._setup.name, "port": port}})
