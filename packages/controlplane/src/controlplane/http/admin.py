@@ -7,11 +7,15 @@ It is not there unless asked for, and then on this machine only, unless told oth
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from controlplane.http.listen import address_of, listen
+
+GRACE: Final = 2.0
+"""Seconds for a page that is being answered."""
 
 
 @asynccontextmanager
@@ -36,7 +40,11 @@ async def serve_admin(app: ASGIApp, host: str, port: int) -> AsyncIterator[str]:
     try:
         yield address_of(listeners[0])
     finally:
+        try:
+            async with asyncio.timeout(GRACE):
+                await server.shutdown()
+        except TimeoutError:
+            for connection in list(server.server_state.connections):
+                connection.transport.abort()
         for listener in listeners:
             listener.close()
-        async with asyncio.timeout(5):
-            await server.shutdown(sockets=listeners)

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signing in through OpenID Connect, at a provider that checks what it gets."""
+
+from typing import Any
+
+import pytest
+from joserfc.jwk import OctKey, RSAKey
+
+from pipecd_wire.model import project_pb2
+from pipecd_wire.webservice import service_pb2 as web
+
+Sso = project_pb2.ProjectSSOConfig
+
+
+@pytest.fixture
+async def shop(site_with: Any, issuer: Any) -> Any:
+    """A site whose project `shop` signs in at the issuer; `ops` may do everything."""
+    async with site_with() as site:
+        await site.project(
+            user_groups=[project_pb2.ProjectUserGroup(sso_group="ops", role="Admin")]
+        )
+        browser = await site.browser()
+        await site.sign_in(browser)
+        oidc = Sso.Oidc(client_id="client", client_secret="s3cret", issuer=issuer.url)  # noqa: S106
+        request = web.UpdateProjectSSOConfigRequest(
+            sso=Sso(provider=Sso.OIDC, session_ttl=2, oidc=oidc)
+        )
+        await site.call(browser.cookies["token"], "UpdateProjectSSOConfig", request)
+        yield site
+
+
+async def test_a_member_of_a_group_gets_its_role(shop: Any, issuer: Any, through: Any) -> None:
+    issuer.claims = {"groups": ["dev", "ops"], "picture": "https://example.com/a.png"}
+    browser = await shop.browser()
+
+    answer = await through(browser)
+
+    assert (answer.status_code, answer.headers["location"]) == (302, "/")
+    me = await shop.call(browser.cookies["token"], "GetMe", web.GetMeRequest())
+    assert (me.subject, me.project_id) == ("ada", "shop")
+    assert me.avatar_url == "https://example.com/a.png"
+    await shop.call(browser.cookies["token"], "ListAPIKeys", web.ListAPIKeysRequest())
+
+
+async def test_the_session_lasts_as_long_as_the_project_says(
+    shop: Any, issuer: Any, through: Any
+) -> None:
+    issuer.claims = {"groups": "ops"}
+
+    answer = await through(await shop.browser())
+
+    assert "max-age=7200" in answer.headers["set-cookie"].lower()
+
+
+async def test_the_sign_in_asks_with_state_nonce_and_challenge(
+    shop: Any, issuer: Any, through: Any
+) -> None:
+    issuer.claims = {"groups": ["ops"]}
+    await through(await shop.browser())
+    await through(await shop.browser())
+
+    first, second = issuer.asked
+    assert first["code_challenge_method"] == "S256"
+    assert first["response_type"] == "code"
+    assert "openid" in first["scope"].split()
+    assert first["state"].endswith(":shop")
+    for name in ("state", "nonce", "code_challenge"):
+        assert len(first[name]) >= 32
+        assert first[name] != second[name]
+
+
+async def test_a_code_brought_back_by_another_browser_is_refused(
+    shop: Any, issuer: Any, through: Any, error_of: Any
+) -> None:
+    issuer.claims = {"groups": ["ops"]}
+
+    answer = await through(await shop.browser(), back_with=await shop.browser())
+
+    assert error_of(answer).startswith("the sign-in was not begun in this browser")
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"nonce": "another"},
+        {"nonce": None},
+        {"aud": "somebody else"},
+        {"aud": ["client", "another"]},
+        {"iss": "https://evil.example.com"},
+        {"exp": 1},
+        {"iat": 2**40},
+        {"sub": None},
+    ],
+)
+async def test_a_token_that_is_not_for_this_sign_in_is_refused(
+    shop: Any, issuer: Any, through: Any, error_of: Any, claims: dict[str, Any]
+) -> None:
+    issuer.claims = {"groups": ["ops"], **claims}
+
+    answer = await through(await shop.browser())
+
+    assert error_of(answer) == "the provider's ID token is not good"
+
+
+async def test_a_token_signed_by_somebody_else_is_refused(
+    shop: Any, issuer: Any, through: Any, error_of: Any
+) -> None:
+    issuer.claims = {"groups": ["ops"]}
+    issuer.signed_with = RSAKey.generate_key(2048, {"kid": "k1"})
+    assert error_of(await through(await shop.browser())) == "the provider's ID token is not good"
+
+    # A secret that is shared proves nothing: the client's own is known to more than the provider.
+    issuer.algorithm = "HS256"
+    issuer.signed_with = OctKey.import_key("s3cret" * 6, {"kid": "k1"})
+    assert error_of(await through(await shop.browser())) == "the provider's ID token is not good"
+
+
+async def test_the_user_info_must_be_of_the_same_person(
+    shop: Any, issuer: Any, through: Any, error_of: Any
+) -> None:
+    issuer.user_info = {"sub": "1", "preferred_username": "lovelace", "groups": ["ops"]}
+    browser = await shop.browser()
+    await through(browser)
+    assert await shop.me(browser.cookies["token"]) == "lovelace"
+
+    issuer.user_info = {"sub": "2", "groups": ["ops"]}
+    error = error_of(await through(await shop.browser()))
+    assert error == "the provider speaks of two different people"
+
+
+async def test_who_has_no_role_is_not_let_in_unless_strays_may_look(
+    shop: Any, issuer: Any, through: Any, error_of: Any
+) -> None:
+    issuer.claims = {"groups": ["unknown"]}
+    assert error_of(await through(await shop.browser())).startswith("you have no role")
+
+    def allow(project: project_pb2.Project) -> None:
+        project.allow_stray_as_viewer = True
+
+    await shop.plane.stores.projects.update("shop", allow)
+    browser = await shop.browser()
+    await through(browser)
+    assert await shop.me(browser.cookies["token"]) == "ada"
+
+
+async def test_a_role_that_is_taken_from_a_group_is_gone_at_once(
+    shop: Any, issuer: Any, through: Any
+) -> None:
+    issuer.claims = {"groups": ["ops"]}
+    browser = await shop.browser()
+    await through(browser)
+    token = browser.cookies["token"]
+    assert await shop.me(token) == "ada"
+
+    request = web.DeleteProjectUserGroupRequest(sso_group="ops")
+    await shop.call(token, "DeleteProjectUserGroup", request)
+
+    assert await shop.me(token) == "PERMISSION_DENIED"
+
+
+async def test_a_provider_that_is_away_is_an_error_and_not_a_page(
+    shop: Any, error_of: Any, issuer: Any
+) -> None:
+    def elsewhere(project: project_pb2.Project) -> None:
+        project.sso.oidc.issuer = "http://127.0.0.1:9"
+
+    await shop.plane.stores.projects.update("shop", elsewhere)
+    browser = await shop.browser()
+
+    answer = await browser.post("/auth/login", data={"project": "shop"})
+
+    assert error_of(answer).startswith("the sign-in provider cannot be used now")
+
+
+async def test_a_project_without_single_sign_on_is_answered_as_one_that_is_not_there(
+    shop: Any, error_of: Any
+) -> None:
+    await shop.project("plain")
+    browser = await shop.browser()
+
+    errors = {
+        error_of(await browser.post("/auth/login", data={"project": name}))
+        for name in ("plain", "nothing")
+    }
+
+    assert errors == {"single sign-on is not set up for this project"}
+
+
+async def test_secrets_of_the_client_are_closed_on_disk_and_never_shown(shop: Any) -> None:
+    kept = await shop.plane.stores.projects.get("shop")
+    assert kept.sso.oidc.client_secret.startswith("pv1.")
+    for path in shop.plane.running.data_dir.glob("pipecd.db*"):
+        assert b"s3cret" not in path.read_bytes()
+
+    browser = await shop.browser()
+    await shop.sign_in(browser)
+    token = browser.cookies["token"]
+    shown = (await shop.call(token, "GetProject", web.GetProjectRequest())).project
+    assert shown.sso.oidc.client_secret == shown.sso.oidc.client_id == "redacted"  # noqa: S105
+    assert shown.static_admin.password_hash == "redacted"  # noqa: S105
