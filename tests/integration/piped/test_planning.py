@@ -87,6 +87,30 @@ async def test_a_plugin_that_dies_while_a_deployment_is_planned_is_waited_for(
     assert any(event["event"] == "plan.plugin_lost" for event in site.events())
 
 
+async def test_a_control_plane_that_goes_away_while_a_deployment_is_planned_is_waited_for(
+    own_server: Any, site_of: Any
+) -> None:
+    site = site_of(own_server)
+    gate = site.folder / "gate"
+    plugin = executable(
+        site, PLUGIN.format(python=sys.executable, record=str(site.record), gate=str(gate))
+    )
+    commit = site.commit_application("web", [{"name": "SLOW_SYNC"}])
+    site.configure({"name": "slow", "url": f"file://{plugin}", "port": free()})
+    site.start()
+    async with site.client() as client:
+        deployment_id = await client.deploy("web", commit)
+        await until(lambda: len(site.records()) == 1, site)
+
+    own_server.stop()
+    gate.touch()
+    own_server.start()
+    async with site.client() as client:
+        ended = await client.completed(deployment_id)
+
+    assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
+
+
 async def test_a_plugin_in_a_crash_loop_fails_the_deployment_and_is_named(
     site: Any, client: Any
 ) -> None:
