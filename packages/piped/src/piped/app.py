@@ -33,6 +33,7 @@ from piped.mirror.lease import Lease
 from piped.mirror.mirror import Mirror
 from piped.mirror.watch import Watch
 from piped.oplog import logger
+from piped.owncommands import OwnCommands
 from piped.plan.masked import MaskedPlugins
 from piped.plan.opened import OpenDeployments
 from piped.plan.planner import Planner
@@ -236,6 +237,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         host=host,
         controller=controller,
         records=records,
+        own=OwnCommands(control, host.restart),
         trigger=trigger,
         discovery=discovery,
         stats=Stats(control, metrics.text),
@@ -273,6 +275,7 @@ class Piped:
     host: PluginHost
     controller: Controller
     records: ScriptRecords
+    own: OwnCommands
     trigger: Trigger
     discovery: Discovery
     stats: Stats
@@ -293,6 +296,7 @@ class Piped:
                 start("trigger", self.trigger.run),
                 start("discovery", self.discovery.run),
                 start("restart", self._watch_for_restart),
+                start("own commands", self.own.run),
             ]
             working = [
                 tasks.create_task(self._follow_control_plane(), name="control plane"),
@@ -328,6 +332,7 @@ class Piped:
             self.mirror,
             self.lease,
             data_folder_id=settings.data_folder_id,
+            on_own=self.own.take,
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(guarded("script records", self.records.run), name="script records")

@@ -8,5 +8,4 @@ from typing import Final
 
 OWN_DEPLOYMENT_SERVICE: Final = ("RetryStage", "RollBackDeployment")
 OWN_APPLICATION_SERVICE: Final = ("ReleaseHold", "SetFreeze")
-OWN_PIPED_SERVICE: Final = ("RestartPlugin",)
 OWN_PROJECT_SERVICE: Final = ("ListAudit",)

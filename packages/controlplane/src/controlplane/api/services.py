@@ -102,11 +102,7 @@ def endpoints(
         owed=owed.OWN_DEPLOYMENT_SERVICE,
     )
     served.add(own["ApplicationService"], owed=owed.OWN_APPLICATION_SERVICE)
-    served.add(
-        own["PipedService"],
-        OwnPipedsApi(stores, presence, now),
-        owed=owed.OWN_PIPED_SERVICE,
-    )
+    served.add(own["PipedService"], OwnPipedsApi(stores, presence, now))
     served.add(own["ProjectService"], ProjectApi(bus), owed=owed.OWN_PROJECT_SERVICE)
     served.add(SERVICE, telemetry)
     own = access_pb2.DESCRIPTOR.services_by_name

@@ -6,9 +6,9 @@ from typing import Final
 from sqlalchemy import bindparam, insert, select, update
 
 from controlplane.store.changes import Change, Kind
-from controlplane.store.database import Database, Transaction, View
+from controlplane.store.database import Database, DuplicateError, Transaction, View
 from controlplane.store.sql import tables
-from pipecd_model.errors import NotFoundError
+from pipecd_model.errors import ConflictError, NotFoundError
 from pipecd_wire.pipecd.push import push_pb2
 
 T: Final = tables.own_command
@@ -48,17 +48,22 @@ class OwnCommands:
         self._database = database
 
     async def add(self, project_id: str, piped_id: str, command: push_pb2.Command) -> None:
+        """Raises ConflictError when the id is taken."""
+
         async def work(transaction: Transaction) -> None:
-            await transaction.run(
-                INSERT,
-                id=command.id,
-                project_id=project_id,
-                piped_id=piped_id,
-                handled=0,
-                succeeded=0,
-                reason="",
-                data=command.SerializeToString(),
-            )
+            try:
+                await transaction.run(
+                    INSERT,
+                    id=command.id,
+                    project_id=project_id,
+                    piped_id=piped_id,
+                    handled=0,
+                    succeeded=0,
+                    reason="",
+                    data=command.SerializeToString(),
+                )
+            except DuplicateError:
+                raise ConflictError(f"the command {command.id!r} exists already") from None
             transaction.changed(_change(project_id, piped_id, command.id))
 
         await self._database.write(work)

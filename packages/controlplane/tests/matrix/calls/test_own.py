@@ -9,6 +9,7 @@ import pytest
 
 import pipecd_wire
 from controlplane.api import owed
+from pipecd_wire.model.piped_pb2 import Piped
 from pipecd_wire.options import rights_pb2
 from pipecd_wire.pipecd.api import access_pb2, api_pb2
 
@@ -66,10 +67,22 @@ async def test_application_service(world: Any) -> None:
     await world.judge(OWN["ApplicationService"], {}, owed.OWN_APPLICATION_SERVICE)
 
 
+async def restart_plugin(side: Any) -> Any:
+    def edit(piped: Piped) -> None:
+        del piped.plugins[:]
+        piped.plugins.add(name="wait")
+
+    await side.stores.pipeds.update(side.project_id, side.piped_id, edit)
+    return api_pb2.RestartPluginRequest(piped_id=side.piped_id, plugin_name="wait")
+
+
 @pytest.mark.timeout(600)
 async def test_piped_service(world: Any) -> None:
-    entries = {"ListPipeds": plain(api_pb2.ListPipedsRequest())}
-    await world.judge(OWN["PipedService"], entries, owed.OWN_PIPED_SERVICE)
+    entries = {
+        "ListPipeds": plain(api_pb2.ListPipedsRequest()),
+        "RestartPlugin": restart_plugin,
+    }
+    await world.judge(OWN["PipedService"], entries)
 
 
 @pytest.mark.timeout(600)

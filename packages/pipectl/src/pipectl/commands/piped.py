@@ -81,3 +81,18 @@ async def disable(client: Client, *, piped_id: str) -> None:
     """Refuse a piped's calls from now on."""
     await call(client.api.DisablePiped, pb.DisablePipedRequest(piped_id=piped_id))
     click.echo(f"disabled piped {piped_id}")
+
+
+@piped.command("restart-plugin")
+@click.option("--piped-id", required=True)
+@click.option("--plugin", required=True, help="Its name in the piped's configuration.")
+@output_option
+@connected
+async def restart_plugin(client: Client, *, piped_id: str, plugin: str, output: str) -> None:
+    """Stop and start one plugin of a piped. Running stages are continued."""
+    request = api_pb2.RestartPluginRequest(piped_id=piped_id, plugin_name=plugin)
+    answer = await call(client.pipeds.RestartPlugin, request)
+    if wants_json(output):
+        print_json(answer)
+    else:
+        click.echo(f"the plugin {plugin} will be restarted; see `pipectl piped list`")

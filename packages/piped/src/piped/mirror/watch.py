@@ -9,7 +9,7 @@ is one whose stream does not get through to us; the push is tried again all the 
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -57,11 +57,14 @@ class Watch:
         lease: Lease,
         *,
         data_folder_id: str,
+        on_own: Callable[[Iterable[push.Command]], None] = lambda _: None,
         pace: Pace | None = None,
     ) -> None:
+        """`on_own` is given the commands that only our control plane has, maybe repeatedly."""
         self._control = control
         self._mirror = mirror
         self._lease = lease
+        self._on_own = on_own
         self._request = push.WatchRequest(
             instance_id=lease.instance_id, data_folder_id=data_folder_id
         )
@@ -132,9 +135,11 @@ class Watch:
                 self._lease.take(
                     listed.lease if listed.HasField("lease") else None, asked=self._asked
                 )
+                self._on_own(listed.own_commands)
             case "lease":
                 self._lease.take(message.lease, asked=self._asked)
             case "change":
+                self._on_own(message.change.own_commands)
                 self._mirror.merge(
                     Change(
                         applications=tuple(message.change.applications),

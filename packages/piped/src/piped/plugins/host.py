@@ -12,6 +12,7 @@ from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
 from pipecd_model.config import PluginConfig
+from pipecd_model.errors import NotFoundError
 from piped.oplog import logger
 from piped.plugins.backend import PluginBackend
 from piped.plugins.choose import choose
@@ -76,6 +77,16 @@ class PluginHost:
     ) -> Plugin:
         """The plugin that runs a stage, see `piped.plugins.choose`."""
         return choose(self._plugins, stage_name, wanted=wanted, declared=declared)
+
+    def restart(self, name: str, by: str) -> None:
+        """Stop and start one plugin; its stages are continued. Raises NotFoundError."""
+        if name not in self._plugins:
+            raise NotFoundError(
+                f"this piped has no plugin {name!r}", hint=f"it has {', '.join(self._plugins)}"
+            )
+        for supervisor in self._supervisors:
+            if supervisor.name == name:
+                supervisor.restart(by)
 
     async def settled(self, limit: float) -> None:
         """Wait until every plugin has been ready or has failed once, not longer than `limit`."""

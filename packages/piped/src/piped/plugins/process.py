@@ -40,6 +40,10 @@ class Process:
     async def killed(self, limit: float) -> None:
         """End it as a group, and wait until it is gone, not longer than the limit."""
         self.kill()
+        await self.gone(limit)
+
+    async def gone(self, limit: float) -> None:
+        """Wait for its end, not longer than the limit."""
         with suppress(TimeoutError):
             async with asyncio.timeout(limit):
                 await self.end()

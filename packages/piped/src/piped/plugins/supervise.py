@@ -59,6 +59,10 @@ class GoneError(Exception):
     """A process is given up; the message says why."""
 
 
+class RestartedError(GoneError):
+    """A person wants another process: nothing has failed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What all plugins of a host share."""
@@ -85,7 +89,13 @@ class Supervisor:
         self._process: Process | None = None
         self._connection: Connection | None = None
         self._stop = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self._by = ""
         self._pause = 0.0
+
+    @property
+    def name(self) -> str:
+        return self._plugin.name
 
     async def run(self) -> None:
         """Start the plugin again and again, until `stop`."""
@@ -111,16 +121,25 @@ class Supervisor:
         if self._process is not None:
             self._process.terminate()
 
+    def restart(self, by: str) -> None:
+        """Start another process now, instead of the one that is there, or of a pause."""
+        log.info("plugin.restart_wanted", plugin=self._plugin.name, by=by)
+        self._by = by
+        self._plugin.failures = 0
+        self._wanted.set()
+
     def kill(self) -> None:
         """End the process now."""
         if self._process is not None:
             self._process.kill()
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, why: str, *, wanted: bool = False) -> None:
         """Tell everybody who waits for the process that it is gone, and plan the next one."""
         plugin = self._plugin
         plugin.serve_through(None)
-        if not self._stop.is_set():
+        if wanted:
+            self._pause = 0.0
+        elif not self._stop.is_set():
             limits = self._limits
             longest = min(limits.longest_pause, limits.first_pause * 2 ** min(plugin.failures, 16))
             self._pause = random.uniform(longest / 2, longest)  # noqa: S311 - guards nothing
@@ -132,14 +151,16 @@ class Supervisor:
             self._connection = None
 
     async def _rest(self) -> None:
-        try:
-            async with asyncio.timeout(self._pause):
-                await self._stop.wait()
-        except TimeoutError:
-            return
+        """Wait before the next process, unless somebody does not want to."""
+        async with asyncio.TaskGroup() as waits:
+            wishes = [waits.create_task(each.wait()) for each in (self._stop, self._wanted)]
+            await asyncio.wait(wishes, timeout=self._pause, return_when=asyncio.FIRST_COMPLETED)
+            for wish in wishes:
+                wish.cancel()
 
     async def _live(self) -> None:
         """One process from its start to its end."""
+        self._wanted.clear()
         self._plugin.become(Phase.FETCHING, f"getting {self._config.url or 'the package'}")
         program = await fetch(self._config, self._around.folder)
         port = self._port_for(program)
@@ -163,11 +184,15 @@ class Supervisor:
             self._process = process
             if self._stop.is_set():
                 process.terminate()
-            why = "piped is ending"
+            why, wanted = "piped is ending", False
             try:
                 async with asyncio.TaskGroup() as watches:
                     watches.create_task(self._watch_process(process, watches))
+                    watches.create_task(self._watch_wishes())
                     watches.create_task(self._serve(link, opened, watches))
+            except* RestartedError as wish:
+                why, wanted = str(wish.exceptions[0]), True
+                await self._let_go(process, why)
             except* GoneError as gone:
                 why = str(gone.exceptions[0])
             finally:
@@ -177,7 +202,16 @@ class Supervisor:
                     await process.killed(KILLED)
                 finally:
                     self._process = None
-                    self._fail(why)
+                    self._fail(why, wanted=wanted)
+
+    async def _let_go(self, process: Process, why: str) -> None:
+        """Let a process that works well give back what it has, before it is ended."""
+        self._plugin.serve_through(None)
+        self._plugin.become(Phase.FETCHING, why)
+        if self._connection is not None:
+            self._connection.stopping = True
+        process.terminate()
+        await process.gone(self._limits.hurry)
 
     def _on_record(self, pid: int) -> AbstractContextManager[None]:
         return recorded(self._around.processes, self._plugin.name, pid)
@@ -311,6 +345,11 @@ class Supervisor:
                 unanswered = 0
             if unanswered >= self._limits.missed_pings and not self._stop.is_set():
                 raise GoneError(f"did not answer {unanswered} questions in a row")
+
+    async def _watch_wishes(self) -> None:
+        await self._wanted.wait()
+        if not self._stop.is_set():
+            raise RestartedError(f"was restarted by {self._by}")
 
     async def _watch_callers(self, connection: Connection) -> None:
         why = await connection.hopeless

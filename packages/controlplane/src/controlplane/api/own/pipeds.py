@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""See the pipeds of a project as they are now."""
+"""See the pipeds of a project as they are now, and restart their plugins."""
 
 from controlplane.auth.caller import User
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
-from controlplane.usecases import pipeds
+from controlplane.usecases import own_commands, pipeds
 from controlplane.usecases.agent_watch import Presence
 from pipecd_wire.pipecd.api import api_pb2 as pb
 from pipecd_wire.rpc import rpc
@@ -31,3 +31,18 @@ class PipedsApi:
                 for seen in listed
             ]
         )
+
+    @rpc("RestartPlugin")
+    async def restart_plugin(
+        self, caller: User, request: pb.RestartPluginRequest
+    ) -> pb.RestartPluginResponse:
+        command_id = await own_commands.restart_plugin(
+            self._stores,
+            caller.project_id,
+            request.piped_id,
+            request.plugin_name,
+            by=caller.name,
+            at=self._now(),
+            wanted_id=caller.request_id("RestartPlugin"),
+        )
+        return pb.RestartPluginResponse(command_id=command_id)

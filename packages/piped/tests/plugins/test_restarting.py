@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A person can have a plugin restarted, whatever state it is in."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pipecd_model.errors import NotFoundError
+from pipecd_wire.model.deployment_pb2 import STAGE_SUCCESS
+from piped.plugins import Limits, Phase, PluginStoppingError
+from piped.plugins.leftover import started_at
+
+
+async def test_a_plugin_that_works_is_told_to_stop_and_started_again(
+    world: Any, until: Any
+) -> None:
+    async with world.host(world.odd(), world.odd("other"), limits=Limits(first_pause=600)) as host:
+        plugin = host.plugins["odd"]
+        await plugin.ready(20)
+        await host.plugins["other"].ready(20)
+        seen: list[tuple[Phase, str]] = []
+        host.on_change = lambda it: seen.append((it.state.phase, it.state.sentence))
+
+        host.restart("odd", "Ada")
+        await until(lambda: plugin.state.phase is not Phase.READY)
+        await plugin.ready(20)
+
+        response = await plugin.execute_stage(world.run_input("SUCCEED"))
+        assert response.status == STAGE_SUCCESS
+        assert plugin.restarts == 1
+        assert not any(phase is Phase.FAILED for phase, _ in seen)
+        assert seen[0] == (Phase.FETCHING, "was restarted by Ada")
+    assert world.facts(about="SIGTERM")
+    assert len(world.facts(about="started")) == 2
+    assert len(world.facts("other", about="started")) == 1
+
+
+async def test_its_stages_are_left_for_the_next_process(world: Any, until: Any) -> None:
+    """Also those of a plugin of upstream's, which end badly when it is told to stop."""
+    async with world.host(world.odd(manners="go", dawdle=0.5)) as host:
+        plugin = host.plugins["odd"]
+        await plugin.ready(20)
+        async with asyncio.TaskGroup() as tasks:
+            stage = tasks.create_task(outcome(plugin.execute_stage(world.run_input("UNTIL_TOLD"))))
+            await until(lambda: world.facts(about="stage"))
+
+            host.restart("odd", "Ada")
+
+        assert isinstance(stage.result(), PluginStoppingError)
+        await plugin.ready(20)
+
+
+async def test_one_that_does_not_stop_is_killed(world: Any, quick: Limits, until: Any) -> None:
+    async with world.host(world.odd(dawdle=3600), limits=replace(quick, hurry=0.3)) as host:
+        plugin = host.plugins["odd"]
+        await plugin.ready(20)
+        [[_, _, _, pid, _]] = world.facts(about="started")
+
+        host.restart("odd", "Ada")
+
+        await until(lambda: not started_at(pid))
+        await until(lambda: plugin.state.phase is Phase.READY)
+
+
+async def test_one_that_waits_after_a_failure_is_tried_at_once(world: Any, until: Any) -> None:
+    limits = Limits(first_pause=600, longest_pause=600)
+    async with world.host(world.odd(manners="exit"), limits=limits) as host:
+        plugin = host.plugins["odd"]
+        await until(lambda: plugin.state.phase is Phase.FAILED)
+
+        host.restart("odd", "Ada")
+
+        await until(lambda: len(world.facts(about="started")) == 2)
+
+
+async def test_one_that_nobody_knows_is_named(world: Any) -> None:
+    async with world.host(world.odd()) as host:
+        with pytest.raises(NotFoundError, match="this piped has no plugin 'even'"):
+            host.restart("even", "Ada")
+
+
+async def outcome(waiting: Any) -> Any:
+    try:
+        return await waiting
+    except PluginStoppingError as error:
+        return error
