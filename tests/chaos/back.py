@@ -109,7 +109,8 @@ async def begun(site: Site, commit: str) -> Deployment:
     while True:
         request = pb.ListDeploymentsRequest(limit=5)
         answer = await call(site.api.ListDeployments, request, retry=PATIENT)
-        for each in answer.deployments:
+        found: list[Deployment] = list(answer.deployments)
+        for each in found:
             if each.trigger.commit.hash == commit and each.stages:
                 return each
         await asyncio.sleep(0.02)
@@ -119,8 +120,9 @@ async def ended(site: Site, deployment_id: str) -> Deployment:
     while True:
         request = pb.GetDeploymentRequest(deployment_id=deployment_id)
         answer = await call(site.api.GetDeployment, request, retry=PATIENT)
-        if answer.deployment.status in COMPLETED:
-            return answer.deployment
+        found: Deployment = answer.deployment
+        if found.status in COMPLETED:
+            return found
         await asyncio.sleep(0.02)
 
 
@@ -155,11 +157,11 @@ async def measure(root: Path, *, times: int, seed: str) -> int:
             if kind == KINDS[-1]:
                 say(f"{number + 1} of {times * len(KINDS)}")
     say(f"seed {seed}: seconds from the restart until the log goes on, {broken} violations")
-    for kind, each in seconds.items():
-        ordered = sorted(each)
+    for kind, took_each in seconds.items():
+        ordered = sorted(took_each)
         p95 = ordered[max(0, -(-len(ordered) * 95 // 100) - 1)]
         say(
-            f"  {kind:24} {len(each):4} times: median {statistics.median(each):.2f}, "
+            f"  {kind:24} {len(ordered):4} times: median {statistics.median(ordered):.2f}, "
             f"p95 {p95:.2f}, longest {ordered[-1]:.2f}"
         )
     return 1 if broken else 0

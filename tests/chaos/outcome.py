@@ -29,8 +29,8 @@ async def violations(site: Site, observer: Observer, lost_shims: int) -> AsyncIt
     deployments = await observer.listed()
     for violation in triggered(each.application_name for each in deployments):
         yield violation
-    for each in observer.backwards:
-        yield Violation(promise="forward", sentence=each)
+    for step_back in observer.backwards:
+        yield Violation(promise="forward", sentence=step_back)
     effects = read_effects(site.effects)
     interrupted = 0
     for each in deployments:

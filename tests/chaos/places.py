@@ -101,7 +101,7 @@ def _record_of(held: Path) -> Path | None:
 
 def orders(places: tuple[str, ...], power: bool) -> dict[str, str]:
     """What the places of a round are armed with. A shim that dies may lose power with it."""
-    armed = {}
+    armed: dict[str, str] = {}
     for place in places:
         if place == RACE:
             armed |= RACERS
