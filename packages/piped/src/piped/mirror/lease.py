@@ -14,6 +14,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
+from google.protobuf.duration_pb2 import Duration
+
 from pipecd_model.errors import PipecdError, StateError
 from pipecd_wire.pipecd.push import push_pb2 as push
 from piped.mirror.controlplane import ControlPlane, UnknownRpcError
@@ -265,5 +267,5 @@ async def _run(work: Callable[[], Awaitable[None]]) -> None:
     await work()
 
 
-def _seconds(duration: object) -> float:
-    return float(duration.ToTimedelta().total_seconds())  # type: ignore[attr-defined]
+def _seconds(duration: Duration) -> float:
+    return duration.ToTimedelta().total_seconds()
