@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 
 from pipecd_model.errors import StateError, UnauthenticatedError
 from pipecd_wire.pipedservice.service_pb2 import ReportStatRequest
+from piped.mirror.epoch import chosen_epoch, under
 from piped.report.journal import Journal
 from piped.report.outbox import Outbox
 
@@ -194,3 +195,40 @@ async def test_an_error_of_the_block_comes_out_as_it_is() -> None:
     with pytest.raises(KeyError, match="ours"):
         async with outbox.open(drain=0):
             raise KeyError("ours")
+
+
+async def test_a_report_is_sent_under_the_lease_of_the_moment_it_was_put(tmp_path: Path) -> None:
+    """However late that is, also by the next piped on the folder: another may hold it by then."""
+    sent: list[tuple[str, int | None]] = []
+    let = asyncio.Event()
+
+    async def deliver(method: str, request: Message) -> None:
+        await let.wait()
+        sent.append((method, chosen_epoch()))
+
+    now = 3
+    outbox = Outbox(deliver, Journal(tmp_path), lambda: chosen_epoch() or now)
+    async with asyncio.timeout(LIMIT), outbox.open(drain=0):
+        put(outbox, "a", "of the third")
+        now = 5
+        with under(4):
+            put(outbox, "a", "of a run of the fourth")
+        put(outbox, "a", "of the fifth")
+        let.set()
+        await outbox.taken("a")
+        let.clear()
+        put(outbox, "a", "left")
+    now = 6
+
+    let.set()
+    later = Outbox(deliver, Journal(tmp_path), lambda: now)
+    async with asyncio.timeout(LIMIT), later.open():
+        now = 7
+        await later.left_taken()
+
+    assert sent == [
+        ("of the third", 3),
+        ("of a run of the fourth", 4),
+        ("of the fifth", 5),
+        ("left", 6),
+    ]
