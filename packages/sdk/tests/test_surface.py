@@ -108,6 +108,19 @@ def test_the_public_names_are_these() -> None:
     assert sorted(pipecd_sdk.__all__, key=str.swapcase) == sorted(PUBLIC, key=str.swapcase)
 
 
+def test_what_can_be_called_is_as_it_was() -> None:
+    """Somebody's plugin calls it; a change that is meant is seen in the change of this file."""
+    program = Path(__file__).with_name("surface.py")
+
+    printed = subprocess.run(
+        [sys.executable, program], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert printed.stdout.splitlines() == program.with_suffix(".txt").read_text().splitlines(), (
+        f"if it is meant: {program.name} > {program.with_suffix('.txt').name}, and tell users"
+    )
+
+
 def test_every_public_name_is_there_and_explained() -> None:
     values = {"Exit", "Skip"}  # their words are beside them
     for name in set(PUBLIC) - values:

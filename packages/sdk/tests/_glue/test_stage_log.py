@@ -71,6 +71,17 @@ async def test_a_line_arrives_while_the_stage_still_runs(pace: Pace) -> None:
         assert not piped.log("s1").sealed
 
 
+@pytest.mark.parametrize("checkpoint", [None, 3600.0], ids=["ours", "go"])
+async def test_the_end_of_a_stage_does_not_wait_for_a_flush(checkpoint: float | None) -> None:
+    """A stage that is done in a moment must not take as long as its log is collected."""
+    async with FakePiped() as piped, asyncio.timeout(60):
+        async with sending(piped, Pace(flush=3600, checkpoint=checkpoint)) as sender:
+            sender.append(Severity.INFO, "done")
+
+        assert piped.log("s1").lines == ["done"]
+        assert piped.log("s1").sealed
+
+
 async def test_many_lines_travel_in_few_messages() -> None:
     async with FakePiped() as piped:
         async with sending(piped) as sender:
