@@ -74,6 +74,17 @@ async def test_a_piped_that_is_away_for_a_moment_is_asked_again() -> None:
         assert piped.stage_metadata == {"s1": {"a": "1"}}
 
 
+async def test_what_is_kept_waits_for_as_long_as_nobody_is_there() -> None:
+    """An outage of the control plane in the moment a script begins must not fail its stage."""
+    async with FakePiped() as piped, client(piped) as asked:
+        piped.refuse("PutStageMetadata", *["UNAVAILABLE", "DEADLINE_EXCEEDED"] * 4)
+
+        await StageMetadata(asked, "d1", "s1").put("key", "value")
+
+        assert piped.stage_metadata["s1"] == {"key": "value"}
+        assert piped.calls["PutStageMetadata"] == 9
+
+
 async def test_a_refusal_is_an_error_at_once() -> None:
     async with FakePiped() as piped, client(piped) as asked:
         piped.refuse("PutStageMetadata", "FAILED_PRECONDITION")

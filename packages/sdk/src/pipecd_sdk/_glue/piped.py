@@ -30,8 +30,21 @@ POLL_INTERVAL: Final = 5.0
 """Seconds between two looks at the commands, as upstream's SDK."""
 REOPEN_PAUSE: Final = 0.5
 
-# A restarting piped is back in a moment; a save that its control plane refused for now is UNKNOWN.
-RETRY: Final = Retry(attempts=6, base=0.2, cap=3, also=frozenset({"UNKNOWN"}))
+
+class _Patient(Retry):
+    """Asks again for as long as nobody is there: how long that may take is the stage's limit.
+
+    What must not be lost, or done twice, hangs on it: a script that begins while the control plane
+    is away waits, and does not fail.
+    """
+
+    def again(self, error: CallError, attempt: int) -> bool:
+        is_away = error.status in {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
+        return is_away or Retry.again(self, error, attempt)
+
+
+# A save that its control plane refused for now is UNKNOWN.
+RETRY: Final = _Patient(attempts=6, base=0.2, cap=1, also=frozenset({"UNKNOWN"}))
 
 
 class Piped:
