@@ -30,6 +30,7 @@ from controlplane.api.web.insights import InsightsApi as WebInsightsApi
 from controlplane.api.web.pipeds import PipedsApi as WebPipedsApi
 from controlplane.api.web.project import ProjectApi as WebProjectApi
 from controlplane.api.web.releases import ReleasesApi as WebReleasesApi
+from controlplane.auth.standing import Standing
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
 from controlplane.usecases.access import Access
@@ -62,6 +63,7 @@ def endpoints(
     """Every RPC of every service, behind one door."""
     served = Endpoints(admit=admit, observers=observers)
     presence = Presence(bus)
+    standing = Standing(stores, now)
     served.add(
         pipedservice.DESCRIPTOR.services_by_name["PipedService"],
         PipedPipedsApi(stores, now, web_base_url, Sightings(stores.alarms)),
@@ -98,12 +100,12 @@ def endpoints(
     own = api_pb2.DESCRIPTOR.services_by_name
     served.add(
         own["DeploymentService"],
-        OwnDeploymentsApi(stores, bus),
+        OwnDeploymentsApi(stores, bus, standing),
         owed=owed.OWN_DEPLOYMENT_SERVICE,
     )
     served.add(own["ApplicationService"], owed=owed.OWN_APPLICATION_SERVICE)
     served.add(own["PipedService"], OwnPipedsApi(stores, presence, now))
-    served.add(own["ProjectService"], ProjectApi(bus), owed=owed.OWN_PROJECT_SERVICE)
+    served.add(own["ProjectService"], ProjectApi(bus, standing), owed=owed.OWN_PROJECT_SERVICE)
     served.add(SERVICE, telemetry)
     own = access_pb2.DESCRIPTOR.services_by_name
     served.add(own["AccessService"], SessionsApi(stores, now))

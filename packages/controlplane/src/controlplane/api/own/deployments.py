@@ -6,6 +6,7 @@ from contextlib import aclosing
 from datetime import datetime
 
 from controlplane.auth.caller import User
+from controlplane.auth.standing import Standing
 from controlplane.store.stage_logs import LogKey
 from controlplane.store.stores import Stores
 from controlplane.usecases import commands, deployments, stage_logs
@@ -21,10 +22,16 @@ class DeploymentsApi:
     """Approve, skip, cancel, watch, follow."""
 
     def __init__(
-        self, stores: Stores, bus: Bus, *, last_words: float = stage_logs.LAST_WORDS
+        self,
+        stores: Stores,
+        bus: Bus,
+        standing: Standing,
+        *,
+        last_words: float = stage_logs.LAST_WORDS,
     ) -> None:
         self._stores = stores
         self._bus = bus
+        self._standing = standing
         self._last_words = last_words
 
     @rpc("ApproveStage")
@@ -79,6 +86,7 @@ class DeploymentsApi:
         )
         async with aclosing(watching) as seen:
             async for deployment in seen:
+                await self._standing.check(caller)
                 yield pb.WatchDeploymentResponse(deployment=deployment)
 
     @rpc("FollowStageLog")
@@ -100,6 +108,7 @@ class DeploymentsApi:
         )
         async with aclosing(following) as parts:
             async for part in parts:
+                await self._standing.check(caller)
                 yield pb.FollowStageLogResponse(blocks=part.blocks, completed=part.completed)
 
     async def _issue(

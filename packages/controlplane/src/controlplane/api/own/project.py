@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from controlplane.auth.caller import User
+from controlplane.auth.standing import Standing
 from controlplane.store.changes import Kind, project_topic
 from controlplane.usecases.bus import Bus
 from pipecd_wire.pipecd.api import api_pb2 as pb
@@ -24,8 +25,9 @@ KINDS: Final = {
 class ProjectApi:
     """The stream of changes."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, standing: Standing) -> None:
         self._bus = bus
+        self._standing = standing
 
     @rpc("WatchChanges")
     async def watch_changes(
@@ -35,9 +37,12 @@ class ProjectApi:
             # An empty one first: what is read after it is not older than the listening.
             yield pb.WatchChangesResponse()
             while True:
+                heard = await listener.changes()
+                # The end of a session is heard here, too.
+                await self._standing.check(caller)
                 changes = [
                     pb.Change(kind=KINDS[change.kind], id=change.id)
-                    for change in await listener.changes()
+                    for change in heard
                     if change.kind in KINDS
                 ]
                 if changes:

@@ -1,11 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The project's settings: static admin, single sign-on, roles and groups."""
 
+from google.protobuf.message import Message
+
 from controlplane.auth.caller import Person
 from controlplane.usecases.project import ProjectSettings
+from controlplane.usecases.sessions import DEFAULT_HOURS
 from controlplane.usecases.sso_settings import SsoSettings
 from pipecd_wire.rpc import rpc
 from pipecd_wire.webservice import service_pb2 as pb
+
+
+def _with_session_time(request: Message) -> None:
+    """Upstream's form leaves the time out, which the rules of the message do not allow."""
+    if isinstance(request, pb.UpdateProjectSSOConfigRequest) and not request.sso.session_ttl:
+        request.sso.session_ttl = DEFAULT_HOURS
 
 
 class ProjectApi:
@@ -42,7 +51,7 @@ class ProjectApi:
         await self._settings.switch_static_admin(caller.project_id, disabled=True)
         return pb.DisableStaticAdminResponse()
 
-    @rpc("UpdateProjectSSOConfig")
+    @rpc("UpdateProjectSSOConfig", prepare=_with_session_time)
     async def update_sso_config(
         self, caller: Person, request: pb.UpdateProjectSSOConfigRequest
     ) -> pb.UpdateProjectSSOConfigResponse:

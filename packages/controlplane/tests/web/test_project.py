@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Roles, groups, single sign-on: rules are told as rules, and count at once."""
+
+from typing import Any
+
+import pytest
+
+from pipecd_wire.apiservice import service_pb2 as api
+from pipecd_wire.model import project_pb2
+from pipecd_wire.pipecd.api import access_pb2, api_pb2
+from pipecd_wire.rpc import CallError, call, stream
+from pipecd_wire.webservice import service_pb2 as pb
+
+Sso = project_pb2.ProjectSSOConfig
+
+
+async def test_a_role_of_ones_own_counts_from_the_next_call_on(
+    admin: Any, person: Any, policy: Any
+) -> None:
+    add = pb.AddProjectRBACRoleRequest(name="Keys", policies=[policy("API_KEY", "LIST")])
+    await admin.call("AddProjectRBACRole", add)
+    await admin.call(
+        "AddProjectUserGroup", pb.AddProjectUserGroupRequest(sso_group="team", role="Keys")
+    )
+    member = await person(groups=("team",))
+    await member.call("ListAPIKeys", pb.ListAPIKeysRequest())
+
+    update = pb.UpdateProjectRBACRoleRequest(name="Keys", policies=[policy("EVENT", "LIST")])
+    await admin.call("UpdateProjectRBACRole", update)
+
+    error = await member.refused("ListAPIKeys", pb.ListAPIKeysRequest())
+    assert error.status == "PERMISSION_DENIED"
+    await member.call("ListEvents", pb.ListEventsRequest())
+
+
+async def test_rules_that_are_broken_are_told_as_such(admin: Any, policy: Any) -> None:
+    policies = [policy("EVENT", "LIST")]
+    await admin.call(
+        "AddProjectRBACRole", pb.AddProjectRBACRoleRequest(name="R", policies=policies)
+    )
+    await admin.call(
+        "AddProjectUserGroup", pb.AddProjectUserGroupRequest(sso_group="team", role="R")
+    )
+    wrong = {
+        "a role twice": (
+            "AddProjectRBACRole",
+            pb.AddProjectRBACRoleRequest(name="R", policies=policies),
+            "ALREADY_EXISTS",
+        ),
+        "a built-in role shadowed": (
+            "AddProjectRBACRole",
+            pb.AddProjectRBACRoleRequest(name="Admin", policies=policies),
+            "ALREADY_EXISTS",
+        ),
+        "a built-in role changed": (
+            "UpdateProjectRBACRole",
+            pb.UpdateProjectRBACRoleRequest(name="Admin", policies=policies),
+            "FAILED_PRECONDITION",
+        ),
+        "a role without policies": (
+            "AddProjectRBACRole",
+            pb.AddProjectRBACRoleRequest(name="S"),
+            "INVALID_ARGUMENT",
+        ),
+        "a role that is not there": (
+            "DeleteProjectRBACRole",
+            pb.DeleteProjectRBACRoleRequest(name="nothing"),
+            "NOT_FOUND",
+        ),
+        "a role in use": (
+            "DeleteProjectRBACRole",
+            pb.DeleteProjectRBACRoleRequest(name="R"),
+            "FAILED_PRECONDITION",
+        ),
+        "a group twice": (
+            "AddProjectUserGroup",
+            pb.AddProjectUserGroupRequest(sso_group="team", role="Viewer"),
+            "ALREADY_EXISTS",
+        ),
+        "a group with an unknown role": (
+            "AddProjectUserGroup",
+            pb.AddProjectUserGroupRequest(sso_group="other", role="nothing"),
+            "INVALID_ARGUMENT",
+        ),
+        "a group that is not there": (
+            "DeleteProjectUserGroup",
+            pb.DeleteProjectUserGroupRequest(sso_group="nothing"),
+            "NOT_FOUND",
+        ),
+        "a password that is too short": (
+            "UpdateProjectStaticAdmin",
+            pb.UpdateProjectStaticAdminRequest(username="a", password="short"),  # noqa: S106
+            "INVALID_ARGUMENT",
+        ),
+    }
+    got = {
+        what: (await admin.refused(name, request)).status
+        for what, (name, request, _) in wrong.items()
+    }
+    assert got == {what: status for what, (_, _, status) in wrong.items()}
+
+
+async def test_the_project_shows_all_roles_and_groups_the_older_ones_first(admin: Any) -> None:
+    rbac = project_pb2.ProjectRBACConfig(admin="org/ops", editor="org/dev", viewer="org/ops")
+    await admin.call(
+        "AddProjectUserGroup", pb.AddProjectUserGroupRequest(sso_group="new", role="Viewer")
+    )
+    await admin.call("UpdateProjectRBACConfig", pb.UpdateProjectRBACConfigRequest(rbac=rbac))
+
+    shown = (await admin.call("GetProject", pb.GetProjectRequest())).project
+
+    assert [role.name for role in shown.rbac_roles] == ["Admin", "Editor", "Viewer"]
+    assert all(role.is_builtin for role in shown.rbac_roles)
+    assert [(each.sso_group, each.role) for each in shown.user_groups] == [
+        ("org/ops", "Admin"),
+        ("org/dev", "Editor"),
+        ("new", "Viewer"),
+    ]
+
+
+async def test_the_form_of_single_sign_on_can_be_saved_as_upstreams_page_sends_it(
+    plane: Any, admin: Any
+) -> None:
+    """Without a time for sessions, which the rules of the message ask for."""
+    github = Sso.GitHub(client_id="id", client_secret="secret")  # noqa: S106
+    request = pb.UpdateProjectSSOConfigRequest(sso=Sso(provider=Sso.GITHUB, github=github))
+
+    await admin.call("UpdateProjectSSOConfig", request)
+
+    kept = await plane.stores.projects.get("default")
+    assert kept.sso.session_ttl == 168
+    assert kept.sso.github.client_secret.startswith("pv1.")
+
+
+async def test_a_right_with_labels_reaches_only_what_has_them(
+    plane: Any, admin: Any, person: Any, policy: Any
+) -> None:
+    agent = await plane.agent()
+    ours = await plane.application(agent, name="ours", labels={"team": "a", "env": "dev"})
+    other = await plane.application(agent, name="other", labels={"team": "b"})
+    await plane.deployment(agent, ours, "d-ours", labels={"team": "a"})
+    await plane.deployment(agent, other, "d-other", labels={"team": "b"})
+    policies = [policy("APPLICATION", "ALL", team="a"), policy("DEPLOYMENT", "ALL", team="a")]
+    await admin.call(
+        "AddProjectRBACRole", pb.AddProjectRBACRoleRequest(name="A", policies=policies)
+    )
+    member = await person("A")
+
+    listed = await member.call("ListApplications", pb.ListApplicationsRequest())
+    assert [each.id for each in listed.applications] == [ours]
+    listed = await member.call("ListDeployments", pb.ListDeploymentsRequest())
+    assert [each.id for each in listed.deployments] == ["d-ours"]
+    await member.call("DisableApplication", pb.DisableApplicationRequest(application_id=ours))
+    for name, request in (
+        ("GetApplication", pb.GetApplicationRequest(application_id=other)),
+        ("DisableApplication", pb.DisableApplicationRequest(application_id=other)),
+        ("DeleteApplication", pb.DeleteApplicationRequest(application_id=other)),
+        ("SyncApplication", pb.SyncApplicationRequest(application_id=other)),
+        ("GetDeployment", pb.GetDeploymentRequest(deployment_id="d-other")),
+        ("CancelDeployment", pb.CancelDeploymentRequest(deployment_id="d-other")),
+    ):
+        assert (await member.refused(name, request)).status == "NOT_FOUND"
+    # Where labels are not looked at, the right does not count at all.
+    error = await member.refused(
+        "ListUnregisteredApplications", pb.ListUnregisteredApplicationsRequest()
+    )
+    assert error.status == "PERMISSION_DENIED"
+
+
+async def test_keys_are_shown_without_their_hash_and_with_their_last_use(
+    plane: Any, admin: Any
+) -> None:
+    made = await admin.call("GenerateAPIKey", pb.GenerateAPIKeyRequest(name="ci"))
+    listed = await admin.call("ListAPIKeys", pb.ListAPIKeysRequest())
+    unused = {key.name: key for key in listed.keys}["ci"]
+    assert (unused.key_hash, unused.last_used_at, unused.creator) == ("redacted", 0, "ada")
+
+    user = await plane.user(made.key)
+    await call(user.api.ListApplications, api.ListApplicationsRequest())
+    listed = await admin.call("ListAPIKeys", pb.ListAPIKeysRequest())
+    assert {key.name: key for key in listed.keys}["ci"].last_used_at > 0
+
+    await admin.call("DisableAPIKey", pb.DisableAPIKeyRequest(id=made.key.partition(".")[0]))
+    with pytest.raises(CallError) as caught:
+        await call(user.api.ListApplications, api.ListApplicationsRequest())
+    assert caught.value.status == "UNAUTHENTICATED"
+
+
+async def test_an_end_of_a_key_is_shown_and_must_lie_ahead(admin: Any) -> None:
+    request = access_pb2.GenerateApiKeyRequest(name="ci", expires_at=2**40)
+    await call(admin.keys.GenerateApiKey, request)
+    listed = await call(admin.keys.ListApiKeys, access_pb2.ListApiKeysRequest())
+    assert {item.key.name: item.expires_at for item in listed.keys}["ci"] == 2**40
+
+    with pytest.raises(CallError) as caught:
+        await call(
+            admin.keys.GenerateApiKey, access_pb2.GenerateApiKeyRequest(name="x", expires_at=1)
+        )
+    assert caught.value.status == "INVALID_ARGUMENT"
+
+
+async def test_who_may_not_change_the_project_sees_and_ends_only_sessions_of_their_own(
+    admin: Any, person: Any
+) -> None:
+    viewer = await person("Viewer", name="grace")
+    await person("Viewer", name="grace")
+
+    seen = await call(viewer.access.ListSessions, access_pb2.ListSessionsRequest())
+    assert {each.subject for each in seen.sessions} == {"grace"}
+    assert len(seen.sessions) == 2
+    with pytest.raises(CallError) as caught:
+        await call(
+            viewer.access.RevokeSession,
+            access_pb2.RevokeSessionRequest(session_id=admin.session_id),
+        )
+    assert caught.value.status == "NOT_FOUND"
+    all_of_them = await call(admin.access.ListSessions, access_pb2.ListSessionsRequest())
+    assert len(all_of_them.sessions) == 3
+
+
+async def test_a_stream_ends_with_its_session(admin: Any, person: Any, soon: Any) -> None:
+    viewer = await person("Viewer", name="grace")
+    watching = stream(viewer.project.WatchChanges, api_pb2.WatchChangesRequest())
+    await soon(anext(watching))
+
+    request = access_pb2.RevokeSessionRequest(session_id=viewer.session_id)
+    await call(admin.access.RevokeSession, request)
+
+    with pytest.raises(CallError) as caught:
+        await soon(anext(watching))
+    assert caught.value.status == "UNAUTHENTICATED"
