@@ -26,6 +26,9 @@ from piped.admin import Page, serving_admin
 from piped.appconfig import ApplicationFiles, Discovery
 from piped.git import repositories
 from piped.health import Health
+from piped.livestate.calls import LiveStateCalls
+from piped.livestate.look import Looker
+from piped.livestate.reporter import LiveStates
 from piped.metrics import CONTENT_TYPE, Metrics, Numbers
 from piped.mirror.controlplane import ControlPlane, connected
 from piped.mirror.epoch import under
@@ -193,6 +196,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     def completed(deployment: Deployment) -> None:
         records.completed(deployment)
         metrics.completed(deployment)
+        live_states.look_at(deployment.application_id)
 
     controller = Controller(
         mirror,
@@ -211,12 +215,24 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         reports=outbox,
         selector=config.app_selector,
     )
+    calls = ControlPlaneCalls(control, outbox)
     trigger = Trigger(
         repositories=repos,
         mirror=mirror,
         configs=files,
-        calls=ControlPlaneCalls(control, outbox),
+        calls=calls,
         on_created=controller.on_created,
+    )
+    live_states = LiveStates(
+        mirror=mirror,
+        looker=Looker(
+            plugins=host.plugins, configs=config.plugins, sources=sources, mask=known.mask
+        ),
+        successes=needs.successes,
+        tell_live_state=LiveStateCalls(control).tell,
+        tell_sync_state=calls.sync_state,
+        is_deploying=mirror.is_deploying,
+        is_in_trouble=trigger.is_in_trouble,
     )
     pages = {
         "/healthz": lambda: Page(body="ok"),
@@ -240,6 +256,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         own=OwnCommands(control, host.restart),
         trigger=trigger,
         discovery=discovery,
+        live_states=live_states,
         stats=Stats(control, metrics.text),
         states=states,
     )
@@ -278,6 +295,7 @@ class Piped:
     own: OwnCommands
     trigger: Trigger
     discovery: Discovery
+    live_states: LiveStates
     stats: Stats
     states: PluginStates
     public_key: str
@@ -295,6 +313,7 @@ class Piped:
             intake = [
                 start("trigger", self.trigger.run),
                 start("discovery", self.discovery.run),
+                start("live states", self.live_states.run),
                 start("restart", self._watch_for_restart),
                 start("own commands", self.own.run),
             ]

@@ -9,6 +9,7 @@ from controlplane.api.external.deployments import DeploymentsApi
 from controlplane.api.external.events import EventsApi
 from controlplane.api.external.pipeds import PipedsApi
 from controlplane.api.own.access import ApiKeysApi, SessionsApi
+from controlplane.api.own.applications import ApplicationApi as OwnApplicationsApi
 from controlplane.api.own.deployments import DeploymentsApi as OwnDeploymentsApi
 from controlplane.api.own.pipeds import PipedsApi as OwnPipedsApi
 from controlplane.api.own.project import ProjectApi
@@ -103,7 +104,9 @@ def endpoints(
         OwnDeploymentsApi(stores, bus, standing),
         owed=owed.OWN_DEPLOYMENT_SERVICE,
     )
-    served.add(own["ApplicationService"], owed=owed.OWN_APPLICATION_SERVICE)
+    served.add(
+        own["ApplicationService"], OwnApplicationsApi(stores), owed=owed.OWN_APPLICATION_SERVICE
+    )
     served.add(own["PipedService"], OwnPipedsApi(stores, presence, now))
     served.add(own["ProjectService"], ProjectApi(bus, standing), owed=owed.OWN_PROJECT_SERVICE)
     served.add(SERVICE, telemetry)

@@ -134,6 +134,10 @@ class Mirror:
                     yield command
             await anext(changes)
 
+    def is_deploying(self, application_id: str) -> bool:
+        """Has it a deployment that has not come to its end?"""
+        return any(each.application_id == application_id for each in self._deployments.values())
+
     def handled(self, command_id: str) -> None:
         """Forget a command: it is done, and no later listing brings it back."""
         self._handled[CommandId(command_id)] = self._clock()

@@ -58,6 +58,11 @@ class Standings:
         if trouble.status == INVALID_CONFIG or (trouble.short_reason == GIT_AWAY and reachable):
             self._tell(application, Standing(status=SYNCED if synced else UNKNOWN))
 
+    def is_in_trouble(self, application: Application) -> bool:
+        """Is there trouble that was told, and whose end was not?"""
+        told = self._of(application)
+        return told.status == INVALID_CONFIG or told.short_reason == GIT_AWAY
+
     def forget(self, application_id: str) -> None:
         """The application is not ours any more."""
         self._told.pop(application_id, None)

@@ -68,6 +68,11 @@ class Trigger:
             for repository_id, repository in repositories.items()
         }
 
+    def is_in_trouble(self, application_id: str) -> bool:
+        """Are people told that an application's file or repository cannot be used?"""
+        application = self._mirror.applications.get(ApplicationId(application_id))
+        return application is not None and self._standings.is_in_trouble(application)
+
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as tasks:

@@ -14,6 +14,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from pipecd_wire.model import application_live_state_pb2 as _application_live_state_pb2
 from pipecd_wire.model import application_pb2 as _application_pb2
 from pipecd_wire.model import deployment_pb2 as _deployment_pb2
 from pipecd_wire.model import logblock_pb2 as _logblock_pb2
@@ -332,6 +333,45 @@ class FollowStageLogResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FollowStageLogResponse: _TypeAlias = FollowStageLogResponse  # noqa: Y015
+
+@_typing.final
+class GetLiveStateRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    application_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        application_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetLiveStateRequest: _TypeAlias = GetLiveStateRequest  # noqa: Y015
+
+@_typing.final
+class GetLiveStateResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SNAPSHOT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def snapshot(self) -> _application_live_state_pb2.ApplicationLiveStateSnapshot: ...
+    def __init__(
+        self,
+        *,
+        snapshot: _application_live_state_pb2.ApplicationLiveStateSnapshot | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["snapshot", b"snapshot"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["snapshot", b"snapshot"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetLiveStateResponse: _TypeAlias = GetLiveStateResponse  # noqa: Y015
 
 @_typing.final
 class ReleaseHoldRequest(_message.Message):

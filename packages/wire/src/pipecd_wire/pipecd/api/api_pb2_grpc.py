@@ -374,6 +374,11 @@ class ApplicationServiceStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.GetLiveState = channel.unary_unary(
+                '/pipecd.api.v1.ApplicationService/GetLiveState',
+                request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetLiveStateRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetLiveStateResponse.FromString,
+                _registered_method=True)
         self.ReleaseHold = channel.unary_unary(
                 '/pipecd.api.v1.ApplicationService/ReleaseHold',
                 request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ReleaseHoldRequest.SerializeToString,
@@ -388,6 +393,13 @@ class ApplicationServiceStub:
 
 class ApplicationServiceServicer:
     """Missing associated documentation comment in .proto file."""
+
+    def GetLiveState(self, request, context):
+        """What runs of an application, as its piped told it last. NOT_FOUND: nothing was told yet.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def ReleaseHold(self, request, context):
         """Deploys the commit that was held after a failure. FAILED_PRECONDITION: nothing is held.
@@ -406,6 +418,11 @@ class ApplicationServiceServicer:
 
 def add_ApplicationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'GetLiveState': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetLiveState,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetLiveStateRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetLiveStateResponse.SerializeToString,
+            ),
             'ReleaseHold': grpc.unary_unary_rpc_method_handler(
                     servicer.ReleaseHold,
                     request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ReleaseHoldRequest.FromString,
@@ -426,6 +443,33 @@ def add_ApplicationServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class ApplicationService:
     """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def GetLiveState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.api.v1.ApplicationService/GetLiveState',
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetLiveStateRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetLiveStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def ReleaseHold(request,

@@ -148,6 +148,8 @@ class ApplicationServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ApplicationServiceAsyncStub: ...
+    GetLiveState: _grpc.UnaryUnaryMultiCallable[_api_pb2.GetLiveStateRequest, _api_pb2.GetLiveStateResponse]
+    """What runs of an application, as its piped told it last. NOT_FOUND: nothing was told yet."""
     ReleaseHold: _grpc.UnaryUnaryMultiCallable[_api_pb2.ReleaseHoldRequest, _api_pb2.ReleaseHoldResponse]
     """Deploys the commit that was held after a failure. FAILED_PRECONDITION: nothing is held."""
     SetFreeze: _grpc.UnaryUnaryMultiCallable[_api_pb2.SetFreezeRequest, _api_pb2.SetFreezeResponse]
@@ -156,12 +158,22 @@ class ApplicationServiceStub:
 @_typing.type_check_only
 class ApplicationServiceAsyncStub(ApplicationServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
+    GetLiveState: _aio.UnaryUnaryMultiCallable[_api_pb2.GetLiveStateRequest, _api_pb2.GetLiveStateResponse]  # type: ignore[assignment]
+    """What runs of an application, as its piped told it last. NOT_FOUND: nothing was told yet."""
     ReleaseHold: _aio.UnaryUnaryMultiCallable[_api_pb2.ReleaseHoldRequest, _api_pb2.ReleaseHoldResponse]  # type: ignore[assignment]
     """Deploys the commit that was held after a failure. FAILED_PRECONDITION: nothing is held."""
     SetFreeze: _aio.UnaryUnaryMultiCallable[_api_pb2.SetFreezeRequest, _api_pb2.SetFreezeResponse]  # type: ignore[assignment]
     """No new deployment starts by itself until the freeze is lifted. Rollbacks are never stopped. May be repeated."""
 
 class ApplicationServiceServicer(metaclass=_abc_1.ABCMeta):
+    @_abc_1.abstractmethod
+    def GetLiveState(
+        self,
+        request: _api_pb2.GetLiveStateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_api_pb2.GetLiveStateResponse, _abc.Awaitable[_api_pb2.GetLiveStateResponse]]:
+        """What runs of an application, as its piped told it last. NOT_FOUND: nothing was told yet."""
+
     @_abc_1.abstractmethod
     def ReleaseHold(
         self,

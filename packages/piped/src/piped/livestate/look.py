@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Look at one application: its plugins say what runs, compared with what was deployed."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+from pipecd_model.config import PluginConfig
+from pipecd_model.errors import ConfigError, PluginError, SourceError
+from pipecd_wire.model.application_pb2 import Application, ApplicationDeploymentReference
+from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
+from pipecd_wire.plugin.livestateapi.api_pb2 import GetLivestateRequest, GetLivestateResponse
+from piped.livestate.merge import View, merge
+from piped.plan.roles import Sources
+
+LIMIT: Final = 60.0
+"""Seconds that a plugin has for its answer."""
+
+READY: Final = 30.0
+
+
+class LivePlugin(Protocol):
+    """A plugin, as it is asked what runs."""
+
+    name: str
+
+    @property
+    def restarts(self) -> int:
+        """How often it was started again; another process may offer other things."""
+
+    async def ready(self, limit: float, /) -> None:
+        """Wait until it answers; PluginError when it does not in time."""
+
+    async def get_livestate(
+        self, request: GetLivestateRequest, /, *, deadline: float
+    ) -> GetLivestateResponse | None:
+        """What runs; None from one that cannot tell."""
+
+
+class Looker:
+    """Asks plugins."""
+
+    def __init__(
+        self,
+        *,
+        plugins: Mapping[str, LivePlugin],
+        configs: Iterable[PluginConfig],
+        sources: Sources,
+        mask: Callable[[str], str] = str,
+    ) -> None:
+        """`mask` takes known secrets out of what plugins say."""
+        self._plugins = plugins
+        self._configs = tuple(configs)
+        self._sources = sources
+        self._mask = mask
+        self._offers: dict[str, tuple[int, bool]] = {}
+
+    async def view(
+        self, application: Application, deployed: ApplicationDeploymentReference
+    ) -> View | None:
+        """What runs; None when no plugin of the application can tell. Raises SourceError."""
+        targets = {
+            name: chosen
+            for name, chosen in targets_of(application, self._configs).items()
+            if name in self._plugins and await self._offers_it(self._plugins[name])
+        }
+        if not targets:
+            return None
+        filename = deployed.config_filename or application.git_path.config_filename
+        try:
+            async with self._sources.open(
+                application.git_path, deployed.trigger.commit.hash, config_filename=filename
+            ) as source:
+                return await self._ask(application, source, targets)
+        except ConfigError as error:
+            # The commit was deployed once; what is wrong is the way to it, e.g. a lost key.
+            raise SourceError(str(error)) from None
+
+    async def _ask(
+        self, application: Application, source: DeploymentSource, targets: Mapping[str, list[str]]
+    ) -> View:
+        answers: dict[str, GetLivestateResponse] = {}
+        failures: dict[str, str] = {}
+
+        async def ask(name: str) -> None:
+            request = GetLivestateRequest(
+                piped_id=application.piped_id,
+                application_id=application.id,
+                application_name=application.name,
+                deploy_source=source,
+                deploy_targets=targets[name],
+            )
+            try:
+                answer = await self._plugins[name].get_livestate(request, deadline=LIMIT)
+            except PluginError as error:
+                failures[name] = self._mask(str(error))
+            else:
+                if answer is not None:
+                    answers[name] = self._masked(answer)
+
+        async with asyncio.TaskGroup() as tasks:
+            for name in targets:
+                tasks.create_task(ask(name))
+        return merge(answers, failures)
+
+    async def _offers_it(self, plugin: LivePlugin) -> bool:
+        """Does it have a live state at all? Asked once per process, without a checkout.
+
+        A request without deploy targets is refused by one that has, and unknown to one that has
+        not.
+        """
+        await plugin.ready(READY)
+        known = self._offers.get(plugin.name)
+        if known is not None and known[0] == plugin.restarts:
+            return known[1]
+        try:
+            offers = await plugin.get_livestate(GetLivestateRequest(), deadline=LIMIT) is not None
+        except PluginError:
+            offers = True
+        self._offers[plugin.name] = (plugin.restarts, offers)
+        return offers
+
+    def _masked(self, answer: GetLivestateResponse) -> GetLivestateResponse:
+        if answer.HasField("sync_state"):
+            answer.sync_state.reason = self._mask(answer.sync_state.reason)
+            answer.sync_state.short_reason = self._mask(answer.sync_state.short_reason)
+        for resource in answer.application_live_state.resources:
+            resource.health_description = self._mask(resource.health_description)
+            for key, value in resource.resource_metadata.items():
+                resource.resource_metadata[key] = self._mask(value)
+        return answer
+
+
+def targets_of(application: Application, plugins: Iterable[PluginConfig]) -> dict[str, list[str]]:
+    """The deploy targets of an application, by plugin; an older one names a provider instead."""
+    if application.deploy_targets_by_plugin:
+        return {
+            name: list(chosen.deploy_targets)
+            for name, chosen in application.deploy_targets_by_plugin.items()
+            if chosen.deploy_targets
+        }
+    provider = application.platform_provider or application.cloud_provider
+    if not provider:
+        return {}
+    return {
+        plugin.name: [provider]
+        for plugin in plugins
+        if any(target.name == provider for target in plugin.deploy_targets)
+    }

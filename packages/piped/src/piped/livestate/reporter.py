@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps people's view of what runs up to date.
+
+An application is looked at when it comes, as soon as a deployment of it has ended, and every minute
+in between, because platforms change without telling. Not while it is being deployed. Only what has
+changed is reported.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from pipecd_model.errors import PipecdError
+from pipecd_model.ids import ApplicationId
+from pipecd_wire.model.application_live_state_pb2 import (
+    ApplicationLiveState,
+    ApplicationLiveStateSnapshot,
+    ApplicationLiveStateVersion,
+)
+from pipecd_wire.model.application_pb2 import (
+    DEPLOYING,
+    Application,
+    ApplicationDeploymentReference,
+    ApplicationSyncState,
+)
+from piped.livestate.look import Looker
+from piped.livestate.merge import View
+from piped.mirror.mirror import Change, Mirror
+from piped.oplog import logger
+
+log = logger(__name__)
+
+INTERVAL: Final = 60.0
+"""Seconds between two looks at an application that nobody touches."""
+
+AT_ONCE: Final = 2
+"""Applications that are looked at together: each costs a checkout."""
+
+
+TellLiveState = Callable[[ApplicationLiveStateSnapshot], Awaitable[None]]
+"""Tells what runs; raises PipecdError when it was not taken."""
+
+TellSyncState = Callable[[str, ApplicationSyncState], None]
+"""Tells whether an application is what was deployed, sooner or later."""
+
+
+class Successes(Protocol):
+    """What was deployed last."""
+
+    async def of(self, application_id: str) -> ApplicationDeploymentReference | None:
+        """The last success of an application."""
+
+
+@dataclass(slots=True)
+class _Told:
+    view: View | None = None
+    sync: ApplicationSyncState | None = None
+
+
+class LiveStates:
+    """Looks and tells."""
+
+    def __init__(
+        self,
+        *,
+        mirror: Mirror,
+        looker: Looker,
+        successes: Successes,
+        tell_live_state: TellLiveState,
+        tell_sync_state: TellSyncState,
+        is_deploying: Callable[[str], bool],
+        is_in_trouble: Callable[[str], bool],
+        interval: float = INTERVAL,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`is_in_trouble`: is there worse to tell about an application, e.g. a broken file?"""
+        self._mirror = mirror
+        self._looker = looker
+        self._successes = successes
+        self._tell_live_state = tell_live_state
+        self._tell_sync_state = tell_sync_state
+        self._is_deploying = is_deploying
+        self._is_in_trouble = is_in_trouble
+        self._interval = interval
+        self._clock = clock
+        self._due: dict[ApplicationId, float] = {}
+        self._told: dict[ApplicationId, _Told] = {}
+        self._wanted = asyncio.Event()
+        self._looking: set[ApplicationId] = set()
+
+    @property
+    def applications(self) -> Mapping[ApplicationId, Application]:
+        return self._mirror.applications
+
+    def look_at(self, application_id: str) -> None:
+        """Something happened to an application: look as soon as possible."""
+        self._due[ApplicationId(application_id)] = self._now()
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow(), name="live state changes")
+            for number in range(AT_ONCE):
+                tasks.create_task(self._work(), name=f"live state {number}")
+
+    async def _follow(self) -> None:
+        async for change in self._mirror.changes():
+            self._take(change)
+
+    def _take(self, change: Change) -> None:
+        for application in change.applications:
+            self._due.setdefault(ApplicationId(application.id), self._now())
+        for gone in change.removed_applications:
+            self._due.pop(gone, None)
+            self._told.pop(gone, None)
+        for deployment in change.deployments:
+            self._due[ApplicationId(deployment.application_id)] = self._now()
+        self._wanted.set()
+
+    async def _work(self) -> None:
+        while True:
+            application_id = await self._next()
+            self._looking.add(application_id)
+            self._due[application_id] = self._now() + self._interval
+            try:
+                await self._look(application_id)
+            except PipecdError as error:
+                log.info("livestate.not_seen", application_id=application_id, reason=str(error))
+            finally:
+                self._looking.discard(application_id)
+
+    async def _next(self) -> ApplicationId:
+        """The application that has waited longest, once one is due."""
+        while True:
+            self._wanted.clear()
+            waiting = {
+                each: due
+                for each, due in self._due.items()
+                if each in self.applications and each not in self._looking
+            }
+            first = min(waiting, key=waiting.__getitem__, default=None)
+            if first is not None and waiting[first] <= self._now():
+                return first
+            pause = self._interval if first is None else waiting[first] - self._now()
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wanted.wait()
+            except TimeoutError:
+                continue
+
+    async def _look(self, application_id: ApplicationId) -> None:
+        application = self.applications[application_id]
+        told = self._told.setdefault(application_id, _Told())
+        if self._is_deploying(application_id):
+            self._tell_deploying(application, told)
+            return
+        deployed = await self._successes.of(application_id)
+        if deployed is None:
+            return
+        view = await self._looker.view(application, deployed)
+        if view is None or self._is_deploying(application_id):
+            return  # what was seen is a mixture of before and after
+        if not view.same_as(told.view):
+            await self._tell_live_state(self._snapshot(application, view))
+            told.view = view
+        self._tell_sync(application, told, view.sync, deployed.deployment_id)
+
+    def _tell_deploying(self, application: Application, told: _Told) -> None:
+        if told.view is not None:  # of an application without live state nothing is told here
+            self._tell_sync(application, told, ApplicationSyncState(status=DEPLOYING), "")
+
+    def _tell_sync(
+        self, application: Application, told: _Told, state: ApplicationSyncState, deployed: str
+    ) -> None:
+        if self._is_in_trouble(application.id):
+            told.sync = None  # that is told by somebody else; afterwards this is news again
+        elif told.sync != state:
+            told.sync = state
+            self._tell_sync_state(application.id, self._timed(state, deployed))
+
+    def _snapshot(self, application: Application, view: View) -> ApplicationLiveStateSnapshot:
+        return ApplicationLiveStateSnapshot(
+            application_id=application.id,
+            piped_id=application.piped_id,
+            project_id=application.project_id,
+            kind=application.kind,
+            health_status=view.health,
+            version=ApplicationLiveStateVersion(timestamp=max(1, int(self._clock()))),
+            application_live_state=ApplicationLiveState(resources=view.resources),
+        )
+
+    def _timed(self, state: ApplicationSyncState, deployment_id: str) -> ApplicationSyncState:
+        return ApplicationSyncState(
+            status=state.status,
+            short_reason=state.short_reason,
+            reason=state.reason,
+            head_deployment_id=deployment_id,
+            timestamp=max(1, int(self._clock())),
+        )
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
