@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What people can ask of an application that upstream's API has no call for."""
 
-from controlplane.auth.caller import User
+from controlplane.auth.caller import Person, User
 from controlplane.store.stores import Stores
 from controlplane.usecases import live_state
 from pipecd_wire.pipecd.api import api_pb2 as pb
@@ -19,7 +19,8 @@ class ApplicationApi:
         self, caller: User, request: pb.GetLiveStateRequest
     ) -> pb.GetLiveStateResponse:
         application = await self._stores.applications.get(caller.project_id, request.application_id)
-        caller.check("application", application.id, application.labels)
+        if isinstance(caller, Person):
+            caller.check("application", application.id, application.labels)
         snapshot = await live_state.snapshot(
             self._stores, caller.project_id, request.application_id
         )
