@@ -16,6 +16,8 @@ LARGEST_TEXT: Final = 256 * 1024
 """Bytes of a file that is compared line by line."""
 MOST_TOLD: Final = 200
 """Files that are told one by one."""
+LONGEST_TOLD: Final = 512 * 1024
+"""Characters of all of them: nobody reads more, and somebody has to carry it."""
 
 
 class Difference(Enum):
@@ -85,8 +87,14 @@ def told(
     found: Sequence[Found], read_there: Read, read_wanted: Read, hidden: Callable[[str], bool]
 ) -> str:
     """All differences as one text in the form of a patch, from what is there to what is wanted."""
-    parts = [_told(each, read_there, read_wanted, hidden) for each in found[:MOST_TOLD]]
-    if (more := len(found) - MOST_TOLD) > 0:
+    parts: list[str] = []
+    length = 0
+    for each in found[:MOST_TOLD]:
+        if length > LONGEST_TOLD:
+            break
+        parts.append(_told(each, read_there, read_wanted, hidden))
+        length += len(parts[-1])
+    if (more := len(found) - len(parts)) > 0:
         parts.append(f"… and {more} more files\n")
     return "".join(parts)
 
