@@ -89,6 +89,8 @@ class ControlPlane:
     address: str
     admin_address: str
     """Where metrics are for whoever runs it; empty when there is none."""
+    paths: tuple[str, ...]
+    """The patterns of all pages."""
     data_dir: Path
     admin_key_file: Path
     stores: Stores
@@ -160,8 +162,9 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
         await opened.enter_async_context(
             running_jobs([*_jobs(kept, held), *timed_jobs(kept, settings.retention, _now)])
         )
+        pages = site(parts)
         front = serve_front(
-            site(parts),
+            pages,
             served,
             settings.host,
             settings.port,
@@ -183,6 +186,7 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
         yield ControlPlane(
             address=address,
             admin_address=admin_address,
+            paths=tuple(pages.paths()),
             data_dir=settings.data_dir,
             admin_key_file=settings.data_dir / KEY_FILE,
             stores=kept,

@@ -27,6 +27,9 @@ class Program:
         """The id for the thing a call makes: the same when the call is repeated."""
         return id_of_request(self.project_id, self.key_id, method, self.idempotency_key)
 
+    def check(self, noun: str, thing_id: str, labels: Mapping[str, str]) -> None:
+        """A key reaches everything of its project; for people see `Person.check`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:

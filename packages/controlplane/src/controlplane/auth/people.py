@@ -37,6 +37,16 @@ LABELLED: Final = frozenset(
         "SkipStage",
         "ApproveStage",
     )
+) | frozenset(
+    f"/pipecd.api.v1.{name}"
+    for name in (
+        "ApplicationService/GetLiveState",
+        "DeploymentService/ApproveStage",
+        "DeploymentService/SkipStage",
+        "DeploymentService/CancelDeployment",
+        "DeploymentService/WatchDeployment",
+        "DeploymentService/FollowStageLog",
+    )
 )
 
 Resource = project_pb2.ProjectRBACResource

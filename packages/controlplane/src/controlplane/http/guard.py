@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from controlplane.auth.calls import REQUEST_ID, request_id
 from pipecd_model.oplog import logger
@@ -33,10 +34,14 @@ STRICT: Final = "max-age=31536000"
 class Guard:
     """An ASGI application around another."""
 
-    def __init__(self, app: ASGIApp, *, over_tls: bool, count: Count) -> None:
+    def __init__(self, app: Starlette, *, over_tls: bool, count: Count) -> None:
         self._app = app
         self._over_tls = over_tls
         self._count = count
+
+    def paths(self) -> list[str]:
+        """The patterns of all routes."""
+        return [str(getattr(route, "path", "")) for route in self._app.routes]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -8,7 +8,6 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from controlplane.auth.door import Door
 from controlplane.auth.password import PasswordDoor
@@ -44,7 +43,7 @@ class Site:
     metrics_enabled: bool = True
 
 
-def site(parts: Site) -> ASGIApp:
+def site(parts: Site) -> Guard:
     """For everybody. Metrics are for who shows an API key, and only of its project."""
 
     async def metrics(request: Request) -> Response:
@@ -67,7 +66,7 @@ def site(parts: Site) -> ASGIApp:
     return Guard(Starlette(routes=routes), over_tls=parts.over_tls, count=parts.metrics.count_http)
 
 
-def admin_site(parts: Site) -> ASGIApp:
+def admin_site(parts: Site) -> Guard:
     """For whoever runs it, on an address of its own that only they reach: all metrics."""
 
     async def metrics(_request: Request) -> Response:

@@ -64,7 +64,10 @@ async def test_deployment_service(world: Any) -> None:
 
 @pytest.mark.timeout(600)
 async def test_application_service(world: Any) -> None:
-    await world.judge(OWN["ApplicationService"], {}, owed.OWN_APPLICATION_SERVICE)
+    entries = {
+        "GetLiveState": of("live_state", api_pb2.GetLiveStateRequest, "application_id"),
+    }
+    await world.judge(OWN["ApplicationService"], entries, owed.OWN_APPLICATION_SERVICE)
 
 
 async def restart_plugin(side: Any) -> Any:

@@ -13,7 +13,7 @@ from controlplane.usecases import commands, deployments, stage_logs
 from controlplane.usecases.bus import Bus
 from pipecd_model import command
 from pipecd_model.errors import ConfigError
-from pipecd_wire.model import command_pb2
+from pipecd_wire.model import command_pb2, deployment_pb2
 from pipecd_wire.pipecd.api import api_pb2 as pb
 from pipecd_wire.rpc import rpc
 
@@ -38,7 +38,7 @@ class DeploymentsApi:
     async def approve_stage(
         self, caller: User, request: pb.ApproveStageRequest
     ) -> pb.ApproveStageResponse:
-        deployment = await self._stores.deployments.get(caller.project_id, request.deployment_id)
+        deployment = await self._get(caller, request.deployment_id)
 
         def make(at: datetime) -> command_pb2.Command:
             stage_id = request.stage_id or commands.waiting_for_approval(deployment)
@@ -49,7 +49,7 @@ class DeploymentsApi:
 
     @rpc("SkipStage")
     async def skip_stage(self, caller: User, request: pb.SkipStageRequest) -> pb.SkipStageResponse:
-        deployment = await self._stores.deployments.get(caller.project_id, request.deployment_id)
+        deployment = await self._get(caller, request.deployment_id)
         issued = await self._issue(
             caller,
             "SkipStage",
@@ -63,7 +63,7 @@ class DeploymentsApi:
     ) -> pb.CancelDeploymentResponse:
         if request.force_rollback and request.force_no_rollback:
             raise ConfigError("invalid request: force_rollback and force_no_rollback are both set")
-        deployment = await self._stores.deployments.get(caller.project_id, request.deployment_id)
+        deployment = await self._get(caller, request.deployment_id)
         issued = await self._issue(
             caller,
             "CancelDeployment",
@@ -81,6 +81,7 @@ class DeploymentsApi:
     async def watch_deployment(
         self, caller: User, request: pb.WatchDeploymentRequest
     ) -> AsyncIterator[pb.WatchDeploymentResponse]:
+        await self._get(caller, request.deployment_id)
         watching = deployments.watch(
             self._stores, self._bus, caller.project_id, request.deployment_id
         )
@@ -93,6 +94,7 @@ class DeploymentsApi:
     async def follow_stage_log(
         self, caller: User, request: pb.FollowStageLogRequest
     ) -> AsyncIterator[pb.FollowStageLogResponse]:
+        await self._get(caller, request.deployment_id)
         key = LogKey(
             deployment_id=request.deployment_id,
             stage_id=request.stage_id,
@@ -110,6 +112,11 @@ class DeploymentsApi:
             async for part in parts:
                 await self._standing.check(caller)
                 yield pb.FollowStageLogResponse(blocks=part.blocks, completed=part.completed)
+
+    async def _get(self, caller: User, deployment_id: str) -> deployment_pb2.Deployment:
+        deployment = await self._stores.deployments.get(caller.project_id, deployment_id)
+        caller.check("deployment", deployment_id, deployment.labels)
+        return deployment
 
     async def _issue(
         self, caller: User, method: str, make: Callable[[datetime], command_pb2.Command]

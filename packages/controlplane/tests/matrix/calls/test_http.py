@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every route of the site as everybody: which answer, and that nothing of others is told."""
+
+from typing import Any
+
+import httpx2
+import pytest
+
+# What everybody gets, signed in or not.
+OPEN = {
+    ("GET", "/"): 200,
+    ("GET", "/healthz"): 200,
+    ("GET", "/readyz"): 200,
+    ("GET", "/version"): 200,
+    ("GET", "/nothing"): 404,
+    ("GET", "/auth/callback"): 303,
+    ("GET", "/auth/login"): 405,
+    ("GET", "/auth/login/static"): 405,
+    ("POST", "/auth/login"): 303,
+    ("POST", "/auth/login/static"): 303,
+}
+KEYS = {"read-only key", "read-write key"}
+
+
+def headers(caller: Any) -> dict[str, str]:
+    return dict(caller.metadata)
+
+
+@pytest.mark.timeout(600)
+async def test_pages_are_the_same_for_everybody_and_metrics_are_for_keys(
+    world: Any, plane: Any
+) -> None:
+    wrong = []
+    async with httpx2.AsyncClient(
+        base_url=f"http://{plane.address}", trust_env=False, timeout=30
+    ) as client:
+        for side in (world.ours, world.theirs):
+            for caller in side.callers:
+                for (method, path), status in OPEN.items():
+                    got = await client.request(method, path, headers=headers(caller))
+                    if got.status_code != status:
+                        wrong.append(f"{method} {path} by {caller.name}: {got.status_code}")
+                    if got.cookies.get("token"):
+                        wrong.append(f"{method} {path} by {caller.name} gave a session")
+                got = await client.get("/metrics", headers=headers(caller))
+                expected = 200 if caller.name in KEYS else 401
+                if got.status_code != expected:
+                    wrong.append(f"/metrics by {caller.name}: {got.status_code}")
+                other = "theirs" if side is world.ours else "ours"
+                if f'project="{other}"' in got.text:
+                    wrong.append(f"/metrics by {caller.name} tells of {other}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.timeout(600)
+async def test_signing_out_ends_the_callers_own_session_and_no_other(
+    world: Any, plane: Any
+) -> None:
+    before = {
+        side.project_id: {
+            each.id
+            for each in await plane.stores.sessions.open_of_project(side.project_id, now=side.now())
+        }
+        for side in (world.ours, world.theirs)
+    }
+    async with httpx2.AsyncClient(
+        base_url=f"http://{plane.address}", trust_env=False, timeout=30
+    ) as client:
+        for caller in world.ours.callers:
+            got = await client.get("/auth/logout", headers=headers(caller))
+            assert got.status_code == 302
+
+    left = {
+        side.project_id: {
+            each.id
+            for each in await plane.stores.sessions.open_of_project(side.project_id, now=side.now())
+        }
+        for side in (world.ours, world.theirs)
+    }
+    assert left["theirs"] == before["theirs"]
+    own = {
+        caller.metadata[0][1].partition("token=")[2].partition(".")[0]
+        for caller in world.ours.callers
+        if caller.may or "role" in caller.name
+    }
+    assert left["ours"] == before["ours"] - own
+
+
+async def test_no_route_is_left_out(plane: Any) -> None:
+    """The site tells its own routes; one that is not looked at above fails here."""
+    looked_at = {path for _, path in OPEN} | {"/metrics", "/auth/logout"}
+    assert set(plane.running.paths) <= looked_at
