@@ -21,7 +21,13 @@ UNHANDLED_OF_PIPED: Final = (
         T.c.status == command_pb2.COMMAND_NOT_HANDLED_YET,
     )
     .order_by(T.c.created_at, T.c.id)
+    .limit(bindparam("most"))
 )
+
+MOST_AT_ONCE: Final = 1000
+"""Commands of one list, the oldest first: the others come when these are handled."""
+ALL: Final = 2**31
+
 INSERT_OUTPUT: Final = insert(tables.command_output)
 OUTPUT: Final = select(tables.command_output.c.data).where(
     tables.command_output.c.command_id == bindparam("command_id"),
@@ -46,14 +52,16 @@ class Commands(Entities[command_pb2.Command]):
 
     async def unhandled_of_piped(self, project_id: str, piped_id: str) -> list[command_pb2.Command]:
         async def work(view: View) -> list[command_pb2.Command]:
-            return await self.unhandled_of_piped_in(view, project_id, piped_id)
+            return await self.unhandled_of_piped_in(view, project_id, piped_id, most=MOST_AT_ONCE)
 
         return await self._database.read(work)
 
     async def unhandled_of_piped_in(
-        self, view: View, project_id: str, piped_id: str
+        self, view: View, project_id: str, piped_id: str, *, most: int = ALL
     ) -> list[command_pb2.Command]:
-        rows = await view.all(UNHANDLED_OF_PIPED, project_id=project_id, piped_id=piped_id)
+        rows = await view.all(
+            UNHANDLED_OF_PIPED, project_id=project_id, piped_id=piped_id, most=most
+        )
         return [self._parse(row[0]) for row in rows]
 
     async def output(self, project_id: str, command_id: str) -> bytes | None:

@@ -4,7 +4,7 @@
 from controlplane.auth.caller import Program
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
-from controlplane.usecases import pipeds
+from controlplane.usecases import limits, pipeds
 from pipecd_model.secrets import seal
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import piped_pb2
@@ -27,6 +27,7 @@ class PipedsApi:
     async def register_piped(
         self, caller: Program, request: pb.RegisterPipedRequest
     ) -> pb.RegisterPipedResponse:
+        _check(request.name, request.desc)
         piped_id, key = await pipeds.register(
             self._stores,
             caller.project_id,
@@ -42,6 +43,8 @@ class PipedsApi:
     async def update_piped(
         self, caller: Program, request: pb.UpdatePipedRequest
     ) -> pb.UpdatePipedResponse:
+        _check(request.name, request.desc)
+
         def edit(piped: piped_pb2.Piped) -> None:
             piped.name = request.name
             piped.desc = request.desc
@@ -74,3 +77,8 @@ class PipedsApi:
             piped.disabled = disabled
 
         await self._stores.pipeds.update(caller.project_id, piped_id, edit)
+
+
+def _check(name: str, description: str) -> None:
+    limits.text("name", name, limits.NAME)
+    limits.text("desc", description, limits.DESCRIPTION)

@@ -3,7 +3,7 @@
 
 from controlplane.auth.caller import Agent
 from controlplane.store.stores import Stores
-from controlplane.usecases import applications
+from controlplane.usecases import applications, limits
 from controlplane.usecases.ownership import own_application
 from pipecd_model.errors import NotFoundError
 from pipecd_wire.model import application_pb2
@@ -99,6 +99,7 @@ class ApplicationsApi:
         self, caller: Agent, request: pb.PutApplicationSharedObjectRequest
     ) -> pb.PutApplicationSharedObjectResponse:
         await own_application(self._stores.applications, caller, request.application_id)
+        limits.size("shared object", request, limits.SHARED_OBJECT_BYTES)
         await self._stores.shared_objects.put(
             caller.project_id,
             request.application_id,
