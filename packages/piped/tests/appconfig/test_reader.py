@@ -134,3 +134,37 @@ async def test_one_that_cannot_be_used_is_raised_when_it_is_asked_for_alone(
 
     with pytest.raises(PipecdError, match="has no folder 'x'"):
         await ApplicationFiles().load(repository, commit, git_path("x"))
+
+
+async def test_a_key_that_nobody_knows_is_told_to_the_operator_once(
+    repository: Repository, git_remote: Remotes, caplog: pytest.LogCaptureFixture
+) -> None:
+    remote = git_remote()
+    first = remote.commit({"a/app.pipecd.yaml": FILE.format("one") + "  pipline: {}\n"})
+    second = remote.commit({"b": "1"})
+    files = ApplicationFiles()
+    await repository.open()
+
+    for commit in (first, second):
+        assert (await files.load(repository, commit, git_path("a"))).name == "one"
+
+    told = [each for each in caplog.records if each.message == "application.file_odd"]
+    (fields,) = [vars(each)["fields"] for each in told]
+    assert "a/app.pipecd.yaml:5:3: spec.pipline: unknown key" in fields["warning"]
+
+
+async def test_older_kinds_follow_the_names_of_plugins(
+    repository: Repository, git_remote: Remotes
+) -> None:
+    text = "apiVersion: pipecd.dev/v1beta1\nkind: TerraformApp\nspec: {input: {workspace: dev}}\n"
+    commit = git_remote().commit({"a/app.pipecd.yaml": text})
+    names: dict[str, str] = {}
+    files = ApplicationFiles(names=lambda: names)
+    await repository.open()
+
+    before = await files.load(repository, commit, git_path("a"))
+    names["terraform"] = "infra"  # its plugin has become ready, and has another name
+    after = await files.load(repository, commit, git_path("a"))
+
+    assert before.plugins == {"terraform": {"workspace": "dev"}}
+    assert after.plugins == {"infra": {"workspace": "dev"}}

@@ -12,7 +12,10 @@ from pipecd_model.config import ApplicationConfig, ConfigFaultsError, load_appli
 from pipecd_model.errors import PipecdError
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from piped.git import Repository
+from piped.oplog import logger
 from piped.source import ApplicationFile, ApplicationPlace, file_in, missing, place_of
+
+log = logger(__name__)
 
 KEPT: Final = 10_000
 """Parsed files that are remembered; the oldest go first."""
@@ -75,7 +78,10 @@ class ApplicationFiles:
         outcome = self._parsed.pop(key, None)
         if outcome is None:
             try:
-                outcome = load_application(file.data, file=file.place.file, names=names).config
+                loaded = load_application(file.data, file=file.place.file, names=names)
+                outcome = loaded.config
+                for warning in loaded.warnings:
+                    log.warning("application.file_odd", warning=str(warning))
             except ConfigFaultsError as error:
                 outcome = error
         self._parsed[key] = outcome
