@@ -24,6 +24,7 @@ from chaos_wrapped import WRAPPED
 from pipecd_plugin_scriptrun.shim.chaos import reached
 
 CLOCK = "pipecd_sdk.clock"
+OURS = {"piped", "controlplane", "__main__"}
 MODULES = {module for module, _ in WRAPPED.values()} | {CLOCK}
 
 
@@ -106,9 +107,15 @@ def moved(moment: datetime) -> datetime:
     return moment + timedelta(seconds=seconds_off())
 
 
+def is_ours() -> bool:
+    """Does one of our modules ask? gRPC's own clock cannot be moved with the one it asks here."""
+    caller = sys._getframe(2).f_globals.get("__name__", "")
+    return caller.partition(".")[0] in OURS or caller.startswith("pipecd_")
+
+
 OFF = offset_of(os.environ["PIPECD_CHAOS_CLOCK"]) if "PIPECD_CHAOS_CLOCK" in os.environ else None
 if OFF is not None:
     _time, _time_ns = time.time, time.time_ns
-    time.time = lambda: _time() + seconds_off()
-    time.time_ns = lambda: _time_ns() + int(seconds_off() * 1e9)
+    time.time = lambda: _time() + (seconds_off() if is_ours() else 0.0)
+    time.time_ns = lambda: _time_ns() + (int(seconds_off() * 1e9) if is_ours() else 0)
 sys.meta_path.insert(0, Finder())
