@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,11 @@ from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
 from pipecd_wire.pipecd.api import api_pb2 as own
-from pipecd_wire.pipecd.api.api_pb2_grpc import DeploymentServiceStub, PipedServiceStub
+from pipecd_wire.pipecd.api.api_pb2_grpc import (
+    ApplicationServiceStub,
+    DeploymentServiceStub,
+    PipedServiceStub,
+)
 from pipecd_wire.pipecd.push.push_pb2 import PluginState
 from pipecd_wire.pipedservice import service_pb2 as piped_pb
 from pipecd_wire.pipedservice.service_pb2_grpc import PipedServiceStub as AgentStub
@@ -128,6 +132,7 @@ class Client:
     def __init__(self, site: "Site", person: Any, agent: Any) -> None:
         self._site = site
         self.api = APIServiceStub(person)
+        self.applications = ApplicationServiceStub(person)
         self.deployments = DeploymentServiceStub(person)
         self.pipeds = PipedServiceStub(person)
         self.agent = AgentStub(agent)
@@ -143,7 +148,14 @@ class Client:
         retry = Retry(attempts=5 * LIMIT, cap=0.2, also=frozenset({"NOT_FOUND"}))
         return (await call(self.api.AddApplication, request, retry=retry)).application_id
 
-    async def deploy(self, path: str, commit: str, application_id: str = "", **more: Any) -> str:
+    async def deploy(
+        self,
+        path: str,
+        commit: str,
+        application_id: str = "",
+        targets: Mapping[str, Sequence[str]] | None = None,
+        **more: Any,
+    ) -> str:
         """Create a deployment of a commit; answers its id."""
         application_id = application_id or await self.register(path)
         now = int(time.time())
@@ -154,6 +166,10 @@ class Client:
             piped_id=self._site.piped_id,
             project_id="default",
             git_path=self._site.git_path(path),
+            deploy_targets_by_plugin={
+                plugin: pb.DeployTargets(deploy_targets=names)
+                for plugin, names in (targets or {}).items()
+            },
             trigger=pb.DeploymentTrigger(
                 commit=pb.Commit(
                     hash=commit, message="a change", author="Ada", branch="main", created_at=now

@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, cast
 import click
 
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
-from pipecd_wire.pipecd.api.api_pb2_grpc import DeploymentServiceStub, PipedServiceStub
+from pipecd_wire.pipecd.api.api_pb2_grpc import (
+    ApplicationServiceStub,
+    DeploymentServiceStub,
+    PipedServiceStub,
+)
 from pipecd_wire.rpc import ClientTls, connect
 
 if TYPE_CHECKING:  # these types exist for the checker alone
     from pipecd_wire.apiservice.service_pb2_grpc import APIServiceAsyncStub
     from pipecd_wire.pipecd.api.api_pb2_grpc import (
+        ApplicationServiceAsyncStub,
         DeploymentServiceAsyncStub,
         PipedServiceAsyncStub,
     )
@@ -30,6 +35,7 @@ class Client:
     """The services a command can call."""
 
     api: "APIServiceAsyncStub"
+    applications: "ApplicationServiceAsyncStub"
     deployments: "DeploymentServiceAsyncStub"
     pipeds: "PipedServiceAsyncStub"
 
@@ -50,6 +56,7 @@ class Connection:
         async with connect(self.address, tls=tls, metadata=lambda: credentials) as channel:
             yield Client(
                 api=APIServiceStub(channel),
+                applications=ApplicationServiceStub(channel),
                 deployments=DeploymentServiceStub(channel),
                 pipeds=PipedServiceStub(channel),
             )

@@ -10,8 +10,10 @@ import click
 from pipecd_model.errors import PipecdError, TimedOutError
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import application_pb2, command_pb2, common_pb2, deployment_pb2
+from pipecd_wire.model.application_live_state_pb2 import ApplicationLiveStateSnapshot
 from pipecd_wire.rpc import call
 from pipectl.client import Client, connected
+from pipectl.commands.livestate import live_state, print_live_state
 from pipectl.commands.waiting import STATUSES, status_numbers, wait_for_status
 from pipectl.options import DURATION, PAIR
 from pipectl.output import (
@@ -105,15 +107,36 @@ async def add(
 
 @application.command()
 @click.option("--app-id", required=True)
+@click.option("--live", is_flag=True, help="Also what really runs; in JSON, only that.")
 @output_option
 @connected
-async def get(client: Client, *, app_id: str, output: str) -> None:
+async def get(client: Client, *, app_id: str, live: bool, output: str) -> None:
     """Show one application."""
     answer = await call(client.api.GetApplication, pb.GetApplicationRequest(application_id=app_id))
+    snapshot = await live_state(client, app_id) if live else None
     if wants_json(output):
-        print_json(answer.application)
-    else:
-        _print_application(answer.application)
+        print_json(snapshot or ApplicationLiveStateSnapshot() if live else answer.application)
+        return
+    _print_application(answer.application)
+    if live:
+        print_live_state(snapshot)
+
+
+@application.command()
+@click.option("--app-id", required=True)
+@connected
+async def diff(client: Client, *, app_id: str) -> None:
+    """Show how what runs differs from what was deployed. Exits with 1 when it does."""
+    answer = await call(client.api.GetApplication, pb.GetApplicationRequest(application_id=app_id))
+    state = answer.application.sync_state
+    if state.status == application_pb2.SYNCED:
+        click.echo("in sync: what runs is what was deployed")
+        return
+    status = application_pb2.ApplicationSyncStatus.Name(state.status).lower().replace("_", " ")
+    click.echo(f"{status}: {state.short_reason}" if state.short_reason else status)
+    if state.reason:
+        click.echo(state.reason)
+    raise click.exceptions.Exit(1)
 
 
 def _print_application(app: application_pb2.Application) -> None:

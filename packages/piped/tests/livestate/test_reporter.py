@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When an application is looked at, and what is told of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from pipecd_model.errors import UnavailableError
+from pipecd_wire.model.application_live_state_pb2 import ApplicationLiveStateSnapshot
+from pipecd_wire.model.application_pb2 import (
+    DEPLOYING,
+    OUT_OF_SYNC,
+    SYNCED,
+    Application,
+    ApplicationDeploymentReference,
+    ApplicationSyncState,
+)
+from pipecd_wire.model.deployment_pb2 import (
+    DEPLOYMENT_RUNNING,
+    DEPLOYMENT_SUCCESS,
+    Deployment,
+)
+from piped.livestate.merge import View
+from piped.livestate.reporter import LiveStates
+from piped.mirror.mirror import Change, Mirror
+
+HEALTHY = ApplicationLiveStateSnapshot.HEALTHY
+
+
+class World:
+    """One application, what is deployed of it, and everything that was told."""
+
+    def __init__(self) -> None:
+        self.mirror = Mirror()
+        self.sync = ApplicationSyncState(status=SYNCED)
+        self.offers = True
+        self.trouble = False
+        self.deployed: ApplicationDeploymentReference | None = ApplicationDeploymentReference(
+            deployment_id="d1"
+        )
+        self.looks = 0
+        self.refusals = 0
+        self.live: list[ApplicationLiveStateSnapshot] = []
+        self.told: list[ApplicationSyncState] = []
+        self.changed = asyncio.Event()
+
+    async def view(self, _application: Application, _deployed: Any) -> View | None:
+        self.looks += 1
+        self.changed.set()
+        return View(resources=(), health=HEALTHY, sync=self.sync) if self.offers else None
+
+    async def of(self, _application_id: str) -> ApplicationDeploymentReference | None:
+        return self.deployed
+
+    async def live_state(self, snapshot: ApplicationLiveStateSnapshot) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise UnavailableError("away")
+        self.live.append(snapshot)
+
+    def sync_state(self, _application_id: str, state: ApplicationSyncState) -> None:
+        self.told.append(state)
+
+    @asynccontextmanager
+    async def running(self, interval: float = 3600) -> AsyncIterator[LiveStates]:
+        states = LiveStates(
+            mirror=self.mirror,
+            looker=self,  # type: ignore[arg-type]
+            successes=self,
+            tell_live_state=self.live_state,
+            tell_sync_state=self.sync_state,
+            is_deploying=self.mirror.is_deploying,
+            is_in_trouble=lambda _: self.trouble,
+            interval=interval,
+        )
+        task = asyncio.create_task(states.run())
+        yield states
+        task.cancel()
+        await asyncio.wait([task])
+
+    async def until_looks(self, count: int) -> None:
+        """Wait for that many looks, and for what is told after them."""
+        async with asyncio.timeout(30):
+            while self.looks < count:
+                self.changed.clear()
+                await self.changed.wait()
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def settle(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    def deployment(self, status: Any) -> Deployment:
+        return Deployment(id="d2", application_id="a1", status=status)
+
+    @property
+    def statuses(self) -> list[int]:
+        return [state.status for state in self.told]
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.mirror.replace(applications=[Application(id="a1", piped_id="p", project_id="x")])
+    return made
+
+
+async def test_an_application_is_looked_at_when_it_comes(world: World) -> None:
+    async with world.running():
+        await world.until_looks(1)
+
+    assert [each.application_id for each in world.live] == ["a1"]
+    assert world.live[0].version.timestamp > 0
+    assert world.statuses == [SYNCED]
+    assert world.told[0].head_deployment_id == "d1"
+
+
+async def test_what_has_not_changed_is_not_told_again(world: World) -> None:
+    async with world.running() as states:
+        await world.until_looks(1)
+        states.look_at("a1")
+        await world.until_looks(2)
+
+    assert (len(world.live), len(world.told)) == (1, 1)
+
+
+async def test_a_drift_is_told_at_the_next_look(world: World) -> None:
+    async with world.running(interval=0.01):
+        await world.until_looks(1)
+        world.sync = ApplicationSyncState(status=OUT_OF_SYNC, short_reason="a file differs")
+        await world.until_looks(world.looks + 2)
+
+    assert world.statuses == [SYNCED, OUT_OF_SYNC]
+    assert world.told[-1].short_reason == "a file differs"
+
+
+async def test_nothing_is_looked_at_while_it_is_deployed(world: World) -> None:
+    async with world.running() as states:
+        await world.until_looks(1)
+        world.mirror.merge(Change(deployments=(world.deployment(DEPLOYMENT_RUNNING),)))
+        await world.settle()
+        states.look_at("a1")
+        await world.settle()
+        assert world.looks == 1
+        assert world.statuses == [SYNCED, DEPLOYING]
+
+        world.mirror.merge(Change(deployments=(world.deployment(DEPLOYMENT_SUCCESS),)))
+        await world.until_looks(2)
+
+    assert world.statuses == [SYNCED, DEPLOYING, SYNCED]
+
+
+async def test_nothing_is_told_of_an_application_without_live_state(world: World) -> None:
+    world.offers = False
+    async with world.running():
+        await world.until_looks(1)
+        world.mirror.merge(Change(deployments=(world.deployment(DEPLOYMENT_RUNNING),)))
+        await world.settle()
+
+    assert (world.live, world.told) == ([], [])
+
+
+async def test_nothing_is_asked_before_the_first_success(world: World) -> None:
+    world.deployed = None
+    async with world.running() as states:
+        states.look_at("a1")
+        await world.settle()
+
+    assert world.looks == 0
+
+
+async def test_trouble_of_the_file_is_not_painted_over_and_news_come_after_it(
+    world: World,
+) -> None:
+    world.trouble = True
+    async with world.running() as states:
+        await world.until_looks(1)
+        assert world.told == []
+
+        world.trouble = False
+        states.look_at("a1")
+        await world.until_looks(2)
+
+    assert world.statuses == [SYNCED]
+
+
+async def test_a_report_that_was_not_taken_is_repeated(world: World) -> None:
+    world.refusals = 1
+    async with world.running() as states:
+        await world.until_looks(1)
+        assert world.live == []
+        states.look_at("a1")
+        await world.until_looks(2)
+
+    assert len(world.live) == 1
+    assert world.statuses == [SYNCED]

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Live state and drift with real processes: the plugin `files`, and what people see of it."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipecd_wire.apiservice import service_pb2 as api
+from pipecd_wire.model import application_pb2 as pb
+from pipecd_wire.model.deployment_pb2 import DEPLOYMENT_SUCCESS, DeployTargets
+from pipecd_wire.pipecd.api import api_pb2 as own
+from pipecd_wire.rpc import CallError, call
+
+BIN = Path(sys.executable).parent
+LIMIT = 60
+LIVE = ["application", "get", "--live", "--output", "table"]
+
+
+async def until(client: Any, application_id: str, holds: Callable[[Any], bool]) -> Any:
+    request = api.GetApplicationRequest(application_id=application_id)
+    async with asyncio.timeout(LIMIT):
+        while True:
+            found = (await call(client.api.GetApplication, request)).application
+            if holds(found):
+                return found
+            await asyncio.sleep(0.05)  # between looks at another process
+
+
+def pipectl(site: Any, *arguments: str, code: int = 0) -> str:
+    done = subprocess.run(
+        [BIN / "pipectl", *arguments],
+        env={
+            **os.environ,
+            "PIPECTL_ADDRESS": site.server.address,
+            "PIPECTL_API_KEY": site.server.admin_key,
+            "PIPECTL_INSECURE": "true",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT,
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout
+
+
+async def test_what_runs_and_what_drifted_is_shown(site: Any) -> None:
+    target = site.folder / "www"
+    site.configure(
+        {"name": "files", "deployTargets": [{"name": "web", "config": {"path": str(target)}}]}
+    )
+    document = {
+        "apiVersion": "pipecd.dev/v1beta1",
+        "kind": "Application",
+        "spec": {
+            "name": "page",
+            "trigger": {"onCommit": {"disabled": True}},
+            "plugins": {"files": {"source": "public"}},
+        },
+    }
+    commit = site.commit(
+        {
+            "page/app.pipecd.yaml": json.dumps(document),
+            "page/public/index.html": "<h1>one</h1>\n",
+        }
+    )
+    site.start()
+    async with site.client() as client:
+        application_id = await client.register("page")
+        await call(
+            client.api.UpdateApplicationDeployTargets,
+            api.UpdateApplicationDeployTargetsRequest(
+                application_id=application_id,
+                deploy_targets_by_plugin={"files": DeployTargets(deploy_targets=["web"])},
+            ),
+        )
+        deployment_id = await client.deploy(
+            "page",
+            commit,
+            application_id,
+            targets={"files": ["web"]},
+        )
+        ended = await client.completed(deployment_id)
+        assert ended.status == DEPLOYMENT_SUCCESS, ended.status_reason
+
+        with site.explained():
+            found = await until(
+                client, application_id, lambda it: it.sync_state.status == pb.SYNCED
+            )
+        assert found.sync_state.head_deployment_id == deployment_id
+        shown = pipectl(site, *LIVE, "--app-id", application_id)
+        assert "index.html" in shown
+        assert "healthy" in shown
+        diff = pipectl(site, "application", "diff", "--app-id", application_id)
+        assert "in sync" in diff
+
+        # Somebody edits the page by hand, and piped is started again: it looks at once.
+        (target / "current" / "index.html").write_text("<h1>two</h1>\n")
+        await site.stop()
+        site.start()
+        with site.explained():
+            found = await until(
+                client, application_id, lambda it: it.sync_state.status == pb.OUT_OF_SYNC
+            )
+        diff = pipectl(site, "application", "diff", "--app-id", application_id, code=1)
+        assert "index.html" in diff
+        assert "<h1>two</h1>" in diff
+
+
+async def test_nothing_is_known_of_an_application_that_only_runs_scripts(site: Any) -> None:
+    site.configure("scriptrun")
+    commit = site.commit_application("job", [{"name": "SCRIPT_RUN", "with": {"run": "true"}}])
+    site.start()
+    async with site.client() as client:
+        application_id = await client.register("job")
+        await client.completed(await client.deploy("job", commit, application_id))
+        person = client.applications
+        request = own.GetLiveStateRequest(application_id=application_id)
+        with pytest.raises(CallError) as refused:
+            await call(person.GetLiveState, request)
+        assert refused.value.status == "NOT_FOUND"
+        shown = pipectl(site, *LIVE, "--app-id", application_id)
+        assert "nothing is known yet" in shown
