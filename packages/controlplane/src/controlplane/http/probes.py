@@ -13,7 +13,6 @@ from typing import Final
 
 from controlplane.store.database import Transaction
 from controlplane.store.stores import Stores
-from pipecd_model.errors import PipecdError
 from pipecd_model.oplog import logger
 
 log = logger(__name__)
@@ -67,8 +66,8 @@ class Probes:
                 await self._stores.database.write(_turn)
         except TimeoutError:
             return f"the database does not answer within {LIMIT:g} seconds"
-        except PipecdError as error:
-            return str(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is not well
+            return f"the database cannot be used: {error}"
         return ""
 
 

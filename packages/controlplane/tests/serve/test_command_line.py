@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: upstream's flags start our server, and projects are made offline."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from controlplane.cli import cli
+from controlplane.serve import config, flags
+from pipecd_model.errors import ConfigError
+
+UPSTREAM = [
+    "--piped-api-port=9080",
+    "--web-api-port=9081",
+    "--http-port=9082",
+    "--api-port=9083",
+    "--envoy-authz-port=9086",
+    "--cache-address=cache:6379",
+    "--enable-grpc-reflection=false",
+    "--profile=false",
+    "--profile-debug-logging=false",
+    "--grace-period=30s",
+    "--tls=false",
+    "--insecure-cookie=true",
+    "--log-level=info",
+    "--log-encoding=json",
+    "--metrics=true",
+]
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(cli, arguments)
+
+
+async def test_a_command_line_of_upstreams_starts_the_server(server: Any, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("k" * 64)
+    document = tmp_path / "control-plane.yaml"
+    document.write_text(
+        "apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\nspec:\n"
+        "  address: http://pipecd.example.com\n  projects:\n    - id: quickstart\n"
+        "      staticAdmin:\n        username: hello-pipecd\n"
+        f"        passwordHash: {'$2a$10$' + 'x' * 53}\n"
+    )
+    async with server(
+        tmp_path / "data",
+        *UPSTREAM,
+        f"--encryption-key-file={key}",
+        f"--config-file={document}",
+    ) as running:
+        host, _, port = running.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        assert (await reader.read()).endswith(b"ok")
+        writer.close()
+    assert not (tmp_path / "data" / "encryption.key").exists()
+
+
+def test_flags_without_a_meaning_are_said_and_others_are_not() -> None:
+    @click.command()
+    @flags.meaningless
+    def command(**given: Any) -> None:
+        flags.warn_of(given)
+
+    result = CliRunner().invoke(command, ["--api-port=1", "--profile"])
+
+    assert result.exit_code == 0
+    assert "--api-port has no meaning here: one address carries everything" in result.stderr
+    assert "--profile has no meaning here" in result.stderr
+    assert "cache" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30s", 30.0), ("1m30s", 90.0), ("10", 10.0), ("0.5", 0.5), ("0", 0.0)]
+)
+def test_times_are_taken_as_go_writes_them_and_as_seconds(text: str, seconds: float) -> None:
+    assert flags.Seconds().convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "-3s", "nan", "1e300"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        flags.Seconds().convert(text, None, None)
+
+
+def test_ops_has_nothing_to_do_and_says_so() -> None:
+    result = run("ops", "--http-port=9082", "--config-file", "nothing.yaml")
+
+    assert result.exit_code == 0
+    assert "on SQLite the server runs the timed jobs itself" in result.output
+
+
+def test_a_server_without_a_folder_is_refused() -> None:
+    result = run("server")
+
+    assert result.exit_code == 2
+    assert "--data-dir is missing" in result.output
+
+
+def test_the_file_may_name_the_folder(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    head = "apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\nspec:\n  datastore:\n"
+    store = "    type: SQLITE\n    config:\n      path: {path}\n"
+    file.write_text(head + store.format(path=tmp_path / "data" / "pipecd.db"))
+    assert config.read(file).data_dir == tmp_path / "data"
+
+    file.write_text(head + store.format(path=tmp_path / "other.db"))
+    with pytest.raises(ConfigError, match="must be called"):
+        config.read(file)
+    file.write_text(head + "    type: POSTGRESQL\n    config:\n      url: postgresql://x\n")
+    with pytest.raises(ConfigError, match="POSTGRESQL is not served yet"):
+        config.read(file)
+
+
+def test_projects_are_made_and_their_passwords_reset_while_the_server_is_stopped(
+    tmp_path: Path,
+) -> None:
+    made = run("project", "add", "shop", "--data-dir", str(tmp_path), "--shared-sso", "ours")
+    assert made.exit_code == 0, made.output
+    lines = dict(line.split(" ", 1) for line in made.output.splitlines())
+    assert lines["project"] == "shop"
+    assert len(lines["password"]) == 30
+
+    again = run("project", "add", "shop", "--data-dir", str(tmp_path))
+    assert again.exit_code != 0
+    reset = run("project", "reset-password", "shop", "--data-dir", str(tmp_path))
+    assert lines["password"] not in reset.output
+    listed = run("project", "list", "--data-dir", str(tmp_path))
+    assert listed.output.split("\t")[:3] == ["shop", "admin", "ours"]
