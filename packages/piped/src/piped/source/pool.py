@@ -123,7 +123,7 @@ class Sources:
         file = await find_application(repository, commit, place)
         data = file.data
         if self._preparation is not None:
-            _, data = self._preparation.read(git_path, commit, file)
+            _, data = await self._preparation.read(git_path, commit, file)
         return DeploymentSource(
             commit_hash=commit,
             application_config=data,
@@ -140,7 +140,8 @@ class Sources:
     ) -> None:
         place = place_of(git_path, config_filename)
         file = await find_application(tree.repository, tree.commit, place)
-        config, source.application_config = preparation.read(git_path, tree.commit, file)
+        config, data = await preparation.read(git_path, tree.commit, file)
+        source.application_config = data
         rendered = await in_thread(preparation.render, tree.path, file, config)
         if rendered:
             # Noted first: whatever happens while they are written, they are found again.

@@ -7,7 +7,9 @@ can show them. Files are rendered in memory and written only when all of them ar
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from pipecd_model.config import ApplicationConfig, application_for_plugins, load_application
 from pipecd_model.errors import ConfigError, SourceError
@@ -15,6 +17,10 @@ from pipecd_model.secrets import prepare
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from piped.secrets import KnownSecrets, OpenedSecrets, SecretKeys
 from piped.source.application import ApplicationFile
+from piped.source.tree import in_thread
+
+REMEMBERED: Final = 512
+"""Opened secrets that need not be opened again."""
 
 Names = Callable[[], Mapping[str, str]]
 """How the well-known plugins are called here, where they are not called as usual."""
@@ -33,8 +39,9 @@ class Preparation:
         self._names = names
         self._keys = keys
         self._known = known or KnownSecrets()
+        self._values: dict[str, str] = {}
 
-    def read(
+    async def read(
         self, git_path: ApplicationGitPath, commit: str, file: ApplicationFile
     ) -> tuple[ApplicationConfig, bytes]:
         """What an application file says, and as plugins get it; raises ConfigError.
@@ -43,7 +50,11 @@ class Preparation:
         """
         names = self._names()
         config = load_application(file.data, file=file.place.file, names=names).config
-        self._known.learn(git_path, commit, self._opened(config))
+        opened = OpenedSecrets()
+        if config.encryption is not None:
+            # Milliseconds for each of them, in which nobody else would get a turn.
+            opened = await in_thread(self._opened, config.encryption.encrypted_secrets)
+        self._known.learn(git_path, commit, opened)
         data = application_for_plugins(file.data, file=file.place.file, names=names)
         return config, data
 
@@ -62,12 +73,11 @@ class Preparation:
             folder=file.place.folder,
             text=file.data.decode(errors="replace"),
             read=lambda path: _read(root, path),
-            open_secret=self._keys.opener.open if self._keys is not None else None,
+            open_secret=partial(self._open, self._keys) if self._keys is not None else None,
         )
         return {_inside(root, path): content for path, content in prepared.files.items()}
 
-    def _opened(self, config: ApplicationConfig) -> OpenedSecrets:
-        closed = config.encryption.encrypted_secrets if config.encryption is not None else {}
+    def _opened(self, closed: Mapping[str, str]) -> OpenedSecrets:
         values: dict[str, str] = {}
         problems: dict[str, ConfigError] = {}
         for name, text in closed.items():
@@ -78,10 +88,20 @@ class Preparation:
                 )
                 continue
             try:
-                values[name] = self._keys.opener.open(text)
+                values[name] = self._open(self._keys, text)
             except ConfigError as error:
                 problems[name] = error
         return OpenedSecrets(values=values, problems=problems)
+
+    def _open(self, keys: SecretKeys, closed: str) -> str:
+        """Open a secret; each stage of a deployment needs the same ones again."""
+        if closed not in self._values:
+            value = keys.opener.open(closed)
+            while len(self._values) >= REMEMBERED:
+                self._values.pop(next(iter(self._values)), None)
+            self._values[closed] = value
+            return value
+        return self._values.get(closed) or keys.opener.open(closed)
 
 
 def _inside(root: Path, path: str) -> Path:
