@@ -233,18 +233,19 @@ async def test_it_says_of_live_state_drift_and_preview_what_it_is_told() -> None
         },
         "preview": {"summary": "2 things", "details": "+x"},
     }
+    entry = {"deployTargets": [{"name": "a"}]}
     async with (
         FakePiped() as piped,
-        start_plugin(piped, COMMAND, name="dummy") as plugin,
+        start_plugin(piped, COMMAND, name="dummy", entry=entry) as plugin,
     ):
-        live = await plugin.live_state(application=application)
-        preview = await plugin.plan_preview(application=application)
-        with pytest.raises(CallError, match="no luck"):
-            await plugin.plan_preview(application={"preview": {"fail": "no luck"}})
+        live = await plugin.live_state(targets=["a"], application=application)
+        preview = await plugin.plan_preview(targets=["a"], application=application)
+        with pytest.raises(CallError, match="a: no luck"):
+            await plugin.plan_preview(targets=["a"], application={"preview": {"fail": "no luck"}})
 
     assert [each.id for each in live.application_live_state.resources] == [
-        "/nothing-0",
-        "/nothing-1",
+        "a/nothing-0",
+        "a/nothing-1",
     ]
     assert (live.sync_state.status, live.sync_state.short_reason) == (3, "told")
     assert (preview.results[0].summary, preview.results[0].details) == ("2 things", b"+x")

@@ -107,7 +107,7 @@ async def preview(plugin: PlanPreview, ctx: PreviewContext) -> list[tuple[Deploy
         try:
             return await plugin.plan_preview(ctx, target)
         except StageFailedError as error:
-            failures.append(f"{target.name}: {error.reason()}" if target.name else error.reason())
+            failures.append(f"{target.name}: {error.reason()}")
             return None
 
     found = await _each(ctx.targets, look)

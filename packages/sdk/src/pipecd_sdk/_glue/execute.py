@@ -121,14 +121,14 @@ def targets_of(
     """The deploy targets of a deployment that are this plugin's."""
     by_plugin = deployment.deploy_targets_by_plugin
     names = by_plugin[setup.name].deploy_targets if setup.name in by_plugin else ()
-    return named_targets(plugin, setup, names, whose="the deployment")
+    if not names and not plugin.needs_targets:
+        return []
+    return named_targets(setup, names, whose="the deployment")
 
 
-def named_targets(
-    plugin: StagePlugin, setup: Setup, names: Sequence[str], *, whose: str
-) -> list[DeployTarget]:
+def named_targets(setup: Setup, names: Sequence[str], *, whose: str) -> list[DeployTarget]:
     """The deploy targets of these names, refused as a Go plugin refuses them."""
-    if plugin.needs_targets and not names:
+    if not names:
         raise StatusError(
             "INVALID_ARGUMENT", f"{whose} has no deploy target of the plugin {setup.name!r}"
         )

@@ -7,7 +7,6 @@ plugin answers: piped passes it over.
 
 import logging
 import time
-from collections.abc import Sequence
 from typing import Final
 
 from pipecd_sdk import _observation
@@ -16,8 +15,6 @@ from pipecd_sdk._glue.entry import Setup
 from pipecd_sdk._glue.execute import named_targets
 from pipecd_sdk._glue.piped import ApplicationObjects, Piped, PipedTools
 from pipecd_sdk.clock import Clock
-from pipecd_sdk.config import read_value
-from pipecd_sdk.context import DeployTarget
 from pipecd_sdk.livestate import Drift, Health, LiveContext, LiveState, Resource, SyncState
 from pipecd_sdk.plugin import StagePlugin
 from pipecd_sdk.preview import PlanPreview, Preview, PreviewContext
@@ -47,15 +44,6 @@ def add_observation(
         endpoints.add(service, PreviewApi(plugin, setup, piped, clock))
 
 
-def _targets(plugin: StagePlugin, setup: Setup, names: Sequence[str]) -> list[DeployTarget]:
-    found = named_targets(plugin, setup, names, whose="the application")
-    if found:
-        return found
-    # A plugin that needs no deploy target is asked once, for the one place there is.
-    config, _ = read_value(plugin.target_config, {}, path=())
-    return [DeployTarget(name="", labels={}, config=config)]
-
-
 class LivestateApi:
     """What runs."""
 
@@ -76,7 +64,7 @@ class LivestateApi:
             application_name=request.application_name,
             piped_id=request.piped_id,
             source=self._reader.source(request.deploy_source),
-            targets=_targets(self._plugin, self._setup, request.deploy_targets),
+            targets=named_targets(self._setup, request.deploy_targets, whose="the application"),
             clock=self._clock,
             tools=self._tools,
             shared=ApplicationObjects(self._piped, request.application_id),
@@ -117,7 +105,7 @@ class PreviewApi:
             application_name=request.application_name,
             piped_id=request.piped_id,
             source=self._reader.sources(request),
-            targets=_targets(self._plugin, self._setup, request.deploy_targets),
+            targets=named_targets(self._setup, request.deploy_targets, whose="the application"),
             clock=self._clock,
             tools=self._tools,
             shared=ApplicationObjects(self._piped, request.application_id),
