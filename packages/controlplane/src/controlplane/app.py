@@ -29,6 +29,7 @@ from controlplane.http.scrape import Scrape
 from controlplane.http.site import Site, admin_site, site
 from controlplane.ops.jobs import Job
 from controlplane.ops.jobs import running as running_jobs
+from controlplane.ops.operator import serving_operator
 from controlplane.ops.retention import FOR_A_YEAR, Retention, timed_jobs
 from controlplane.store.sql.sqlite import open_sqlite
 from controlplane.store.stores import Stores, stores
@@ -163,6 +164,7 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
             running_jobs([*_jobs(kept, held), *timed_jobs(kept, settings.retention, _now)])
         )
         pages = site(parts)
+        await opened.enter_async_context(serving_operator(settings.data_dir, _now))
         front = serve_front(
             pages,
             served,

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
+from controlplane.ops.operator import ask_for_backup
 from controlplane.store.sql import backup as backups
+from controlplane.store.sql.folder import owned
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -20,11 +22,15 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
     help="The file to write; one that exists is left alone.",
 )
 def backup(*, data_dir: Path, output: Path) -> None:
-    """Copy everything the server keeps into one file, while it runs.
+    """Copy everything the server keeps into one file. The server may run, and writes it then.
 
     The copy is of one moment. It holds the keys of the folder too: keep it as safe as the folder.
     """
-    made = backups.backup(data_dir, output.absolute(), now=int(time.time()))
+    target = output.absolute()
+    made = ask_for_backup(data_dir, target)
+    if made is None:
+        with owned(data_dir.absolute()):
+            made = backups.backup(data_dir, target, now=int(time.time()))
     click.echo(f"wrote {output}: {made.size} bytes of database, schema {made.schema}")
 
 
