@@ -64,8 +64,10 @@ def served() -> Callable[..., Endpoints]:
         observers: tuple[Observe, ...] = (),
     ) -> Endpoints:
         endpoints = Endpoints(admit=admit, observers=observers)
-        endpoints.add(APPLICATIONS, Applications(unary), owed=["SetFreeze"])
-        endpoints.add(PROJECTS, Projects(streaming), owed=["ListAudit"])
+        owed = set(APPLICATIONS.methods_by_name) - {"ReleaseHold"}
+        endpoints.add(APPLICATIONS, Applications(unary), owed=owed)
+        owed = set(PROJECTS.methods_by_name) - {"WatchChanges"}
+        endpoints.add(PROJECTS, Projects(streaming), owed=owed)
         return endpoints
 
     return make

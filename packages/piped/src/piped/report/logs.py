@@ -16,7 +16,6 @@ its last line; not of a control plane that is away and shows nothing.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -30,7 +29,7 @@ from pipecd_wire.rpc import Retry
 from piped.mirror.controlplane import ControlPlane
 from piped.oplog import logger
 from piped.report.lines import LARGEST_REQUEST, records_of
-from piped.report.spool import Kind, Spool, StageKey, found_spools
+from piped.report.spool import Kind, Spool, StageKey, found_spools, probe
 
 __all__ = ["StageKey", "StageLogs"]
 
@@ -46,10 +45,11 @@ AT_ONCE: Final = 8
 """Requests on their way: what all of this may hold in memory is about twice as many megabytes."""
 
 SYNC_AFTER: Final = 1.0
-"""Seconds that lines may wait on disk unsynced. Most are taken before, and are never synced."""
+"""Seconds that lines may wait on disk unsynced, and between two tries of a disk that took nothing.
+Most lines are taken before, and are never synced."""
 
-TRY_DISK: Final = 1.0
-"""Seconds between two tries of a disk that took nothing."""
+LEAST_ROOM: Final = 64 * 1024
+"""Bytes that a disk must take before it is used again."""
 
 AGAIN: Final = Retry(attempts=None, base=0.2, cap=1)
 """Soon: a control plane that is back is to be seen at once, and few ask at a time."""
@@ -99,7 +99,7 @@ class StageLogs:
         self._waiting: dict[StageKey, Waiting] = {}
         self._turns: WeakValueDictionary[StageKey, asyncio.Lock] = WeakValueDictionary()
         self._tasks: asyncio.TaskGroup | None = None
-        self._try_disk_at = 0.0
+        self._too_large = 0
 
     @asynccontextmanager
     async def open(self, *, drain: float = 10) -> AsyncIterator["StageLogs"]:
@@ -181,26 +181,22 @@ class StageLogs:
 
     def _keep(self, key: StageKey, records: list[tuple[Kind, bytes]]) -> bool:
         """Put lines on disk; False when it takes none."""
-        now = time.monotonic()
-        if self._folder is None or (self.fault and now < self._try_disk_at):
+        if self._folder is None or self.fault:
             return False
         known = self._waiting.get(key)
         waiting = known or Waiting(Spool(self._folder, key))
         try:
             waiting.spool.append(records)
         except OSError as error:
+            self._too_large = sum(len(payload) for _, payload in records)
             self._fail(error)
             return False
-        if self.fault:
-            self.fault = ""
-            log.info("stage_log.disk_back", folder=str(self._folder))
         if known is None:
             self._waiting[key] = waiting
             self._start(key)
         return True
 
     def _fail(self, error: OSError) -> None:
-        self._try_disk_at = time.monotonic() + TRY_DISK
         if not self.fault:
             self.fault = f"log lines cannot be kept in {str(self._folder)!r}: {error.strerror}"
             log.error(
@@ -322,6 +318,18 @@ class StageLogs:
                         await asyncio.to_thread(spool.sync)
                     except OSError as error:
                         self._fail(error)
+            if self.fault and self._folder is not None:
+                await self._try_disk(self._folder)
+
+    async def _try_disk(self, folder: Path) -> None:
+        """Look whether a disk takes again what it did not take."""
+        try:
+            await asyncio.to_thread(probe, folder, max(self._too_large, LEAST_ROOM))
+        except OSError as error:
+            self._fail(error)
+        else:
+            self.fault = ""
+            log.info("stage_log.disk_back", folder=str(folder))
 
     async def _drain(self, limit: float) -> None:
         with suppress(TimeoutError):

@@ -228,6 +228,19 @@ def found_spools(folder: Path, *, largest_file: int = LARGEST_FILE) -> list[Spoo
     return [Spool(folder, key, found, largest_file=largest_file) for key, found in files.items()]
 
 
+def probe(folder: Path, size: int) -> None:
+    """Write and remove a file of so many bytes. Raises OSError."""
+    path = folder / "probe"
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        frames.write(descriptor, bytes(size))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+        path.unlink()
+
+
 def _key(file: File) -> StageKey | None:
     for _, _, payload in _read(file.path, 0, file.size):
         return StageKey(*json.loads(payload))
