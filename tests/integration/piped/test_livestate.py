@@ -114,6 +114,67 @@ async def test_what_runs_and_what_drifted_is_shown(site: Any) -> None:
         assert "<h1>two</h1>" in diff
 
 
+async def test_a_branch_is_previewed_before_it_is_merged(site: Any) -> None:
+    site.configure(
+        {
+            "name": "files",
+            "deployTargets": [{"name": "web", "config": {"path": str(site.folder / "www")}}],
+        }
+    )
+    document = {
+        "apiVersion": "pipecd.dev/v1beta1",
+        "kind": "Application",
+        "spec": {"name": "page", "plugins": {"files": {"source": "public"}}},
+    }
+    site.commit(
+        {
+            "page/app.pipecd.yaml": json.dumps(document),
+            "page/public/index.html": "<h1>one</h1>\n",
+            "other/README": "nobody deploys this",
+        }
+    )
+    site.start()
+    async with site.client() as client:
+        application_id = await client.register("page")
+        await call(
+            client.api.UpdateApplicationDeployTargets,
+            api.UpdateApplicationDeployTargetsRequest(
+                application_id=application_id,
+                deploy_targets_by_plugin={"files": DeployTargets(deploy_targets=["web"])},
+            ),
+        )
+        await until(client, application_id, lambda it: it.sync_state.status == pb.SYNCED)
+
+        site.git("switch", "--quiet", "--create", "redesign")
+        change = site.commit({"page/public/index.html": "<h1>two</h1>\n"})
+        site.git("switch", "--quiet", "main")
+        site.commit({"other/README": "still nobody"})
+        with site.explained():
+            shown = preview(site, "redesign", change)
+        assert "1 application would be deployed:" in shown
+        assert "page [files] in page" in shown
+        assert "-<h1>one</h1>" in shown
+        assert "+<h1>two</h1>" in shown
+
+        site.git("switch", "--quiet", "--create", "words", "main")
+        unrelated = site.commit({"other/README": "yet again"})
+        site.git("switch", "--quiet", "main")
+        assert preview(site, "words", unrelated) == "the change touches no application\n"
+
+        site.git("switch", "--quiet", "--create", "clash", "main")
+        clash = site.commit({"other/README": "mine"})
+        site.git("switch", "--quiet", "main")
+        site.commit({"other/README": "yours"})
+        shown = preview(site, "clash", clash, code=1)
+        assert "both changed other/README" in shown
+
+
+def preview(site: Any, branch: str, commit: str, code: int = 0) -> str:
+    flags = ["--repo-remote-url", str(site.repository), "--base-branch", "main"]
+    flags += ["--head-branch", branch, "--head-commit", commit]
+    return pipectl(site, "plan-preview", *flags, code=code)
+
+
 async def test_nothing_is_known_of_an_application_that_only_runs_scripts(site: Any) -> None:
     site.configure("scriptrun")
     commit = site.commit_application("job", [{"name": "SCRIPT_RUN", "with": {"run": "true"}}])

@@ -15,6 +15,7 @@ from pipectl.commands.keygen import keygen
 from pipectl.commands.lint import lint
 from pipectl.commands.migrate import migrate
 from pipectl.commands.piped import piped
+from pipectl.commands.planpreview import plan_preview
 from pipectl.commands.plugin import plugin
 from pipectl.commands.render import render
 from pipectl.commands.schema import schema
@@ -60,6 +61,7 @@ cli.add_command(deployment)
 cli.add_command(encrypt)
 cli.add_command(keygen)
 cli.add_command(piped)
+cli.add_command(plan_preview)
 cli.add_command(plugin)
 cli.add_command(lint)
 cli.add_command(simulate)

@@ -43,6 +43,9 @@ from piped.plan.planner import Planner
 from piped.plan.providers import with_targets
 from piped.plan.sources import CommitSources
 from piped.plugins import PluginBackend, PluginHost, Tools
+from piped.preview.application import Previewer
+from piped.preview.build import PreviewBuilder
+from piped.preview.handler import PlanPreviews
 from piped.report.agent import PluginStates, Stats, introduce
 from piped.report.inorder import InOrder
 from piped.report.journal import Journal
@@ -234,6 +237,24 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         is_deploying=mirror.is_deploying,
         is_in_trouble=trigger.is_in_trouble,
     )
+    previews = PlanPreviews(
+        piped_id=config.piped_id,
+        mirror=mirror,
+        builder=PreviewBuilder(
+            repositories=repos,
+            mirror=mirror,
+            configs=files,
+            previewer=Previewer(
+                planner=needs.planner,
+                plugins=host.plugins,
+                configs=config.plugins,
+                sources=sources,
+                mask=known.mask,
+                clock=time.time,
+            ),
+        ),
+        outbox=outbox,
+    )
     pages = {
         "/healthz": lambda: Page(body="ok"),
         "/readyz": lambda: ready_page(health),
@@ -257,6 +278,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         trigger=trigger,
         discovery=discovery,
         live_states=live_states,
+        previews=previews,
         stats=Stats(control, metrics.text),
         states=states,
     )
@@ -296,6 +318,7 @@ class Piped:
     trigger: Trigger
     discovery: Discovery
     live_states: LiveStates
+    previews: PlanPreviews
     stats: Stats
     states: PluginStates
     public_key: str
@@ -314,6 +337,7 @@ class Piped:
                 start("trigger", self.trigger.run),
                 start("discovery", self.discovery.run),
                 start("live states", self.live_states.run),
+                start("previews", self.previews.run),
                 start("restart", self._watch_for_restart),
                 start("own commands", self.own.run),
             ]

@@ -15,6 +15,7 @@ from piped.git.errors import (
     NoCommitError,
     RemoteError,
 )
+from piped.git.merge import MergeConflictError
 from piped.git.repository import Repository, TreeFile
 from piped.git.state import Reach, RepositoryState
 
@@ -22,6 +23,7 @@ __all__ = [
     "Commit",
     "DamagedMirrorError",
     "GitError",
+    "MergeConflictError",
     "NoBranchError",
     "NoCommitError",
     "Reach",

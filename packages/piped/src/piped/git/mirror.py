@@ -213,7 +213,10 @@ class MirrorFolder:
     async def _tidy(self) -> None:
         """Put many small packs into one, keeping everything, before reading gets slow."""
         packs, loose = _count(self.folder / "objects")
-        if packs > _MANY_PACKS or loose > _MANY_LOOSE:
+        if loose > _MANY_LOOSE:
+            # Merges that were only looked at are on no branch; they count as everything else does.
+            await self.run("repack", "-a", "-d", "-k", "-q", limit=FIRST_FETCH)
+        elif packs > _MANY_PACKS:
             await self.run("repack", "--geometric=2", "-d", "-q", limit=FIRST_FETCH)
 
     def _remove_stale_locks(self) -> None:

@@ -25,6 +25,7 @@ from piped.git.errors import (
     NoCommitError,
     without_credentials,
 )
+from piped.git.merge import merge
 from piped.git.mirror import MirrorFolder
 from piped.git.objects import Absent, GitObject, Objects
 from piped.git.refs import LocalBranch, local_path
@@ -131,6 +132,21 @@ class Repository:
                 hint="its branch was rewritten, and the host does not keep it",
             )
         return found
+
+    async def merged(self, head: str, branch: str) -> Commit:
+        """The branch as it would be after merging a commit of another one.
+
+        Raises MergeConflictError, and NoCommitError when the remote does not give the commit.
+        """
+        await self.open()
+        base = await self.head()
+        if await self._find_commit(head) is None:
+            # Some hosts give a commit only by the name of a branch that it is on.
+            async with self._fetching:
+                await self.mirror.fetch_commit(f"refs/heads/{branch}")
+            await self.commit(head)
+        made = await merge(self.mirror.folder, base.hash, head, env=self.mirror.env)
+        return await self.commit(made)
 
     async def changed_paths(self, old: str, new: str) -> list[str]:
         """The files that differ between two commits, whatever lies between them.

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Merge two commits inside a mirror, without files: what a branch would be after a merge."""
+
+from pathlib import Path
+from typing import Final
+
+from piped.git import process as git
+from piped.git.errors import GitError
+
+_CONFLICT: Final = 1
+"""The exit code of a merge that people must finish."""
+
+_SHOWN: Final = 5
+
+
+class MergeConflictError(GitError):
+    """The two cannot be merged without a person."""
+
+
+async def merge(folder: Path, base: str, head: str, *, env: dict[str, str]) -> str:
+    """Make a merge commit of two commits that a bare repository has; answers its hash.
+
+    The same two make the same commit: it is only ever looked at, and never on a branch.
+    """
+    where = f"--git-dir={folder}"
+    output, code = await _try(
+        where, "merge-tree", "--write-tree", "--name-only", "--no-messages", base, head, env=env
+    )
+    lines = output.decode(errors="replace").splitlines()
+    if code == _CONFLICT and lines:
+        files = ", ".join(lines[1 : _SHOWN + 1]) + (" …" if len(lines) > _SHOWN + 1 else "")
+        raise MergeConflictError(
+            f"{head[:7]} does not merge into {base[:7]}: both changed {files}",
+            hint="merge the base branch, or rebase onto it",
+        )
+    if code != 0 or not lines:
+        raise GitError("the merge failed", hint="a plan preview needs git 2.38 or newer")
+    who = {
+        f"GIT_{role}_{key}": value
+        for role in ("AUTHOR", "COMMITTER")
+        for key, value in (
+            ("NAME", "piped"),
+            ("EMAIL", "piped@localhost"),
+            ("DATE", "1700000000 +0000"),
+        )
+    }
+    made = await git.run(
+        "commit-tree",
+        lines[0],
+        "-p",
+        base,
+        "-p",
+        head,
+        "-m",
+        f"Merge {head} into {base}",
+        env={**env, **who},
+        options=(where,),
+    )
+    return made.decode().strip()
+
+
+async def _try(*arguments: str, env: dict[str, str]) -> tuple[bytes, int]:
+    process = await git.start(*arguments, env=env)
+    try:
+        output, _ = await process.communicate()
+    finally:
+        await git.end(process)
+    return output, process.returncode or 0

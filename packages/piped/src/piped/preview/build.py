@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The preview of a branch: which applications it would deploy, and what that would do."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pipecd_model import trigger
+from pipecd_model.config import ApplicationConfig
+from pipecd_model.errors import PipecdError, SourceError
+from pipecd_wire.model.application_pb2 import Application
+from pipecd_wire.model.command_pb2 import Command
+from pipecd_wire.model.planpreview_pb2 import ApplicationPlanPreviewResult
+from piped.git import Commit, Repository
+from piped.mirror.mirror import Mirror
+from piped.preview.application import Previewer
+from piped.sentence import sentence
+from piped.source import place_of
+from piped.trigger.ports import Configs
+
+AT_ONCE: Final = 3
+"""Applications that are previewed together: each costs two checkouts."""
+
+
+class PreviewBuilder:
+    """Builds the answer to a command."""
+
+    def __init__(
+        self,
+        *,
+        repositories: Mapping[str, Repository],
+        mirror: Mirror,
+        configs: Configs,
+        previewer: Previewer,
+    ) -> None:
+        self._repositories = repositories
+        self._mirror = mirror
+        self._configs = configs
+        self._previewer = previewer
+
+    async def build(self, wanted: Command.BuildPlanPreview) -> list[ApplicationPlanPreviewResult]:
+        """The previews of all applications that the merge would deploy; raises PipecdError."""
+        repository = self._repository(wanted)
+        merged = await repository.merged(wanted.head_commit, wanted.head_branch)
+        applications = [
+            each
+            for each in self._mirror.applications.values()
+            if each.git_path.repo.id == repository.id
+        ]
+        outcomes = await self._configs.load_all(
+            repository, merged.hash, [each.git_path for each in applications]
+        )
+        places = asyncio.Semaphore(AT_ONCE)
+        results: dict[str, ApplicationPlanPreviewResult] = {}
+
+        async def one(application: Application, outcome: ApplicationConfig | PipecdError) -> None:
+            async with places:
+                found = await self._one(repository, merged, application, outcome, wanted)
+            if found is not None:
+                results[application.id] = found
+
+        async with asyncio.TaskGroup() as tasks:
+            for application, outcome in zip(applications, outcomes, strict=True):
+                tasks.create_task(one(application, outcome))
+        return _in_order(applications, results)
+
+    async def _one(
+        self,
+        repository: Repository,
+        merged: Commit,
+        application: Application,
+        outcome: ApplicationConfig | PipecdError,
+        wanted: Command.BuildPlanPreview,
+    ) -> ApplicationPlanPreviewResult | None:
+        """None for an application that the merge does not concern."""
+        last = application.most_recently_triggered_deployment.trigger.commit.hash or None
+        changed = await repository.changed_paths(last, merged.hash) if last else []
+        folder = place_of(application.git_path).folder
+        if isinstance(outcome, PipecdError):
+            head = await repository.head()
+            mine = await repository.changed_paths(head.hash, merged.hash)
+            if not trigger.touched(mine, app_dir=folder, paths=(), ignores=()):
+                return None  # its file was broken before
+            result = self._previewer.blank(application, wanted)
+            result.error = sentence(outcome)
+            return result
+        decision = trigger.on_commit(
+            outcome, app_dir=folder, head=merged.hash, last=last, changed=changed
+        )
+        if not decision.deploy:
+            return None
+        running = (
+            application.most_recently_successful_deployment
+            if application.HasField("most_recently_successful_deployment")
+            else None
+        )
+        return await self._previewer.preview(application, merged, running, wanted)
+
+    def _repository(self, wanted: Command.BuildPlanPreview) -> Repository:
+        repository = self._repositories.get(wanted.repository_id)
+        if repository is None:
+            raise SourceError(f"this piped has no repository {wanted.repository_id!r}")
+        if repository.branch != wanted.base_branch:
+            raise SourceError(
+                f"this piped deploys from the branch {repository.branch!r} of"
+                f" {wanted.repository_id!r}, not from {wanted.base_branch!r}"
+            )
+        return repository
+
+
+def _in_order(
+    applications: Sequence[Application], results: Mapping[str, ApplicationPlanPreviewResult]
+) -> list[ApplicationPlanPreviewResult]:
+    wanted = sorted(applications, key=lambda each: (each.name, each.id))
+    return [results[each.id] for each in wanted if each.id in results]

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers commands that ask for a plan preview; a few at a time, each within its limit."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from pipecd_model import gojson
+from pipecd_model.errors import PipecdError
+from pipecd_wire.model.command_pb2 import COMMAND_FAILED, COMMAND_SUCCEEDED, Command
+from pipecd_wire.model.planpreview_pb2 import (
+    ApplicationPlanPreviewResult,
+    PlanPreviewCommandResult,
+)
+from pipecd_wire.pipedservice.service_pb2 import ReportCommandHandledRequest
+from piped.mirror.mirror import Mirror
+from piped.oplog import logger
+from piped.report.outbox import Outbox
+from piped.sentence import sentence
+
+log = logger(__name__)
+
+AT_ONCE: Final = 3
+LIMIT: Final = 300.0
+"""Seconds that a preview may take when the command does not say."""
+
+
+class Builder(Protocol):
+    """Builds previews."""
+
+    async def build(
+        self, wanted: Command.BuildPlanPreview, /
+    ) -> list[ApplicationPlanPreviewResult]:
+        """The previews of all applications that a merge would deploy; raises PipecdError."""
+
+
+class PlanPreviews:
+    """Takes commands from the mirror, and puts answers into the outbox."""
+
+    def __init__(
+        self,
+        *,
+        piped_id: str,
+        mirror: Mirror,
+        builder: Builder,
+        outbox: Outbox,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._piped_id = piped_id
+        self._mirror = mirror
+        self._builder = builder
+        self._outbox = outbox
+        self._clock = clock
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._taken: set[str] = set()
+
+    async def run(self) -> None:
+        """Work until cancelled; what was begun then is begun again by the next piped."""
+        self._taken.clear()
+        async with asyncio.TaskGroup() as tasks:
+            async for change in self._mirror.changes():
+                for command in change.commands:
+                    if command.type == Command.BUILD_PLAN_PREVIEW and command.id not in self._taken:
+                        self._taken.add(command.id)
+                        tasks.create_task(self._handle(command), name=f"preview {command.id}")
+
+    async def _handle(self, command: Command) -> None:
+        wanted = command.build_plan_preview
+        limit = float(wanted.timeout) or LIMIT
+        result = PlanPreviewCommandResult(command_id=command.id, piped_id=self._piped_id)
+        async with self._places:
+            try:
+                async with asyncio.timeout(limit):
+                    result.results.extend(await self._builder.build(wanted))
+            except TimeoutError:
+                result.error = f"the preview took longer than {limit:g}s"
+            except PipecdError as error:
+                result.error = sentence(error)
+            except Exception:  # noqa: BLE001 - the one who asked waits for an answer
+                log.bug("preview.failed", command_id=command.id)
+                result.error = "piped has a bug; its log has the details"
+        log.info(
+            "preview.built",
+            command_id=command.id,
+            applications=len(result.results),
+            reason=result.error,
+        )
+        self._mirror.handled(command.id)
+        self._outbox.put(
+            command.id,
+            "ReportCommandHandled",
+            ReportCommandHandledRequest(
+                command_id=command.id,
+                status=COMMAND_FAILED if result.error else COMMAND_SUCCEEDED,
+                handled_at=max(1, int(self._clock())),
+                output=gojson.dumps(gojson.to_value(result)).encode(),
+            ),
+        )

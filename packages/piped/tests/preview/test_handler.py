@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that ask for a plan preview, and the answers they get."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from pipecd_model.errors import SourceError
+from pipecd_wire.model.command_pb2 import COMMAND_FAILED, COMMAND_SUCCEEDED, Command
+from pipecd_wire.model.common_pb2 import PIPELINE
+from pipecd_wire.model.planpreview_pb2 import (
+    ApplicationPlanPreviewResult,
+    PluginPlanPreviewResult,
+)
+from piped.mirror.mirror import Change, Mirror
+from piped.preview.handler import PlanPreviews
+
+
+class World:
+    def __init__(self) -> None:
+        self.mirror = Mirror()
+        self.mirror.replace(applications=[], deployments=[], commands=[])
+        self.answer: Any = []
+        self.reports: asyncio.Queue[Any] = asyncio.Queue()
+        self.built = 0
+
+    async def build(self, _wanted: Any, /) -> list[ApplicationPlanPreviewResult]:
+        self.built += 1
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        if self.answer is None:
+            await asyncio.sleep(3600)
+        return list(self.answer)
+
+    def put(self, key: str, rpc: str, message: Any) -> None:
+        assert (key, rpc) == (message.command_id, "ReportCommandHandled")
+        self.reports.put_nowait(message)
+
+    def ask(self, command_id: str = "c1", seconds: int = 60) -> None:
+        wanted = Command.BuildPlanPreview(repository_id="r", timeout=seconds)
+        command = Command(id=command_id, type=Command.BUILD_PLAN_PREVIEW, build_plan_preview=wanted)
+        self.mirror.merge(Change(commands=(command,)))
+
+    async def report(self) -> tuple[int, dict[str, Any]]:
+        """The next answer: its status, and its output."""
+        async with asyncio.timeout(30):
+            message = await self.reports.get()
+        return message.status, json.loads(message.output)
+
+
+@pytest.fixture
+async def world() -> Any:
+    made = World()
+    handler = PlanPreviews(
+        piped_id="p1",
+        mirror=made.mirror,
+        builder=made,
+        outbox=made,  # type: ignore[arg-type]
+    )
+    task = asyncio.create_task(handler.run())
+    yield made
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_an_answer_is_the_plain_json_of_the_go_implementation(world: World) -> None:
+    plan = PluginPlanPreviewResult(plugin_name="files", plan_summary=b"1 file")
+    world.answer = [
+        ApplicationPlanPreviewResult(
+            application_id="a", sync_strategy=PIPELINE, plugin_plan_results=[plan], created_at=7
+        )
+    ]
+    world.ask()
+
+    status, output = await world.report()
+
+    assert status == COMMAND_SUCCEEDED
+    assert output == {
+        "command_id": "c1",
+        "piped_id": "p1",
+        "results": [
+            {
+                "application_id": "a",
+                "sync_strategy": int(PIPELINE),
+                "plugin_plan_results": [{"plugin_name": "files", "plan_summary": "MSBmaWxl"}],
+                "created_at": 7,
+            }
+        ],
+    }
+
+
+async def test_a_failure_is_an_answer_too(world: World) -> None:
+    world.answer = SourceError("no such branch", hint="push it first")
+    world.ask()
+
+    status, output = await world.report()
+
+    assert status == COMMAND_FAILED
+    assert output["error"] == "no such branch (push it first)"
+
+
+async def test_a_bug_of_ours_leaves_nobody_waiting(world: World) -> None:
+    world.answer = RuntimeError("oops")
+    world.ask()
+
+    status, output = await world.report()
+
+    assert status == COMMAND_FAILED
+    assert "bug" in output["error"]
+
+
+async def test_a_preview_that_takes_too_long_says_so(world: World) -> None:
+    world.answer = None
+    world.ask(seconds=1)
+
+    status, output = await world.report()
+
+    assert status == COMMAND_FAILED
+    assert output["error"] == "the preview took longer than 1s"
+
+
+async def test_a_command_is_answered_once(world: World) -> None:
+    world.ask()
+    await world.report()
+    world.ask()
+    world.ask("c2")
+
+    _, output = await world.report()
+
+    assert output["command_id"] == "c2"
+    assert world.built == 2
