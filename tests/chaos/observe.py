@@ -56,6 +56,7 @@ class Observer:
     def __init__(self, site: Site, commit: str, plan: Round, *, expected: int) -> None:
         self.latest: dict[str, Deployment] = {}
         self.backwards: list[str] = []
+        self.cancels = 0
         self.first_seen = asyncio.Event()
         self.over = asyncio.Event()
         self._site = site
@@ -153,5 +154,6 @@ class Observer:
         while self.latest[deployment_id].status not in COMPLETED:
             with suppress(CallError):
                 await call(self._site.deployments.CancelDeployment, request)
+                self.cancels += 1
                 return
             await asyncio.sleep(PAUSE)

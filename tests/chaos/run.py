@@ -25,7 +25,7 @@ from chaos.schedule import Round, drawn, rounds
 from chaos.site import Site, running_site
 from chaos.summary import Broken, say, summary, too_few
 
-ROUND_LIMIT = 90.0
+ROUND_LIMIT = 180.0
 """Seconds for all deployments of a round, deaths included."""
 MOST_ROUNDS_PER_DEATH = 3
 
@@ -64,6 +64,7 @@ class World:
             found.append(Violation(promise="bounded", sentence=sentence))
         seconds = time.monotonic() - began
         disarm(site, plan, done)
+        done.mishaps["cancel by a person"] += observer.cancels
         site.clocks.set_right()
         site.piped.restart_after = site.server.restart_after = 0.0
         found += [each async for each in violations(site, observer, done.shims)]

@@ -15,14 +15,14 @@ PROGRAMS = {"piped": ("piped",), "control plane": ("pipecd",), "plugin": PLUGINS
 """What each is called where clocks are concerned."""
 
 KILLS = {
-    "plugin": 5,
-    "piped": 5,
+    "plugin": 6,
+    "piped": 4,
     "control plane": 4,
     "plugin and piped": 2,
-    "piped and control plane": 3,
-    "plugin and control plane": 2,
+    "piped and control plane": 2,
+    "plugin and control plane": 3,
     "plugin, piped and control plane": 1,
-    "shim": 2,
+    "shim": 4,
 }
 """What can be killed at a random moment, with weights."""
 PAUSES = ("plugin", "piped", "control plane", "shim")
@@ -32,7 +32,7 @@ piped to the control plane cut, or silent, and a clock that is moved."""
 CLOCKS = (-8.0, -3.0, 5.0, 3600.0)
 """Seconds that a clock is moved by."""
 
-PLACES_PER_ROUND = 6
+PLACES_PER_ROUND = 8
 MOST_PLUGIN_DEATHS = 3
 """In one round: a plugin that is lost again and again during one stage is what is broken."""
 
@@ -111,7 +111,7 @@ def drawn(seed: str, number: int, places: tuple[str, ...] = (*PLACES, RACE)) -> 
     if RACE in mine:
         mine = tuple(place for place in mine if place not in RACERS)
     chance = random.Random(f"{seed} round {number}")  # noqa: S311 - as above
-    count = chance.choice((0, 1, 2, 3))
+    count = chance.choice((1, 2, 3))
     first = [_injection(chance, kind="kill", what="piped")] if needs_restart(mine) else []
     injections = [*first, *(_injection(chance) for _ in range(count))]
     return Round(
