@@ -224,6 +224,7 @@ def server(
         projects=told.projects,
         shared_sso=told.shared_sso,
         state_key=told.state_key,
+        retention=told.retention,
         grace=grace_period,
         lease_times=LeaseTimes(lease=lease_time, take_over=take_over_after),
         encryption_key_files=encryption_key_file,

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is old goes when the configuration says so; what is needed or young stays."""
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from controlplane.ops.retention import DAY, Retention, purge, time_out_commands, timed_jobs
+from controlplane.serve import config
 from controlplane.store import purge as steps
 from controlplane.store.events import EventFilter
 from controlplane.store.stage_logs import LogKey
 from controlplane.store.stores import Stores
 from controlplane.usecases import events
 from controlplane.usecases.traces import NewTrace
+from pipecd_model.errors import ConfigError
 from pipecd_wire.model import application_pb2, command_pb2, deployment_chain_pb2
 from pipecd_wire.model import deployment_pb2 as pb
 
@@ -162,3 +167,18 @@ async def test_every_timed_job_runs(kept: Stores) -> None:
         await job.run()
 
     assert {job.name for job in jobs} == {"chains", "unhandled-commands", "retention"}
+
+
+def test_the_configuration_file_says_how_long(tmp_path: Path) -> None:
+    file = tmp_path / "server.yaml"
+    file.write_text(
+        "apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\n"
+        "spec: {retention: {deployments: 10, events: -1, insights: 20}}\n"
+    )
+
+    assert config.read(file).retention == Retention(deployments=10, events=0, insights=20)
+    assert config.read(None).retention == Retention()
+
+    file.write_text(file.read_text().replace("insights: 20", "insights: 5"))
+    with pytest.raises(ConfigError, match="less than those of deployments"):
+        config.read(file)

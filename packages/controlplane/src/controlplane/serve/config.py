@@ -6,12 +6,14 @@ from pathlib import Path
 
 import click
 
+from controlplane.ops.retention import FOR_A_YEAR, Retention
 from controlplane.store.sql.file import DATABASE_FILE
 from pipecd_model.config import load_control_plane
 from pipecd_model.config.controlplane import (
     ControlPlaneConfig,
     FolderConfig,
     ProjectConfig,
+    RetentionConfig,
     SharedSsoConfig,
     SqliteConfig,
 )
@@ -27,6 +29,7 @@ class FromFile:
     data_dir: Path | None = None
     projects: tuple[ProjectConfig, ...] = ()
     shared_sso: tuple[SharedSsoConfig, ...] = ()
+    retention: Retention = FOR_A_YEAR
 
 
 def read(path: Path | None) -> FromFile:
@@ -47,6 +50,17 @@ def read(path: Path | None) -> FromFile:
         data_dir=_data_dir(config, path),
         projects=config.projects,
         shared_sso=config.shared_sso_configs,
+        retention=_retention(config.retention),
+    )
+
+
+def _retention(told: RetentionConfig) -> Retention:
+    # In a file zero means the default, so for ever has a number of its own there.
+    return Retention(
+        deployments=max(told.deployments, 0),
+        events=max(told.events, 0),
+        commands=max(told.commands, 0),
+        insights=max(told.insights, 0),
     )
 
 

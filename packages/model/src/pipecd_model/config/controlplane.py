@@ -167,7 +167,7 @@ class InsightCollectorConfig(ConfigModel):
 
 
 class RetentionConfig(ConfigModel):
-    """How many days things are kept once they are over; 0 is for ever."""
+    """How many days things are kept once they are over; -1 is for ever."""
 
     deployments: int = 365
     """Deployments with their stage logs, chains and traces. The last one that succeeded stays."""
@@ -181,9 +181,9 @@ class RetentionConfig(ConfigModel):
     def check(self, report: Report) -> None:
         for key in ("deployments", "events", "commands", "insights"):
             days = getattr(self, key)
-            if not 0 <= days <= 100_000:
-                report.fault(key, message=f"not a number of days: {days}", hint="0 is for ever")
-        if self.insights and (self.insights < self.deployments or not self.deployments):
+            if not -1 <= days <= 100_000:
+                report.fault(key, message=f"not a number of days: {days}", hint="-1 is for ever")
+        if 0 <= self.insights and not 0 <= self.deployments <= self.insights:
             report.fault(
                 "insights",
                 message=f"{self.insights} days are less than those of deployments",

@@ -26,7 +26,7 @@ from pipecd_model.errors import ConfigError, ConflictError, NotFoundError, State
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = 1
-KEYS: Final = ("admin.key", "encryption.key")
+KEYS: Final = ("admin.key", "admin.password", "encryption.key")
 """Small files of the folder that belong to the data."""
 
 LARGEST_KEY: Final = 64 * 1024
