@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who gets in, over the real wire."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -224,3 +225,24 @@ async def test_a_request_is_judged_after_its_caller(plane: Any) -> None:
     error = await refusal(plane.admin.api.GetApplication, bad)
     assert error.status == "INVALID_ARGUMENT"
     assert error.message.startswith("invalid request: application_id")
+
+
+async def test_who_shows_many_wrong_keys_is_no_longer_looked_at(plane: Any) -> None:
+    """Each one costs us time; a right key that was seen before costs none and goes on."""
+    await call(plane.admin.api.ListApplications, apiservice.ListApplicationsRequest())
+    key_id = plane.admin.key.partition(".")[0]
+
+    async def status_of(stub: Any, number: int) -> str:
+        pairs = [("authorization", f"API-KEY {key_id}.wrong{number}")]
+        request = apiservice.ListApplicationsRequest()
+        with pytest.raises(CallError) as caught:
+            await call(stub.ListApplications, request, metadata=pairs, deadline=100)
+        return caught.value.status
+
+    async with connect(plane.address) as channel, asyncio.TaskGroup() as tasks:
+        stub = apiservice_grpc.APIServiceStub(channel)
+        asked = [tasks.create_task(status_of(stub, number)) for number in range(150)]
+        statuses = {await each for each in asked}
+
+    assert statuses == {"UNAUTHENTICATED", "RESOURCE_EXHAUSTED"}
+    await call(plane.admin.api.ListApplications, apiservice.ListApplicationsRequest())

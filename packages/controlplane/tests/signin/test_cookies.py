@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cookies go where they should, and nonsense in them harms nobody."""
 
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import trustme
 from controlplane.auth.cookies import cookie
 from controlplane.http.front import FrontTls
 from pipecd_wire.rpc import CallError, call, connect
+from pipecd_wire.rpc.frames import frame
 from pipecd_wire.webservice import service_pb2 as web
 from pipecd_wire.webservice import service_pb2_grpc as web_grpc
 
@@ -44,8 +46,6 @@ async def test_under_our_own_tls_a_cookie_is_secure(site_with: Any, tmp_path: Pa
     certificate.private_key_pem.write_to_path(str(key))
     roots = tmp_path / "roots.pem"
     authority.cert_pem.write_to_path(str(roots))
-
-    import ssl  # noqa: PLC0415
 
     async with site_with(tls=FrontTls(cert_file=chain, key_file=key)) as site:
         context = ssl.create_default_context(cafile=str(roots))
@@ -98,3 +98,19 @@ async def test_a_request_keeps_the_id_that_it_came_with(site: Any) -> None:
 
     assert kept.headers["x-request-id"] == "abc-1"
     assert len(replaced.headers["x-request-id"]) == 32
+
+
+async def test_the_web_clients_own_way_of_calling_takes_the_cookie(site: Any) -> None:
+    browser = await site.browser()
+    await site.sign_in(browser)
+
+    answer = await browser.post(
+        "/grpc.service.webservice.WebService/GetMe",
+        content=frame(web.GetMeRequest().SerializeToString()),
+        headers={"content-type": "application/grpc-web+proto", "x-grpc-web": "1"},
+    )
+
+    size = int.from_bytes(answer.content[1:5], "big")
+    me = web.GetMeResponse.FromString(answer.content[5 : 5 + size])
+    assert (me.subject, me.project_id) == ("boss", "shop")
+    assert b"grpc-status:0" in answer.content.replace(b" ", b"")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often somebody may try to sign in: a bucket of attempts that fills again with time.
+"""How often somebody may try: a bucket of attempts that fills again with time.
 
-Counted per account and per address, whether the account exists or not, before a password is looked
-at. Only this process counts; replicas multiply the limit by their number.
+Taken before a password or key is looked at, whether its account exists or not. Only this process
+counts; replicas multiply the limit by their number.
 """
 
 import time
@@ -10,6 +10,15 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
+
+from pipecd_model.errors import PipecdError
+
+
+class TooManyAttemptsError(PipecdError):
+    """Somebody tries too often."""
+
+    status = "RESOURCE_EXHAUSTED"
+
 
 MOST: Final = 10_000
 """Buckets that are kept; a full one is the same as none."""

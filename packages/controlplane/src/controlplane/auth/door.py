@@ -8,6 +8,7 @@ answer: only who holds the key learns more.
 from typing import Final
 
 from controlplane.auth import calls
+from controlplane.auth.attempts import Attempts, TooManyAttemptsError
 from controlplane.auth.caller import Agent, Person, Program
 from controlplane.auth.people import People
 from controlplane.auth.verify import Verifier
@@ -65,6 +66,8 @@ class Door:
         self._now = now
         self._people = People(stores, now)
         self._verifier = Verifier()
+        # Comparing a key takes time: nobody may make us do it without end.
+        self._attempts = Attempts(burst=100, seconds=1)
 
     async def admit(self, method: Method, metadata: Metadata) -> Agent | Program | Person:
         """Raises UnauthenticatedError or DeniedError; StateError for a lease that is over."""
@@ -83,7 +86,7 @@ class Door:
                 await self._leases.check_epoch(agent)
             return agent
         if kind == API_KEY and rights_pb2.API_KEY in method.callers:
-            program = await self._program(credential, _idempotency_key(metadata))
+            program = await self._program(credential, metadata)
             if method.role == rights_pb2.READ_WRITE and not program.may_write:
                 raise DeniedError(f"the API key {program.name!r} may only read")
             return program
@@ -93,17 +96,19 @@ class Door:
             )
         raise UnauthenticatedError(f"{method.name} needs {_wanted(method)}")
 
-    async def project_of_key(self, authorization: str) -> str:
+    async def project_of_key(self, authorization: str, peer: str) -> str:
         """The project of an API key that was shown outside of an RPC. Raises as `admit` does."""
         kind, _, credential = authorization.partition(" ")
         if kind not in {API_KEY, BEARER}:
             raise UnauthenticatedError("an API key is needed", hint="Authorization: Bearer KEY")
-        return (await self._program(credential, "")).project_id
+        return (await self._program(credential, {PEER: peer})).project_id
 
     async def _piped(self, credential: str, metadata: Metadata) -> Agent:
         project_id, piped_id, key = _parts(credential, ",", 3)
         piped = await self._stores.pipeds.find(project_id, piped_id)
-        if piped is None or not await self._any_matches(key, [k.hash for k in piped.keys]):
+        peer = metadata.get(PEER, "")
+        hashes = [each.hash for each in piped.keys] if piped else []
+        if piped is None or not await self._any_matches(key, hashes, f"{piped_id}\n{peer}"):
             log.info("door.piped_refused", piped_id=piped_id[:64])
             raise UnauthenticatedError(
                 "unknown piped or wrong piped key",
@@ -116,14 +121,17 @@ class Door:
         return Agent(
             project_id=project_id,
             piped_id=piped_id,
-            peer=metadata.get(PEER, ""),
+            peer=peer,
             lease_epoch=_epoch(metadata.get(LEASE_EPOCH)),
         )
 
-    async def _program(self, credential: str, idempotency_key: str) -> Program:
+    async def _program(self, credential: str, metadata: Metadata) -> Program:
         key_id, _secret = _parts(credential, ".", 2)
         key = await self._stores.api_keys.by_id(key_id)
-        if key is None or not await self._any_matches(credential, [key.key_hash]):
+        peer = metadata.get(PEER, "")
+        if key is None or not await self._any_matches(
+            credential, [key.key_hash], f"{key_id}\n{peer}"
+        ):
             raise UnauthenticatedError("unknown or wrong API key")
         if key.disabled:
             raise UnauthenticatedError(f"the API key {key.name!r} is disabled")
@@ -137,11 +145,15 @@ class Door:
             key_id=key.id,
             name=key.name,
             may_write=key.role == apikey_pb2.APIKey.READ_WRITE,
-            idempotency_key=idempotency_key,
+            idempotency_key=_idempotency_key(metadata),
         )
 
-    async def _any_matches(self, key: str, hashes: list[str]) -> bool:
+    async def _any_matches(self, key: str, hashes: list[str], who: str) -> bool:
+        """Raises TooManyAttemptsError for who has shown too many keys that were new to us."""
         for hashed in hashes:
+            new = not self._verifier.knows(key, hashed)
+            if new and self._attempts.take(who):
+                raise TooManyAttemptsError("too many different keys", hint="try again later")
             if await self._verifier.matches(key, hashed):
                 return True
         return False

@@ -9,11 +9,11 @@ import hmac
 import math
 from typing import Final
 
-from controlplane.auth.attempts import Attempts
+from controlplane.auth.attempts import Attempts, TooManyAttemptsError
 from controlplane.store.stores import Stores
 from controlplane.usecases import keys, roles
 from controlplane.usecases.sessions import Identity
-from pipecd_model.errors import PipecdError, UnauthenticatedError
+from pipecd_model.errors import UnauthenticatedError
 from pipecd_model.oplog import logger
 from pipecd_wire.pipecd.api import access_pb2
 
@@ -23,32 +23,26 @@ log = logger(__name__)
 NOBODY: Final = "$2b$10$1ux8Qi1OvFXxdMtbvDc5GOMNqUwyF1vTIM8VdjeeOodSHGr2coxuW"
 
 
-class TooManyAttemptsError(PipecdError):
-    """Somebody tries too often."""
-
-    status = "RESOURCE_EXHAUSTED"
-
-
 class PasswordDoor:
     """Checks names and passwords, not too many of them."""
 
-    def __init__(
-        self,
-        stores: Stores,
-        *,
-        per_account: Attempts | None = None,
-        per_address: Attempts | None = None,
-    ) -> None:
+    def __init__(self, stores: Stores) -> None:
         self._stores = stores
-        self._per_account = per_account or Attempts(burst=10, seconds=30)
-        self._per_address = per_address or Attempts(burst=30, seconds=10)
+        # A person who mistypes, a program that guesses from one place, and one from many.
+        self._here = Attempts(burst=10, seconds=30)
+        self._anywhere = Attempts(burst=100, seconds=5)
+        self._per_address = Attempts(burst=100, seconds=1)
 
     async def sign_in(
         self, project_id: str, username: str, password: str, *, address: str
     ) -> Identity:
         """Raises UnauthenticatedError, or TooManyAttemptsError before anything was looked at."""
         account = f"{project_id}\n{username}"
-        wait = max(self._per_account.take(account), self._per_address.take(address))
+        wait = max(
+            self._here.take(f"{account}\n{address}"),
+            self._anywhere.take(account),
+            self._per_address.take(address),
+        )
         if wait:
             log.warning("sign_in.too_often", project_id=project_id[:64], address=address)
             raise TooManyAttemptsError(
@@ -63,5 +57,5 @@ class PasswordDoor:
         if not (right and known and enabled and hashed != NOBODY):
             log.info("sign_in.refused", project_id=project_id[:64], address=address)
             raise UnauthenticatedError("wrong project, user name or password")
-        self._per_account.forget(account)
+        self._here.forget(f"{account}\n{address}")
         return Identity(subject=username, via=access_pb2.Session.STATIC_ADMIN, roles=(roles.ADMIN,))

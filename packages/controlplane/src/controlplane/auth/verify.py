@@ -25,6 +25,10 @@ class Verifier:
         self._answers: OrderedDict[tuple[bytes, str], bool] = OrderedDict()
         self._checking: WeakValueDictionary[tuple[bytes, str], asyncio.Lock] = WeakValueDictionary()
 
+    def knows(self, key: str, hashed: str) -> bool:
+        """Was this pair compared before? Then the answer costs nothing."""
+        return (hashlib.sha256(key.encode()).digest(), hashed) in self._answers
+
     async def matches(self, key: str, hashed: str) -> bool:
         pair = (hashlib.sha256(key.encode()).digest(), hashed)
         answer = self._answers.get(pair)

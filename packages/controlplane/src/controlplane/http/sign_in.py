@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from controlplane.auth.attempts import Attempts
+from controlplane.auth.attempts import Attempts, TooManyAttemptsError
 from controlplane.auth.cookies import STATE, TOKEN, cookie
-from controlplane.auth.password import PasswordDoor, TooManyAttemptsError
+from controlplane.auth.password import PasswordDoor
 from controlplane.auth.sso.door import SsoDoor
 from controlplane.http.cookie_jar import CookieJar
 from controlplane.http.forms import check_same_site, form

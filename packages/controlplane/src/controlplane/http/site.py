@@ -50,7 +50,10 @@ def site(parts: Site) -> Guard:
         if not parts.metrics_enabled:
             return PlainTextResponse("")
         try:
-            project_id = await parts.door.project_of_key(request.headers.get("authorization", ""))
+            project_id = await parts.door.project_of_key(
+                request.headers.get("authorization", ""),
+                request.client.host if request.client else "",
+            )
         except PipecdError as error:
             return PlainTextResponse(f"{error}\n", status_code=401)
         text = of_project(await parts.scrape.text(), project_id)

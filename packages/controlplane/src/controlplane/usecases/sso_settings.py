@@ -11,7 +11,10 @@ from controlplane.store.stores import Stores
 from controlplane.usecases.project import ProjectSettings
 from controlplane.usecases.vault import Vault, is_closed
 from pipecd_model.errors import ConfigError, StateError
+from pipecd_model.oplog import logger
 from pipecd_wire.model import project_pb2 as pb
+
+log = logger(__name__)
 
 SECRETS: Final = ("client_id", "client_secret")
 
@@ -81,14 +84,21 @@ class SsoSettings:
         await self._settings.change(project_id, edit)
 
     async def close_anew(self) -> int:
-        """Close with the newest key what an older one closed; answers in how many projects."""
+        """Close with the newest key what an older one closed; answers in how many projects.
+
+        What no key opens stays as it is: its people cannot sign in through others until it is set
+        anew, and everybody else can.
+        """
         changed = 0
         for project in await self._stores.projects.all():
             client = _client(project.sso) if project.HasField("sso") else None
             closed = [getattr(client, name) for name in SECRETS] if client else []
             if any(is_closed(each) and not self._vault.is_current(each) for each in closed):
-                await self._stores.projects.update(project.id, self._renew)
-                changed += 1
+                try:
+                    await self._stores.projects.update(project.id, self._renew)
+                    changed += 1
+                except StateError as error:
+                    log.warning("sso.secret_lost", project_id=project.id, error=str(error))
         return changed
 
     def _renew(self, project: pb.Project) -> None:

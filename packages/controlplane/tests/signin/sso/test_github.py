@@ -114,3 +114,9 @@ async def test_a_changed_encryption_key_closes_what_is_kept_anew(
         browser = await site.browser()
         assert (await through(browser)).status_code == 302
         assert await site.me(browser.cookies["token"]) == "ada"
+
+    async with site_with(encryption_key_files=(old,)) as site:
+        browser = await site.browser()
+        answer = await browser.post("/auth/login", data={"project": "shop"})
+        assert answer.status_code == 303  # the key is lost, and with it this one way in
+        assert (await site.sign_in(browser)).status_code == 302
