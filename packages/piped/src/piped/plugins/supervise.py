@@ -235,7 +235,7 @@ class Supervisor:
             # Started all the same, it would fail, and piped would talk to whoever is there.
             raise PluginError(
                 f"the port {self._config.port} is taken by another process",
-                hint="end it, or leave `port` out and piped picks one",
+                hint="end it, or name another `port`",
             )
         return self._config.port
 
