@@ -67,7 +67,7 @@ class Door:
         self._people = People(stores, now)
         self._verifier = Verifier()
         # Comparing a key takes time: nobody may make us do it without end.
-        self._attempts = Attempts(burst=100, seconds=1)
+        self._attempts = Attempts(burst=50, seconds=2)
 
     async def admit(self, method: Method, metadata: Metadata) -> Agent | Program | Person:
         """Raises UnauthenticatedError or DeniedError; StateError for a lease that is over."""
