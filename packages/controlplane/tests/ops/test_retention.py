@@ -81,6 +81,18 @@ async def test_the_last_success_of_an_application_stays(kept: Stores, build: Any
     assert await kept.deployments.find("ours", "last") is not None
 
 
+async def test_what_was_told_of_a_deleted_application_goes(kept: Stores, build: Any) -> None:
+    for application_id, deleted in (("gone", True), ("there", False)):
+        await kept.applications.add(build.application(id=application_id, deleted=deleted))
+        await kept.shared_objects.put("ours", application_id, "plugin", "key", b"x")
+
+    await purge(kept, Retention(), lambda: build.NOON + 400 * DAY)
+
+    assert await kept.shared_objects.find("ours", "gone", "plugin", "key") is None
+    assert await kept.shared_objects.find("ours", "there", "plugin", "key") == b"x"
+    assert await kept.applications.find("ours", "gone") is not None
+
+
 async def test_more_than_one_step_takes_goes_too(kept: Stores, build: Any) -> None:
     for number in range(steps.STEP + 5):
         await kept.deployments.add(

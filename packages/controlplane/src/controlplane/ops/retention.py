@@ -80,6 +80,7 @@ async def purge(stores: Stores, retention: Retention, now: Now) -> None:
         place: Place | None = Place()
         while place is not None:
             place = await stores.purge.deployments(before=before, place=place)
+        await stores.purge.of_deleted_applications(before=before)
         await _repeat(lambda: stores.purge.traces(before=before))
         await _repeat(lambda: stores.purge.chains(before=before))
     if retention.insights:

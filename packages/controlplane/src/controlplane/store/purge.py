@@ -99,6 +99,14 @@ DELETE_CHAIN: Final = _delete(tables.deployment_chain)
 DELETE_COMMAND: Final = _delete(COMMAND)
 DELETE_OUTPUT: Final = _delete(tables.command_output, "command_id")
 
+DELETED: Final = select(tables.application.c.id).where(
+    tables.application.c.deleted == 1, tables.application.c.updated_at < bindparam("before")
+)
+OF_DELETED: Final = tuple(
+    delete(table).where(table.c.application_id.in_(DELETED))
+    for table in (tables.live_state, tables.analysis_result, tables.shared_object)
+)
+
 DEPLOYMENT_LABELS: Final = Labels(tables.deployment_label)
 EVENT_LABELS: Final = Labels(tables.event_label)
 
@@ -153,6 +161,15 @@ class Purge:
 
     async def outputs(self, *, before: int) -> int:
         return await self._step(OUTPUTS, DELETE_OUTPUT, before)
+
+    async def of_deleted_applications(self, *, before: int) -> None:
+        """What was told of applications that are gone; they themselves stay, as a name."""
+
+        async def work(transaction: Transaction) -> None:
+            for statement in OF_DELETED:
+                await transaction.run(statement, before=before)
+
+        await self._database.write(work)
 
     async def waiting_commands(self, *, before: int) -> list[tuple[str, str]]:
         """Project and id of some commands that nobody has taken since."""

@@ -12,7 +12,7 @@ from controlplane.store.applications import ApplicationFilter
 from controlplane.store.database import Transaction
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
-from controlplane.usecases import chain_state
+from controlplane.usecases import chain_state, limits
 from controlplane.usecases import deployment_reports as reports
 from controlplane.usecases.chain_state import Node, Verdict
 from controlplane.usecases.ownership import Agent, own_deployment
@@ -49,6 +49,7 @@ async def create(
     deployment = deployment_pb2.Deployment()
     deployment.CopyFrom(request.first_deployment)
     reports.created(deployment, at)
+    limits.size("deployment", deployment, limits.DEPLOYMENT_BYTES)
     chain = pb.DeploymentChain(
         id=new_id(), project_id=agent.project_id, created_at=at, updated_at=at
     )

@@ -21,6 +21,7 @@ from pipecd_model.errors import StateError
 from pipecd_wire.model import deployment_pb2
 
 OLDER = sorted(Path(__file__).parent.glob("schema_*.sql"))
+FIRST = OLDER[0]
 
 
 def make_older(folder: Path, script: Path) -> sqlite3.Connection:
@@ -59,7 +60,7 @@ async def test_an_older_file_becomes_as_a_new_one(tmp_path: Path, script: Path) 
     assert schema(tmp_path / "older") == schema(tmp_path / "new")
 
 
-@pytest.mark.parametrize("script", OLDER, ids=lambda path: path.stem)
+@pytest.mark.parametrize("script", [FIRST], ids=lambda path: path.stem)
 async def test_what_an_older_file_holds_is_found_by_everything(
     tmp_path: Path, script: Path, build: Any
 ) -> None:
@@ -122,7 +123,7 @@ def add(connection: sqlite3.Connection, table: str, entity: Any, **columns: Any)
 
 
 async def test_a_step_that_fails_leaves_the_older_file_as_it_was(tmp_path: Path) -> None:
-    with closing(make_older(tmp_path, OLDER[0])) as older:
+    with closing(make_older(tmp_path, FIRST)) as older:
         older.execute(
             "INSERT INTO deployment VALUES ('d', 'p', 'a', 'b', 'c', 0, 0, 0, 1, 1, x'ff')"
         )
@@ -134,6 +135,24 @@ async def test_a_step_that_fails_leaves_the_older_file_as_it_was(tmp_path: Path)
     assert schema(tmp_path) == before
     with closing(sqlite3.connect(tmp_path / DATABASE_FILE)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone()[0] == 2
+
+
+async def test_tables_do_not_change_without_a_new_version(tmp_path: Path) -> None:
+    """Files of this version are out there. A change needs SCHEMA_VERSION + 1, and a step if a table
+    that is there changes; with it comes the next `schema_<version>.sql`, from `.schema` of sqlite3.
+    """
+    newest = max(OLDER, key=version_of)
+    if version_of(newest) < tables.SCHEMA_VERSION:
+        pytest.skip(f"schema_{tables.SCHEMA_VERSION}.sql is not written yet")
+    make_older(tmp_path / "frozen", newest).close()
+
+    await opened(tmp_path / "new")
+
+    assert schema(tmp_path / "new") == schema(tmp_path / "frozen")
+
+
+def version_of(script: Path) -> int:
+    return int(script.stem.removeprefix("schema_"))
 
 
 def test_every_change_of_a_table_has_a_version() -> None:

@@ -183,7 +183,7 @@ class RetentionConfig(ConfigModel):
             days = getattr(self, key)
             if not -1 <= days <= 100_000:
                 report.fault(key, message=f"not a number of days: {days}", hint="-1 is for ever")
-        if 0 <= self.insights and not 0 <= self.deployments <= self.insights:
+        if self.insights >= 0 and not 0 <= self.deployments <= self.insights:
             report.fault(
                 "insights",
                 message=f"{self.insights} days are less than those of deployments",
