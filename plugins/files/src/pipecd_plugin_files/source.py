@@ -9,7 +9,7 @@ from typing import Any
 
 from pipecd_plugin_files.config import FilesOptions
 from pipecd_sdk import Source, StageFailedError
-from pipecd_sdk.kit import patterns, yaml
+from pipecd_sdk.kit import patterns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +62,9 @@ def _hiding(options: FilesOptions, opened: set[str], own: str) -> Callable[[str]
 
 def _opened_files(source: Source) -> set[str]:
     """The files of the application that piped puts opened secrets into."""
+    # Here and not above: a plugin that only waits for work needs no parser in memory.
+    from pipecd_sdk.kit import yaml  # noqa: PLC0415
+
     value: Any = yaml.load(source.config.decode(errors="replace")) if source.config else {}
     for key in ("spec", "encryption", "decryptionTargets"):
         value = value.get(key) if isinstance(value, dict) else None

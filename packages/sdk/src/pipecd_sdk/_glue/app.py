@@ -21,7 +21,6 @@ from pipecd_sdk._glue.management import (
     keep_pinging,
     take_token,
 )
-from pipecd_sdk._glue.observe import add_observation
 from pipecd_sdk._glue.oplog import set_up_logging
 from pipecd_sdk._glue.parent import OrphanedError, die_with_parent
 from pipecd_sdk._glue.piped import Piped
@@ -29,7 +28,9 @@ from pipecd_sdk._glue.plan import ConfigApi, PlanApi
 from pipecd_sdk._glue.running import Running
 from pipecd_sdk.clock import Clock
 from pipecd_sdk.config import ConfigFaultsError
+from pipecd_sdk.livestate import Drift, LiveState
 from pipecd_sdk.plugin import StagePlugin
+from pipecd_sdk.preview import PlanPreview
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.deploymentapi import api_pb2
 from pipecd_wire.rpc import AddressError, Endpoints, Server, ServerTls, admit_all, connect
@@ -96,7 +97,11 @@ class _Process:
             PlanApi(self._plugin, self._setup, piped),
             ExecuteApi(self._plugin, self._setup, piped, running, Clock()),
         )
-        add_observation(endpoints, self._plugin, self._setup, piped, Clock())
+        if isinstance(self._plugin, LiveState | Drift | PlanPreview):
+            # Here and not above: a plugin without them shall not pay for their messages.
+            from pipecd_sdk._glue.observe import add_observation  # noqa: PLC0415
+
+            add_observation(endpoints, self._plugin, self._setup, piped, Clock())
         services = plugin_pb2.DESCRIPTOR.services_by_name
         endpoints.add(services["PluginConfigService"], ConfigApi(self._plugin))
         endpoints.add(services["PluginStageService"], WaitApi(running))
