@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Timed jobs: each in its turn, none in the way of another."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from controlplane.ops.jobs import Job, running
+from pipecd_model.errors import UnavailableError
+
+
+async def test_a_job_that_fails_comes_again_and_holds_up_no_other(soon: Any) -> None:
+    good, tries = asyncio.Event(), 0
+    again = asyncio.Event()
+
+    async def bad() -> None:
+        nonlocal tries
+        tries += 1
+        if tries > 2:
+            again.set()
+        raise UnavailableError("not now") if tries % 2 else ValueError("a bug")
+
+    async def fine() -> None:
+        good.set()
+
+    jobs = [Job(name="bad", every=0.01, run=bad), Job(name="fine", every=0.01, run=fine)]
+    async with running(jobs):
+        await soon(good.wait())
+        await soon(again.wait())
+
+
+async def test_a_job_may_be_done_once_more_at_the_end() -> None:
+    done = []
+
+    async def keep() -> None:
+        done.append("kept")
+
+    async with running([Job(name="keep", every=3600, run=keep, at_end=True)]):
+        before = len(done)
+
+    assert len(done) == before + 1
+
+
+async def test_an_error_of_the_block_goes_through_as_it_is() -> None:
+    with pytest.raises(ValueError, match="mine"):
+        async with running([]):
+            raise ValueError("mine")
