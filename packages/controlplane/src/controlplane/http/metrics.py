@@ -2,7 +2,7 @@
 """What is counted, for Prometheus: upstream's names where it has them, ours with `pipecd_`."""
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from prometheus_client import (
@@ -117,9 +117,6 @@ class Metrics:
 
     def text(self) -> bytes:
         return generate_latest(self._registry)
-
-
-Refresh = Callable[[], Awaitable[None]]
 
 
 def of_project(text: bytes, project_id: str) -> bytes:

@@ -5,7 +5,6 @@ A flag without a meaning is taken and said, so that a command line of upstream's
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -89,9 +88,3 @@ def warn_of(given: dict[str, Any]) -> None:
     for name, why in MEANINGLESS.items():
         if given.get(name.replace("-", "_")) is not None:
             click.echo(f"warning: --{name} has no meaning here: {why}", err=True)
-
-
-def one_of(first: Path | None, second: Path | None, names: str) -> Path | None:
-    if first is not None and second is not None and first != second:
-        raise click.UsageError(f"{names} are the same thing: give one of them")
-    return first or second

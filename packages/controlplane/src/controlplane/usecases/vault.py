@@ -2,7 +2,7 @@
 """Secrets at rest: closed with the first key, opened with any.
 
 A key is the content of a file. What is closed carries the name of its key, so that a new key can be
-put before the old one; `usecases.rekey` then closes everything anew, and the old one can go.
+put before the old one; the next start closes everything anew, and the old one can go.
 """
 
 import base64

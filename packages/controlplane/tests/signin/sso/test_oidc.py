@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signing in through OpenID Connect, at a provider that checks what it gets."""
 
+import asyncio
+import json
 from typing import Any
 
 import pytest
 from joserfc.jwk import OctKey, RSAKey
 
+from controlplane.auth.sso.journey import Journeys
+from controlplane.auth.sso.oidc import Oidc
+from controlplane.usecases.vault import Vault
 from pipecd_wire.model import project_pb2
 from pipecd_wire.webservice import service_pb2 as web
 
@@ -198,3 +203,35 @@ async def test_secrets_of_the_client_are_closed_on_disk_and_never_shown(shop: An
     shown = (await shop.call(token, "GetProject", web.GetProjectRequest())).project
     assert shown.sso.oidc.client_secret == shown.sso.oidc.client_id == "redacted"  # noqa: S105
     assert shown.static_admin.password_hash == "redacted"  # noqa: S105
+
+
+async def test_everything_goes_through_the_proxy_discovery_included(issuer: Any) -> None:
+    asked = []
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        asked.append(head.split(" ")[1])
+        told = {
+            "issuer": "http://issuer.invalid",
+            "authorization_endpoint": "http://issuer.invalid/authorize",
+            "token_endpoint": "http://issuer.invalid/token",
+            "jwks_uri": "http://issuer.invalid/keys",
+        }
+        body = json.dumps(told).encode()
+        length = f"content-length: {len(body)}"
+        writer.write(f"HTTP/1.1 200 OK\r\n{length}\r\nconnection: close\r\n\r\n".encode() + body)
+        writer.close()
+
+    async with await asyncio.start_server(relay, "127.0.0.1", 0) as proxy:
+        port = proxy.sockets[0].getsockname()[1]
+        client = Sso.Oidc(
+            client_id="client",
+            client_secret="s3cret",  # noqa: S106
+            issuer="http://issuer.invalid",
+            proxy_url=f"http://127.0.0.1:{port}",
+        )
+        journey = Journeys(Vault([b"k" * 32]), lambda: 1).begin("shop")
+        url = await Oidc(client, "http://pipecd.example.com").start(journey)
+
+    assert asked == ["http://issuer.invalid/.well-known/openid-configuration"]
+    assert url.startswith("http://issuer.invalid/authorize?client_id=client&redirect_uri=http")
