@@ -69,6 +69,17 @@ async def test_an_old_deployment_goes_with_its_logs_and_leaves_its_figures(
     assert await rows(kept, "deployment_label") == 0
 
 
+async def test_a_deployment_that_was_forgotten_can_be_told_again(kept: Stores, build: Any) -> None:
+    """By an agent that was away for longer than things are kept."""
+    await ended(kept, build, "old", build.NOON)
+    await purge(kept, Retention(), lambda: build.NOON + 400 * DAY)
+
+    await ended(kept, build, "old", build.NOON)
+
+    figures = await kept.outcomes.tally("ours", 0, 2 * build.NOON, labels={"env": "dev"})
+    assert sum(tally.count for tally in figures) == 1
+
+
 async def test_the_last_success_of_an_application_stays(kept: Stores, build: Any) -> None:
     last = application_pb2.ApplicationDeploymentReference(deployment_id="last")
     await kept.applications.add(build.application(most_recently_successful_deployment=last))

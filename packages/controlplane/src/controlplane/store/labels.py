@@ -37,6 +37,9 @@ class Labels:
         self._delete = delete(table).where(table.c.entity_id == bindparam("this_entity"))
 
     async def add(self, transaction: Transaction, entity: Labelled) -> None:
+        if entity.labels:
+            # Labels of a deployment stay with its figures when it is forgotten itself.
+            await self.remove(transaction, entity.id)
         for key, value in entity.labels.items():
             await transaction.run(
                 self._insert,

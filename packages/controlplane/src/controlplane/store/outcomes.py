@@ -20,6 +20,7 @@ DAY: Final = 86_400
 
 INSERT: Final = insert(T)
 OLDEST: Final = select(T.c.deployment_id).where(T.c.completed_at < bindparam("before")).limit(500)
+KNOWN: Final = select(T.c.deployment_id).where(T.c.deployment_id == bindparam("this_deployment"))
 DELETE: Final = delete(T).where(T.c.deployment_id == bindparam("this_deployment"))
 
 
@@ -45,6 +46,9 @@ class Tally:
 
 
 async def add_in(transaction: Transaction, deployment: pb.Deployment) -> None:
+    """Keep how it ended. One that was forgotten and told again has ended once."""
+    if await transaction.one(KNOWN, this_deployment=deployment.id) is not None:
+        return
     await transaction.run(
         INSERT,
         deployment_id=deployment.id,
