@@ -192,6 +192,22 @@ def test_an_empty_mapping_is_an_empty_list_of_plugins() -> None:
             "spec.plugins[0].url: http needs sha256 (or use https)",
         ),
         (
+            "{name: x, port: 7001, url: oci://example.com/Plugins/x}",
+            (
+                "spec.plugins[0].url: not the address of an artifact:"
+                " 'oci://example.com/Plugins/x'"
+                " (write oci://host/repository[:tag][@sha256:…], the repository in small letters)"
+            ),
+        ),
+        (
+            "{name: x, port: 7001, url: oci://example.com/x, insecure: true}",
+            "spec.plugins[0].url: insecure needs a digest (add @sha256:…, or give sha256)",
+        ),
+        (
+            "{name: x, port: 7001, url: https://example.com/x, insecure: true}",
+            "spec.plugins[0].insecure: only for oci (leave it out)",
+        ),
+        (
             "{name: x, url: file:///x}",
             "spec.plugins[0].port: missing (where the plugin listens, e.g. 7001)",
         ),
@@ -227,6 +243,21 @@ def test_http_with_a_sum_loads() -> None:
     ).config.plugins
 
     assert plugin.sha256 == "a1" * 32
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "url: oci://example.com/x",
+        "url: oci://localhost:5000/x:1, insecure: true",
+        f"url: oci://example.com/x:1@sha256:{'a1' * 32}, insecure: true",
+        f"url: oci://example.com/x:1, insecure: true, sha256: {'a1' * 32}",
+    ],
+)
+def test_a_registry_is_a_source(entry: str) -> None:
+    (plugin,) = load(f"plugins: [{{name: x, port: 7001, {entry}}}]\n").config.plugins
+
+    assert plugin.url.startswith("oci://")
 
 
 def test_plugins_share_neither_name_nor_port() -> None:

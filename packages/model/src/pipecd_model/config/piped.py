@@ -17,6 +17,8 @@ from pipecd_model.config import rules
 from pipecd_model.config.notification import NotificationsConfig
 from pipecd_model.config.schema import ConfigModel, Report, spelling
 from pipecd_model.config.values import Base64Secret, Duration
+from pipecd_model.errors import ConfigError
+from pipecd_model.oci import parse_reference
 
 _PLUGIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.IGNORECASE)
@@ -92,6 +94,9 @@ class PluginConfig(ConfigModel):
     `package://<name>` for the installed package `pipecd-plugin-<name>`."""
     sha256: str = ""
     """What the file must hash to."""
+    insecure: bool = False
+    """Is the registry of an `oci://` address spoken to without TLS? Off this machine that needs a
+    digest or `sha256`."""
     port: int = 0
     """Where it listens; an installed package chooses its own."""
     config: dict[str, Any] | None = None
@@ -139,8 +144,24 @@ class PluginConfig(ConfigModel):
             )
         if scheme == "http" and not self.sha256 and not report.broken("sha256"):
             report.fault("url", message="http needs sha256", hint="or use https")
+        if scheme == "oci":
+            self._check_reference(report)
+        elif self.insecure:
+            report.fault("insecure", message="only for oci", hint="leave it out")
         if not self.port and scheme != "package" and not report.broken("port"):
             report.fault("port", message="missing", hint="where the plugin listens, e.g. 7001")
+
+    def _check_reference(self, report: Report) -> None:
+        try:
+            reference = parse_reference(self.url)
+        except ConfigError as error:
+            report.fault("url", message=str(error), hint=error.hint)
+            return
+        is_pinned = reference.digest or self.sha256 or report.broken("sha256")
+        if self.insecure and not is_pinned and not reference.is_loopback:
+            report.fault(
+                "url", message="insecure needs a digest", hint="add @sha256:…, or give sha256"
+            )
 
 
 def _target_entry(target: DeployTargetConfig) -> dict[str, Any]:
