@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from pipecd_plugin_scriptrun.config import ScriptConfig
+from pipecd_plugin_scriptrun.customsync import CustomSyncConfig
 from pipecd_plugin_wait.plugin import WaitConfig
 from pipecd_plugin_waitapproval.plugin import ApprovalConfig
 
@@ -16,6 +17,7 @@ PLUGINS: dict[str, Any] = {
     "WAIT": WaitConfig,
     "WAIT_APPROVAL": ApprovalConfig,
     "SCRIPT_RUN": ScriptConfig,
+    "CUSTOM_SYNC": CustomSyncConfig,
 }
 
 
@@ -41,6 +43,10 @@ PLUGINS: dict[str, Any] = {
         ("SCRIPT_RUN", {"run": "a", "env": {"A": 1}}),
         ("SCRIPT_RUN", {"run": 5}),
         ("SCRIPT_RUN", {"run": "a", "envs": {"A": "b"}}),
+        ("SCRIPT_RUN", {"run": "a", "runs": ["b"]}),
+        ("SCRIPT_RUN", {"run": "a", "onRollback": "b", "runsOnRollback": ["c"]}),
+        ("CUSTOM_SYNC", {}),
+        ("CUSTOM_SYNC", {"run": "a", "envs": {"A": "b"}}),
     ],
 )
 def test_lint_and_plugin_agree(stage: str, options: dict[str, Any]) -> None:

@@ -186,3 +186,37 @@ async def test_what_the_plugin_finds_wrong_is_told_where_it_stands(
     assert "spec.pipeline.stages[1].with.duration" in ended.status_reason
     assert "units are h, m, s" in ended.status_reason
     assert list(ended.stages) == []
+
+
+async def test_a_custom_sync_deploys_and_goes_back_with_the_script_before(
+    site: Any, client: Any
+) -> None:
+    site.commit({"README": "an example"})
+    site.configure("scriptrun")
+    site.start()
+
+    def custom(run: str) -> str:
+        stage = {"name": "CUSTOM_SYNC", "with": {"timeout": "5m", "run": run, "envs": {"X": "y"}}}
+        spec = {
+            "name": "shop",
+            "input": {"functionManifestFile": "function.yaml"},
+            "planner": {"alwaysUsePipeline": True},
+            "trigger": {"onCommit": {"disabled": True}},
+            "pipeline": {"stages": [stage]},
+        }
+        head = {"apiVersion": "pipecd.dev/v1beta1", "kind": "LambdaApp"}
+        return json.dumps({**head, "spec": spec})
+
+    one = f"cat version >> {site.record}; echo $X >> {site.record}"
+    first = site.commit({"shop/app.pipecd.yaml": custom(one), "shop/version": "one\n"})
+    second = site.commit({"shop/app.pipecd.yaml": custom("exit 7"), "shop/version": "two\n"})
+    application_id = await client.register("shop")
+
+    deployed = await client.completed(await client.deploy("shop", first, application_id))
+    failed = await client.completed(await client.deploy("shop", second, application_id))
+
+    assert deployed.status == pb.DEPLOYMENT_SUCCESS, deployed.status_reason
+    assert failed.status == pb.DEPLOYMENT_FAILURE
+    assert failed.status_reason.endswith("rolled back"), failed.status_reason
+    assert [stage.name for stage in failed.stages] == ["CUSTOM_SYNC", "CUSTOM_SYNC_ROLLBACK"]
+    assert site.records() == ["one", "y", "one", "y"]

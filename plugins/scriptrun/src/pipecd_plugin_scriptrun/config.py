@@ -4,6 +4,7 @@
 Commands and variables may name secrets, `{{ .encryptedSecrets.name }}`; other braces are theirs.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pipecd_sdk import Duration, PluginConfig, Report, StageConfig, field
@@ -63,12 +64,18 @@ class ScriptConfig(StageConfig):
             texts += [((key, index), text) for index, text in enumerate(commands)]
         texts += [(("env", name), text) for name, text in self.env.items()]
         for path, text in texts:
-            _check_text(report, path, text)
-        for name in self.env:
-            if not name or "=" in name or "\0" in name:
-                report.fault("env", name, message=f"not the name of a variable: {name!r}")
+            check_text(report, path, text)
+        check_variables(report, "env", self.env)
 
 
-def _check_text(report: Report, path: tuple[str | int, ...], text: str) -> None:
+def check_variables(report: Report, key: str, variables: Mapping[str, str]) -> None:
+    """Refuse names that no variable can have."""
+    for name in variables:
+        if not name or "=" in name or "\0" in name:
+            report.fault(key, name, message=f"not the name of a variable: {name!r}")
+
+
+def check_text(report: Report, path: tuple[str | int, ...], text: str) -> None:
+    """Refuse what no shell can be given."""
     if "\0" in text:
         report.fault(*path, message="contains a null character")

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SCRIPT_RUN: run any commands in the pipeline, and others when it is rolled back."""
+"""SCRIPT_RUN: run any commands in the pipeline, and others when it is rolled back.
+
+And CUSTOM_SYNC of older pipelines, whose rollback is the script that ran before.
+"""
 
 import os
 import secrets
@@ -9,6 +12,12 @@ from contextlib import suppress
 from typing import Final
 
 from pipecd_plugin_scriptrun.config import ScriptConfig, ScriptRunConfig
+from pipecd_plugin_scriptrun.customsync import (
+    CUSTOM_SYNC,
+    CUSTOM_SYNC_ROLLBACK,
+    CustomSyncConfig,
+    script_before,
+)
 from pipecd_plugin_scriptrun.environment import script_environment
 from pipecd_plugin_scriptrun.keeping import Script
 from pipecd_plugin_scriptrun.leftovers import end_leftovers
@@ -27,6 +36,7 @@ from pipecd_sdk import (
     stage,
 )
 
+SCRIPT_RUN: Final = "SCRIPT_RUN"
 ROLLBACK: Final = "SCRIPT_RUN_ROLLBACK"
 KEEP_RECORDS: Final = 7 * 24 * 3600.0
 """Seconds after which the records of a deployment go that nobody has removed at its end."""
@@ -45,19 +55,37 @@ class ScriptRun(StagePlugin):
         yield from (each.planned() for each in wanted)
         if rollback:
             for each in wanted:
-                if each.config.rollback_commands:
+                if each.name == SCRIPT_RUN and each.config.rollback_commands:
                     yield each.rolled_back_by(ROLLBACK, desc="Run the script's onRollback")
+            for each in [each for each in wanted if each.name == CUSTOM_SYNC][:1]:
+                yield each.rolled_back_by(
+                    CUSTOM_SYNC_ROLLBACK, desc="Run the script of what ran before"
+                )
 
-    @stage("SCRIPT_RUN", finishes_on_stop=True)
+    @stage(SCRIPT_RUN, finishes_on_stop=True)
     async def run(self, ctx: StageContext, config: ScriptConfig) -> None:
         await self._run(ctx, config, config.commands, "")
 
     @stage(ROLLBACK, rollback=True, finishes_on_stop=True)
     async def roll_back(self, ctx: StageContext, config: ScriptConfig) -> None:
-        if await ctx.deployment_metadata.get(f"started-{ctx.stage.index}") is None:
-            ctx.log.info("The script had not been started: there is nothing to roll back")
-            return
-        await self._run(ctx, config, config.rollback_commands, "rollback-", rollback=True)
+        if await self._was_started(ctx):
+            await self._run(ctx, config, config.rollback_commands, "rollback-", rollback=True)
+
+    @stage(CUSTOM_SYNC, finishes_on_stop=True)
+    async def sync(self, ctx: StageContext, config: CustomSyncConfig) -> None:
+        await self._run(ctx, config.script(), (config.run,), "")
+
+    @stage(CUSTOM_SYNC_ROLLBACK, rollback=True, finishes_on_stop=True)
+    async def sync_back(self, ctx: StageContext, config: CustomSyncConfig) -> None:
+        if await self._was_started(ctx):
+            script = script_before(ctx.source.running)
+            await self._run(ctx, script, script.commands, "rollback-", rollback=True, before=True)
+
+    async def _was_started(self, ctx: StageContext) -> bool:
+        if await ctx.deployment_metadata.get(f"started-{ctx.stage.index}") is not None:
+            return True
+        ctx.log.info("The script had not been started: there is nothing to roll back")
+        return False
 
     async def _run(
         self,
@@ -67,10 +95,13 @@ class ScriptRun(StagePlugin):
         prefix: str,
         *,
         rollback: bool = False,
+        before: bool = False,
     ) -> None:
+        """Run a script; `before`: in the files of what ran before."""
         chaos.reached("plugin.begin")
         # The target commit also for a rollback: it holds the script that knows what to undo.
-        directory = ctx.source.target.directory
+        files = ctx.source.running if before else ctx.source.target
+        directory = (files or ctx.source.target).directory
         attempts = Attempts(
             scripts_folder(os.environ),
             deployment=ctx.deployment.id,
