@@ -105,7 +105,9 @@ def endpoints(
         owed=owed.OWN_DEPLOYMENT_SERVICE,
     )
     served.add(
-        own["ApplicationService"], OwnApplicationsApi(stores), owed=owed.OWN_APPLICATION_SERVICE
+        own["ApplicationService"],
+        OwnApplicationsApi(stores, now),
+        owed=owed.OWN_APPLICATION_SERVICE,
     )
     served.add(own["PipedService"], OwnPipedsApi(stores, presence, now))
     served.add(own["ProjectService"], ProjectApi(bus, standing), owed=owed.OWN_PROJECT_SERVICE)

@@ -9,6 +9,7 @@ import pytest
 
 import pipecd_wire
 from controlplane.api import owed
+from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
 from pipecd_wire.model.piped_pb2 import Piped
 from pipecd_wire.options import rights_pb2
 from pipecd_wire.pipecd.api import access_pb2, api_pb2
@@ -62,9 +63,17 @@ async def test_deployment_service(world: Any) -> None:
     await world.judge(OWN["DeploymentService"], entries, owed.OWN_DEPLOYMENT_SERVICE)
 
 
+async def add_application(side: Any) -> Any:
+    git_path = ApplicationGitPath(
+        repo=ApplicationGitRepository(id="repo"), path="app", config_filename="app.pipecd.yaml"
+    )
+    return api_pb2.AddApplicationRequest(name="a", piped_id=side.piped_id, git_path=git_path)
+
+
 @pytest.mark.timeout(600)
 async def test_application_service(world: Any) -> None:
     entries = {
+        "AddApplication": add_application,
         "GetLiveState": of("live_state", api_pb2.GetLiveStateRequest, "application_id"),
     }
     await world.judge(OWN["ApplicationService"], entries, owed.OWN_APPLICATION_SERVICE)

@@ -11,7 +11,8 @@ from pipecd_model.errors import PipecdError, TimedOutError
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import application_pb2, command_pb2, common_pb2, deployment_pb2
 from pipecd_wire.model.application_live_state_pb2 import ApplicationLiveStateSnapshot
-from pipecd_wire.rpc import call
+from pipecd_wire.pipecd.api import api_pb2 as own
+from pipecd_wire.rpc import CallError, call
 from pipectl.client import Client, connected
 from pipectl.commands.livestate import live_state, print_live_state
 from pipectl.commands.waiting import STATUSES, status_numbers, wait_for_status
@@ -84,25 +85,47 @@ async def add(
         description=description,
         labels=dict(PAIR.convert(pair, None, None) for pair in labels.split(",") if pair),
     )
-    made = await call(client.api.AddApplication, request)
-    if targets:
-        by_plugin: dict[str, list[str]] = {}
-        for plugin, target in targets:
-            by_plugin.setdefault(plugin, []).append(target)
-        await call(
-            client.api.UpdateApplicationDeployTargets,
-            pb.UpdateApplicationDeployTargetsRequest(
-                application_id=made.application_id,
-                deploy_targets_by_plugin={
-                    plugin: deployment_pb2.DeployTargets(deploy_targets=names)
-                    for plugin, names in by_plugin.items()
-                },
-            ),
-        )
+    made = await _add(client, request, targets)
     if wants_json(output):
         print_json(made)
     else:
         click.echo(f"added application {app_name} with id {made.application_id}")
+
+
+async def _add(
+    client: Client, request: pb.AddApplicationRequest, targets: tuple[tuple[str, str], ...]
+) -> pb.AddApplicationResponse:
+    """Register with deploy targets in one call: an agent deploys as soon as it hears of it."""
+    if not targets:
+        return await call(client.api.AddApplication, request)
+    by_plugin: dict[str, deployment_pb2.DeployTargets] = {}
+    for plugin, target in targets:
+        chosen = by_plugin.setdefault(plugin, deployment_pb2.DeployTargets())
+        chosen.deploy_targets.append(target)
+    at_once = own.AddApplicationRequest(
+        name=request.name,
+        piped_id=request.piped_id,
+        git_path=request.git_path,
+        description=request.description,
+        labels=request.labels,
+        deploy_targets_by_plugin=by_plugin,
+    )
+    try:
+        added = await call(client.applications.AddApplication, at_once)
+    except CallError as error:
+        if error.status != "UNIMPLEMENTED":
+            raise
+    else:
+        return pb.AddApplicationResponse(application_id=added.application_id)
+    # A control plane of upstream's.
+    made = await call(client.api.AddApplication, request)
+    await call(
+        client.api.UpdateApplicationDeployTargets,
+        pb.UpdateApplicationDeployTargetsRequest(
+            application_id=made.application_id, deploy_targets_by_plugin=by_plugin
+        ),
+    )
+    return made
 
 
 @application.command()

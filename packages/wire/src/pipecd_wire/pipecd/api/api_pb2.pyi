@@ -16,6 +16,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from pipecd_wire.model import application_live_state_pb2 as _application_live_state_pb2
 from pipecd_wire.model import application_pb2 as _application_pb2
+from pipecd_wire.model import common_pb2 as _common_pb2
 from pipecd_wire.model import deployment_pb2 as _deployment_pb2
 from pipecd_wire.model import logblock_pb2 as _logblock_pb2
 from pipecd_wire.model import piped_pb2 as _piped_pb2
@@ -333,6 +334,103 @@ class FollowStageLogResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FollowStageLogResponse: _TypeAlias = FollowStageLogResponse  # noqa: Y015
+
+@_typing.final
+class AddApplicationRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class DeployTargetsByPluginEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> _deployment_pb2.DeployTargets: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _deployment_pb2.DeployTargets | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PIPED_ID_FIELD_NUMBER: _builtins.int
+    GIT_PATH_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    DEPLOY_TARGETS_BY_PLUGIN_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    piped_id: _builtins.str
+    description: _builtins.str
+    @_builtins.property
+    def git_path(self) -> _common_pb2.ApplicationGitPath: ...
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    @_builtins.property
+    def deploy_targets_by_plugin(self) -> _containers.MessageMap[_builtins.str, _deployment_pb2.DeployTargets]: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        piped_id: _builtins.str = ...,
+        git_path: _common_pb2.ApplicationGitPath | None = ...,
+        description: _builtins.str = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        deploy_targets_by_plugin: _abc.Mapping[_builtins.str, _deployment_pb2.DeployTargets] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["git_path", b"git_path"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deploy_targets_by_plugin", b"deploy_targets_by_plugin", "description", b"description", "git_path", b"git_path", "labels", b"labels", "name", b"name", "piped_id", b"piped_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddApplicationRequest: _TypeAlias = AddApplicationRequest  # noqa: Y015
+
+@_typing.final
+class AddApplicationResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    application_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        application_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddApplicationResponse: _TypeAlias = AddApplicationResponse  # noqa: Y015
 
 @_typing.final
 class GetLiveStateRequest(_message.Message):

@@ -374,6 +374,11 @@ class ApplicationServiceStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.AddApplication = channel.unary_unary(
+                '/pipecd.api.v1.ApplicationService/AddApplication',
+                request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.AddApplicationRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.AddApplicationResponse.FromString,
+                _registered_method=True)
         self.GetLiveState = channel.unary_unary(
                 '/pipecd.api.v1.ApplicationService/GetLiveState',
                 request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetLiveStateRequest.SerializeToString,
@@ -393,6 +398,14 @@ class ApplicationServiceStub:
 
 class ApplicationServiceServicer:
     """Missing associated documentation comment in .proto file."""
+
+    def AddApplication(self, request, context):
+        """Registers an application together with its deploy targets: upstream's API needs two calls for that, and an agent that
+        is told at once would deploy between them. With an idempotency key it may be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def GetLiveState(self, request, context):
         """What runs of an application, as its piped told it last. NOT_FOUND: nothing was told yet.
@@ -418,6 +431,11 @@ class ApplicationServiceServicer:
 
 def add_ApplicationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'AddApplication': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddApplication,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.AddApplicationRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.AddApplicationResponse.SerializeToString,
+            ),
             'GetLiveState': grpc.unary_unary_rpc_method_handler(
                     servicer.GetLiveState,
                     request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetLiveStateRequest.FromString,
@@ -443,6 +461,33 @@ def add_ApplicationServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class ApplicationService:
     """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def AddApplication(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.api.v1.ApplicationService/AddApplication',
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.AddApplicationRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.AddApplicationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def GetLiveState(request,

@@ -148,6 +148,10 @@ class ApplicationServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ApplicationServiceAsyncStub: ...
+    AddApplication: _grpc.UnaryUnaryMultiCallable[_api_pb2.AddApplicationRequest, _api_pb2.AddApplicationResponse]
+    """Registers an application together with its deploy targets: upstream's API needs two calls for that, and an agent that
+    is told at once would deploy between them. With an idempotency key it may be repeated.
+    """
     GetLiveState: _grpc.UnaryUnaryMultiCallable[_api_pb2.GetLiveStateRequest, _api_pb2.GetLiveStateResponse]
     """What runs of an application, as its piped told it last. NOT_FOUND: nothing was told yet."""
     ReleaseHold: _grpc.UnaryUnaryMultiCallable[_api_pb2.ReleaseHoldRequest, _api_pb2.ReleaseHoldResponse]
@@ -158,6 +162,10 @@ class ApplicationServiceStub:
 @_typing.type_check_only
 class ApplicationServiceAsyncStub(ApplicationServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
+    AddApplication: _aio.UnaryUnaryMultiCallable[_api_pb2.AddApplicationRequest, _api_pb2.AddApplicationResponse]  # type: ignore[assignment]
+    """Registers an application together with its deploy targets: upstream's API needs two calls for that, and an agent that
+    is told at once would deploy between them. With an idempotency key it may be repeated.
+    """
     GetLiveState: _aio.UnaryUnaryMultiCallable[_api_pb2.GetLiveStateRequest, _api_pb2.GetLiveStateResponse]  # type: ignore[assignment]
     """What runs of an application, as its piped told it last. NOT_FOUND: nothing was told yet."""
     ReleaseHold: _aio.UnaryUnaryMultiCallable[_api_pb2.ReleaseHoldRequest, _api_pb2.ReleaseHoldResponse]  # type: ignore[assignment]
@@ -166,6 +174,16 @@ class ApplicationServiceAsyncStub(ApplicationServiceStub):
     """No new deployment starts by itself until the freeze is lifted. Rollbacks are never stopped. May be repeated."""
 
 class ApplicationServiceServicer(metaclass=_abc_1.ABCMeta):
+    @_abc_1.abstractmethod
+    def AddApplication(
+        self,
+        request: _api_pb2.AddApplicationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_api_pb2.AddApplicationResponse, _abc.Awaitable[_api_pb2.AddApplicationResponse]]:
+        """Registers an application together with its deploy targets: upstream's API needs two calls for that, and an agent that
+        is told at once would deploy between them. With an idempotency key it may be repeated.
+        """
+
     @_abc_1.abstractmethod
     def GetLiveState(
         self,
