@@ -17,7 +17,7 @@ from pipecd_model.oplog import logger
 
 log = logger(__name__)
 
-LIMIT: Final = 5.0
+LIMIT: Final = 10.0
 REMEMBERED: Final = 1.0
 LEAST_FREE: Final = 32 * 1024 * 1024
 """Bytes on the disk; with less, the next large report may not fit."""
