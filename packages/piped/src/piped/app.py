@@ -84,6 +84,7 @@ class Settings:
     data_folder_id: str
     tools_dir: Path
     grace: float
+    live_state_interval: float
     admin_port: int
     version: str
 
@@ -236,6 +237,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         tell_sync_state=calls.sync_state,
         is_deploying=mirror.is_deploying,
         is_in_trouble=trigger.is_in_trouble,
+        interval=settings.live_state_interval,
     )
     previews = PlanPreviews(
         piped_id=config.piped_id,

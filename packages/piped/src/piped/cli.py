@@ -71,6 +71,13 @@ def version() -> None:
     help="How long running scripts are waited for when piped is told to stop.",
 )
 @click.option(
+    "--live-state-interval",
+    type=DurationType(),
+    default="1m",
+    show_default=True,
+    help="How often an application that nobody touches is compared with what was deployed.",
+)
+@click.option(
     "--admin-port",
     type=click.IntRange(0, 65535),
     default=0,
@@ -100,6 +107,7 @@ def run(
     data_dir: Path,
     tools_dir: Path | None,
     grace_period: Any,
+    live_state_interval: Any,
     admin_port: int,
     log_level: str,
     log_encoding: str | None,
@@ -125,6 +133,7 @@ def run(
             data_folder_id=data_folder_id,
             tools_dir=(tools_dir or data_dir / "tools").absolute(),
             grace=grace_period.total_seconds(),
+            live_state_interval=live_state_interval.total_seconds(),
             admin_port=admin_port,
             version=_version(),
         )

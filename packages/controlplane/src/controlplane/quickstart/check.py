@@ -5,6 +5,7 @@ Every row of the table is read back from what the scripts wrote themselves and f
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
@@ -19,7 +20,7 @@ from controlplane.quickstart.session import Session
 from pipecd_model.deployment import is_completed
 from pipecd_model.errors import TimedOutError
 from pipecd_wire.apiservice import service_pb2 as pb
-from pipecd_wire.model import deployment_pb2
+from pipecd_wire.model import application_pb2, deployment_pb2
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.rpc import call, stream
 
@@ -61,6 +62,7 @@ class Journey:
         await self._commit()
         await self._break()
         await self._cancel()
+        await self._website()
 
     async def _deploy(self) -> str:
         started = time.monotonic()
@@ -130,6 +132,39 @@ class Journey:
         self._row("cancel a running script", "CANCELLED", _status(ended), started)
         self._row("  its processes", "gone", "alive" if _alive(pid) else "gone", started)
         self._row("  its script wrote", f"undo-build {head}", self._wrote("hello", head), started)
+
+    async def _website(self) -> None:
+        started = time.monotonic()
+        text = example.PAGE.format(number="version 2")
+        example.write(self._folder, "website/public/index.html", text)
+        head = example.commit(self._folder, "Version 2")
+        deployment_id = await self._deployment_of("website", head)
+        ended = await self._until(deployment_id, lambda d: is_completed(d.status))
+        self._row(
+            "website: one region first, then the other",
+            "FILES_CANARY_ROLLOUT=SUCCESS WAIT=SUCCESS FILES_PRIMARY_ROLLOUT=SUCCESS",
+            _stages(ended, rollback=False),
+            started,
+        )
+        pages = [example.page(self._folder, region) for region in example.REGIONS]
+        self._row("  both show", "Hello from version 2", " / ".join(dict.fromkeys(pages)), started)
+        self._row("  what runs", "SYNCED", await self._synced("SYNCED"), started)
+        started = time.monotonic()
+        file = self._folder.site("east") / "current" / "index.html"
+        file.write_text(example.PAGE.format(number="somebody else"))
+        self._row("  edited by hand", "OUT_OF_SYNC", await self._synced("OUT_OF_SYNC"), started)
+
+    async def _synced(self, wanted: str) -> str:
+        """Whether the website is what was deployed, once that is as wanted."""
+        request = pb.GetApplicationRequest(application_id=self._session.applications["website"])
+        seen = ""
+        with contextlib.suppress(TimedOutError):
+            async with _limit("the website is not seen so"):
+                while seen != wanted:
+                    found = (await call(self._session.api.GetApplication, request)).application
+                    seen = application_pb2.ApplicationSyncStatus.Name(found.sync_state.status)
+                    await asyncio.sleep(0.1)
+        return seen
 
     async def _approved(self, deployment_id: str) -> deployment_pb2.Deployment:
         await self._until(deployment_id, _waits_for_approval)

@@ -89,12 +89,16 @@ async def _suggest(running: Session, narrator: Narrator) -> None:
     deployment = await narrator.waits_for_approval()
     folder = running.folder
     repository = folder.repository
+    website = running.applications.get("website", "ID")
     click.echo(
         f"""
 What to try next, in another terminal:
   approve it  {folder.pipectl} deployment approve --deployment-id {deployment}
   change it   echo again > {repository}/hello/message.txt && git -C {repository} commit -am change
   break it    echo 'exit 1' >> {repository}/hello/publish.sh && git -C {repository} commit -am break
+  see it run  {folder.pipectl} application get --live --app-id {website}
+  let it drift  echo hand-made > {folder.site("east")}/current/index.html
+              {folder.pipectl} application diff --app-id {website}
 """
     )
 

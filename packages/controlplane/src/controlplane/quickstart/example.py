@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example repository: two applications in the two forms of the script-run documents."""
+"""The example repository: scripts in the two forms of the script-run documents, and a website.
+
+The website is deployed to two folders by the plugin `files`, the platform that every machine has.
+"""
 
 import subprocess
 from pathlib import Path
@@ -71,7 +74,38 @@ spec:
           - "echo failed-to-deploy $SR_TRIGGERED_COMMIT_HASH >> $OUT"
 """
 
-APPLICATIONS = ("hello", "notify")
+# Two folders play two regions: one gets a change first.
+WEBSITE = """\
+apiVersion: pipecd.dev/v1beta1
+kind: Application
+spec:
+  name: website
+  labels:
+    env: quickstart
+  plugins:
+    files:
+      source: public
+  pipeline:
+    stages:
+      - name: FILES_CANARY_ROLLOUT
+        desc: One region first
+        with:
+          targets: [east]
+      - name: WAIT
+        with:
+          duration: 1s
+      - name: FILES_PRIMARY_ROLLOUT
+        desc: Then the others
+"""
+
+PAGE = """\
+<!doctype html>
+<title>PipeCD quickstart</title>
+<h1>Hello from {number}</h1>
+"""
+
+APPLICATIONS = ("hello", "notify", "website")
+REGIONS = ("east", "west")
 
 
 def create(folder: Folder) -> None:
@@ -87,6 +121,8 @@ def create(folder: Folder) -> None:
     write(folder, "hello/message.txt", "hello, world\n")
     write(folder, "hello/publish.sh", PUBLISH)
     write(folder, "notify/app.pipecd.yaml", NOTIFY.format(out=folder.out))
+    write(folder, "website/app.pipecd.yaml", WEBSITE)
+    write(folder, "website/public/index.html", PAGE.format(number="version 1"))
     commit(folder, "Say hello")
 
 
@@ -112,6 +148,13 @@ def output(folder: Folder, application: str) -> list[str]:
     """What an application's scripts have written themselves, line by line."""
     file: Path = folder.out / f"{application}.txt"
     return file.read_text().splitlines() if file.exists() else []
+
+
+def page(folder: Folder, region: str) -> str:
+    """What the website of a region shows."""
+    file = folder.site(region) / "current" / "index.html"
+    found = file.read_text() if file.exists() else ""
+    return found.partition("<h1>")[2].partition("</h1>")[0]
 
 
 def _git(folder: Folder, *arguments: str) -> str:

@@ -38,6 +38,10 @@ class Folder:
         self.pipectl = self.root / "pipectl"
         self.admin_key = self.control_plane / "admin.key"
 
+    def site(self, region: str) -> Path:
+        """Where the website of a region is deployed to."""
+        return self.out / "www" / region
+
     def prepare(self) -> None:
         """Make the folder, or make sure that it is one of ours."""
         if self.root.exists() and any(self.root.iterdir()) and not self._marker.exists():

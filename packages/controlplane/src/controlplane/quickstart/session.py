@@ -19,9 +19,10 @@ from controlplane.quickstart.processes import (
 from pipecd_model.errors import TimedOutError
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
-from pipecd_wire.model import common_pb2
+from pipecd_wire.model import common_pb2, deployment_pb2
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.pipecd.api.api_pb2_grpc import (
+    ApplicationServiceStub,
     DeploymentServiceStub,
     PipedServiceStub,
     ProjectServiceStub,
@@ -32,13 +33,14 @@ from pipecd_wire.rpc import Channel, Retry, call, connect
 if TYPE_CHECKING:  # these types exist for the checker alone
     from pipecd_wire.apiservice.service_pb2_grpc import APIServiceAsyncStub
     from pipecd_wire.pipecd.api.api_pb2_grpc import (
+        ApplicationServiceAsyncStub,
         DeploymentServiceAsyncStub,
         PipedServiceAsyncStub,
         ProjectServiceAsyncStub,
     )
 
 REPOSITORY: Final = "example"
-PLUGINS: Final = ("wait", "waitapproval", "scriptrun")
+PLUGINS: Final = ("wait", "waitapproval", "scriptrun", "files")
 
 PIPED_CONFIG = """\
 apiVersion: pipecd.dev/v1beta1
@@ -53,7 +55,18 @@ spec:
       remote: {remote}
       branch: {branch}
   plugins:
-{plugins}"""
+    - name: wait
+    - name: waitapproval
+    - name: scriptrun
+    - name: files
+      deployTargets:
+{targets}"""
+
+TARGET = """\
+        - name: {region}
+          config:
+            path: {path}
+"""
 
 PIPECTL = """\
 #!/bin/sh
@@ -72,6 +85,7 @@ class Session:
     server: Program
     applications: dict[str, str]
     api: "APIServiceAsyncStub"
+    live: "ApplicationServiceAsyncStub"
     deployments: "DeploymentServiceAsyncStub"
     project: "ProjectServiceAsyncStub"
 
@@ -99,9 +113,11 @@ async def session(folder: Folder) -> AsyncIterator[Session]:
         _write_files(folder, memory, address)
         arguments = ["piped", "run", "--config-file", str(folder.piped_config), "--insecure"]
         arguments += ["--data-dir", str(folder.piped), "--grace-period", "24h"]
+        arguments += ["--live-state-interval", "2s"]
         async with running("piped", arguments, folder.piped_log) as piped:
             await until_ready(channel, piped)
-            await _register_applications(api, folder, memory)
+            applications = ApplicationServiceStub(channel)
+            await _register_applications(applications, folder, memory)
             yield Session(
                 folder=folder,
                 address=address,
@@ -109,6 +125,7 @@ async def session(folder: Folder) -> AsyncIterator[Session]:
                 server=server,
                 applications=memory.applications,
                 api=api,
+                live=applications,
                 deployments=DeploymentServiceStub(channel),
                 project=ProjectServiceStub(channel),
             )
@@ -146,7 +163,9 @@ def _write_files(folder: Folder, memory: Memory, address: str) -> None:
             repository=REPOSITORY,
             remote=folder.repository,
             branch=example.BRANCH,
-            plugins="".join(f"    - name: {name}\n" for name in PLUGINS),
+            targets="".join(
+                TARGET.format(region=region, path=folder.site(region)) for region in example.REGIONS
+            ),
         )
     )
     folder.pipectl.write_text(
@@ -180,12 +199,13 @@ async def until_ready(channel: Channel, piped: Program) -> None:
 
 
 async def _register_applications(
-    api: "APIServiceAsyncStub", folder: Folder, memory: Memory
+    api: "ApplicationServiceAsyncStub", folder: Folder, memory: Memory
 ) -> None:
     for name in example.APPLICATIONS:
-        if name in memory.applications:
+        # The repository may be older than this version of the example.
+        if name in memory.applications or not (folder.repository / name).exists():
             continue
-        request = pb.AddApplicationRequest(
+        request = api_pb2.AddApplicationRequest(
             name=name,
             piped_id=memory.piped_id,
             git_path=common_pb2.ApplicationGitPath(
@@ -193,6 +213,11 @@ async def _register_applications(
                 path=name,
                 config_filename="app.pipecd.yaml",
             ),
+            deploy_targets_by_plugin={
+                "files": deployment_pb2.DeployTargets(deploy_targets=example.REGIONS)
+            }
+            if name == "website"
+            else {},
         )
         made = await call(api.AddApplication, request)
         memory.applications[name] = made.application_id
