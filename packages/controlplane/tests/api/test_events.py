@@ -210,3 +210,29 @@ async def test_more_events_than_an_agent_takes_are_cut_at_the_far_end(plane: Any
 
     assert [event.id for event in found] == [event.id for event in page.items[:2]]
     assert len(ids) == 4
+
+
+async def test_traces_with_large_deployments_come_in_more_pages(plane: Any) -> None:
+    agent = await plane.agent()
+    application_id = await plane.application(agent)
+    for number in range(3):
+        commit = f"feed{number}"
+        await register(plane, commit_hash=commit, commit_url="https://x")
+        await plane.deployment(
+            agent,
+            application_id,
+            f"d{number}",
+            deployment_trace_commit_hash=commit,
+            summary="x" * 2_000_000,
+        )
+
+    found, cursor, pages = [], "", 0
+    while True:
+        page = await traces.listed(plane.stores, "default", limit=10, cursor=cursor)
+        found += [each.deployments[0].id for each in page.items]
+        cursor, pages = page.cursor, pages + 1
+        if not cursor:
+            break
+
+    assert sorted(found) == ["d0", "d1", "d2"]
+    assert pages == 3

@@ -250,3 +250,42 @@ async def test_commands_that_wait_do_not_overflow_a_list(plane: Any) -> None:
 
     assert len(answer.commands) == MOST_AT_ONCE
     assert answer.commands[0].id == "c0000"
+
+
+async def test_nothing_of_a_deleted_application_changes(plane: Any) -> None:
+    agent = await plane.agent()
+    gone, there = await plane.application(agent), await plane.application(agent, name="there")
+    service = plane.admin.api
+    await call(service.DeleteApplication, api.DeleteApplicationRequest(application_id=gone))
+    kept = await plane.stores.applications.get("default", gone)
+    assert (kept.deleted, kept.disabled, kept.deleted_at > 0) == (True, True, True)
+
+    for method, request in (
+        (service.EnableApplication, api.EnableApplicationRequest(application_id=gone)),
+        (service.DisableApplication, api.DisableApplicationRequest(application_id=gone)),
+        (
+            service.UpdateApplication,
+            api.UpdateApplicationRequest(
+                application_id=gone, piped_id=agent.id, git_path=plane.build.git_path()
+            ),
+        ),
+        (
+            service.RenameApplicationConfigFile,
+            api.RenameApplicationConfigFileRequest(
+                application_ids=[there, gone], new_filename="new.yaml"
+            ),
+        ),
+        (
+            service.UpdateApplicationDeployTargets,
+            api.UpdateApplicationDeployTargetsRequest(
+                application_id=gone,
+                deploy_targets_by_plugin={"p": model.DeployTargets(deploy_targets=["t"])},
+            ),
+        ),
+    ):
+        assert (await refusal(method, request)).status == "INVALID_ARGUMENT"
+    await call(service.DeleteApplication, api.DeleteApplicationRequest(application_id=gone))
+
+    assert await plane.stores.applications.get("default", gone) == kept
+    other = await plane.stores.applications.get("default", there)
+    assert other.git_path.config_filename != "new.yaml", "all of them, or none"

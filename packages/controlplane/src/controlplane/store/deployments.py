@@ -41,6 +41,9 @@ ALL_NOT_COMPLETED: Final = (
     .order_by(T.c.created_at, T.c.id)
 )
 
+MOST_OF_TRACE: Final = 50
+"""Deployments that are shown of one commit, the newest."""
+
 OF_TRACE: Final = (
     select(T.c.data)
     .where(
@@ -49,7 +52,7 @@ OF_TRACE: Final = (
         T.c.trace_commit_hash != "",
     )
     .order_by(T.c.created_at.desc(), T.c.id.desc())
-    .limit(100)
+    .limit(MOST_OF_TRACE)
 )
 OF_CHAIN: Final = (
     select(T.c.data)

@@ -58,7 +58,7 @@ async def add(
         updated_at=at,
     )
     if isinstance(request, webservice.AddApplicationRequest):
-        set_deploy_targets(application, request.deploy_targets_by_plugin)
+        _set_targets(application, request.deploy_targets_by_plugin)
     try:
         await stores.applications.add(application)
     except ConflictError:
@@ -66,15 +66,6 @@ async def add(
             raise
         await stores.applications.get(project_id, wanted_id)  # made by this call's first attempt
     return application.id
-
-
-def set_deploy_targets(
-    application: application_pb2.Application, targets: Mapping[str, deployment_pb2.DeployTargets]
-) -> None:
-    """Replace where it is deployed to, by plugin."""
-    application.deploy_targets_by_plugin.clear()
-    for plugin, names in targets.items():
-        application.deploy_targets_by_plugin[plugin].CopyFrom(names)
 
 
 def _repository(piped: piped_pb2.Piped, repo_id: str) -> common_pb2.ApplicationGitRepository:
@@ -107,12 +98,35 @@ async def change(
 ) -> None:
     """Let a person change an application that is not deleted."""
 
+    await stores.applications.update(project_id, application_id, _unless_deleted(edit))
+
+
+async def rename_config_file(
+    stores: Stores, project_id: str, application_ids: Iterable[str], filename: str
+) -> None:
+    """Give the configuration files of several applications a name: of all of them, or of none."""
+
+    def edit(application: application_pb2.Application) -> None:
+        application.git_path.config_filename = filename
+
+    async def work(transaction: Transaction) -> None:
+        for application_id in application_ids:
+            await stores.applications.update_in(
+                transaction, project_id, application_id, _unless_deleted(edit)
+            )
+
+    await stores.database.write(work)
+
+
+def _unless_deleted(
+    edit: Callable[[application_pb2.Application], None],
+) -> Callable[[application_pb2.Application], None]:
     def checked(application: application_pb2.Application) -> None:
         if application.deleted:
             raise ConfigError(f"the application {application.name!r} is deleted")
         edit(application)
 
-    await stores.applications.update(project_id, application_id, checked)
+    return checked
 
 
 async def move(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controlplane.store.database import Transaction, View
-from controlplane.store.paging import Page
+from controlplane.store.paging import PAGE_BYTES, Page, Position
 from controlplane.store.stores import Stores
 from controlplane.usecases import limits
 from pipecd_wire.model import deployment_pb2, deployment_trace_pb2
@@ -98,6 +98,18 @@ async def listed(
         items = [
             TracedCommit(trace=trace, deployments=led_to[trace.commit_hash]) for trace in page.items
         ]
-        return Page(items=items, cursor=page.cursor)
+        return _fitting(items, page.cursor)
 
     return await stores.database.read(work)
+
+
+def _fitting(items: list[TracedCommit], cursor: str) -> Page[TracedCommit]:
+    """As many as fit into a page; one at least."""
+    size = 0
+    for number, item in enumerate(items):
+        size += sum(deployment.ByteSize() for deployment in item.deployments)
+        if number and size > PAGE_BYTES:
+            last = items[number - 1].trace
+            there = Position(created_at=last.created_at, id=last.id)
+            return Page(items=items[:number], cursor=there.encode())
+    return Page(items=items, cursor=cursor)

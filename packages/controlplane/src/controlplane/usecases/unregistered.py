@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Applications that pipeds found in git and nobody has registered yet."""
 
+from typing import Final
+
 from controlplane.store.stores import Stores
 from pipecd_wire.model import common_pb2
+
+MOST: Final = 5000
+"""Suggestions of one answer: nobody reads more, and a message has an end."""
 
 
 async def listed(stores: Stores, project_id: str) -> list[common_pb2.ApplicationInfo]:
@@ -21,4 +26,5 @@ async def listed(stores: Stores, project_id: str) -> list[common_pb2.Application
             info.CopyFrom(told)
             info.piped_id = piped_id
             found.append(info)
-    return sorted(found, key=lambda info: (info.path, info.config_filename, info.piped_id))
+    found.sort(key=lambda info: (info.path, info.config_filename, info.piped_id))
+    return found[:MOST]

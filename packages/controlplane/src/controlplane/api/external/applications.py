@@ -3,14 +3,13 @@
 
 from controlplane.auth.caller import Program
 from controlplane.store.applications import ApplicationFilter
-from controlplane.store.database import Transaction
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
 from controlplane.usecases import applications, commands
 from pipecd_model import command
 from pipecd_model.errors import ConfigError
 from pipecd_wire.apiservice import service_pb2 as pb
-from pipecd_wire.model import application_pb2, common_pb2
+from pipecd_wire.model import common_pb2
 from pipecd_wire.rpc import rpc
 
 
@@ -116,16 +115,9 @@ class ApplicationsApi:
     async def rename_config_file(
         self, caller: Program, request: pb.RenameApplicationConfigFileRequest
     ) -> pb.RenameApplicationConfigFileResponse:
-        def edit(application: application_pb2.Application) -> None:
-            application.git_path.config_filename = request.new_filename
-
-        async def work(transaction: Transaction) -> None:
-            for application_id in request.application_ids:
-                await self._stores.applications.update_in(
-                    transaction, caller.project_id, application_id, edit
-                )
-
-        await self._stores.database.write(work)
+        await applications.rename_config_file(
+            self._stores, caller.project_id, request.application_ids, request.new_filename
+        )
         return pb.RenameApplicationConfigFileResponse()
 
     @rpc("UpdateApplicationDeployTargets")
