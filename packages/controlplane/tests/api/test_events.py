@@ -2,6 +2,7 @@
 """Events from the program that registers them to the piped that handles them, over the wire."""
 
 import hashlib
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from controlplane.store.events import EventFilter
 from controlplane.usecases import traces
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import event_pb2
+from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.pipedservice import service_pb2 as pb
-from pipecd_wire.rpc import CallError, call
+from pipecd_wire.rpc import CallError, call, stream
 
 
 async def register(plane: Any, name: str = "image", **fields: Any) -> str:
@@ -236,3 +238,30 @@ async def test_traces_with_large_deployments_come_in_more_pages(plane: Any) -> N
 
     assert sorted(found) == ["d0", "d1", "d2"]
     assert pages == 3
+
+
+async def test_people_who_watch_hear_of_events_traces_and_chains(plane: Any, soon: Any) -> None:
+    agent = await plane.agent()
+    application_id = await plane.application(agent)
+    heard: set[int] = set()
+    async with aclosing(
+        stream(plane.admin.project.WatchChanges, api_pb2.WatchChangesRequest())
+    ) as changes:
+        await soon(anext(changes))
+        await register(plane, commit_hash="feed", commit_url="https://x")
+        await call(
+            agent.service.CreateDeploymentChain,
+            pb.CreateDeploymentChainRequest(
+                first_deployment=plane.build.deployment(
+                    application_id=application_id, piped_id=agent.id, project_id="default"
+                )
+            ),
+        )
+        wanted = {
+            api_pb2.Change.EVENT,
+            api_pb2.Change.DEPLOYMENT_TRACE,
+            api_pb2.Change.DEPLOYMENT_CHAIN,
+        }
+        while not wanted <= heard:
+            message = await soon(anext(changes))
+            heard |= {change.kind for change in message.changes}

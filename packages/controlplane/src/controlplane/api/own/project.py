@@ -19,6 +19,10 @@ KINDS: Final = {
     Kind.PIPED: pb.Change.PIPED,
     Kind.PLUGINS: pb.Change.PIPED,
     Kind.STAGE_LOG: pb.Change.STAGE_LOG,
+    Kind.EVENT: pb.Change.EVENT,
+    Kind.CHAIN: pb.Change.DEPLOYMENT_CHAIN,
+    Kind.TRACE: pb.Change.DEPLOYMENT_TRACE,
+    Kind.LIVE_STATE: pb.Change.LIVE_STATE,
 }
 
 

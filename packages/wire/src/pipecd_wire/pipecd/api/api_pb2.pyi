@@ -710,6 +710,11 @@ class Change(_message.Message):
         PIPED: Change._Kind.ValueType  # 3
         COMMAND: Change._Kind.ValueType  # 4
         STAGE_LOG: Change._Kind.ValueType  # 5
+        EVENT: Change._Kind.ValueType  # 6
+        DEPLOYMENT_CHAIN: Change._Kind.ValueType  # 7
+        DEPLOYMENT_TRACE: Change._Kind.ValueType  # 8
+        LIVE_STATE: Change._Kind.ValueType  # 9
+        """What really runs of an application."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     KIND_UNSPECIFIED: Change.Kind.ValueType  # 0
@@ -718,12 +723,17 @@ class Change(_message.Message):
     PIPED: Change.Kind.ValueType  # 3
     COMMAND: Change.Kind.ValueType  # 4
     STAGE_LOG: Change.Kind.ValueType  # 5
+    EVENT: Change.Kind.ValueType  # 6
+    DEPLOYMENT_CHAIN: Change.Kind.ValueType  # 7
+    DEPLOYMENT_TRACE: Change.Kind.ValueType  # 8
+    LIVE_STATE: Change.Kind.ValueType  # 9
+    """What really runs of an application."""
 
     KIND_FIELD_NUMBER: _builtins.int
     ID_FIELD_NUMBER: _builtins.int
     kind: Global___Change.Kind.ValueType
     id: _builtins.str
-    """The thing's id; for a stage log `deployment/stage/retry`."""
+    """The thing's id; for a stage log `deployment/stage/retry`, for a live state the application's."""
     def __init__(
         self,
         *,
