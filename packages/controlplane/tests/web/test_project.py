@@ -87,6 +87,16 @@ async def test_rules_that_are_broken_are_told_as_such(admin: Any, policy: Any) -
             pb.DeleteProjectUserGroupRequest(sso_group="nothing"),
             "NOT_FOUND",
         ),
+        "a name that is too long": (
+            "GenerateAPIKey",
+            pb.GenerateAPIKeyRequest(name="x" * 501),
+            "INVALID_ARGUMENT",
+        ),
+        "a role that is too large": (
+            "AddProjectRBACRole",
+            pb.AddProjectRBACRoleRequest(name="x" * 300_000, policies=policies),
+            "INVALID_ARGUMENT",
+        ),
         "a password that is too short": (
             "UpdateProjectStaticAdmin",
             pb.UpdateProjectStaticAdminRequest(username="a", password="short"),  # noqa: S106

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from controlplane.store.database import Transaction
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
+from controlplane.usecases import limits
 from controlplane.usecases.keys import hash_of, new_api_key
 from controlplane.usecases.pipeds import REDACTED
 from pipecd_model.errors import ConfigError
@@ -53,6 +54,7 @@ async def generate(
     expires_at: int = 0,
 ) -> str:
     """Make a key; answers it whole, for this one time."""
+    limits.text("name", name, limits.NAME)
     at = now()
     if expires_at and expires_at <= at:
         raise ConfigError("invalid request: expires_at: it is over already")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from controlplane.store.database import Transaction
 from controlplane.store.stores import Stores
-from controlplane.usecases import roles
+from controlplane.usecases import limits, roles
 from controlplane.usecases.keys import hash_of
 from controlplane.usecases.pipeds import REDACTED
 from pipecd_model.errors import ConfigError, ConflictError, NotFoundError, StateError
@@ -18,6 +18,9 @@ from pipecd_wire.pipecd.api import access_pb2
 LONGEST_PASSWORD = 72
 """Bytes: bcrypt looks at no more."""
 SHORTEST_PASSWORD = 8
+
+MOST_BYTES = 256 * 1024
+"""Of a project with its roles and groups."""
 
 
 class ProjectSettings:
@@ -45,6 +48,7 @@ class ProjectSettings:
 
     async def set_static_admin(self, project_id: str, username: str, password: str) -> None:
         """A new name and password; whoever was signed in with the older ones no longer is."""
+        limits.text("username", username, limits.NAME)
         length = len(password.encode())
         if not SHORTEST_PASSWORD <= length <= LONGEST_PASSWORD:
             raise ConfigError(
@@ -143,7 +147,13 @@ class ProjectSettings:
 
     async def change(self, project_id: str, edit: Callable[[pb.Project], None]) -> None:
         self._changeable(project_id)
-        await self._stores.projects.update(project_id, edit)
+
+        def limited(project: pb.Project) -> None:
+            edit(project)
+            # It is read at each call of its people.
+            limits.size("project", project, MOST_BYTES)
+
+        await self._stores.projects.update(project_id, limited)
 
     async def _change_static_admin(
         self, project_id: str, edit: Callable[[pb.Project], None]

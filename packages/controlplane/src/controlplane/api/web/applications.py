@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Applications, for people. A right that is limited to labels reaches only what has them."""
 
-from collections.abc import Callable
-
 from controlplane.auth.caller import Person
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
@@ -38,16 +36,16 @@ class ApplicationsApi:
     async def update_application(
         self, caller: Person, request: pb.UpdateApplicationRequest
     ) -> pb.UpdateApplicationResponse:
-        await self._stores.pipeds.get(caller.project_id, request.piped_id)
-
-        def edit(application: application_pb2.Application) -> None:
-            application.piped_id = request.piped_id
-            application.platform_provider = request.platform_provider
-            application.cloud_provider = request.platform_provider
-            application.git_path.config_filename = request.config_filename
-            applications.set_deploy_targets(application, request.deploy_targets_by_plugin)
-
-        await self._change(caller, request.application_id, edit)
+        await self._get(caller, request.application_id)
+        await applications.move(
+            self._stores,
+            caller.project_id,
+            request.application_id,
+            piped_id=request.piped_id,
+            platform_provider=request.platform_provider,
+            config_filename=request.config_filename,
+            deploy_targets=request.deploy_targets_by_plugin,
+        )
         return pb.UpdateApplicationResponse()
 
     @rpc("EnableApplication")
@@ -109,20 +107,8 @@ class ApplicationsApi:
         caller.check("application", application_id, application.labels)
         return application
 
-    async def _change(
-        self,
-        caller: Person,
-        application_id: str,
-        edit: Callable[[application_pb2.Application], None],
-    ) -> None:
-        def checked(application: application_pb2.Application) -> None:
-            caller.check("application", application_id, application.labels)
-            edit(application)
-
-        await applications.change(self._stores, caller.project_id, application_id, checked)
-
     async def _switch(self, caller: Person, application_id: str, *, disabled: bool) -> None:
-        def edit(application: application_pb2.Application) -> None:
-            application.disabled = disabled
-
-        await self._change(caller, application_id, edit)
+        await self._get(caller, application_id)
+        await applications.switch(
+            self._stores, caller.project_id, application_id, disabled=disabled
+        )

@@ -4,7 +4,7 @@
 from controlplane.auth.caller import Person
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
-from controlplane.usecases import commands, pipeds
+from controlplane.usecases import commands, limits, pipeds
 from controlplane.usecases.agent_watch import Presence
 from pipecd_model.errors import ConfigError
 from pipecd_wire.model import piped_pb2
@@ -24,6 +24,7 @@ class PipedsApi:
     async def register_piped(
         self, caller: Person, request: pb.RegisterPipedRequest
     ) -> pb.RegisterPipedResponse:
+        _check(request.name, request.desc)
         piped_id, key = await pipeds.register(
             self._stores,
             caller.project_id,
@@ -39,6 +40,8 @@ class PipedsApi:
     async def update_piped(
         self, caller: Person, request: pb.UpdatePipedRequest
     ) -> pb.UpdatePipedResponse:
+        _check(request.name, request.desc)
+
         def edit(piped: piped_pb2.Piped) -> None:
             piped.name = request.name
             piped.desc = request.desc
@@ -102,6 +105,7 @@ class PipedsApi:
     async def update_piped_desired_version(
         self, caller: Person, request: pb.UpdatePipedDesiredVersionRequest
     ) -> pb.UpdatePipedDesiredVersionResponse:
+        limits.text("version", request.version, limits.NAME)
         if not request.version.startswith("v"):
             raise ConfigError(
                 f"invalid request: version: {request.version!r} is no version",
@@ -130,3 +134,8 @@ class PipedsApi:
             piped.disabled = disabled
 
         await self._stores.pipeds.update(caller.project_id, piped_id, edit)
+
+
+def _check(name: str, description: str) -> None:
+    limits.text("name", name, limits.NAME)
+    limits.text("desc", description, limits.DESCRIPTION)
