@@ -124,7 +124,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     spooled = StageLogs(control, data_dir / "outbox" / "logs")
     logs = MaskedLogs(spooled, known)
     await opened.enter_async_context(logs.open(drain=LAST_REPORTS))
-    metadata = MetadataStores(InOrder(control, statuses.heard))
+    metadata = MetadataStores(InOrder(control, statuses.heard), statuses.keep)
     host = PluginHost(
         config.plugins,
         data_dir=data_dir,

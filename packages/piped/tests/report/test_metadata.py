@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipecd_model.errors import ConfigError, StateError, UnavailableError
+from pipecd_model.errors import ConfigError, StateError
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Endpoints, StatusError, admit_all, connect, rpc, serving
@@ -70,9 +70,14 @@ async def control(saver: Saver, tmp_path: Path) -> AsyncIterator[ControlPlane]:
         yield ControlPlane(channel)
 
 
+async def never(application_id: str, request: Any) -> None:
+    raise AssertionError(f"{application_id} was kept for later: {request}")
+
+
 def deployment() -> Deployment:
     return Deployment(
         id="d1",
+        application_id="a1",
         stages=[{"id": "s1", "metadata": {"startTime": "100"}}, {"id": "s2"}],
         metadata_v2={
             "shared": {"keyValues": {"DeploymentNotification": "{}"}},
@@ -83,7 +88,7 @@ def deployment() -> Deployment:
 
 async def test_a_store_begins_with_what_the_deployment_has(control: ControlPlane) -> None:
     """A restarted piped goes on with what the last one kept."""
-    with MetadataStores(control).opened(deployment()) as store:
+    with MetadataStores(control, never).opened(deployment()) as store:
         assert store.get_stage("s1", "startTime") == "100"
         assert store.get_stage("s2", "startTime") is None
         assert store.get_plugin("scriptrun", "started-0") == "_"
@@ -94,7 +99,7 @@ async def test_a_store_begins_with_what_the_deployment_has(control: ControlPlane
 async def test_the_whole_map_is_saved_before_the_put_returns(
     control: ControlPlane, saver: Saver
 ) -> None:
-    with MetadataStores(control).opened(deployment()) as store:
+    with MetadataStores(control, never).opened(deployment()) as store:
         await store.put_stage("s1", {"a": "1"})
         await store.put_plugin("scriptrun", {"started-1": "_"})
         await store.put_shared({"b": "2"})
@@ -114,7 +119,7 @@ async def test_a_value_that_could_not_be_saved_is_not_kept(
 ) -> None:
     """Upstream keeps it, and a plugin then acts on what the next piped does not know."""
     saver.refusals = ["INVALID_ARGUMENT"]
-    with MetadataStores(control).opened(deployment()) as store:
+    with MetadataStores(control, never).opened(deployment()) as store:
         with pytest.raises(ConfigError):
             await store.put_stage("s1", {"a": "1"})
 
@@ -128,28 +133,36 @@ async def test_a_control_plane_that_is_away_for_a_moment_is_waited_for(
 ) -> None:
     saver.refusals = ["UNAVAILABLE", "INTERNAL"]
 
-    with MetadataStores(control).opened(deployment()) as store:
+    with MetadataStores(control, never).opened(deployment()) as store:
         await store.put_stage("s1", {"a": "1"})
 
         assert store.get_stage("s1", "a") == "1"
 
 
-async def test_a_control_plane_that_stays_away_is_an_error(
+async def test_what_a_control_plane_that_is_away_cannot_take_is_kept_for_later(
     control: ControlPlane, saver: Saver
 ) -> None:
     saver.refusals = ["UNAVAILABLE"] * 1000
+    kept: list[Any] = []
 
-    with MetadataStores(control, limit=0.3).opened(deployment()) as store:
-        with pytest.raises(UnavailableError, match=r"did not take the metadata within 0\.3s"):
-            await store.put_stage("s1", {"a": "1"})
+    async def keep(application_id: str, request: Any) -> None:
+        kept.append((application_id, request))
 
-        assert store.get_stage("s1", "a") is None
+    stores = MetadataStores(control, keep, patience=0.2)
+    with stores.opened(deployment()) as store:
+        await store.put_plugin("scriptrun", {"started-1": "_"})
+
+        assert store.get_plugin("scriptrun", "started-1") == "_"
+    [(application_id, request)] = kept
+    assert application_id == "a1"
+    assert isinstance(request, pb.SaveDeploymentPluginMetadataRequest)
+    assert dict(request.metadata) == {"started-0": "_", "started-1": "_"}
 
 
 async def test_a_save_never_overtakes_the_one_before(control: ControlPlane, saver: Saver) -> None:
     saver.pauses = [0.3, 0.0]
 
-    with MetadataStores(control).opened(deployment()) as store:
+    with MetadataStores(control, never).opened(deployment()) as store:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(store.put_stage("s2", {"a": "1"}))
             tasks.create_task(store.put_stage("s2", {"b": "2"}))
@@ -160,14 +173,14 @@ async def test_a_save_never_overtakes_the_one_before(control: ControlPlane, save
 async def test_a_stage_that_was_planned_later_can_keep_values(
     control: ControlPlane, saver: Saver
 ) -> None:
-    with MetadataStores(control).opened(deployment()) as store:
+    with MetadataStores(control, never).opened(deployment()) as store:
         await store.put_stage("rollback", {"a": "1"})
 
         assert store.get_stage("rollback", "a") == "1"
 
 
 async def test_a_deployment_that_nobody_opened_is_an_error(control: ControlPlane) -> None:
-    stores = MetadataStores(control)
+    stores = MetadataStores(control, never)
     with stores.opened(deployment()):
         pass
 
@@ -177,7 +190,7 @@ async def test_a_deployment_that_nobody_opened_is_an_error(control: ControlPlane
 
 async def test_a_store_stays_until_all_who_opened_it_are_done(control: ControlPlane) -> None:
     """The scheduler opens it while the planner still has it."""
-    stores = MetadataStores(control)
+    stores = MetadataStores(control, never)
     first = stores.open(deployment())
     with stores.opened(deployment()) as second:
         stores.close("d1")

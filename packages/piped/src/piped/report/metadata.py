@@ -4,35 +4,63 @@
 A planner or scheduler opens the store of its deployment, plugins read and write it through their
 private port, and it is closed when the deployment is done here.
 
-A value counts only once the control plane has it: `put_…` returns after the save was acknowledged,
-and a save that failed leaves the store as it was. Were the value kept, a plugin could act on
-something that a restarted piped does not know. When the answer of the control plane is lost, it may
-hold a value that its writer was told has failed: whoever writes must be ready to write again.
+A value counts only once it cannot be lost: `put_…` returns after the control plane has
+acknowledged it, or, while that is away, after it is on disk in the order of all reports. A
+restarted piped tells it before it reads the deployment again. A save that is refused leaves the
+store as it was: whoever has lost the lease starts nothing.
 """
 
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from pipecd_model.errors import StateError, UnavailableError
+from google.protobuf.message import Message
+
+from pipecd_model.errors import StateError
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
 
 if TYPE_CHECKING:
     from piped.mirror.controlplane import ControlPlane
 
-Save = Callable[[dict[str, str]], Awaitable[object]]
+PATIENCE: Final = 2.0
+"""Seconds. Longer than a control plane takes that is there, and shorter than anybody notices."""
+
+Keep = Callable[[str, Message], Awaitable[None]]
+"""Puts a report of an application on disk, behind all others of it."""
+
+
+class Saving:
+    """The way of a deployment's metadata to the control plane."""
+
+    def __init__(
+        self, application_id: str, control: "ControlPlane", keep: Keep, patience: float
+    ) -> None:
+        self._application_id = application_id
+        self.control = control
+        self._keep = keep
+        self._patience = patience
+
+    async def __call__(self, telling: Awaitable[object], request: Message) -> None:
+        """Tell; what the control plane does not take in time is kept for later instead."""
+        try:
+            async with asyncio.timeout(self._patience):
+                await telling
+        except TimeoutError:
+            await self._keep(self._application_id, request)
+
+
+Save = Callable[[dict[str, str]], Awaitable[None]]
 
 
 class Values:
     """One namespace: its values, and the way to save all of them."""
 
-    def __init__(self, values: Mapping[str, str], save: Save, limit: float) -> None:
+    def __init__(self, values: Mapping[str, str], save: Save) -> None:
         self._values = dict(values)
         self._save = save
-        self._limit = limit
         # Saves carry the whole map: a later one must not overtake an earlier one.
         self._saving = asyncio.Lock()
 
@@ -42,36 +70,30 @@ class Values:
     async def put(self, values: Mapping[str, str]) -> None:
         async with self._saving:
             merged = {**self._values, **values}
-            try:
-                async with asyncio.timeout(self._limit):
-                    await self._save(merged)
-            except TimeoutError:
-                raise UnavailableError(
-                    f"the control plane did not take the metadata within {self._limit:g}s"
-                ) from None
+            await self._save(merged)
             self._values = merged
 
 
 class MetadataStore:
     """The metadata of one deployment: of its stages, of its plugins, and shared by all of them."""
 
-    def __init__(self, deployment: Deployment, control: "ControlPlane", limit: float) -> None:
+    def __init__(self, deployment: Deployment, saving: Saving) -> None:
         self._id = deployment.id
-        self._control = control
-        self._limit = limit
+        self._saving = saving
+        self._service = saving.control.service
         kept = deployment.metadata_v2
         stages = {stage.id: dict(stage.metadata) for stage in deployment.stages}
         plugins = {name: dict(values.keyValues) for name, values in kept.plugins.items()}
         self._stages = {name: self._of_stage(name, values) for name, values in stages.items()}
         self._plugins = {name: self._of_plugin(name, values) for name, values in plugins.items()}
-        self._shared = Values(kept.shared.keyValues, self._save_shared, limit)
+        self._shared = Values(kept.shared.keyValues, self._save_shared)
 
     def get_stage(self, stage_id: str, key: str) -> str | None:
         """A value of a stage, None when it has none."""
         return self._stages[stage_id].get(key) if stage_id in self._stages else None
 
     async def put_stage(self, stage_id: str, values: Mapping[str, str]) -> None:
-        """Keep values of a stage; they are with the control plane when this returns."""
+        """Keep values of a stage; they are safe when this returns."""
         # A rollback stage may have been planned after this store was opened.
         if stage_id not in self._stages:
             self._stages[stage_id] = self._of_stage(stage_id, {})
@@ -96,41 +118,39 @@ class MetadataStore:
         await self._shared.put(values)
 
     def _of_stage(self, stage_id: str, values: Mapping[str, str]) -> Values:
-        async def save(merged: dict[str, str]) -> object:
-            return await self._control.tell(
-                self._control.service.SaveStageMetadata,
-                pb.SaveStageMetadataRequest(
-                    deployment_id=self._id, stage_id=stage_id, metadata=merged
-                ),
+        async def save(merged: dict[str, str]) -> None:
+            request = pb.SaveStageMetadataRequest(
+                deployment_id=self._id, stage_id=stage_id, metadata=merged
             )
+            telling = self._saving.control.tell(self._service.SaveStageMetadata, request)
+            await self._saving(telling, request)
 
-        return Values(values, save, self._limit)
+        return Values(values, save)
 
     def _of_plugin(self, plugin: str, values: Mapping[str, str]) -> Values:
-        async def save(merged: dict[str, str]) -> object:
-            return await self._control.tell(
-                self._control.service.SaveDeploymentPluginMetadata,
-                pb.SaveDeploymentPluginMetadataRequest(
-                    deployment_id=self._id, plugin_name=plugin, metadata=merged
-                ),
+        async def save(merged: dict[str, str]) -> None:
+            request = pb.SaveDeploymentPluginMetadataRequest(
+                deployment_id=self._id, plugin_name=plugin, metadata=merged
             )
+            telling = self._saving.control.tell(self._service.SaveDeploymentPluginMetadata, request)
+            await self._saving(telling, request)
 
-        return Values(values, save, self._limit)
+        return Values(values, save)
 
-    async def _save_shared(self, merged: dict[str, str]) -> object:
-        return await self._control.tell(
-            self._control.service.SaveDeploymentSharedMetadata,
-            pb.SaveDeploymentSharedMetadataRequest(deployment_id=self._id, metadata=merged),
-        )
+    async def _save_shared(self, merged: dict[str, str]) -> None:
+        request = pb.SaveDeploymentSharedMetadataRequest(deployment_id=self._id, metadata=merged)
+        telling = self._saving.control.tell(self._service.SaveDeploymentSharedMetadata, request)
+        await self._saving(telling, request)
 
 
 class MetadataStores:
     """The stores of the deployments that piped works on now."""
 
-    def __init__(self, control: "ControlPlane", *, limit: float = 60) -> None:
-        """`limit`: seconds that one put may wait for a control plane that is away."""
+    def __init__(self, control: "ControlPlane", keep: Keep, *, patience: float = PATIENCE) -> None:
+        """`patience`: seconds that one put waits for the control plane before it is kept."""
         self._control = control
-        self._limit = limit
+        self._keep = keep
+        self._patience = patience
         self._stores: dict[str, MetadataStore] = {}
         self._users: defaultdict[str, int] = defaultdict(int)
 
@@ -138,7 +158,8 @@ class MetadataStores:
         """The store of a deployment; the first to open it fills it from the message."""
         self._users[deployment.id] += 1
         if deployment.id not in self._stores:
-            self._stores[deployment.id] = MetadataStore(deployment, self._control, self._limit)
+            saving = Saving(deployment.application_id, self._control, self._keep, self._patience)
+            self._stores[deployment.id] = MetadataStore(deployment, saving)
         return self._stores[deployment.id]
 
     def close(self, deployment_id: str) -> None:

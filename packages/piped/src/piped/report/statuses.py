@@ -8,6 +8,8 @@ which they became true.
 import time
 from collections.abc import Callable
 
+from google.protobuf.message import Message
+
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
 from pipecd_wire.model.command_pb2 import COMMAND_FAILED, COMMAND_SUCCEEDED, Command
@@ -133,6 +135,12 @@ class Statuses:
     async def kept(self, deployment: Deployment) -> None:
         """Wait until nothing that was told of a deployment can be lost any more."""
         await self._outbox.kept(deployment.application_id)
+
+    async def keep(self, application_id: str, request: Message) -> None:
+        """Tell something in its turn; it cannot be lost any more when this returns."""
+        method = request.DESCRIPTOR.name.removesuffix("Request")
+        self._outbox.put(application_id, method, request)
+        await self._outbox.kept(application_id)
 
     async def heard(self, deployment_id: str) -> None:
         """Wait until everything that was told of a deployment so far is known."""

@@ -14,6 +14,10 @@ from piped.report.logs import StageLogs
 from piped.report.metadata import MetadataStores
 
 
+async def _kept(_application_id: str, _request: Any) -> None:
+    """There is no outbox here, and nothing to keep."""
+
+
 async def main(url: str, record: str, folder: Path) -> None:
     config = PluginConfig(name="odd", url=url, config={"record": record, "manners": "go"})
     no_commands: Any = None
@@ -21,7 +25,7 @@ async def main(url: str, record: str, folder: Path) -> None:
         control = ControlPlane(channel)
         backend = PluginBackend(
             logs=StageLogs(control),
-            metadata=MetadataStores(control),
+            metadata=MetadataStores(control, _kept),
             commands=no_commands,
             control=control,
             tools=Tools(folder / "tools"),
