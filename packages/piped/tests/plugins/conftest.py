@@ -176,6 +176,10 @@ class World:
         return ExecutePluginInput(deployment=deployment, stage=the_stage)
 
 
+async def _kept(_application_id: str, _request: Any) -> None:
+    """Keep nothing: the control plane of these tests is never away."""
+
+
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     control_plane = Remembering()
@@ -187,7 +191,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         logs = await opened.enter_async_context(StageLogs(control).open())
         backend = PluginBackend(
             logs=logs,
-            metadata=MetadataStores(control),
+            metadata=MetadataStores(control, _kept),
             commands=GivenCommands(),
             control=control,
             tools=Tools(tmp_path / "tools"),
