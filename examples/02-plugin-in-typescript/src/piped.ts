@@ -13,7 +13,7 @@ const PASSES = new Set([grpc.status.UNAVAILABLE, grpc.status.DEADLINE_EXCEEDED])
 type Severity = "INFO" | "SUCCESS" | "ERROR";
 
 export class Piped {
-  private readonly client: grpc.Client;
+  private readonly client;
 
   constructor(address: string) {
     // It is on this machine: a proxy of the environment has no part in it.
@@ -35,21 +35,13 @@ export class Piped {
   }
 
   private attempt<Answer>(rpc: string, request: object, signal: AbortSignal): Promise<Answer> {
-    const method = PluginService.service[rpc]!;
     return new Promise((resolve, reject) => {
-      const call = this.client.makeUnaryRequest<object, Answer>(
-        method.path,
-        method.requestSerialize,
-        method.responseDeserialize as (bytes: Buffer) => Answer,
-        request,
-        new grpc.Metadata(),
-        { deadline: Date.now() + CALL_MS },
-        (error, answer) => {
-          signal.removeEventListener("abort", cancel);
-          if (error) reject(error);
-          else resolve(answer!);
-        },
-      );
+      const limit = { deadline: Date.now() + CALL_MS };
+      const call = this.client[rpc]!(request, limit, (error: grpc.ServiceError | null, answer: Answer) => {
+        signal.removeEventListener("abort", cancel);
+        if (error) reject(error);
+        else resolve(answer);
+      });
       const cancel = () => call.cancel();
       signal.addEventListener("abort", cancel);
     });

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The example plugin in TypeScript: built as its README says, judged by the kit, run by a piped."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.pipecd.api import api_pb2 as own
+from pipecd_wire.rpc import stream
+from piped.plugins.port import pick_port
+
+ROOT = Path(__file__).parents[3]
+BIN = Path(sys.executable).parent
+EXAMPLE = ROOT / "examples" / "02-plugin-in-typescript"
+NODE = 20
+
+# One build for all of it, whichever worker takes it.
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("typescript")]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example's one file, built in a copy of the checkout's two folders that it needs."""
+    if reason := lacking():
+        pytest.skip(reason)
+    checkout = tmp_path_factory.mktemp("checkout")
+    (checkout / "proto").symlink_to(ROOT / "proto")
+    folder = checkout / "examples" / EXAMPLE.name
+    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("node_modules", "dist"))
+    fetched = run(["npm", "ci", "--prefer-offline"], folder)
+    if fetched.returncode and "network" in fetched.stderr:
+        pytest.skip("the registry of npm cannot be reached")
+    assert fetched.returncode == 0, fetched.stderr
+    built = run(["npm", "run", "build"], folder)
+    assert built.returncode == 0, built.stdout + built.stderr
+    # Away from its folder: one file is all that an agent gets.
+    alone = tmp_path_factory.mktemp("alone") / "hello-ts"
+    shutil.move(folder / "dist" / "hello-ts", alone)
+    shutil.rmtree(folder)
+    return alone
+
+
+def lacking() -> str:
+    """What is missing on this machine to build it; empty when nothing is."""
+    for name in ("node", "npm"):
+        if shutil.which(name) is None:
+            return f"{name} is not installed"
+    version = subprocess.run(
+        ["node", "--version"], capture_output=True, text=True, check=True, timeout=60
+    ).stdout.strip()
+    if int(version.removeprefix("v").partition(".")[0]) < NODE:
+        return f"node {version} is older than {NODE}"
+    return ""
+
+
+def run(command: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=240
+    )
+
+
+@pytest.mark.parametrize("agent", ["ours", "go"])
+def test_it_keeps_the_promises_of_a_plugin(program: Path, agent: str) -> None:
+    way = ["--as-go-agent"] if agent == "go" else []
+    profile = str(EXAMPLE / "conformance.yaml")
+    judge = [str(BIN / "pipectl"), "plugin", "test", *way, "--output", "json"]
+
+    done = run([*judge, "--profile", profile, "--", str(program)], program.parent)
+
+    assert done.stderr == ""
+    cases = json.loads(done.stdout)["cases"]
+    assert [each for each in cases if each["outcome"] == "BROKEN"] == []
+    assert sum(each["outcome"] == "HOLDS" for each in cases) >= 20
+    assert done.returncode == 0
+
+
+def test_its_lock_file_names_no_registry() -> None:
+    packages = json.loads((EXAMPLE / "package-lock.json").read_text())["packages"]
+
+    assert [name for name, package in packages.items() if "resolved" in package] == []
+    assert all("integrity" in package for name, package in packages.items() if name)
+
+
+@pytest.fixture
+def port(site: Any, program: Path) -> int:
+    """A piped that runs the plugin; where it serves."""
+    chosen = pick_port()
+    site.commit({"README": "an example"})
+    site.configure({"name": "hello-ts", "url": f"file://{program}", "port": chosen})
+    site.start()
+    return chosen
+
+
+async def line_seen(
+    client: Any, deployment_id: str, stage: pb.PipelineStage, is_it: Callable[[str], bool]
+) -> None:
+    """Follow the log of a stage until a line is there."""
+    request = own.FollowStageLogRequest(deployment_id=deployment_id, stage_id=stage.id)
+    async for part in stream(client.deployments.FollowStageLog, request):
+        if any(is_it(block.log) for block in part.blocks):
+            return
+    raise AssertionError("the log ended without it")
+
+
+def kill(port: int) -> int:
+    """Kill the plugin that serves on a port; answers how many processes that were."""
+    killed = 0
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                arguments = (entry / "cmdline").read_text().split("\0")
+                if "start" in arguments and any(f'"port":{port}' in each for each in arguments):
+                    os.kill(int(entry.name), signal.SIGKILL)
+                    killed += 1
+    return killed
+
+
+async def test_a_stage_goes_on_where_it_was_when_its_plugin_is_killed(
+    site: Any, client: Any, port: int
+) -> None:
+    commit = site.commit_application("shop", [{"name": "HELLO_TS", "with": {"seconds": 4}}])
+    deployment_id = await client.deploy("shop", commit)
+    stage = await client.stage_running(deployment_id, 0)
+
+    with site.explained():
+        await line_seen(client, deployment_id, stage, lambda line: not line.startswith("4 of 4"))
+        killed = kill(port)
+    ended = await client.completed(deployment_id)
+    log = await client.log(ended, stage)
+
+    assert killed == 1
+    assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
+    assert log[0] == "4 of 4 seconds to go"
+    assert log.count(log[0]) == 1, "a second beginning would say it again"
+    assert log[-1] == "Hello from TypeScript, shop"
+    assert ended.stages[0].metadata["startTime"]
+
+
+async def test_a_cancelled_stage_ends_and_says_so_in_its_log(
+    site: Any, client: Any, port: int
+) -> None:
+    commit = site.commit_application("shop", [{"name": "HELLO_TS", "with": {"seconds": 600}}])
+    deployment_id = await client.deploy("shop", commit)
+    stage = await client.stage_running(deployment_id, 0)
+    with site.explained():
+        await line_seen(client, deployment_id, stage, lambda line: line.startswith("600 of 600"))
+
+    await client.cancel(deployment_id)
+    ended = await client.completed(deployment_id)
+    log = await client.log(ended, stage)
+
+    assert ended.status == pb.DEPLOYMENT_CANCELLED, ended.status_reason
+    assert ended.stages[0].status == pb.STAGE_CANCELLED
+    assert log[-1] == "cancelled"
+
+
+async def test_wrong_options_fail_the_planning_with_the_plugins_sentence(
+    site: Any, client: Any, port: int
+) -> None:
+    commit = site.commit_application("shop", [{"name": "HELLO_TS", "with": {"seconds": "soon"}}])
+
+    ended = await client.completed(await client.deploy("shop", commit))
+
+    assert ended.status == pb.DEPLOYMENT_FAILURE
+    assert "'seconds' must be a number from 0 to 3600" in ended.status_reason
+    assert list(ended.stages) == []
