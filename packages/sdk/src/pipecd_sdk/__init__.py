@@ -5,6 +5,9 @@ Everything in `__all__`, `pipecd_sdk.testing` and `pipecd_sdk.kit` is kept from 
 the modules behind it are not.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from msgspec import field
 
 from pipecd_model.config import BadValueError, Duration, Percentage, Report, Secret
@@ -23,17 +26,6 @@ from pipecd_sdk.context import (
     StageCommand,
     StageContext,
 )
-from pipecd_sdk.livestate import (
-    Drift,
-    Health,
-    Live,
-    LiveContext,
-    LiveState,
-    Resource,
-    SyncState,
-    SyncStatus,
-    TargetError,
-)
 from pipecd_sdk.metadata import Metadata
 from pipecd_sdk.plugin import (
     DeploymentPlugin,
@@ -45,7 +37,6 @@ from pipecd_sdk.plugin import (
     Version,
     WantedStage,
 )
-from pipecd_sdk.preview import PlanPreview, Preview, PreviewContext
 from pipecd_sdk.results import (
     Exit,
     Outcome,
@@ -60,8 +51,22 @@ from pipecd_sdk.serving import serve
 from pipecd_sdk.shared import SharedObjects
 from pipecd_sdk.stage_log import Severity, StageLog
 from pipecd_sdk.stages import StageDefinitionError, stage
-from pipecd_sdk.targets import TargetResult, on_targets
 from pipecd_sdk.tools import Tool, ToolError, Tools
+
+if TYPE_CHECKING:
+    from pipecd_sdk.livestate import (
+        Drift,
+        Health,
+        Live,
+        LiveContext,
+        LiveState,
+        Resource,
+        SyncState,
+        SyncStatus,
+        TargetError,
+    )
+    from pipecd_sdk.preview import PlanPreview, Preview, PreviewContext
+    from pipecd_sdk.targets import TargetResult, on_targets
 
 __all__ = [
     "ApplicationConfig",
@@ -127,3 +132,29 @@ __all__ = [
     "serve",
     "stage",
 ]
+
+# Of platforms alone: a plugin that only waits shall not pay for them at each start.
+_LATER: Final = {
+    "Drift": "livestate",
+    "Health": "livestate",
+    "Live": "livestate",
+    "LiveContext": "livestate",
+    "LiveState": "livestate",
+    "Resource": "livestate",
+    "SyncState": "livestate",
+    "SyncStatus": "livestate",
+    "TargetError": "livestate",
+    "PlanPreview": "preview",
+    "Preview": "preview",
+    "PreviewContext": "preview",
+    "TargetResult": "targets",
+    "on_targets": "targets",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    globals()[name] = value
+    return value

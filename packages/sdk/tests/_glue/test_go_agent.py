@@ -54,7 +54,10 @@ async def under_go(
     [
         ("wait", ["WAIT"]),
         ("waitapproval", ["WAIT_APPROVAL"]),
-        ("scriptrun", ["SCRIPT_RUN", "SCRIPT_RUN_ROLLBACK"]),
+        (
+            "scriptrun",
+            ["SCRIPT_RUN", "SCRIPT_RUN_ROLLBACK", "CUSTOM_SYNC", "CUSTOM_SYNC_ROLLBACK"],
+        ),
         (
             "dummy",
             [

@@ -28,9 +28,7 @@ from pipecd_sdk._glue.plan import ConfigApi, PlanApi
 from pipecd_sdk._glue.running import Running
 from pipecd_sdk.clock import Clock
 from pipecd_sdk.config import ConfigFaultsError
-from pipecd_sdk.livestate import Drift, LiveState
 from pipecd_sdk.plugin import StagePlugin
-from pipecd_sdk.preview import PlanPreview
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.deploymentapi import api_pb2
 from pipecd_wire.rpc import AddressError, Endpoints, Server, ServerTls, admit_all, connect
@@ -97,8 +95,8 @@ class _Process:
             PlanApi(self._plugin, self._setup, piped),
             ExecuteApi(self._plugin, self._setup, piped, running, Clock()),
         )
-        if isinstance(self._plugin, LiveState | Drift | PlanPreview):
-            # Here and not above: a plugin without them shall not pay for their messages.
+        if any(f"pipecd_sdk.{module}" in sys.modules for module in ("livestate", "preview")):
+            # A plugin that has an interface has loaded its module; no other shall pay for them.
             from pipecd_sdk._glue.observe import add_observation  # noqa: PLC0415
 
             add_observation(endpoints, self._plugin, self._setup, piped, Clock())
