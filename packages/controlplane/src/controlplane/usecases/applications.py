@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Applications: registered by people, their state reported by their piped."""
+"""Applications: registered, changed and deleted by people; `application_reports` has the rest."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -9,7 +9,6 @@ from controlplane.store.database import Transaction
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
 from controlplane.usecases import limits
-from controlplane.usecases.ownership import Agent
 from pipecd_model.errors import ConfigError, ConflictError, NotFoundError
 from pipecd_model.ids import new_id
 from pipecd_wire.apiservice import service_pb2 as apiservice
@@ -199,74 +198,3 @@ async def delete(stores: Stores, project_id: str, application_id: str, now: Now)
             application.deleted_at = now()
 
     await stores.applications.update(project_id, application_id, edit)
-
-
-async def report(
-    stores: Stores,
-    agent: Agent,
-    application_id: str,
-    edit: Callable[[application_pb2.Application], None],
-) -> None:
-    """Let a report of the owning piped change the application."""
-
-    def owned(application: application_pb2.Application) -> None:
-        agent.owns(application)
-        edit(application)
-
-    await stores.applications.update(agent.project_id, application_id, owned)
-
-
-async def take_configurations(
-    stores: Stores, agent: Agent, found: Iterable[common_pb2.ApplicationInfo]
-) -> None:
-    """Name, description and labels follow git: all of them are taken, or none."""
-
-    async def work(transaction: Transaction) -> None:
-        for info in found:
-            await stores.applications.update_in(
-                transaction, agent.project_id, info.id, _edit(agent, info)
-            )
-
-    await stores.database.write(work)
-
-
-def _edit(
-    agent: Agent, info: common_pb2.ApplicationInfo
-) -> Callable[[application_pb2.Application], None]:
-    def edit(application: application_pb2.Application) -> None:
-        agent.owns(application)
-        application.name = info.name
-        application.description = info.description
-        application.labels.clear()
-        application.labels.update(info.labels)
-
-    return edit
-
-
-def remember_deployment(
-    application: application_pb2.Application,
-    status: deployment_pb2.DeploymentStatus.ValueType,
-    reference: application_pb2.ApplicationDeploymentReference,
-) -> None:
-    """Keep the reference to the deployment that was triggered, or that succeeded."""
-    if status == deployment_pb2.DEPLOYMENT_SUCCESS:
-        application.most_recently_successful_deployment.CopyFrom(reference)
-    elif status == deployment_pb2.DEPLOYMENT_PENDING:
-        application.most_recently_triggered_deployment.CopyFrom(reference)
-
-
-def most_recent_deployment(
-    application: application_pb2.Application, status: deployment_pb2.DeploymentStatus.ValueType
-) -> application_pb2.ApplicationDeploymentReference:
-    """Raises NotFoundError when there is none: for a piped the normal case of a first run."""
-    reference = application_pb2.ApplicationDeploymentReference()
-    if status == deployment_pb2.DEPLOYMENT_SUCCESS:
-        reference = application.most_recently_successful_deployment
-    elif status == deployment_pb2.DEPLOYMENT_PENDING:
-        reference = application.most_recently_triggered_deployment
-    if not reference.deployment_id:
-        name = deployment_pb2.DeploymentStatus.Name(status)
-        raise NotFoundError(
-            f"the application {application.name!r} has no deployment with the status {name}"
-        )
-    return reference

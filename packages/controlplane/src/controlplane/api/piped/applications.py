@@ -3,7 +3,8 @@
 
 from controlplane.auth.caller import Agent
 from controlplane.store.stores import Stores
-from controlplane.usecases import applications, limits
+from controlplane.usecases import application_reports as reports
+from controlplane.usecases import limits
 from controlplane.usecases.ownership import own_application
 from pipecd_model.errors import NotFoundError
 from pipecd_wire.model import application_pb2
@@ -33,7 +34,7 @@ class ApplicationsApi:
         def edit(application: application_pb2.Application) -> None:
             application.sync_state.CopyFrom(request.state)
 
-        await applications.report(self._stores, caller, request.application_id, edit)
+        await reports.report(self._stores, caller, request.application_id, edit)
         return pb.ReportApplicationSyncStateResponse()
 
     @rpc("ReportApplicationDeployingStatus")
@@ -43,7 +44,7 @@ class ApplicationsApi:
         def edit(application: application_pb2.Application) -> None:
             application.deploying = request.deploying
 
-        await applications.report(self._stores, caller, request.application_id, edit)
+        await reports.report(self._stores, caller, request.application_id, edit)
         return pb.ReportApplicationDeployingStatusResponse()
 
     @rpc("ReportApplicationMostRecentDeployment")
@@ -51,9 +52,9 @@ class ApplicationsApi:
         self, caller: Agent, request: pb.ReportApplicationMostRecentDeploymentRequest
     ) -> pb.ReportApplicationMostRecentDeploymentResponse:
         def edit(application: application_pb2.Application) -> None:
-            applications.remember_deployment(application, request.status, request.deployment)
+            reports.remember_deployment(application, request.status, request.deployment)
 
-        await applications.report(self._stores, caller, request.application_id, edit)
+        await reports.report(self._stores, caller, request.application_id, edit)
         return pb.ReportApplicationMostRecentDeploymentResponse()
 
     @rpc("GetApplicationMostRecentDeployment")
@@ -63,14 +64,14 @@ class ApplicationsApi:
         application = await own_application(
             self._stores.applications, caller, request.application_id
         )
-        reference = applications.most_recent_deployment(application, request.status)
+        reference = reports.most_recent_deployment(application, request.status)
         return pb.GetApplicationMostRecentDeploymentResponse(deployment=reference)
 
     @rpc("UpdateApplicationConfigurations")
     async def update_configurations(
         self, caller: Agent, request: pb.UpdateApplicationConfigurationsRequest
     ) -> pb.UpdateApplicationConfigurationsResponse:
-        await applications.take_configurations(self._stores, caller, request.applications)
+        await reports.take_configurations(self._stores, caller, request.applications)
         return pb.UpdateApplicationConfigurationsResponse()
 
     @rpc("ReportUnregisteredApplicationConfigurations")
