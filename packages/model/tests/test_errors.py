@@ -106,3 +106,9 @@ def test_decoding_alone_does_not_bring_the_yaml_parser() -> None:
     )
 
     assert done.stdout.strip() == "False"
+
+
+def test_a_stage_that_only_ends_alike_is_not_proposed() -> None:
+    error = NoPluginForStageError("K8S_SYNC", offered={"CUSTOM_SYNC", "WAIT"})
+
+    assert error.hint == "add its plugin to the piped config"

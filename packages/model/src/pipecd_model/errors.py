@@ -93,7 +93,8 @@ class NoPluginForStageError(PluginError):
     """The pipeline names a stage that no running plugin offers."""
 
     def __init__(self, stage: str, *, offered: Collection[str]) -> None:
-        near = get_close_matches(stage, offered, n=1)
+        # Names of stages end alike: one that only ends like this one is not meant.
+        near = get_close_matches(stage, offered, n=1, cutoff=0.7)
         super().__init__(
             f"no plugin offers the stage {stage!r}",
             hint=f"did you mean {near[0]!r}?" if near else "add its plugin to the piped config",
