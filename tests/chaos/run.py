@@ -43,7 +43,14 @@ class World:
     async def round(self, plan: Round) -> None:
         """Deploy everything, let things die, judge."""
         site, done = self._site, Tally()
-        await site.ready()
+        try:
+            await site.ready()
+        except TimeoutError:
+            sentence = "piped and its plugins do not get ready"
+            self.broken.append(
+                Broken(self.seed, plan, Violation(promise="bounded", sentence=sentence))
+            )
+            return
         began = time.monotonic()
         commit = site.commit(f"round {plan.number}")
         arm(site, plan)
@@ -101,6 +108,8 @@ async def run(
     variables: dict[str, str] | None = None,
 ) -> int:
     """A whole run; the exit code."""
+    if only is not None:
+        deaths, least = 1, 0
     total = Tally()
     began = time.monotonic()
     lives: list[World] = []
@@ -114,17 +123,25 @@ async def run(
             lives.append(world)
             await live(world, plans, deaths, least)
 
-    async with asyncio.TaskGroup() as tasks:
-        for number in range(worlds):
-            tasks.create_task(one(seed if worlds == 1 else f"{seed}.{number}"))
-    return summary(
-        total,
-        [each for world in lives for each in world.broken],
-        deaths=deaths,
-        least=least,
-        title=f"seed {seed}: {sum(world.rounds for world in lives)} rounds of {len(APPLICATIONS)} "
-        f"deployments in {worlds} worlds, {(time.monotonic() - began) / 60:.1f} min",
-    )
+    def tell() -> int:
+        return summary(
+            total,
+            [each for world in lives for each in world.broken],
+            deaths=deaths,
+            least=least,
+            title=f"seed {seed}: {sum(world.rounds for world in lives)} rounds of "
+            f"{len(APPLICATIONS)} deployments in {worlds} worlds, "
+            f"{(time.monotonic() - began) / 60:.1f} min",
+        )
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(worlds):
+                tasks.create_task(one(seed if worlds == 1 else f"{seed}.{number}"))
+    except asyncio.CancelledError:
+        tell()  # somebody does not want to wait any longer
+        raise
+    return tell()
 
 
 def main() -> int:
