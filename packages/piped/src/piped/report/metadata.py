@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 PATIENCE: Final = 2.0
 """Seconds. Longer than a control plane takes that is there, and shorter than anybody notices."""
 
+AWAY: Final = 0.2
+"""Seconds for one that has not answered the last time."""
+
 Keep = Callable[[str, Message], Awaitable[None]]
 """Puts a report of an application on disk, behind all others of it."""
 
@@ -42,14 +45,18 @@ class Saving:
         self.control = control
         self._keep = keep
         self._patience = patience
+        self._is_away = False
 
     async def __call__(self, telling: Awaitable[object], request: Message) -> None:
         """Tell; what the control plane does not take in time is kept for later instead."""
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(AWAY if self._is_away else self._patience):
                 await telling
         except TimeoutError:
+            self._is_away = True
             await self._keep(self._application_id, request)
+        else:
+            self._is_away = False
 
 
 Save = Callable[[dict[str, str]], Awaitable[None]]
