@@ -109,6 +109,6 @@ def test_decoding_alone_does_not_bring_the_yaml_parser() -> None:
 
 
 def test_a_stage_that_only_ends_alike_is_not_proposed() -> None:
-    error = NoPluginForStageError("K8S_SYNC", offered={"CUSTOM_SYNC", "WAIT"})
+    error = errors.NoPluginForStageError("K8S_SYNC", offered={"CUSTOM_SYNC", "WAIT"})
 
     assert error.hint == "add its plugin to the piped config"
