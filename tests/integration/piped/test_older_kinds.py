@@ -106,7 +106,7 @@ async def deployed(site: Any, client: Any, text: str) -> pb.Deployment:
         git_path=site.git_path("shop"),
         platform_provider="dev",
     )
-    retry = Retry(attempts=50, cap=0.2, also=frozenset({"NOT_FOUND"}))
+    retry = Retry(attempts=300, cap=0.2, also=frozenset({"NOT_FOUND"}))
     registered = await call(client.api.AddApplication, request, retry=retry)
     wanted = external.ListDeploymentsRequest(application_ids=[registered.application_id], limit=100)
     async with asyncio.timeout(60):
