@@ -136,12 +136,13 @@ async def test_a_plugin_that_exits_at_start_is_failed_with_its_last_output(
 async def test_a_plugin_that_never_answers_is_given_up(
     world: Any, until: Any, manners: str
 ) -> None:
-    async with world.host(world.odd(manners=manners), limits=Limits(ready=1.5)) as host:
+    async with world.host(world.odd(manners=manners), limits=Limits(ready=4)) as host:
         plugin = host.plugins["odd"]
-        await until(lambda: plugin.state.phase is Phase.FAILED)
+        # A process that had no time to say that it is there is followed by another.
+        await until(lambda: plugin.state.phase is Phase.FAILED and world.facts(about="started"))
 
-        [[_, _, _, pid, _]] = world.facts(about="started")
-        assert plugin.state.sentence.startswith("did not serve within 1.5s; next try in")
+        pid = world.facts(about="started")[0][3]
+        assert "did not serve within 4s; next try in" in plugin.state.sentence
         await until(lambda: not is_alive(pid))
 
 
@@ -229,10 +230,9 @@ async def test_a_changed_file_is_a_new_version(world: Any, quick: Limits, until:
         await until(lambda: "another" in host.plugins["odd"].output.last())
 
     folders = {Path(fact[4]).parent.name for fact in world.facts(about="started")}
-    kept = [path.name for path in (world.folder / "data" / "plugins" / "odd").iterdir()]
+    kept = {path.name for path in (world.folder / "data" / "plugins" / "odd").iterdir()}
     assert len(folders) == 2
-    assert len(kept) == 1
-    assert kept[0] in folders
+    assert folders <= kept
 
 
 async def test_all_plugins_start_at_the_same_time(world: Any, until: Any) -> None:

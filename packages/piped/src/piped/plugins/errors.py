@@ -2,13 +2,21 @@
 """Why a call to a plugin failed, split by what its caller does next.
 
 PluginError                  it answered with an error, or not in time      the stage or plan fails
-└── PluginLostError          its process or channel is gone, or not there   wait for `ready`, go on
-    └── PluginStoppingError  it was told to stop                            leave the stage as it is
+├── PluginLostError          its process or channel is gone, or not there   wait for `ready`, go on
+│   └── PluginStoppingError  it was told to stop                            leave the stage as it is
+└── PluginSourceError        its source does not give it                    run the one in the cache
+    └── SourceAwayError      its source is not there, for now               the same, else try again
 """
 
 from pipecd_model.errors import PluginError
 
-__all__ = ["PluginError", "PluginLostError", "PluginStoppingError"]
+__all__ = [
+    "PluginError",
+    "PluginLostError",
+    "PluginSourceError",
+    "PluginStoppingError",
+    "SourceAwayError",
+]
 
 
 class PluginLostError(PluginError):
@@ -19,3 +27,13 @@ class PluginLostError(PluginError):
 
 class PluginStoppingError(PluginLostError):
     """The plugin was told to stop: nothing failed, the next one continues."""
+
+
+class PluginSourceError(PluginError):
+    """The place that a plugin comes from does not give it."""
+
+
+class SourceAwayError(PluginSourceError):
+    """The place that a plugin comes from cannot be reached or is not well; later it may be."""
+
+    status = "UNAVAILABLE"

@@ -1,26 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Get a plugin's executable: a copy of a file under its checksum, or an installed package.
+"""Get a plugin's executable: a file, a file of another machine, or an installed package.
 
-A file is copied to `<folder>/<name>/<sha256>/<name>`, so that another content is another version
-and a file that is replaced while it runs does no harm. The bytes are checked before they have a
-name under which anybody could run them.
+Files are copied to a cache under their checksum, so that another content is another version and a
+file that is replaced while it runs does no harm.
 """
 
 import asyncio
 import hashlib
 import shutil
 import sys
-import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 from urllib.parse import unquote, urlsplit
 
 from pipecd_model.config import PluginConfig
+from piped.plugins.cache import CHUNK, Cache, Record
+from piped.plugins.download import DownloadLimits, shown
 from piped.plugins.errors import PluginError
+from piped.plugins.remote import Remote
 
 EXECUTABLE: Final = "pipecd-plugin-"
-CHUNK: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +34,20 @@ class Program:
     is_package: bool
 
 
-async def fetch(plugin: PluginConfig, folder: Path) -> Program:
-    """The program of a plugin, made ready to start. Raises PluginError."""
+async def fetch(
+    plugin: PluginConfig,
+    folder: Path,
+    *,
+    ask: bool = True,
+    limits: DownloadLimits | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Program:
+    """The program of a plugin, made ready to start. Raises PluginError, or SourceAwayError.
+
+    `ask` a source on the network for a newer one if it may have one; `tell` how far it is.
+    """
     source = urlsplit(plugin.url)
+    cache = Cache(folder, plugin)
     match source.scheme:
         case "package":
             return _package(plugin, source.netloc + source.path)
@@ -43,16 +55,22 @@ async def fetch(plugin: PluginConfig, folder: Path) -> Program:
             return _package(plugin, plugin.name)
         case "" | "file" if source.netloc in ("", "localhost"):
             path = unquote(source.path) if source.scheme else plugin.url
-            return await asyncio.to_thread(_file, plugin, Path(path), folder / plugin.name)
+            return await asyncio.to_thread(_file, Path(path), cache)
         case "http" | "https" | "oci":
-            raise PluginError(
-                f"cannot fetch {plugin.url!r}: {source.scheme} is not supported yet",
-                hint="download it and give the path of the file",
-            )
+            remote = Remote(plugin, cache, limits or DownloadLimits(), tell or (lambda _: None))
+            try:
+                kept = await remote.get(ask=ask)
+            except OSError as error:
+                raise PluginError(
+                    f"cannot keep the file of the plugin {plugin.name!r}: {error.strerror or error}"
+                ) from None
+            # Plugins of upstream's refuse http.
+            url = kept.absolute().as_uri() if source.scheme == "http" else shown(plugin.url)
+            return Program(path=kept, url=url, is_package=False)
         case _:
             raise PluginError(
-                f"cannot fetch {plugin.url!r}",
-                hint="give a path, file:///path or package://name",
+                f"cannot fetch {shown(plugin.url)!r}",
+                hint="give a path, file:///path, https://, oci:// or package://name",
             )
 
 
@@ -73,27 +91,16 @@ def _package(plugin: PluginConfig, name: str) -> Program:
     return Program(path=Path(found), url=plugin.url or f"package://{name}", is_package=True)
 
 
-def _file(plugin: PluginConfig, path: Path, folder: Path) -> Program:
+def _file(path: Path, cache: Cache) -> Program:
     path = path.absolute()
     try:
-        with path.open("rb") as original:
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as scratch:
-                copy = Path(scratch) / plugin.name
-                digest = _transfer(original, copy)
-                _check(plugin, digest)
-                _check_program(path, copy)
-                kept = folder / digest / plugin.name
-                kept.parent.mkdir(exist_ok=True)
-                copy.chmod(0o755)
-                copy.replace(kept)
+        with path.open("rb") as original, cache.arrival() as copy:
+            record = Record(source=str(path), sha256=_transfer(original, copy))
+            kept = cache.keep(copy, record)
     except OSError as error:
         raise PluginError(
             f"cannot copy the plugin's file {str(path)!r}: {error.strerror or error}"
         ) from None
-    for other in folder.iterdir():
-        if other.name != digest:
-            shutil.rmtree(other, ignore_errors=True)
     return Program(path=kept, url=path.as_uri(), is_package=False)
 
 
@@ -104,22 +111,3 @@ def _transfer(original: BinaryIO, copy: Path) -> str:
             digest.update(chunk)
             out.write(chunk)
     return digest.hexdigest()
-
-
-def _check_program(path: Path, copy: Path) -> None:
-    """Refuse what the kernel would: the wrapper it is started with would have a shell run it."""
-    with copy.open("rb") as file:
-        if not file.read(4).startswith((b"\x7fELF", b"#!")):
-            raise PluginError(
-                f"{str(path)!r} is not a program",
-                hint="a plugin is one executable file, or a script that begins with #!",
-            )
-
-
-def _check(plugin: PluginConfig, digest: str) -> None:
-    if plugin.sha256 and plugin.sha256.lower() != digest:
-        raise PluginError(
-            f"the file of the plugin {plugin.name!r} has the sha256 {digest}, "
-            f"not {plugin.sha256.lower()}",
-            hint="it was not started; correct the sha256 if the new file is wanted",
-        )

@@ -17,6 +17,7 @@ from piped.oplog import logger
 from piped.plugins.backend import PluginBackend
 from piped.plugins.choose import choose
 from piped.plugins.command import death_wrapper
+from piped.plugins.download import DownloadLimits
 from piped.plugins.leftover import sweep
 from piped.plugins.plugin import Plugin
 from piped.plugins.state import Limits
@@ -46,6 +47,7 @@ class PluginHost:
         data_dir: Path,
         backend: PluginBackend,
         limits: Limits | None = None,
+        download: DownloadLimits | None = None,
         grace: float = 30,
         on_change: Callable[[Plugin], None] | None = None,
     ) -> None:
@@ -55,6 +57,7 @@ class PluginHost:
         self._processes = data_dir / "processes"
         self._backend = backend
         self._limits = limits or Limits()
+        self._download = download or DownloadLimits()
         self._grace = grace
         self.on_change = on_change
         self._plugins = {
@@ -104,6 +107,7 @@ class PluginHost:
             limits=self._limits,
             wrapper=await death_wrapper(),
             grace=self._grace,
+            download=self._download,
         )
         await self._tasks.__aenter__()
         for config in self._configs:

@@ -32,14 +32,17 @@ from piped.oplog import logger
 from piped.plugins.backend import PluginBackend
 from piped.plugins.command import command_of
 from piped.plugins.connection import Connection
-from piped.plugins.errors import PluginError
+from piped.plugins.download import DownloadLimits, shown
+from piped.plugins.errors import PluginError, SourceAwayError
 from piped.plugins.fetch import Program, fetch
 from piped.plugins.leftover import recorded
+from piped.plugins.lifetime import Lifetime, OverError
 from piped.plugins.management import Link, ManagementApi, endpoints_of
 from piped.plugins.plugin import Plugin
 from piped.plugins.port import accepts, is_free, pick_port, private_port
 from piped.plugins.process import Process, ending, started
 from piped.plugins.state import Limits, Phase
+from piped.sentence import sentence
 
 log = logger(__name__)
 
@@ -76,6 +79,7 @@ class Surroundings:
     """What stands before the command of a file, see `death_wrapper`."""
     grace: float
     """Seconds that a plugin has to stop."""
+    download: DownloadLimits
 
 
 class Supervisor:
@@ -92,6 +96,11 @@ class Supervisor:
         self._wanted = asyncio.Event()
         self._by = ""
         self._pause = 0.0
+        self._getting = Lifetime()
+        self._fetched = False
+        """Has its source been asked? Then another process of it needs no network."""
+        self._in_vain = 0
+        """How often in a row its source was away."""
 
     @property
     def name(self) -> str:
@@ -102,9 +111,12 @@ class Supervisor:
         while not self._stop.is_set():
             try:
                 await self._live()
-            except (PluginError, AddressError) as error:
-                hint = getattr(error, "hint", "")
-                self._fail(f"{error} ({hint})" if hint else str(error))
+            except SourceAwayError as error:
+                self._wait_for_source(sentence(error))
+            except PluginError as error:
+                self._fail(sentence(error))
+            except AddressError as error:
+                self._fail(str(error))
             except Exception:  # noqa: BLE001 - a bug here must not end piped, nor leave a plugin dead
                 log.bug("plugin.bug", plugin=self._plugin.name)
                 self._fail("piped has a bug; its log has the details")
@@ -115,6 +127,7 @@ class Supervisor:
         """Let the process end, and start no other. May be repeated: then it shall hurry."""
         if not self._stop.is_set():
             self._stop.set()
+            self._getting.end()
             self._plugin.become(Phase.STOPPING, "was told to stop")
         if self._connection is not None:
             self._connection.stopping = True
@@ -140,15 +153,25 @@ class Supervisor:
         if wanted:
             self._pause = 0.0
         elif not self._stop.is_set():
-            limits = self._limits
-            longest = min(limits.longest_pause, limits.first_pause * 2 ** min(plugin.failures, 16))
-            self._pause = random.uniform(longest / 2, longest)  # noqa: S311 - guards nothing
+            self._pause = self._pause_after(plugin.failures)
             plugin.failures += 1
             plugin.become(Phase.FAILED, f"{why}; next try in {self._pause:.1f}s")
         if self._connection is not None:
             self._connection.end = why
             self._connection.life.end()
             self._connection = None
+
+    def _wait_for_source(self, why: str) -> None:
+        """Plan to ask again. That is no failure of the plugin: it has not even been started."""
+        self._pause = self._pause_after(self._in_vain)
+        self._in_vain += 1
+        if not self._stop.is_set():
+            self._plugin.become(Phase.FAILED, f"{why}; next try in {self._pause:.1f}s")
+
+    def _pause_after(self, failures: int) -> float:
+        limits = self._limits
+        longest = min(limits.longest_pause, limits.first_pause * 2 ** min(failures, 16))
+        return random.uniform(longest / 2, longest)  # noqa: S311 - guards nothing
 
     async def _rest(self) -> None:
         """Wait before the next process, unless somebody does not want to."""
@@ -160,9 +183,9 @@ class Supervisor:
 
     async def _live(self) -> None:
         """One process from its start to its end."""
-        self._wanted.clear()
-        self._plugin.become(Phase.FETCHING, f"getting {self._config.url or 'the package'}")
-        program = await fetch(self._config, self._around.folder)
+        program = await self._program()
+        if program is None:
+            return
         port = self._port_for(program)
         link = Link(token=secrets.token_urlsafe(32), port=port)
         async with AsyncExitStack() as opened:
@@ -203,6 +226,30 @@ class Supervisor:
                 finally:
                     self._process = None
                     self._fail(why, wanted=wanted)
+
+    async def _program(self) -> Program | None:
+        """Fetch it; None when it shall stop before it is there."""
+        ask = self._wanted.is_set() or not self._fetched
+        self._say_fetching(f"getting {shown(self._config.url) or 'the package'}")
+        try:
+            async with self._getting.within():
+                program = await fetch(
+                    self._config,
+                    self._around.folder,
+                    ask=ask,
+                    limits=self._around.download,
+                    tell=self._say_fetching,
+                )
+        except OverError:
+            return None
+        self._wanted.clear()
+        self._fetched = True
+        self._in_vain = 0
+        return program
+
+    def _say_fetching(self, how: str) -> None:
+        if not self._stop.is_set():
+            self._plugin.become(Phase.FETCHING, how)
 
     async def _let_go(self, process: Process, why: str) -> None:
         """Let a process that works well give back what it has, before it is ended."""
