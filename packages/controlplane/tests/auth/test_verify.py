@@ -5,7 +5,7 @@ import asyncio
 import time
 
 from controlplane.auth.verify import REMEMBERED, Verifier
-from controlplane.usecases.keys import hash_of, matches, new_api_key, new_piped_key
+from controlplane.usecases.keys import hash_of, matches, new_api_key, new_piped_key, quick_hash
 
 
 async def test_the_right_key_matches_and_another_does_not() -> None:
@@ -64,6 +64,18 @@ async def test_what_is_remembered_has_a_limit() -> None:
 
 async def test_a_key_longer_than_any_of_ours_is_just_wrong() -> None:
     assert not await matches("x" * 1000, await hash_of("key"))
+
+
+async def test_a_key_that_we_made_is_compared_at_once_and_needs_no_memory() -> None:
+    verifier = Verifier()
+    key = new_piped_key()
+    hashed = quick_hash(key)
+
+    assert verifier.knows(key, hashed)
+    assert await verifier.matches(key, hashed)
+    assert not await verifier.matches(f"{key}x", hashed)
+    assert key not in hashed
+    assert not verifier._answers
 
 
 def test_keys_have_upstreams_shape() -> None:

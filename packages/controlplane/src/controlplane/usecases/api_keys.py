@@ -7,7 +7,7 @@ from controlplane.store.database import Transaction
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
 from controlplane.usecases import limits
-from controlplane.usecases.keys import hash_of, new_api_key
+from controlplane.usecases.keys import new_api_key, quick_hash
 from controlplane.usecases.pipeds import REDACTED
 from pipecd_model.errors import ConfigError
 from pipecd_model.ids import new_id
@@ -63,7 +63,7 @@ async def generate(
     record = apikey_pb2.APIKey(
         id=key_id,
         name=name,
-        key_hash=await hash_of(key),
+        key_hash=quick_hash(key),
         project_id=project_id,
         role=role,
         creator=creator,

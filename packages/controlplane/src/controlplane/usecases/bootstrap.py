@@ -8,7 +8,7 @@ from typing import Final
 from controlplane.store.database import Transaction
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
-from controlplane.usecases.keys import hash_of, new_api_key, new_password
+from controlplane.usecases.keys import hash_of, new_api_key, new_password, quick_hash
 from pipecd_model.errors import ConfigError, StateError
 from pipecd_model.ids import new_id
 from pipecd_wire.model import apikey_pb2, project_pb2
@@ -50,7 +50,7 @@ async def ensure_project(stores: Stores, folder: Path, project_id: str | None, n
     record = apikey_pb2.APIKey(
         id=key_id,
         name=KEY_NAME,
-        key_hash=await hash_of(key),
+        key_hash=quick_hash(key),
         project_id=project_id,
         role=apikey_pb2.APIKey.READ_WRITE,
         creator="pipecd server",
