@@ -109,7 +109,8 @@ async def test_what_a_script_left_in_the_background_does_not_hold_the_stage(
 ) -> None:
     file = tmp_path / "pid"
     async with asyncio.timeout(30):
-        completed = await run(f"sleep 300 & echo $! > {file}; echo done")
+        # It ends only after it is waited for: asyncio's own pipes would wait for both.
+        completed = await run(f"sleep 300 & echo $! > {file}; sleep 0.3; echo done")
 
     assert completed.output == "done\n"
     await ended(await written_pid(file))

@@ -5,9 +5,10 @@ import asyncio
 import codecs
 import os
 import signal
-from asyncio.subprocess import PIPE, Process
+import tempfile
+from asyncio.subprocess import Process
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -82,31 +83,37 @@ async def run(
     """
     words = ["/bin/sh", "-c", command] if isinstance(command, str) else [str(w) for w in command]
     name = "the script" if isinstance(command, str) else repr(os.path.basename(words[0]))  # noqa: PTH119
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *words,
-            cwd=cwd,
-            env={**os.environ, **(env or {})},
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=PIPE,
-            start_new_session=True,
-        )
-    except OSError as error:
-        completed = Completed(exit_code=127, output="", errors=str(error))
-        message = f"{name} could not be started: {error.strerror}"
-        raise CommandFailedError(message, completed=completed) from error
     output, errors = _Output(log), _Output(log)
-    try:
-        async with asyncio.timeout(limit.total_seconds() if limit else None):
-            await _follow(process, input, output, errors)
-    except TimeoutError:
-        completed = Completed(exit_code=-signal.SIGKILL, output=output.text, errors=errors.text)
-        raise CommandFailedError(
-            f"{name} did not end within {limit}", completed=completed
-        ) from None
-    finally:
-        await _end(process, grace.total_seconds())
+    async with AsyncExitStack() as opened:
+        with tempfile.TemporaryFile() as given:
+            given.write(input)
+            given.seek(0)
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *words,
+                    cwd=cwd,
+                    env={**os.environ, **(env or {})},
+                    stdin=given,
+                    stdout=await output.open(opened),
+                    stderr=await errors.open(opened),
+                    start_new_session=True,
+                )
+            except OSError as error:
+                completed = Completed(exit_code=127, output="", errors=str(error))
+                message = f"{name} could not be started: {error.strerror}"
+                raise CommandFailedError(message, completed=completed) from error
+            finally:
+                output.close_writer()
+                errors.close_writer()
+        try:
+            async with asyncio.timeout(limit.total_seconds() if limit else None):
+                await _follow(process, output, errors)
+        except TimeoutError:
+            completed = Completed(exit_code=-signal.SIGKILL, output=output.text, errors=errors.text)
+            message = f"{name} did not end within {limit}"
+            raise CommandFailedError(message, completed=completed) from None
+        finally:
+            await _end(process, grace.total_seconds())
     assert process.returncode is not None, "it has ended"  # noqa: S101
     completed = Completed(exit_code=process.returncode, output=output.text, errors=errors.text)
     if check and completed.exit_code != 0:
@@ -123,16 +130,9 @@ def _reason(name: str, completed: Completed) -> str:
     return f"{name} {ended}: {last}" if last else f"{name} {ended}"
 
 
-async def _follow(process: Process, given: bytes, output: "_Output", errors: "_Output") -> None:
-    assert process.stdin is not None  # noqa: S101
-    assert process.stdout is not None  # noqa: S101
-    assert process.stderr is not None  # noqa: S101
+async def _follow(process: Process, output: "_Output", errors: "_Output") -> None:
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_feed(process.stdin, given))
-        reading = [
-            tasks.create_task(output.read(process.stdout)),
-            tasks.create_task(errors.read(process.stderr)),
-        ]
+        reading = [tasks.create_task(each.read()) for each in (output, errors)]
         await process.wait()
         _, left = await asyncio.wait(reading, timeout=LAST_OUTPUT)
         if left:
@@ -143,13 +143,6 @@ async def _follow(process: Process, given: bytes, output: "_Output", errors: "_O
             task.cancel()
     output.finish()
     errors.finish()
-
-
-async def _feed(stdin: asyncio.StreamWriter, given: bytes) -> None:
-    with suppress(BrokenPipeError, ConnectionResetError):  # it need not read all of it
-        stdin.write(given)
-        await stdin.drain()
-    stdin.close()
 
 
 async def _end(process: Process, grace: float) -> None:
@@ -177,13 +170,34 @@ class _Output:
         self._size = 0
         self._line = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._stream = asyncio.StreamReader()
+        self._writer = -1
+
+    async def open(self, opened: AsyncExitStack) -> int:
+        """Make a pipe; the program gets the end that is written to.
+
+        Not asyncio's own: there a program has ended only when everybody who has its output has.
+        """
+        reader, self._writer = os.pipe()
+        loop = asyncio.get_running_loop()
+        protocol = asyncio.StreamReaderProtocol(self._stream)
+        pipe = os.fdopen(reader, "rb", 0)
+        transport, _ = await loop.connect_read_pipe(lambda: protocol, pipe)
+        opened.callback(transport.close)
+        return self._writer
+
+    def close_writer(self) -> None:
+        """Leave that end to the program alone."""
+        if self._writer >= 0:
+            os.close(self._writer)
+            self._writer = -1
 
     @property
     def text(self) -> str:
         return "".join(self._kept)
 
-    async def read(self, stream: asyncio.StreamReader) -> None:
-        while data := await stream.read(CHUNK):
+    async def read(self) -> None:
+        while data := await self._stream.read(CHUNK):
             text = self._decoder.decode(data)
             if self._size < MOST_KEPT:
                 self._kept.append(text)
