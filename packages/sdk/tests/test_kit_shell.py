@@ -92,6 +92,18 @@ async def test_cancelling_the_stage_ends_the_whole_tree(tmp_path: Path) -> None:
     await ended(child)
 
 
+async def test_cancelling_ends_what_outlived_its_parent_too(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    harness = StageHarness(Runner(f"sleep 300 & echo $! > {file}; echo $$ > {file}.parent"))
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(harness.run("RUN"))
+        child = await written_pid(file)
+        await ended(await written_pid(Path(f"{file}.parent")))
+        running.cancel()
+
+    await ended(child)
+
+
 async def test_a_limit_ends_the_whole_tree_and_says_so(tmp_path: Path) -> None:
     file = tmp_path / "pid"
     with pytest.raises(CommandFailedError, match="the script did not end within 0:00:01"):

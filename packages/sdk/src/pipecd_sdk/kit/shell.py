@@ -134,11 +134,14 @@ async def _follow(process: Process, output: "_Output", errors: "_Output") -> Non
     async with asyncio.TaskGroup() as tasks:
         reading = [tasks.create_task(each.read()) for each in (output, errors)]
         await process.wait()
-        _, left = await asyncio.wait(reading, timeout=LAST_OUTPUT)
-        if left:
-            # Something in the background still has the output: it belongs to this run, and ends.
-            _signal(process, signal.SIGKILL)
+        left = set(reading)
+        try:
             _, left = await asyncio.wait(reading, timeout=LAST_OUTPUT)
+        finally:
+            if left:
+                # What is in the background and has the output belongs to this run, and ends.
+                _signal(process, signal.SIGKILL)
+        _, left = await asyncio.wait(reading, timeout=LAST_OUTPUT)
         for task in left:  # it left the group as well; nobody waits for it
             task.cancel()
     output.finish()
