@@ -16,6 +16,7 @@ from pipecd_sdk.conformance import (
     load_cases,
     load_profile,
 )
+from pipectl.commands.pluginpush import push
 from pipectl.output import output_option, print_fields, print_json, wants_json
 from pipectl.pluginfile.closure import BuildError
 from pipectl.pluginfile.pack import build as build_file
@@ -29,6 +30,9 @@ _COLOURS = {Outcome.HOLDS: "green", Outcome.BROKEN: "red", Outcome.NOT_ASKED: "b
 @click.group()
 def plugin() -> None:
     """Write, test and ship plugins."""
+
+
+plugin.add_command(push)
 
 
 @plugin.command()

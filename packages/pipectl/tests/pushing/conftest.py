@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the registry of the tests importable, and keeps the user's logins out of them."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[4] / "tests" / "support"))
+
+
+@pytest.fixture(autouse=True)
+def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder where docker keeps logins."""
+    folder = tmp_path / "docker"
+    folder.mkdir()
+    monkeypatch.setenv("DOCKER_CONFIG", str(folder))
+    return folder
