@@ -6,6 +6,7 @@ What comes in is judged by the caller, who knows what it must hash to.
 """
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -54,6 +55,8 @@ async def conversation(
     """Talk to one source. Its troubles become PluginSourceError and SourceAwayError."""
     import httpx2  # noqa: PLC0415 - a piped whose plugins are all installed never needs it
 
+    for each in ("httpx2", "httpcore2"):  # they log addresses as they are, tokens included
+        logging.getLogger(each).setLevel(logging.WARNING)
     try:
         async with (
             asyncio.timeout(limits.whole),

@@ -183,14 +183,22 @@ async def test_nothing_leads_from_https_to_http(
     assert server.asked == []
 
 
-async def test_https_needs_no_checksum(get: Get, secure: ssl.SSLContext) -> None:
+async def test_a_token_in_an_address_is_shown_to_nobody(
+    get: Get, secure: ssl.SSLContext, caplog: pytest.LogCaptureFixture
+) -> None:
     with WebServer(secure) as server:
         url = server.give("/files", Answer(body=PLUGIN))
 
-        got = await get(f"{url}?token=secret")
+        with caplog.at_level("DEBUG"):
+            got = await get(f"{url}?token=secret")
+        server.give("/files", Answer(status=404))
+        with pytest.raises(PluginSourceError) as raised:
+            await get(f"{url}?token=other-secret")
 
     assert got.path.read_bytes() == PLUGIN
-    assert got.url == url  # a plugin's command line is no place for a token
+    assert got.url == url  # it goes to the plugin's command line
+    assert server.questions[0].query == {"token": ["secret"]}
+    assert "secret" not in caplog.text + str(raised.value)
 
 
 async def test_a_server_that_nobody_vouches_for_is_not_believed(
