@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The example plugin in TypeScript: built as its README says, judged by the kit, run by a piped."""
 
+import asyncio
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipecd_sdk.testing.piped import FakePiped
+from pipecd_sdk.testing.process import PluginProcess, Way, start_plugin
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipecd.api import api_pb2 as own
-from pipecd_wire.rpc import stream
+from pipecd_wire.rpc import CallError, stream
 from piped.plugins.port import pick_port
 
 ROOT = Path(__file__).parents[3]
@@ -84,6 +86,47 @@ def test_it_keeps_the_promises_of_a_plugin(program: Path, agent: str) -> None:
     assert done.returncode == 0
 
 
+async def test_asked_to_stop_it_leaves_the_stage_and_its_log_to_the_next_process(
+    program: Path,
+) -> None:
+    async with FakePiped(managed=False) as piped:
+        # piped, or what is behind it, may be away when the stage begins.
+        piped.refuse("PutStageMetadata", "UNAVAILABLE", "UNAVAILABLE")
+        async with (
+            start_plugin(piped, [program], name="hello-ts", way=Way.COMMAND_LINE) as plugin,
+            asyncio.TaskGroup() as tasks,
+        ):
+            begun = tasks.create_task(status_of(plugin, {"seconds": 600}))
+            await piped.until(lambda: piped.log("stage-0").lines)
+            plugin.process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(30):
+                code = await plugin.process.wait()
+                answer = await begun
+            left = piped.log("stage-0")
+            kept, sealed = set(left.blocks) == left.durable, left.sealed
+        async with start_plugin(piped, [program], name="hello-ts", way=Way.COMMAND_LINE) as plugin:
+            async with asyncio.timeout(30):
+                # So little has long passed since the beginning that was kept.
+                then = await status_of(plugin, {"seconds": 0.01})
+
+    assert code == 0
+    assert answer == "UNAVAILABLE: plugin is stopping"
+    assert kept, "a Go control plane keeps what came with a checkpoint"
+    assert not sealed
+    assert then == "STAGE_SUCCESS"
+    assert piped.calls["PutStageMetadata"] == 3, "twice refused, once taken, never again"
+    assert piped.log("stage-0").sealed
+    assert piped.wrong_calls == []
+
+
+async def status_of(plugin: PluginProcess, options: dict[str, Any]) -> str:
+    """How a stage ended, or how its call did."""
+    try:
+        return pb.StageStatus.Name((await plugin.execute("HELLO_TS", options)).status)
+    except CallError as error:
+        return f"{error.status}: {error.message}"
+
+
 def test_its_lock_file_names_no_registry() -> None:
     packages = json.loads((EXAMPLE / "package-lock.json").read_text())["packages"]
 
@@ -101,15 +144,14 @@ def port(site: Any, program: Path) -> int:
     return chosen
 
 
-async def line_seen(
-    client: Any, deployment_id: str, stage: pb.PipelineStage, is_it: Callable[[str], bool]
-) -> None:
-    """Follow the log of a stage until a line is there."""
+async def lines_seen(client: Any, deployment_id: str, stage: pb.PipelineStage, count: int) -> None:
+    """Follow the log of a stage until so many lines are there."""
     request = own.FollowStageLogRequest(deployment_id=deployment_id, stage_id=stage.id)
     async for part in stream(client.deployments.FollowStageLog, request):
-        if any(is_it(block.log) for block in part.blocks):
+        count -= len(part.blocks)
+        if count <= 0:
             return
-    raise AssertionError("the log ended without it")
+    raise AssertionError("the log ended without them")
 
 
 def kill(port: int) -> int:
@@ -128,21 +170,22 @@ def kill(port: int) -> int:
 async def test_a_stage_goes_on_where_it_was_when_its_plugin_is_killed(
     site: Any, client: Any, port: int
 ) -> None:
-    commit = site.commit_application("shop", [{"name": "HELLO_TS", "with": {"seconds": 4}}])
+    commit = site.commit_application("shop", [{"name": "HELLO_TS", "with": {"seconds": 6}}])
     deployment_id = await client.deploy("shop", commit)
     stage = await client.stage_running(deployment_id, 0)
 
     with site.explained():
-        await line_seen(client, deployment_id, stage, lambda line: not line.startswith("4 of 4"))
+        await lines_seen(client, deployment_id, stage, 2)
         killed = kill(port)
     ended = await client.completed(deployment_id)
     log = await client.log(ended, stage)
 
     assert killed == 1
     assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
-    assert log[0] == "4 of 4 seconds to go"
-    assert log.count(log[0]) == 1, "a second beginning would say it again"
-    assert log[-1] == "Hello from TypeScript, shop"
+    *waits, last = log
+    left = [int(line.removesuffix(" of 6 seconds to go")) for line in waits]
+    assert left == sorted(left, reverse=True), "a second beginning would count down once more"
+    assert last == "Hello from TypeScript, shop"
     assert ended.stages[0].metadata["startTime"]
 
 
@@ -153,7 +196,7 @@ async def test_a_cancelled_stage_ends_and_says_so_in_its_log(
     deployment_id = await client.deploy("shop", commit)
     stage = await client.stage_running(deployment_id, 0)
     with site.explained():
-        await line_seen(client, deployment_id, stage, lambda line: line.startswith("600 of 600"))
+        await lines_seen(client, deployment_id, stage, 1)
 
     await client.cancel(deployment_id)
     ended = await client.completed(deployment_id)
