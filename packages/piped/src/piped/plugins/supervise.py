@@ -32,11 +32,11 @@ from piped.oplog import logger
 from piped.plugins.backend import PluginBackend
 from piped.plugins.command import command_of
 from piped.plugins.connection import Connection
-from piped.plugins.download import DownloadLimits, shown
+from piped.plugins.download import DownloadLimits
 from piped.plugins.errors import PluginError, SourceAwayError
-from piped.plugins.fetch import Program, fetch
+from piped.plugins.fetch import Program
+from piped.plugins.getting import Getting
 from piped.plugins.leftover import recorded
-from piped.plugins.lifetime import Lifetime, OverError
 from piped.plugins.management import Link, ManagementApi, endpoints_of
 from piped.plugins.plugin import Plugin
 from piped.plugins.port import accepts, is_free, pick_port, private_port
@@ -96,11 +96,7 @@ class Supervisor:
         self._wanted = asyncio.Event()
         self._by = ""
         self._pause = 0.0
-        self._getting = Lifetime()
-        self._fetched = False
-        """Has its source been asked? Then another process of it needs no network."""
-        self._in_vain = 0
-        """How often in a row its source was away."""
+        self._getting = Getting(config, around.folder, around.download, self._say_fetching)
 
     @property
     def name(self) -> str:
@@ -127,7 +123,7 @@ class Supervisor:
         """Let the process end, and start no other. May be repeated: then it shall hurry."""
         if not self._stop.is_set():
             self._stop.set()
-            self._getting.end()
+            self._getting.stop()
             self._plugin.become(Phase.STOPPING, "was told to stop")
         if self._connection is not None:
             self._connection.stopping = True
@@ -163,8 +159,7 @@ class Supervisor:
 
     def _wait_for_source(self, why: str) -> None:
         """Plan to ask again. That is no failure of the plugin: it has not even been started."""
-        self._pause = self._pause_after(self._in_vain)
-        self._in_vain += 1
+        self._pause = self._pause_after(self._getting.in_vain - 1)
         if not self._stop.is_set():
             self._plugin.become(Phase.FAILED, f"{why}; next try in {self._pause:.1f}s")
 
@@ -183,7 +178,10 @@ class Supervisor:
 
     async def _live(self) -> None:
         """One process from its start to its end."""
-        program = await self._program()
+        anew = self._wanted.is_set()
+        self._wanted.clear()
+        program = await self._getting.program(anew=anew)
+        self._wanted.clear()  # whoever wanted another one meanwhile gets this one
         if program is None:
             return
         port = self._port_for(program)
@@ -226,26 +224,6 @@ class Supervisor:
                 finally:
                     self._process = None
                     self._fail(why, wanted=wanted)
-
-    async def _program(self) -> Program | None:
-        """Fetch it; None when it shall stop before it is there."""
-        ask = self._wanted.is_set() or not self._fetched
-        self._say_fetching(f"getting {shown(self._config.url) or 'the package'}")
-        try:
-            async with self._getting.within():
-                program = await fetch(
-                    self._config,
-                    self._around.folder,
-                    ask=ask,
-                    limits=self._around.download,
-                    tell=self._say_fetching,
-                )
-        except OverError:
-            return None
-        self._wanted.clear()
-        self._fetched = True
-        self._in_vain = 0
-        return program
 
     def _say_fetching(self, how: str) -> None:
         if not self._stop.is_set():

@@ -6,6 +6,7 @@ import hashlib
 import os
 import signal
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,23 @@ async def test_a_source_that_is_away_is_named_and_holds_nobody_up(
     named = f"the source {odd.url} answered 503 Service Unavailable; next try in "
     assert any(sentence.startswith(named) for sentence in said)
     assert not any("crash loop" in sentence for sentence in said)
+
+
+async def test_a_person_who_does_not_want_to_wait_has_the_source_asked_once(
+    world: Any, server: WebServer, odd: PluginConfig, quick: Limits, until: Any
+) -> None:
+    server.give("/odd", Answer(status=503))
+    patient = replace(quick, first_pause=600, longest_pause=600)
+    phases: list[Phase] = []
+    host = world.host(odd, limits=patient, on_change=lambda it: phases.append(it.state.phase))
+    async with host:
+        await until(lambda: phases.count(Phase.FAILED) == 1)
+        host.restart("web", "a test")
+        await until(lambda: phases.count(Phase.FAILED) == 2)
+        host.restart("web", "a test")
+        await until(lambda: phases.count(Phase.FAILED) == 3)
+
+    assert len(server.asked) == 3
 
 
 async def test_a_source_without_a_checksum_is_asked_again_by_a_person_not_by_a_crash(
