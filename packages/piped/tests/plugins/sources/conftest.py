@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers that plugins come from, and a plugin to give out."""
 
+import ssl
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 sys.path.insert(0, str(Path(__file__).parents[5] / "tests" / "support"))
 
@@ -59,3 +61,15 @@ def get(folder: Path) -> Callable[..., Awaitable[Program]]:
         return fetch(plugin, folder, ask=ask, limits=DownloadLimits(**(limits or {})))
 
     return getting
+
+
+@pytest.fixture
+def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
+    """What a server with TLS needs, and this process trusts."""
+    authority = trustme.CA()
+    trusted = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(trusted))
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1", "localhost").configure_cert(context)
+    return context

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plugin from a web server."""
 
+import base64
 import hashlib
 import os
 import ssl
@@ -21,18 +22,6 @@ Get = Callable[..., Awaitable[Program]]
 PLUGIN = b"#!/bin/sh\nexit 0\n"
 SUM = hashlib.sha256(PLUGIN).hexdigest()
 OTHER = b"#!/bin/sh\nexit 1\n"
-
-
-@pytest.fixture
-def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
-    """What a server with TLS needs, and this process trusts."""
-    authority = trustme.CA()
-    trusted = tmp_path / "ca.pem"
-    authority.cert_pem.write_to_path(str(trusted))
-    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    return context
 
 
 async def test_a_file_with_its_checksum_becomes_a_program(
@@ -199,6 +188,20 @@ async def test_a_token_in_an_address_is_shown_to_nobody(
     assert got.url == url  # it goes to the plugin's command line
     assert server.questions[0].query == {"token": ["secret"]}
     assert "secret" not in caplog.text + str(raised.value)
+
+
+async def test_a_login_in_an_address_is_used_and_goes_nowhere_else(
+    get: Get, secure: ssl.SSLContext
+) -> None:
+    with WebServer(secure) as server, WebServer(secure) as elsewhere:
+        target = elsewhere.give("/blob", Answer(body=PLUGIN)).replace("127.0.0.1", "localhost")
+        url = server.give("/files", Answer(status=302, headers={"Location": target}))
+        got = await get(url.replace("https://", "https://ada:secret@"))
+
+    login = base64.b64encode(b"ada:secret").decode()
+    assert server.questions[0].headers["Authorization"] == f"Basic {login}"
+    assert "Authorization" not in elsewhere.questions[0].headers
+    assert got.url == url
 
 
 async def test_a_server_that_nobody_vouches_for_is_not_believed(

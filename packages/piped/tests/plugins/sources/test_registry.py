@@ -2,6 +2,7 @@
 """A plugin from an OCI registry."""
 
 import hashlib
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -212,6 +213,14 @@ async def test_a_registry_without_tls_must_be_named_as_one(registry: OciRegistry
         await get(f"oci://{registry.host}/team/files:v1")
 
     assert registry.asked == []
+
+
+async def test_a_registry_with_tls_gives_what_it_has(get: Get, secure: ssl.SSLContext) -> None:
+    with OciRegistry(password=PASSWORD, tls=secure) as registry:
+        push(registry)
+        got = await get(f"oci://{registry.host}/team/files:v1")
+
+    assert got.path.read_bytes() == PLUGIN
 
 
 async def test_a_token_that_anybody_gets_is_fetched(get: Get) -> None:
