@@ -1,27 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where everything of piped is built, started and stopped, in this order and back.
+"""Where everything of piped is built, in this order, and closed the other way round.
 
-Connection → reports → plugins → sources → the components that work. At the end the other way round:
-take no new work, let stages settle while their plugins stop, send the last reports, disconnect.
+Connection → reports → plugins → sources → the components that work.
 """
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Final
 
 from pipecd_model.catalogue import configured_names
-from pipecd_model.config import PipedConfig
-from pipecd_model.errors import PipecdError
 from pipecd_model.ids import new_id
-from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
-from pipecd_wire.rpc import ClientTls
 from piped.admin import Page, serving_admin
 from piped.appconfig import ApplicationFiles, Discovery
 from piped.git import repositories
@@ -31,10 +21,8 @@ from piped.livestate.look import Looker
 from piped.livestate.reporter import LiveStates
 from piped.metrics import CONTENT_TYPE, Metrics, Numbers
 from piped.mirror.controlplane import ControlPlane, connected
-from piped.mirror.epoch import under
 from piped.mirror.lease import Lease
 from piped.mirror.mirror import Mirror
-from piped.mirror.watch import Watch
 from piped.oplog import logger
 from piped.owncommands import OwnCommands
 from piped.plan.masked import MaskedPlugins
@@ -46,7 +34,7 @@ from piped.plugins import PluginBackend, PluginHost, Tools
 from piped.preview.application import Previewer
 from piped.preview.build import PreviewBuilder
 from piped.preview.handler import PlanPreviews
-from piped.report.agent import PluginStates, Stats, introduce
+from piped.report.agent import PluginStates, Stats
 from piped.report.inorder import InOrder
 from piped.report.journal import Journal
 from piped.report.logs import StageLogs
@@ -63,30 +51,12 @@ from piped.secrets import KnownSecrets, read_keys
 from piped.source import Identity, Preparation, Sources
 from piped.stopping import Stopping
 from piped.trigger import ControlPlaneCalls, Trigger
+from piped.working import Piped, Settings
 
 log = logger(__name__)
 
 LAST_REPORTS: Final = 5.0
 """Seconds that a stopping piped gives its last reports and log lines."""
-
-SETTLE: Final = 10.0
-"""Seconds in which deployments let go after their plugins have gone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What the command line decides."""
-
-    config: PipedConfig
-    key: str
-    tls: ClientTls | None
-    data_dir: Path
-    data_folder_id: str
-    tools_dir: Path
-    grace: float
-    live_state_interval: float
-    admin_port: int
-    version: str
 
 
 async def run(settings: Settings) -> None:
@@ -300,139 +270,3 @@ async def stored(control: ControlPlane, deployment_id: str) -> Deployment:
     """A deployment as the control plane has it."""
     request = pb.GetDeploymentRequest(id=deployment_id)
     return (await control.ask(control.service.GetDeployment, request)).deployment
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piped:
-    """The parts, put together: what runs, and how it ends."""
-
-    settings: Settings
-    stopping: Stopping
-    control: ControlPlane
-    lease: Lease
-    mirror: Mirror
-    outbox: Outbox
-    statuses: Statuses
-    host: PluginHost
-    controller: Controller
-    records: ScriptRecords
-    own: OwnCommands
-    trigger: Trigger
-    discovery: Discovery
-    live_states: LiveStates
-    previews: PlanPreviews
-    stats: Stats
-    states: PluginStates
-    public_key: str
-    """Closes secrets for this piped; empty when it opens none."""
-
-    async def run(self) -> None:
-        """Work until it is told to stop, then let everything settle."""
-        async with asyncio.TaskGroup() as tasks:
-
-            def start(name: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-                """Start what only the instance at work does."""
-                held = partial(self.lease.while_held, run)
-                return tasks.create_task(guarded(name, held), name=name)
-
-            intake = [
-                start("trigger", self.trigger.run),
-                start("discovery", self.discovery.run),
-                start("live states", self.live_states.run),
-                start("previews", self.previews.run),
-                start("restart", self._watch_for_restart),
-                start("own commands", self.own.run),
-            ]
-            working = [
-                tasks.create_task(self._follow_control_plane(), name="control plane"),
-                tasks.create_task(self._schedule(), name="controller"),
-                tasks.create_task(guarded("lease", self._keep_lease), name="lease"),
-                start("stats", self.stats.run),
-                start("plugin states", self._tell_plugin_states),
-            ]
-            await self.stopping.asked.wait()
-            for task in intake:
-                task.cancel()
-            await self._settle()
-            for task in working:
-                task.cancel()
-
-    async def _follow_control_plane(self) -> None:
-        settings = self.settings
-        try:
-            with under(0):  # whoever holds the lease, this instance says who it is
-                await introduce(
-                    self.control,
-                    settings.config,
-                    version=settings.version,
-                    public_key=self.public_key,
-                )
-        except PipecdError as error:
-            self.stopping.fail(error)
-            return
-        # What an earlier piped could not tell comes first: a stage that has ended is not run again.
-        await self.outbox.left_taken()
-        watch = Watch(
-            self.control,
-            self.mirror,
-            self.lease,
-            data_folder_id=settings.data_folder_id,
-            on_own=self.own.take,
-        )
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(guarded("script records", self.records.run), name="script records")
-            await guarded("watch", watch.run)
-
-    async def _keep_lease(self) -> None:
-        await self.lease.keep(self.control)
-
-    async def _tell_plugin_states(self) -> None:
-        for plugin in self.host.plugins.values():
-            self.states.changed(plugin)  # another instance may have told of its own
-        await self.states.run()
-
-    async def _schedule(self) -> None:
-        try:
-            await self.controller.run()
-        except Exception as bug:  # noqa: BLE001 - what it knew of its deployments is not to be trusted
-            log.bug("component.failed", component="controller")
-            self.stopping.fail(bug)
-
-    async def _watch_for_restart(self) -> None:
-        """Stop when a person asks for a restart; whoever watches piped starts it again."""
-        async for change in self.mirror.changes():
-            for command in change.commands:
-                if command.type == Command.RESTART_PIPED and not self.stopping.asked.is_set():
-                    self.statuses.handled(command)
-                    self.mirror.handled(command.id)
-                    self.stopping.ask(f"restart asked for by {command.commander or 'a person'}")
-
-    async def _settle(self) -> None:
-        """No new stage; plugins are told to stop, and finish what cannot be left."""
-        self.controller.stop()
-        async with asyncio.TaskGroup() as tasks:
-            hurrying = tasks.create_task(self._hurry())
-            await self.host.stop(self.settings.grace)
-            try:
-                async with asyncio.timeout(SETTLE):
-                    await self.controller.settled()
-            except TimeoutError:
-                log.error("piped.unsettled", deployments=self.controller.running)  # noqa: TRY400
-            hurrying.cancel()
-
-    async def _hurry(self) -> None:
-        await self.stopping.at_once.wait()
-        self.host.kill()
-
-
-async def guarded(name: str, run: Callable[[], Awaitable[None]]) -> None:
-    """Run a component for ever: one that ends by itself has a bug, and is started again."""
-    pause = 1.0
-    while True:
-        try:
-            await run()
-            log.error("component.ended", component=name)
-        except Exception:  # noqa: BLE001 - one of the doors: the others go on
-            log.bug("component.failed", component=name)
-        await asyncio.sleep(pause)
-        pause = min(60.0, pause * 2)

@@ -120,12 +120,13 @@ def run(
     --plugin-service-port, since every plugin has a private port here.
     """
     from piped import app, datafolder, oplog  # noqa: PLC0415
+    from piped.working import Settings  # noqa: PLC0415
 
     oplog.configure(log_level, json_lines=None if log_encoding is None else log_encoding == "json")
     config = _config(config_file, config_data)
     data_dir = data_dir.absolute()
     with datafolder.locked(data_dir) as data_folder_id:
-        settings = app.Settings(
+        settings = Settings(
             config=config,
             key=_key(config),
             tls=None if insecure else _tls(cert_file),

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A piped at work: its parts run until it is told to stop, and then settle.
+
+At the end: take no new work, let stages settle while their plugins stop, send the last reports,
+disconnect.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from pipecd_model.config import PipedConfig
+from pipecd_model.errors import PipecdError
+from pipecd_wire.model.command_pb2 import Command
+from pipecd_wire.rpc import ClientTls
+from piped.appconfig import Discovery
+from piped.livestate.reporter import LiveStates
+from piped.mirror.controlplane import ControlPlane
+from piped.mirror.epoch import under
+from piped.mirror.lease import Lease
+from piped.mirror.mirror import Mirror
+from piped.mirror.watch import Watch
+from piped.oplog import logger
+from piped.owncommands import OwnCommands
+from piped.plugins import PluginHost
+from piped.preview.handler import PlanPreviews
+from piped.report.agent import PluginStates, Stats, introduce
+from piped.report.outbox import Outbox
+from piped.report.statuses import Statuses
+from piped.schedule.controller import Controller
+from piped.scripts import ScriptRecords
+from piped.stopping import Stopping
+from piped.trigger import Trigger
+
+log = logger(__name__)
+
+SETTLE: Final = 10.0
+"""Seconds in which deployments let go after their plugins have gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the command line decides."""
+
+    config: PipedConfig
+    key: str
+    tls: ClientTls | None
+    data_dir: Path
+    data_folder_id: str
+    tools_dir: Path
+    grace: float
+    live_state_interval: float
+    admin_port: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piped:
+    """The parts, put together: what runs, and how it ends."""
+
+    settings: Settings
+    stopping: Stopping
+    control: ControlPlane
+    lease: Lease
+    mirror: Mirror
+    outbox: Outbox
+    statuses: Statuses
+    host: PluginHost
+    controller: Controller
+    records: ScriptRecords
+    own: OwnCommands
+    trigger: Trigger
+    discovery: Discovery
+    live_states: LiveStates
+    previews: PlanPreviews
+    stats: Stats
+    states: PluginStates
+    public_key: str
+    """Closes secrets for this piped; empty when it opens none."""
+
+    async def run(self) -> None:
+        """Work until it is told to stop, then let everything settle."""
+        async with asyncio.TaskGroup() as tasks:
+
+            def start(name: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+                """Start what only the instance at work does."""
+                held = partial(self.lease.while_held, run)
+                return tasks.create_task(guarded(name, held), name=name)
+
+            intake = [
+                start("trigger", self.trigger.run),
+                start("discovery", self.discovery.run),
+                start("live states", self.live_states.run),
+                start("previews", self.previews.run),
+                start("restart", self._watch_for_restart),
+                start("own commands", self.own.run),
+            ]
+            working = [
+                tasks.create_task(self._follow_control_plane(), name="control plane"),
+                tasks.create_task(self._schedule(), name="controller"),
+                tasks.create_task(guarded("lease", self._keep_lease), name="lease"),
+                start("stats", self.stats.run),
+                start("plugin states", self._tell_plugin_states),
+            ]
+            await self.stopping.asked.wait()
+            for task in intake:
+                task.cancel()
+            await self._settle()
+            for task in working:
+                task.cancel()
+
+    async def _follow_control_plane(self) -> None:
+        settings = self.settings
+        try:
+            with under(0):  # whoever holds the lease, this instance says who it is
+                await introduce(
+                    self.control,
+                    settings.config,
+                    version=settings.version,
+                    public_key=self.public_key,
+                )
+        except PipecdError as error:
+            self.stopping.fail(error)
+            return
+        # What an earlier piped could not tell comes first: a stage that has ended is not run again.
+        await self.outbox.left_taken()
+        watch = Watch(
+            self.control,
+            self.mirror,
+            self.lease,
+            data_folder_id=settings.data_folder_id,
+            on_own=self.own.take,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(guarded("script records", self.records.run), name="script records")
+            await guarded("watch", watch.run)
+
+    async def _keep_lease(self) -> None:
+        await self.lease.keep(self.control)
+
+    async def _tell_plugin_states(self) -> None:
+        for plugin in self.host.plugins.values():
+            self.states.changed(plugin)  # another instance may have told of its own
+        await self.states.run()
+
+    async def _schedule(self) -> None:
+        try:
+            await self.controller.run()
+        except Exception as bug:  # noqa: BLE001 - what it knew of its deployments is not to be trusted
+            log.bug("component.failed", component="controller")
+            self.stopping.fail(bug)
+
+    async def _watch_for_restart(self) -> None:
+        """Stop when a person asks for a restart; whoever watches piped starts it again."""
+        async for change in self.mirror.changes():
+            for command in change.commands:
+                if command.type == Command.RESTART_PIPED and not self.stopping.asked.is_set():
+                    self.statuses.handled(command)
+                    self.mirror.handled(command.id)
+                    self.stopping.ask(f"restart asked for by {command.commander or 'a person'}")
+
+    async def _settle(self) -> None:
+        """No new stage; plugins are told to stop, and finish what cannot be left."""
+        self.controller.stop()
+        async with asyncio.TaskGroup() as tasks:
+            hurrying = tasks.create_task(self._hurry())
+            await self.host.stop(self.settings.grace)
+            try:
+                async with asyncio.timeout(SETTLE):
+                    await self.controller.settled()
+            except TimeoutError:
+                log.error("piped.unsettled", deployments=self.controller.running)  # noqa: TRY400
+            hurrying.cancel()
+
+    async def _hurry(self) -> None:
+        await self.stopping.at_once.wait()
+        self.host.kill()
+
+
+async def guarded(name: str, run: Callable[[], Awaitable[None]]) -> None:
+    """Run a component for ever: one that ends by itself has a bug, and is started again."""
+    pause = 1.0
+    while True:
+        try:
+            await run()
+            log.error("component.ended", component=name)
+        except Exception:  # noqa: BLE001 - one of the doors: the others go on
+            log.bug("component.failed", component=name)
+        await asyncio.sleep(pause)
+        pause = min(60.0, pause * 2)
