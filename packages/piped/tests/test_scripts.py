@@ -196,3 +196,21 @@ async def test_records_that_cannot_be_removed_are_told_once_and_tried_again(
 
     told = [each.getMessage() for each in caplog.records]
     assert told == ["script.records_not_removed"]
+
+
+async def test_a_piped_that_stops_takes_the_records_of_what_has_just_ended_along(
+    agent: Agent,
+) -> None:
+    """They may hold what a script has printed, secrets included."""
+    record(agent.scripts, "d1")
+    lock = record(agent.scripts, "d2") / "lock"
+    agent.records.completed(ended("d1"))
+    agent.records.completed(ended("d2"))
+    with lock.open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        await agent.records.settle(0.5)
+        assert names_in(agent.scripts) == ["d2"]
+
+    await agent.records.settle(LIMIT)
+
+    assert names_in(agent.scripts) == []

@@ -22,7 +22,6 @@ from typing import Any
 import pytest
 
 from pipecd_model.ids import new_id
-from pipecd_wire.apiservice import service_pb2 as external
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
@@ -139,16 +138,19 @@ class Client:
         self.pipeds = PipedServiceStub(person)
         self.agent = AgentStub(agent)
 
-    async def register(self, path: str, **targets: Iterable[str]) -> str:
+    async def register(self, path: str, **targets: Sequence[str]) -> str:
         """Register the application in a folder of the repository; answers its id."""
-        request = external.AddApplicationRequest(
+        request = own.AddApplicationRequest(
             name=path,
             piped_id=self._site.piped_id,
             git_path=self._site.git_path(path),
+            deploy_targets_by_plugin={
+                plugin: pb.DeployTargets(deploy_targets=names) for plugin, names in targets.items()
+            },
         )
         # The control plane knows the repository when piped has introduced itself.
         retry = Retry(attempts=5 * LIMIT, cap=0.2, also=frozenset({"NOT_FOUND"}))
-        return (await call(self.api.AddApplication, request, retry=retry)).application_id
+        return (await call(self.applications.AddApplication, request, retry=retry)).application_id
 
     async def deploy(
         self,

@@ -14,7 +14,7 @@ import pytest
 
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model import application_pb2 as pb
-from pipecd_wire.model.deployment_pb2 import DEPLOYMENT_SUCCESS, DeployTargets
+from pipecd_wire.model.deployment_pb2 import DEPLOYMENT_SUCCESS
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.rpc import CallError, call
 
@@ -73,14 +73,7 @@ async def test_what_runs_and_what_drifted_is_shown(site: Any) -> None:
     )
     site.start()
     async with site.client() as client:
-        application_id = await client.register("page")
-        await call(
-            client.api.UpdateApplicationDeployTargets,
-            api.UpdateApplicationDeployTargetsRequest(
-                application_id=application_id,
-                deploy_targets_by_plugin={"files": DeployTargets(deploy_targets=["web"])},
-            ),
-        )
+        application_id = await client.register("page", files=["web"])
         deployment_id = await client.deploy(
             "page",
             commit,
@@ -135,14 +128,7 @@ async def test_a_branch_is_previewed_before_it_is_merged(site: Any) -> None:
     )
     site.start()
     async with site.client() as client:
-        application_id = await client.register("page")
-        await call(
-            client.api.UpdateApplicationDeployTargets,
-            api.UpdateApplicationDeployTargetsRequest(
-                application_id=application_id,
-                deploy_targets_by_plugin={"files": DeployTargets(deploy_targets=["web"])},
-            ),
-        )
+        application_id = await client.register("page", files=["web"])
         await until(client, application_id, lambda it: it.sync_state.status == pb.SYNCED)
 
         site.git("switch", "--quiet", "--create", "redesign")

@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ import pytest
 from pipecd_model.secrets import KeyPair, Sealer
 from pipecd_wire.apiservice import service_pb2 as external
 from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.model.application_pb2 import OUT_OF_SYNC, SYNCED
 from pipecd_wire.rpc import call
 from piped.plugins.port import pick_port
 
@@ -200,6 +202,88 @@ async def test_a_planted_secret_is_found_nowhere(
     assert not await asyncio.to_thread(lambda: list(tmp_path.rglob("injected")))
 
 
+def pipectl(site: Any, *arguments: str, given: str | None = None) -> str:
+    done = subprocess.run(
+        [Path(sys.executable).parent / "pipectl", *arguments],
+        input=given,
+        env={
+            **os.environ,
+            "PIPECTL_ADDRESS": site.server.address,
+            "PIPECTL_API_KEY": site.server.admin_key,
+            "PIPECTL_INSECURE": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT,
+    )
+    return done.stdout + done.stderr
+
+
+async def synced(client: Any, application_id: str, status: Any) -> Any:
+    """Wait until an application is in sync, or out of it."""
+    request = external.GetApplicationRequest(application_id=application_id)
+    async with asyncio.timeout(LIMIT):
+        while True:
+            found = (await call(client.api.GetApplication, request)).application
+            if found.sync_state.status == status:
+                return found
+            await asyncio.sleep(0.05)  # between looks at another process
+
+
+async def test_nor_in_live_states_differences_and_previews(
+    own_server: Any, site_of: Callable[..., Any]
+) -> None:
+    """A plugin that compares files has them open, before and after."""
+    site = site_of(own_server)
+    site.commit({"README": "an example"})
+    target = site.folder / "www"
+    site.configure(
+        {"name": "files", "deployTargets": [{"name": "web", "config": {"path": str(target)}}]},
+        secretManagement=management(site),
+    )
+    document = {
+        "apiVersion": "pipecd.dev/v1beta1",
+        "kind": "Application",
+        "spec": {"name": "app", "plugins": {"files": {}}, "encryption": ENCRYPTION},
+    }
+    site.commit({**FILES, "app/app.pipecd.yaml": json.dumps(document)})
+    site.start("--live-state-interval", "100ms")
+    async with site.client() as client:
+        made = await client.register("app", files=["web"])
+        found = await synced(client, made, SYNCED)
+        opened = target / "current" / "conf" / "db.yaml"
+        assert PLANTED in opened.read_text()
+
+        opened.write_text(opened.read_text() + f"# edited, {PLANTED}\n")
+        await synced(client, made, OUT_OF_SYNC)
+        done = found.most_recently_successful_deployment.deployment_id
+        ended = await client.completed(done)
+        site.git("switch", "--quiet", "--create", "next")
+        change = {"app/conf/db.yaml": f"{FILES['app/conf/db.yaml']}more: yes\n"}
+        head = site.commit({**change, "app/page.html": "new"})
+        site.git("switch", "--quiet", "main")
+        preview = ["plan-preview", "--repo-remote-url", str(site.repository), "--base-branch"]
+        preview += ["main", "--head-branch", "next", "--head-commit", head]
+        said = await said_about(client, site, ended)
+        shown = ""
+        for arguments in (
+            preview,
+            ["application", "diff", "--app-id", made],
+            ["application", "get", "--live", "--app-id", made],
+        ):
+            shown += await asyncio.to_thread(pipectl, site, *arguments)
+    await site.stop()
+    own_server.stop()
+
+    assert "page.html" in shown
+    assert "db.yaml" in shown
+    assert found_in(shown.encode()) == []
+    assert found_in(said) == []
+    assert found_in(site.log.read_bytes()) == []
+    assert files_with_it(site.folder / "data", own_server.folder) == []
+
+
 async def test_nor_is_it_after_a_piped_that_was_killed(
     own_server: Any, site_of: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -270,26 +354,8 @@ async def test_people_close_secrets_through_the_control_plane(site: Any, client:
     commit = site.commit_application("app", [{"name": "SCRIPT_RUN", "with": {"run": "true"}}])
     await client.completed(await client.deploy("app", commit))
 
-    def encrypt() -> str:
-        environment = {
-            **os.environ,
-            "PIPECTL_ADDRESS": site.server.address,
-            "PIPECTL_API_KEY": site.server.admin_key,
-            "PIPECTL_INSECURE": "1",
-        }
-        pipectl = Path(os.sys.executable).parent / "pipectl"  # type: ignore[attr-defined]
-        done = subprocess.run(
-            [pipectl, "encrypt", "--piped-id", site.piped_id],
-            input=ODD,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=LIMIT,
-        )
-        return done.stdout.strip()
-
-    closed = await asyncio.to_thread(encrypt)
+    encrypt = ["encrypt", "--piped-id", site.piped_id]
+    closed = (await asyncio.to_thread(pipectl, site, *encrypt, given=ODD)).strip()
     script = {
         "name": "SCRIPT_RUN",
         "with": {

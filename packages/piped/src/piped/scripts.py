@@ -81,6 +81,15 @@ class ScriptRecords:
                     await self._changed.wait()
             pause = min(self._longest_pause, pause * 2)
 
+    async def settle(self, limit: float) -> None:
+        """piped stops: remove what can be removed within the limit; the next piped has the rest."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit):
+                while self._over:
+                    for deployment in list(self._over.values()):
+                        await self._remove(deployment)
+                    await asyncio.sleep(FIRST_PAUSE / 2 if self._over else 0)
+
     async def _ask(self) -> None:
         """Find out which of the deployments that an earlier piped has left are over."""
         for name in sorted(self._unknown):
@@ -110,9 +119,8 @@ class ScriptRecords:
                     "script.records_not_removed", deployment=deployment.id, reason=str(error)
                 )
             return
-        if removed:
+        if removed and self._over.pop(deployment.id, None) is not None:
             self._faults.discard(deployment.id)
-            del self._over[deployment.id]
             log.info("script.records_removed", deployment=deployment.id)
 
 

@@ -37,6 +37,9 @@ from piped.trigger import Trigger
 
 log = logger(__name__)
 
+FORGET: Final = 2.0
+"""Seconds in which the records of scripts go whose deployment has just ended."""
+
 SETTLE: Final = 10.0
 """Seconds in which deployments let go after their plugins have gone."""
 
@@ -174,6 +177,8 @@ class Piped:
             except TimeoutError:
                 log.error("piped.unsettled", deployments=self.controller.running)  # noqa: TRY400
             hurrying.cancel()
+        if not self.stopping.at_once.is_set():
+            await self.records.settle(FORGET)
 
     async def _hurry(self) -> None:
         await self.stopping.at_once.wait()
