@@ -69,7 +69,8 @@ def api() -> Api:
 def endpoints(api: Api) -> Endpoints:
     made = Endpoints(admit=admit_all)
     services: Any = pb.DESCRIPTOR.services_by_name
-    made.add(services["ApplicationService"], api, owed=["SetFreeze"])
+    applications = services["ApplicationService"]
+    made.add(applications, api, owed=set(applications.methods_by_name) - {"ReleaseHold"})
     made.add(services["ProjectService"], Watch(api), owed=["ListAudit"])
     return made
 
