@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from controlplane.quickstart.processes import Program, listening_address, running
-from controlplane.quickstart.session import PLUGINS, until_ready
+from controlplane.quickstart.session import until_ready
 from pipecd_model.deployment import COMPLETED
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
@@ -25,6 +25,8 @@ from pipecd_wire.pipecd.api.api_pb2_grpc import (
     ProjectServiceStub,
 )
 from pipecd_wire.rpc import call, connect, stream
+
+PLUGINS = ("wait", "waitapproval", "scriptrun")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +129,7 @@ async def world(root: Path) -> AsyncIterator[World]:
             run = ["piped", "run", "--config-file", str(root / "piped.yaml"), "--insecure"]
             run += ["--data-dir", str(root / "piped")]
             async with running("piped", run, root / "piped.log") as piped:
-                await until_ready(channel, piped)
+                await until_ready(channel, piped, PLUGINS)
                 yield World(
                     root=root,
                     repository=repository,

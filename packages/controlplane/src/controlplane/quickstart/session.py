@@ -2,7 +2,7 @@
 """A running quickstart: control plane, piped and plugins up, applications registered."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -174,10 +174,10 @@ def _write_files(folder: Folder, memory: Memory, address: str) -> None:
     folder.pipectl.chmod(0o755)
 
 
-async def until_ready(channel: Channel, piped: Program) -> None:
+async def until_ready(channel: Channel, piped: Program, plugins: Collection[str] = PLUGINS) -> None:
     """Wait until piped has connected and its plugins are ready."""
     pipeds: PipedServiceAsyncStub = PipedServiceStub(channel)
-    not_ready = list(PLUGINS)
+    not_ready = list(plugins)
     try:
         async with asyncio.timeout(60):
             while not_ready:
@@ -190,7 +190,7 @@ async def until_ready(channel: Channel, piped: Program) -> None:
                     for plugin in item.plugins
                     if plugin.state == push_pb2.PluginState.READY
                 }
-                not_ready = [name for name in PLUGINS if name not in ready]
+                not_ready = [name for name in plugins if name not in ready]
                 await asyncio.sleep(0.05)
     except TimeoutError:
         raise TimedOutError(
