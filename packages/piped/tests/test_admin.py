@@ -8,8 +8,10 @@ import pytest
 
 from pipecd_model.errors import StateError
 from piped.admin import Page, serving_admin
+from piped.cli import run
 
 LIMIT = 10
+HERE = "127.0.0.1"
 
 
 def broken() -> Page:
@@ -53,7 +55,7 @@ async def ask(port: int, request: str) -> str:
 )
 async def test_it_answers_get_of_its_pages(request_line: str, status: str) -> None:
     port = free_port()
-    async with serving_admin(port, PAGES):
+    async with serving_admin(HERE, port, PAGES):
         answer = await ask(port, f"{request_line}\r\nHost: x\r\n\r\n")
 
     assert answer.startswith(f"HTTP/1.1 {status}\r\n")
@@ -61,7 +63,7 @@ async def test_it_answers_get_of_its_pages(request_line: str, status: str) -> No
 
 async def test_a_page_is_sent_whole() -> None:
     port = free_port()
-    async with serving_admin(port, PAGES):
+    async with serving_admin(HERE, port, PAGES):
         answer = await ask(port, "GET /healthz HTTP/1.1\r\n\r\n")
 
     assert answer.endswith("Content-Length: 2\r\nConnection: close\r\n\r\nok")
@@ -69,7 +71,7 @@ async def test_a_page_is_sent_whole() -> None:
 
 async def test_a_page_has_its_type_and_the_head_has_no_body() -> None:
     port = free_port()
-    async with serving_admin(port, PAGES):
+    async with serving_admin(HERE, port, PAGES):
         whole = await ask(port, "GET /away HTTP/1.1\r\n\r\n")
         head = await ask(port, "HEAD /away HTTP/1.1\r\n\r\n")
 
@@ -82,10 +84,25 @@ async def test_a_taken_port_is_a_sentence() -> None:
         taken.bind(("0.0.0.0", 0))  # noqa: S104 - the port must be taken everywhere
         taken.listen()
         with pytest.raises(StateError, match="cannot serve the admin port"):
-            async with serving_admin(taken.getsockname()[1], PAGES):
+            async with serving_admin(HERE, taken.getsockname()[1], PAGES):
                 pass
 
 
 async def test_port_0_serves_nothing() -> None:
-    async with serving_admin(0, PAGES):
+    async with serving_admin(HERE, 0, PAGES):
         pass
+
+
+def test_by_default_only_this_machine_reaches_it() -> None:
+    [option] = [each for each in run.params if each.name == "admin_host"]
+
+    assert option.default == "127.0.0.1"
+
+
+async def test_it_listens_where_it_is_told_and_nowhere_else() -> None:
+    port = free_port()
+    async with serving_admin("127.0.0.2", port, PAGES):
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+        _, writer = await asyncio.open_connection("127.0.0.2", port)
+        writer.close()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The admin port over HTTP, for probes and scrapers: a few pages, made when they are asked for.
 
-It only tells: nothing can be changed through it, so that it may be reachable from outside. It is
-answered by the loop that does all the work: one that hangs does not answer.
+It only tells, nothing can be changed through it; whoever wants it to be reachable from other
+machines says so. It is answered by the loop that does all the work: one that hangs does not answer.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ Pages = Mapping[str, Callable[[], Page]]
 
 
 @asynccontextmanager
-async def serving_admin(port: int, pages: Pages) -> AsyncIterator[None]:
+async def serving_admin(host: str, port: int, pages: Pages) -> AsyncIterator[None]:
     """Serve the pages while the block runs; port 0 serves nothing."""
     if port == 0:
         yield
@@ -55,11 +55,11 @@ async def serving_admin(port: int, pages: Pages) -> AsyncIterator[None]:
             writer.close()
 
     try:
-        server = await asyncio.start_server(answer, port=port)
+        server = await asyncio.start_server(answer, host, port)
     except OSError as error:
         raise StateError(
-            f"cannot serve the admin port {port}: {error.strerror}",
-            hint="name another one with --admin-port, or 0 for none",
+            f"cannot serve the admin port {host}:{port}: {error.strerror}",
+            hint="name another one with --admin-port and --admin-host, or 0 for none",
         ) from error
     async with server:
         yield

@@ -233,7 +233,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         "/metrics": lambda: Page(body=metrics.text(), content_type=CONTENT_TYPE),
         "/version": lambda: Page(body=f"{settings.version}\n"),
     }
-    await opened.enter_async_context(serving_admin(settings.admin_port, pages))
+    await opened.enter_async_context(serving_admin(settings.admin_host, settings.admin_port, pages))
     return Piped(
         settings=settings,
         stopping=stopping,

@@ -85,6 +85,12 @@ def version() -> None:
     help="Serve /healthz, /readyz, /metrics and /version here; 0 for none.",
 )
 @click.option(
+    "--admin-host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Where --admin-port listens; 0.0.0.0 for probes from other machines.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
@@ -109,6 +115,7 @@ def run(
     grace_period: Any,
     live_state_interval: Any,
     admin_port: int,
+    admin_host: str,
     log_level: str,
     log_encoding: str | None,
     plugin_service_port: int | None,
@@ -136,6 +143,7 @@ def run(
             grace=grace_period.total_seconds(),
             live_state_interval=live_state_interval.total_seconds(),
             admin_port=admin_port,
+            admin_host=admin_host,
             version=_version(),
         )
         asyncio.run(app.run(settings))

@@ -57,6 +57,7 @@ class Settings:
     grace: float
     live_state_interval: float
     admin_port: int
+    admin_host: str
     version: str
 
 
