@@ -8,7 +8,7 @@ deployment with it.
 
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,7 +24,7 @@ from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.oplog import logger
 from piped.plan.checks import check
 from piped.plan.roles import PLUGIN, Plugin, Plugins, Sources
-from piped.plan.sources import enter_running, open_target, read_config, read_target
+from piped.plan.sources import open_both, read_config, read_target
 from piped.plan.stages import Clock, pipeline_stages, quick_sync_stages
 from piped.plan.waiting import through_losses, until_known, until_ready
 from piped.plugins.errors import PluginLostError
@@ -133,19 +133,10 @@ class Planner:
         self, deployment: Deployment, running: ApplicationDeploymentReference | None
     ) -> AsyncIterator[api.PlanPluginInput]:
         """What a platform is asked with: the files of the commit, and of what runs."""
-        async with AsyncExitStack() as opened:
-            target = await opened.enter_async_context(open_target(self._sources, deployment))
+        async with open_both(self._sources, deployment, running) as (target, before):
             ask = api.PlanPluginInput(deployment=deployment, target_deployment_source=target)
-            if running is not None:
-                source = await enter_running(
-                    opened,
-                    self._sources,
-                    deployment,
-                    running.trigger.commit.hash,
-                    running.config_filename,
-                )
-                if source is not None:
-                    ask.running_deployment_source.CopyFrom(source)
+            if before is not None:
+                ask.running_deployment_source.CopyFrom(before)
             yield ask
 
     async def rollback_stages(

@@ -5,10 +5,12 @@ A tree costs a checkout. Most of planning needs the application's file and nothi
 commit, and so do stages that work without files.
 """
 
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
 from pipecd_model.config import ApplicationConfig, load_application
 from pipecd_model.errors import ConfigError, SourceError
+from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
@@ -52,6 +54,25 @@ def open_target(
         deployment.trigger.commit.hash,
         config_filename=deployment.git_path.config_filename,
     )
+
+
+@asynccontextmanager
+async def open_both(
+    sources: Sources, deployment: Deployment, running: ApplicationDeploymentReference | None
+) -> AsyncIterator[tuple[DeploymentSource, DeploymentSource | None]]:
+    """The files that are deployed, and those of what runs if they can be had."""
+    async with AsyncExitStack() as opened:
+        target = await opened.enter_async_context(open_target(sources, deployment))
+        before = None
+        if running is not None:
+            before = await enter_running(
+                opened,
+                sources,
+                deployment,
+                running.trigger.commit.hash,
+                running.config_filename,
+            )
+        yield target, before
 
 
 async def enter_running(

@@ -2,16 +2,13 @@
 """The preview of one application: how it would be deployed, and what its plugins would change."""
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AsyncExitStack
 from typing import Final, Protocol
 
 from pipecd_model.config import PluginConfig
 from pipecd_model.errors import PipecdError, PluginError
 from pipecd_wire.model.application_pb2 import Application, ApplicationDeploymentReference
 from pipecd_wire.model.command_pb2 import Command
-from pipecd_wire.model.common_pb2 import AUTO
-from pipecd_wire.model.deployment_pb2 import Commit as CommitMessage
-from pipecd_wire.model.deployment_pb2 import Deployment, DeploymentTrigger
+from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.model.planpreview_pb2 import (
     ApplicationPlanPreviewResult,
     PluginPlanPreviewResult,
@@ -20,12 +17,13 @@ from pipecd_wire.plugin.planpreviewapi.api_pb2 import (
     GetPlanPreviewRequest,
     GetPlanPreviewResponse,
 )
-from piped.git import Commit
+from piped.git import Repository
 from piped.plan.planner import Planner
 from piped.plan.providers import with_targets
 from piped.plan.roles import PLUGIN, Sources
-from piped.plan.sources import enter_running, open_target
+from piped.plan.sources import open_both
 from piped.sentence import sentence
+from piped.trigger.deployment import Wanted, build_deployment
 
 LIMIT: Final = 120.0
 """Seconds that a plugin has for its preview."""
@@ -85,14 +83,18 @@ class Previewer:
 
     async def preview(
         self,
-        application: Application,
-        merged: Commit,
+        merge: Wanted,
+        repository: Repository,
         running: ApplicationDeploymentReference | None,
         wanted: Command.BuildPlanPreview,
     ) -> ApplicationPlanPreviewResult:
-        """What deploying the merge would do; what goes wrong is part of the answer."""
-        result = self.blank(application, wanted)
-        made = self._deployment(application, merged, wanted.head_branch)
+        """What deploying the merge would do; what goes wrong is part of the answer.
+
+        The deployment is the one that the trigger would create, and nobody creates it.
+        """
+        result = self.blank(merge.application, wanted)
+        made = build_deployment(merge, repository, now=result.created_at)
+        made.trigger.commander = COMMANDER
         deployment = with_targets(made, self._configs)
         try:
             plan = await self._planner.plan(deployment, running)
@@ -116,24 +118,15 @@ class Previewer:
             return
         failures = []
         unchanged = []
-        async with AsyncExitStack() as opened:
-            target = await opened.enter_async_context(open_target(self._sources, deployment))
+        async with open_both(self._sources, deployment, running) as (target, before):
             request = GetPlanPreviewRequest(
                 piped_id=deployment.piped_id,
                 application_id=deployment.application_id,
                 application_name=deployment.application_name,
                 target_deployment_source=target,
             )
-            if running is not None:
-                source = await enter_running(
-                    opened,
-                    self._sources,
-                    deployment,
-                    running.trigger.commit.hash,
-                    running.config_filename,
-                )
-                if source is not None:
-                    request.running_deployment_source.CopyFrom(source)
+            if before is not None:
+                request.running_deployment_source.CopyFrom(before)
             for name in asked:
                 del request.deploy_targets[:]
                 request.deploy_targets.extend(
@@ -160,36 +153,3 @@ class Previewer:
 
     def _shown(self, text: bytes) -> bytes:
         return self._mask(text.decode(errors="replace")).encode()
-
-    def _deployment(self, application: Application, merged: Commit, branch: str) -> Deployment:
-        """A deployment that nobody makes, complete enough for every plugin."""
-        now = max(1, int(self._clock()))
-        deployment = Deployment(
-            id=f"preview-{application.id}-{merged.hash[:12]}",
-            application_id=application.id,
-            application_name=application.name,
-            piped_id=application.piped_id,
-            project_id=application.project_id,
-            kind=application.kind,
-            git_path=application.git_path,
-            cloud_provider=application.cloud_provider,
-            platform_provider=application.platform_provider,
-            labels=application.labels,
-            trigger=DeploymentTrigger(
-                commit=CommitMessage(
-                    hash=merged.hash,
-                    message=merged.subject,
-                    author=merged.author,
-                    branch=branch,
-                    created_at=merged.created_at,
-                ),
-                commander=COMMANDER,
-                timestamp=now,
-                sync_strategy=AUTO,
-            ),
-            created_at=now,
-            updated_at=now,
-        )
-        for plugin, targets in application.deploy_targets_by_plugin.items():
-            deployment.deploy_targets_by_plugin[plugin].CopyFrom(targets)
-        return deployment

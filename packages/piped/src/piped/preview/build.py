@@ -16,6 +16,7 @@ from piped.mirror.mirror import Mirror
 from piped.preview.application import Previewer
 from piped.sentence import sentence
 from piped.source import place_of
+from piped.trigger.deployment import Wanted
 from piped.trigger.ports import Configs
 
 AT_ONCE: Final = 3
@@ -94,7 +95,14 @@ class PreviewBuilder:
             if application.HasField("most_recently_successful_deployment")
             else None
         )
-        return await self._previewer.preview(application, merged, running, wanted)
+        merge = Wanted(
+            deployment_id=f"preview-{application.id}-{merged.hash[:12]}",
+            application=application,
+            config=outcome,
+            head=merged,
+            reason=decision.reason,
+        )
+        return await self._previewer.preview(merge, repository, running, wanted)
 
     def _repository(self, wanted: Command.BuildPlanPreview) -> Repository:
         repository = self._repositories.get(wanted.repository_id)
