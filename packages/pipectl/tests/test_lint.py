@@ -48,6 +48,17 @@ def test_all_faults_of_all_files_are_told_with_their_place(repository: Path) -> 
     assert "3 files" in result.stderr
 
 
+def test_an_unknown_option_of_a_stage_is_a_fault_as_any_unknown_key_is(tmp_path: Path) -> None:
+    stage = "{name: WAIT, with: {duration: 5s, durations: 6s}}"
+    file = tmp_path / "app.pipecd.yaml"
+    file.write_text(GOOD + f"  pipeline:\n    stages: [{stage}]\n")
+
+    result = lint(file)
+
+    assert result.exit_code == 1
+    assert "stages[0].with.durations: unknown key (did you mean 'duration'?)" in result.stdout
+
+
 def test_the_program_ends_with_1_when_something_is_wrong(repository: Path) -> None:
     (repository / "bad.pipecd.yaml").write_text(BAD)
     program = Path(sys.executable).with_name("pipectl")

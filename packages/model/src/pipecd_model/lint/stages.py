@@ -37,7 +37,7 @@ def _check_stage(stage: dict[str, Any], path: Path, notes: Notes, around: Surrou
     stage = fold_script_settings(stage)
     options = stage.get(spelling(stage, "with") or "")
     if options is None or isinstance(options, dict):
-        _, found = decode(OPTIONS[name], options, path=(*path, "with"))
+        _, found = decode(OPTIONS[name], options, path=(*path, "with"), strict=True)
         notes.add(Findings(faults=found.faults, warnings=found.warnings))
         _check_templates(options or {}, (*path, "with"), notes, around)
 
