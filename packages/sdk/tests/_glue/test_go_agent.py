@@ -149,6 +149,7 @@ async def test_a_platform_has_versions_and_wants_the_pipeline() -> None:
 
     assert [(each.name, each.version) for each in versions.versions] == [("dummy", "0123456")]
     assert (strategy.unsupported, strategy.sync_strategy) == (False, 2)
+    assert strategy.summary == "Pipeline: chosen by the plugin 'dummy'", "a Go agent shows it"
 
 
 @pytest.mark.parametrize("outcome", ["", "fail", "skip", "exit", "bug"])
