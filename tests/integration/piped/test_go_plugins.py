@@ -74,20 +74,24 @@ async def test_a_script_of_a_go_plugin_runs_and_is_rolled_back(site: Any, client
     assert "said one" in await client.log(ended, ended.stages[0])
 
 
+def noting_others(site: Any) -> str:
+    """Write down which of those processes live still."""
+    lives = "[ -e /proc/$pid/status ] && ! grep -q 'State:.Z' /proc/$pid/status"
+    beside = f'echo "beside $pid" >> {site.record}'
+    return f"for pid in $(cat {site.folder}/pids); do if {lives}; then {beside}; fi; done"
+
+
 def leaving(site: Any) -> str:
     """A script that starts silent processes of every kind and waits for them.
 
     Run a second time, it writes down which of them live beside it, and ends.
     """
     pids = site.folder / "pids"
-    lives = "[ -e /proc/$pid/status ] && ! grep -q 'State:.Z' /proc/$pid/status"
     silent = f"echo $$ >> {pids}; exec sleep 1001"
     return f"""
         exec > /dev/null 2>&1
         if [ -e {site.folder}/left ]; then
-            for pid in $(cat {pids}); do
-                if {lives}; then echo "beside $pid" >> {site.record}; fi
-            done
+            {noting_others(site)}
             echo again >> {site.record}
             exit 0
         fi
@@ -302,3 +306,23 @@ async def test_all_lines_of_a_go_plugin_are_shown_when_piped_was_killed(
     lines = [line for line in await client.log(ended, ended.stages[0]) if line[:4] == "run "]
     assert lines == all_said()
     await until(lambda: not any((site.data / "outbox" / "numbers").iterdir()), site)
+
+
+async def test_nothing_of_a_cancelled_script_of_a_go_plugin_lives_beside_its_rollback(
+    site: Any, client: Any
+) -> None:
+    """The plugin ends the call of a cancelled stage and leaves its script running."""
+    undo = f"exec > /dev/null 2>&1; {noting_others(site)}; echo undone >> {site.record}"
+    commit = site.commit_application("web", [script(leaving(site), onRollback=undo)])
+    site.configure(go_plugin(site))
+    site.start()
+    deployment_id = await client.deploy("web", commit)
+    await until((site.folder / "left").exists, site)
+    assert len(left_processes(site)) == LEFT
+
+    await client.cancel(deployment_id)
+    ended = await client.completed(deployment_id)
+
+    assert ended.status == pb.DEPLOYMENT_CANCELLED, ended.status_reason
+    assert site.records() == ["undone"]
+    assert left_processes(site) == []

@@ -19,6 +19,7 @@ import hashlib
 import os
 import secrets
 import signal
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -130,6 +131,16 @@ class Search:
     def _is_marked(self, pid: int) -> bool:
         mark = _mark_of(pid)
         return mark is not None and self.is_wanted(mark)
+
+    def find_children(self, since: int) -> list[Orphan]:
+        """Those that live, were started since a moment, and are no leaders."""
+        leaders = {leader.pid for leader in self.leaders}
+        return [each for each in self.find() if each.started >= since and each.pid not in leaders]
+
+
+def ticks_now() -> int:
+    """This moment, as starts of processes are told."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 class StuckError(Exception):

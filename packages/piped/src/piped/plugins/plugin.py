@@ -24,6 +24,7 @@ from pipecd_wire.rpc import call
 from piped.oplog import logger
 from piped.plugins.connection import Connection
 from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
+from piped.plugins.orphans import ticks_now
 from piped.plugins.output import Output
 from piped.plugins.running import RunningStages
 from piped.plugins.state import Limits, Phase, PluginState
@@ -150,6 +151,13 @@ class Plugin:
         there = self._there()
         deployment_id, stage_id = request.deployment.id, request.stage.id
         message = pb.ExecuteStageRequest(input=request)
+        since = ticks_now()
+
+        async def ended() -> None:
+            await there.handler_end(
+                deployment_id, stage_id, since=since, is_alone=lambda: self.running.count == 1
+            )
+
         with self.running.enter(deployment_id, stage_id):
             try:
                 response = await there.ask(
@@ -157,13 +165,13 @@ class Plugin:
                     lambda: call(there.deployment.ExecuteStage, message, deadline=None),
                 )
             except asyncio.CancelledError:
-                await there.handler_end(deployment_id, stage_id)
+                await ended()
                 raise
             except PluginLostError:
                 try:
                     await there.stage_lost()
                 except asyncio.CancelledError:
-                    await there.handler_end(deployment_id, stage_id)
+                    await ended()
                     raise
                 raise
         if there.stopping and not there.managed and response.status not in WENT_WELL:

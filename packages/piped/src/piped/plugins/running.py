@@ -34,6 +34,11 @@ class RunningStages:
                 self._idle.set()
 
     @property
+    def count(self) -> int:
+        """How many run."""
+        return sum(map(len, self._stages.values()))
+
+    @property
     def is_idle(self) -> bool:
         """Does no stage run?"""
         return self._idle.is_set()
