@@ -18,7 +18,7 @@ from pipecd_model.ids import new_id
 def locked(folder: Path) -> Iterator[str]:
     """Own the folder while the block runs; the value is the folder's id, made once and kept."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise ConfigError(
