@@ -7,7 +7,6 @@ from importlib.metadata import version as distribution_version
 import click
 
 from pipecd_model.errors import PipecdError
-from pipecd_runtime.terminal import make_printable
 from pipecd_wire.rpc import CallError
 from pipectl.commands.application import application
 from pipectl.commands.deployment import deployment
@@ -81,8 +80,10 @@ def main() -> None:
     except click.exceptions.Exit as ended:
         sys.exit(ended.exit_code)
     except click.ClickException as wrong:
-        wrong.message = make_printable(wrong.message)
-        wrong.show()
+        if isinstance(wrong, click.UsageError):
+            wrong.show()  # with the usage; the words in it are the caller's own
+        else:
+            echo(f"Error: {wrong.format_message()}", err=True)
         sys.exit(wrong.exit_code)
     except click.Abort:
         echo("interrupted", err=True)
