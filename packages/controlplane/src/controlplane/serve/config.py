@@ -62,6 +62,7 @@ def _retention(told: RetentionConfig) -> Retention:
         events=max(told.events, 0),
         commands=max(told.commands, 0),
         insights=max(told.insights, 0),
+        stage_log_bytes=told.stage_log_mebibytes * 1024 * 1024,
     )
 
 
