@@ -106,6 +106,11 @@ def build(*, folder: Path, output: Path) -> None:
     show_default=True,
     help="Stretch all limits, for a plugin that is slow by nature.",
 )
+@click.option(
+    "--tools-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep installed programs here; NAME-VERSION there counts as installed.",
+)
 @output_option
 @click.argument("command", nargs=-1, required=True)
 @click.pass_context
@@ -116,6 +121,7 @@ def test(
     name: str | None,
     as_go_agent: bool,
     patience: float,
+    tools_dir: Path | None,
     output: str,
     command: Sequence[str],
 ) -> None:
@@ -129,7 +135,12 @@ def test(
     profile = _profile(profile_file, name, command)
     as_json = wants_json(output)
     judging = judge_plugin(
-        command, profile, load_cases(), invite=not as_go_agent, patience=patience
+        command,
+        profile,
+        load_cases(),
+        invite=not as_go_agent,
+        patience=patience,
+        tools=tools_dir.absolute() if tools_dir else None,
     )
     verdicts = asyncio.run(_told(judging, quiet=as_json))
     broken = [each for each in verdicts if each.outcome is Outcome.BROKEN]
