@@ -134,7 +134,7 @@ def _lacking(case: Case, profile: Profile, offer: Offer, stage: StageProfile | N
                 return "the profile has no wrong options (`wrong`)"
             case "ends" if stage is None or stage.endless:
                 return "the stage never ends by itself"
-            case "ends" if not stage.ends:
+            case "ends" if stage is not None and not stage.ends:
                 return "the profile has no options with which it ends by itself (`with`)"
             case "targets" if not profile.deploy_targets:
                 return "the profile has no deploy targets"
