@@ -4,6 +4,7 @@
 from pathlib import Path
 from typing import Final
 
+from pipecd_model.gitnames import CommitHash
 from piped.git import process as git
 from piped.git.errors import GitError
 
@@ -17,15 +18,14 @@ class MergeConflictError(GitError):
     """The two cannot be merged without a person."""
 
 
-async def merge(folder: Path, base: str, head: str, *, env: dict[str, str]) -> str:
+async def merge(folder: Path, base: CommitHash, head: CommitHash, *, env: dict[str, str]) -> str:
     """Make a merge commit of two commits that a bare repository has; answers its hash.
 
     The same two make the same commit: it is only ever looked at, and never on a branch.
     """
     where = f"--git-dir={folder}"
-    output, code = await _try(
-        where, "merge-tree", "--write-tree", "--name-only", "--no-messages", base, head, env=env
-    )
+    options = ("--write-tree", "--name-only", "--no-messages", "--end-of-options")
+    output, code = await _try(where, "merge-tree", *options, base, head, env=env)
     lines = output.decode(errors="replace").splitlines()
     if code == _CONFLICT and lines:
         files = ", ".join(lines[1 : _SHOWN + 1]) + (" …" if len(lines) > _SHOWN + 1 else "")
@@ -46,13 +46,14 @@ async def merge(folder: Path, base: str, head: str, *, env: dict[str, str]) -> s
     }
     made = await git.run(
         "commit-tree",
-        lines[0],
         "-p",
         base,
         "-p",
         head,
         "-m",
         f"Merge {head} into {base}",
+        "--end-of-options",
+        lines[0],
         env={**env, **who},
         options=(where,),
     )

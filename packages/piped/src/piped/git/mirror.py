@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from pipecd_model.gitnames import BranchName, CommitHash, RemoteAddress
 from piped.git import process as git
 from piped.git.access import Access
+from piped.git.cleaning import clean_mirror, write_settings
 from piped.git.errors import (
     DamagedMirrorError,
     GitError,
@@ -53,15 +55,17 @@ _MANY_LOOSE: Final = 27  # of 256 folders one is counted: about 7000 loose objec
 class MirrorFolder:
     """One bare repository under the data folder."""
 
-    def __init__(self, folder: Path, access: Access, branch: str) -> None:
+    def __init__(self, folder: Path, access: Access, branch: BranchName) -> None:
         self.folder = folder
         self._access = access
-        self._ref = f"refs/heads/{branch}"
         self._branch = branch
         settings = {"remote.origin.url": access.address, **_IN_ONE_PIECE, **access.settings}
         self.env = git.environment()
         # Only the git that talks to the remote gets what opens it.
-        self._remote_env = git.environment(settings, access.variables)
+        self._remote_env = git.environment(
+            settings, access.variables, helper=RemoteAddress(access.address).helper
+        )
+        self._is_clean = False
 
     @property
     def remote(self) -> str:
@@ -82,6 +86,14 @@ class MirrorFolder:
                 f"the mirror of {self.remote} is broken: {told(error.stderr)}"
             )
         return error
+
+    async def clean(self) -> None:
+        """Remove what an earlier run, or somebody else, left in the mirror: once, at the start."""
+        if self._is_clean:
+            return
+        self._is_clean = True
+        if cleaned := await asyncio.to_thread(clean_mirror, self.folder, self._branch):
+            log.warning("git.mirror_cleaned", folder=str(self.folder), cleaned=cleaned)
 
     async def make(self) -> None:
         """Make the mirror if there is none; an existing one is used as it is."""
@@ -104,29 +116,37 @@ class MirrorFolder:
 
     async def branch_at_remote(self) -> str:
         """Ask the remote where the branch stands; raises NoBranchError or RemoteError."""
-        found = await self._at_remote("ls-remote", "--quiet", "origin", self._ref, limit=60)
+        wanted = self._branch.ref
+        found = await self._at_remote(
+            "ls-remote", "--quiet", "--end-of-options", "origin", wanted, limit=60
+        )
         for line in found.decode(errors="replace").splitlines():
             commit_hash, _, ref = line.partition("\t")
-            if ref == self._ref:
+            if ref == wanted:
                 return commit_hash
-        raise self._no_branch()
+        raise self._no_branch(self._branch)
 
     async def fetch(self, *, first: bool) -> None:
         """Bring the branch, wherever it went; raises RemoteError, or DamagedMirrorError."""
+        kept = f"+{self._branch.ref}:{self._branch.ref}"
         try:
-            await self._fetch(f"+{self._ref}:{self._ref}", first=first)
+            await self._fetch(kept, first=first)
         except git.GitFailedError as error:
             if "mismatched algorithms" in error.stderr and first:
                 await self._init("sha256")
-                await self._fetch(f"+{self._ref}:{self._ref}", first=first)
+                await self._fetch(kept, first=first)
                 return
             raise
         await self._tidy()
 
-    async def fetch_commit(self, commit_hash: str) -> bool:
+    async def fetch_branch(self, branch: BranchName) -> None:
+        """Bring the commits of another branch, under no name; raises NoBranchError."""
+        await self._fetch(f"{branch.ref}:", first=False, branch=branch)
+
+    async def fetch_commit(self, commit_hash: CommitHash) -> bool:
         """Bring one commit that is not on the branch; answers whether the host gives it."""
         try:
-            await self._fetch(commit_hash, first=False)
+            await self._fetch(f"{commit_hash}:", first=False)
         except NoBranchError:
             return False
         except RemoteError as error:
@@ -135,7 +155,8 @@ class MirrorFolder:
             raise
         return True
 
-    async def _fetch(self, what: str, *, first: bool) -> None:
+    async def _fetch(self, what: str, *, first: bool, branch: BranchName | None = None) -> None:
+        """Fetch one refspec, which says itself where it is kept: in our ref, or nowhere."""
         tell = self._progress() if first else None
         try:
             await self._at_remote(
@@ -143,11 +164,14 @@ class MirrorFolder:
                 "--no-tags",
                 "--no-write-fetch-head",
                 "--no-recurse-submodules",
+                "--refmap=",
                 "--progress" if first else "--quiet",
+                "--end-of-options",
                 "origin",
                 what,
                 limit=FIRST_FETCH if first else LATER_FETCH,
                 on_progress=tell,
+                branch=branch,
             )
         except GitError:
             self._remove_stale_locks()
@@ -159,6 +183,7 @@ class MirrorFolder:
         *arguments: str,
         limit: float,
         on_progress: Callable[[str], None] | None = None,
+        branch: BranchName | None = None,
     ) -> bytes:
         try:
             return await self._git(
@@ -166,7 +191,7 @@ class MirrorFolder:
             )
         except git.GitFailedError as error:
             if says_no_branch(error.stderr):
-                raise self._no_branch() from None
+                raise self._no_branch(branch or self._branch) from None
             if "mismatched algorithms" in error.stderr:
                 raise
             meaning = self.meaning(error)
@@ -206,9 +231,11 @@ class MirrorFolder:
             "--template=",
             f"--object-format={object_format}",
             f"--initial-branch={self._branch}",
-            str(self.folder),
+            "--end-of-options",
+            str(self.folder.absolute()),
             env=self.env,
         )
+        write_settings(self.folder, object_format=object_format)
 
     async def _tidy(self) -> None:
         """Put many small packs into one, keeping everything, before reading gets slow."""
@@ -234,9 +261,9 @@ class MirrorFolder:
 
         return tell
 
-    def _no_branch(self) -> NoBranchError:
+    def _no_branch(self, branch: BranchName) -> NoBranchError:
         return NoBranchError(
-            f"{self.remote} has no branch {self._branch!r}",
+            f"{self.remote} has no branch {branch!r}",
             hint="it was deleted, or nothing has been pushed yet",
         )
 

@@ -36,6 +36,8 @@ SETTINGS: Final = {
     "core.fsmonitor": "false",
     "core.quotePath": "false",
     "credential.interactive": "false",
+    "core.useReplaceRefs": "false",
+    "init.defaultRefFormat": "files",  # which `cleaning` knows
     "fetch.recurseSubmodules": "false",
     "submodule.recurse": "false",
     "http.lowSpeedLimit": "1000",  # bytes a second; a transfer that stalls is given up
@@ -43,16 +45,31 @@ SETTINGS: Final = {
 }
 
 
+_PROTOCOLS: Final = ("file", "git", "http", "https", "ssh")
+"""All that an address may ask for: others, such as `ext`, run what the address says."""
+
+
 def environment(
-    settings: Mapping[str, str] | None = None, extra: Mapping[str, str] | None = None
+    settings: Mapping[str, str] | None = None,
+    extra: Mapping[str, str] | None = None,
+    *,
+    helper: str = "",
 ) -> dict[str, str]:
-    """What a git of ours sees. Settings travel here: arguments are seen by everybody."""
+    """What a git of ours sees. Settings travel here: arguments are seen by everybody.
+
+    `helper` is the remote helper that a configured address asks for, as in `codecommit::…`.
+    """
     env = {name: value for name, value in os.environ.items() if not name.startswith(_SCRUBBED)}
     env |= {
         "LC_ALL": "C",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_OPTIONAL_LOCKS": "0",
+        # A hash means its own content: nothing in a repository may stand in for something else.
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_GRAFT_FILE": os.devnull,
+        "GIT_LITERAL_PATHSPECS": "1",
+        "GIT_ALLOW_PROTOCOL": ":".join((*_PROTOCOLS, helper) if helper else _PROTOCOLS),
         "SSH_ASKPASS_REQUIRE": "never",
     }
     together = {**SETTINGS, **(settings or {})}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from pipecd_model.errors import SourceError
+from pipecd_model.gitnames import CommitHash
 from piped.git import DamagedMirrorError, GitError, Repository
 from piped.git import process as git
 from piped.git.folder import remove
@@ -85,7 +86,7 @@ class Tree:
 
     async def _restore(self, commit: str, *, clean: bool) -> None:
         used = await in_thread(_prepare, self.folder, self.path, clean)
-        await self._git("read-tree", "--reset", "-u", commit)
+        await self._git("read-tree", "--reset", "-u", "--end-of-options", CommitHash(commit))
         if used:
             await self._git("clean", "-ffdxq")
         index = self.folder / "index"
