@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.gitnames import CommitHash
+from pipecd_runtime.process import Argument, own, valued, word
 from piped.git import process as git
 from piped.git.errors import GitError
 
@@ -23,9 +24,13 @@ async def merge(folder: Path, base: CommitHash, head: CommitHash, *, env: dict[s
 
     The same two make the same commit: it is only ever looked at, and never on a branch.
     """
-    where = f"--git-dir={folder}"
-    options = ("--write-tree", "--name-only", "--no-messages", "--end-of-options")
-    output, code = await _try(where, "merge-tree", *options, base, head, env=env)
+    where = valued("--git-dir=", folder)
+    output, code = await _try(
+        where,
+        *own("merge-tree", "--write-tree", "--name-only", "--no-messages", "--end-of-options"),
+        *(word(base), word(head)),
+        env=env,
+    )
     lines = output.decode(errors="replace").splitlines()
     if code == _CONFLICT and lines:
         files = ", ".join(lines[1 : _SHOWN + 1]) + (" …" if len(lines) > _SHOWN + 1 else "")
@@ -45,22 +50,16 @@ async def merge(folder: Path, base: CommitHash, head: CommitHash, *, env: dict[s
         )
     }
     made = await git.run(
-        "commit-tree",
-        "-p",
-        base,
-        "-p",
-        head,
-        "-m",
-        f"Merge {head} into {base}",
-        "--end-of-options",
-        lines[0],
+        *(*own("commit-tree", "-p"), word(base), *own("-p"), word(head)),
+        *(*own("-m"), word(f"Merge {head} into {base}")),
+        *(*own("--end-of-options"), word(lines[0])),
         env={**env, **who},
         options=(where,),
     )
     return made.decode().strip()
 
 
-async def _try(*arguments: str, env: dict[str, str]) -> tuple[bytes, int]:
+async def _try(*arguments: Argument, env: dict[str, str]) -> tuple[bytes, int]:
     process = await git.start(*arguments, env=env)
     try:
         output, _ = await process.communicate()

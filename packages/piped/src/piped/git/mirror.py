@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.gitnames import BranchName, CommitHash, RemoteAddress
+from pipecd_runtime.process import Argument, own, valued, word
 from piped.git import process as git
 from piped.git.access import Access
 from piped.git.cleaning import clean_mirror, write_settings
@@ -72,10 +73,10 @@ class MirrorFolder:
         """The remote's address as it may be shown."""
         return without_credentials(self._access.address)
 
-    async def run(self, action: str, *arguments: str, limit: float = 60) -> bytes:
+    async def run(self, *arguments: Argument, limit: float = 60) -> bytes:
         """Run git in the mirror, on this machine alone."""
         try:
-            return await self._git(action, *arguments, env=self.env, limit=limit)
+            return await self._git(*arguments, env=self.env, limit=limit)
         except git.GitFailedError as error:
             raise self.meaning(error) from None
 
@@ -118,7 +119,7 @@ class MirrorFolder:
         """Ask the remote where the branch stands; raises NoBranchError or RemoteError."""
         wanted = self._branch.ref
         found = await self._at_remote(
-            "ls-remote", "--quiet", "--end-of-options", "origin", wanted, limit=60
+            *own("ls-remote", "--quiet", "--end-of-options", "origin"), word(wanted), limit=60
         )
         for line in found.decode(errors="replace").splitlines():
             commit_hash, _, ref = line.partition("\t")
@@ -160,15 +161,10 @@ class MirrorFolder:
         tell = self._progress() if first else None
         try:
             await self._at_remote(
-                "fetch",
-                "--no-tags",
-                "--no-write-fetch-head",
-                "--no-recurse-submodules",
-                "--refmap=",
-                "--progress" if first else "--quiet",
-                "--end-of-options",
-                "origin",
-                what,
+                *own("fetch", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"),
+                *own("--refmap=", "--progress" if first else "--quiet"),
+                *own("--end-of-options", "origin"),
+                word(what),
                 limit=FIRST_FETCH if first else LATER_FETCH,
                 on_progress=tell,
                 branch=branch,
@@ -179,15 +175,14 @@ class MirrorFolder:
 
     async def _at_remote(
         self,
-        action: str,
-        *arguments: str,
+        *arguments: Argument,
         limit: float,
         on_progress: Callable[[str], None] | None = None,
         branch: BranchName | None = None,
     ) -> bytes:
         try:
             return await self._git(
-                action, *arguments, env=self._remote_env, limit=limit, on_progress=on_progress
+                *arguments, env=self._remote_env, limit=limit, on_progress=on_progress
             )
         except git.GitFailedError as error:
             if says_no_branch(error.stderr):
@@ -203,17 +198,15 @@ class MirrorFolder:
 
     async def _git(
         self,
-        action: str,
-        *arguments: str,
+        *arguments: Argument,
         env: dict[str, str],
         limit: float,
         on_progress: Callable[[str], None] | None = None,
     ) -> bytes:
         return await git.run(
-            action,
             *arguments,
             env=env,
-            options=(f"--git-dir={self.folder}",),
+            options=(valued("--git-dir=", self.folder),),
             limit=limit,
             on_progress=on_progress,
         )
@@ -225,14 +218,11 @@ class MirrorFolder:
         await asyncio.to_thread(remove, self.folder)
         self.folder.mkdir(parents=True, mode=0o700)
         await git.run(
-            "init",
-            "--bare",
-            "--quiet",
-            "--template=",
-            f"--object-format={object_format}",
-            f"--initial-branch={self._branch}",
-            "--end-of-options",
-            str(self.folder.absolute()),
+            *own("init", "--bare", "--quiet", "--template="),
+            valued("--object-format=", object_format),
+            valued("--initial-branch=", self._branch),
+            *own("--end-of-options"),
+            word(self.folder.absolute()),
             env=self.env,
         )
         write_settings(self.folder, object_format=object_format)
@@ -242,9 +232,9 @@ class MirrorFolder:
         packs, loose = _count(self.folder / "objects")
         if loose > _MANY_LOOSE:
             # Merges that were only looked at are on no branch; they count as everything else does.
-            await self.run("repack", "-a", "-d", "-k", "-q", limit=FIRST_FETCH)
+            await self.run(*own("repack", "-a", "-d", "-k", "-q"), limit=FIRST_FETCH)
         elif packs > _MANY_PACKS:
-            await self.run("repack", "--geometric=2", "-d", "-q", limit=FIRST_FETCH)
+            await self.run(*own("repack", "--geometric=2", "-d", "-q"), limit=FIRST_FETCH)
 
     def _remove_stale_locks(self) -> None:
         for lock in _locks(self.folder):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.gitnames import BadGitNameError, BranchName, CommitHash
+from pipecd_runtime.process import Argument, own, word
 from piped.git.access import Access
 from piped.git.commit import Commit, parse_commit
 from piped.git.errors import (
@@ -159,8 +160,9 @@ class Repository:
             log.warning("git.commit_gone", repository=self.id, commit=old)
             return [file.path for file in await self.files(new)]
         await self.commit(new)
-        options = ("-r", "-z", "--name-only", "--no-renames", "--end-of-options")
-        output = await self._run("diff-tree", *options, CommitHash(old), CommitHash(new))
+        options = own("-r", "-z", "--name-only", "--no-renames", "--end-of-options")
+        commits = (word(CommitHash(old)), word(CommitHash(new)))
+        output = await self._run(*own("diff-tree"), *options, *commits)
         return [os.fsdecode(path) for path in output.split(b"\0") if path]
 
     async def read(self, commit: str, path: str) -> bytes | None:
@@ -192,9 +194,8 @@ class Repository:
 
     async def files(self, commit: str, *, ending: str = "") -> list[TreeFile]:
         """All regular files of a commit, or those whose path ends so."""
-        output = await self._run(
-            "ls-tree", "-r", "-z", "--full-tree", "--end-of-options", CommitHash(commit)
-        )
+        options = own("-r", "-z", "--full-tree", "--end-of-options")
+        output = await self._run(*own("ls-tree"), *options, word(CommitHash(commit)))
         found = []
         wanted = ending.encode()
         for entry in output.split(b"\0"):
@@ -302,8 +303,9 @@ class Repository:
         """
         for start in range(0, len(paths), _PATHS_AT_ONCE):
             some = paths[start : start + _PATHS_AT_ONCE]
-            options = ("-z", "--full-tree", "--end-of-options")
-            listed = await self._run("ls-tree", *options, CommitHash(commit), "--", *some)
+            command = own("ls-tree", "-z", "--full-tree", "--end-of-options")
+            wanted = (word(CommitHash(commit)), *own("--"), *(word(path) for path in some))
+            listed = await self._run(*command, *wanted)
             # Neither links nor other repositories: of those git has no object by this name.
             if any(entry.startswith((b"100", b"040")) for entry in listed.split(b"\0")):
                 self.damaged()
@@ -316,9 +318,9 @@ class Repository:
             self.damaged()
             raise
 
-    async def _run(self, action: str, *arguments: str) -> bytes:
+    async def _run(self, *arguments: Argument) -> bytes:
         try:
-            return await self.mirror.run(action, *arguments)
+            return await self.mirror.run(*arguments)
         except DamagedMirrorError:
             self.damaged()
             raise
