@@ -114,8 +114,8 @@ async def test_a_preview_with_a_hostile_branch_is_refused_before_git(
     builder = PreviewBuilder(
         repositories={"repo": repository},
         mirror=Mirror(),
-        configs=None,  # type: ignore[arg-type] - nothing is asked of it
-        previewer=None,  # type: ignore[arg-type] - as above
+        configs=None,  # type: ignore[arg-type]  # it is not asked
+        previewer=None,  # type: ignore[arg-type]  # it is not asked
     )
 
     for name in hostile_branches(head):

@@ -118,3 +118,23 @@ async def test_git_never_asks_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
     assert env["GIT_TERMINAL_PROMPT"] == "0"
     assert not {"GIT_ASKPASS", "SSH_ASKPASS", "GIT_TRACE"} & env.keys()
     assert (await run(*own("config", "a.b"), env=env)) == b"c\n"
+
+
+def test_git_has_what_the_operator_set_up_for_it_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = ("HOME", "https_proxy", "NO_PROXY", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "AWS_PROFILE")
+    for name in kept:
+        monkeypatch.setenv(name, f"the {name}")
+    monkeypatch.setenv("PIPECD_PLUGIN_TOKEN", "secret")
+    monkeypatch.setenv("DATABASE_PASSWORD", "secret")
+
+    found = environment()
+
+    assert {name: found.get(name) for name in kept} == {name: f"the {name}" for name in kept}
+    assert "secret" not in found.values()
+
+
+async def test_a_word_like_an_option_never_reaches_git() -> None:
+    with pytest.raises(GitError, match="would read it as an option"):
+        await run(*own("ls-remote"), word("--upload-pack=touch x"), env=environment())

@@ -111,6 +111,7 @@ def run_blocking(
         except BaseException:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
             raise
     return subprocess.CompletedProcess(command, process.returncode, output, errors)
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments and starts of programs, for what `run` of the shell does not do.
+"""Arguments of programs, of which a word from outside is never an option; and what outlives us.
 
 Example:
-    >>> from pipecd_sdk.kit.shell import run
-    >>> asyncio.run(run(["echo", "--", word("-n")])).output
-    '-n\\n'
+    >>> [*own("kubectl", "get", "--"), word("-A")]
+    [own('kubectl'), own('get'), own('--'), word('-A')]
 """
 
 from pipecd_runtime.process import Argument, BadArgumentError, own, spawn_detached, valued, word
