@@ -361,10 +361,9 @@ async def test_a_tree_holds_what_its_commit_holds_whatever_stands_in_for_it(benc
     """A replace ref in the mirror: a git that honours it writes another commit's files."""
     bench.remote.git("switch", "--quiet", "--create", "evil")
     evil = bench.remote.commit({"base/x": "evil"})
-    mirror = bench.repository.mirror.folder
-    git = ["git", f"--git-dir={mirror}"]
-    subprocess.run([*git, "fetch", "--quiet", bench.remote.remote, "evil"], check=True)
-    subprocess.run([*git, "update-ref", f"refs/replace/{bench.commit}", evil], check=True)
+    mirror = f"--git-dir={bench.repository.mirror.folder}"
+    bench.remote.git(mirror, "fetch", "--quiet", bench.remote.remote, "evil")
+    bench.remote.git(mirror, "update-ref", f"refs/replace/{bench.commit}", evil)
 
     async with bench.sources.tree("repo", bench.commit) as tree:
         assert (tree.path / "base" / "x").read_text() == "1"
