@@ -53,6 +53,8 @@ class FakePiped:
         self.managed = managed
         self.ping_interval = ping_interval
         self.token = secrets.token_hex(8) if managed else ""
+        self.piped_token = secrets.token_hex(8) if managed else ""
+        """With what it proves itself to its plugins."""
         self.address = ""
         self.logs: dict[str, KeptLog] = {}
         """By stage id."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pipecd_runtime import process as door
-from pipecd_sdk._glue.management import TOKEN_VARIABLE
+from pipecd_sdk._glue.management import PIPED_TOKEN_KEY, PIPED_TOKEN_VARIABLE, TOKEN_VARIABLE
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_wire.model import common_pb2, deployment_pb2
 from pipecd_wire.pipecd.plugin import plugin_pb2, plugin_pb2_grpc
@@ -179,9 +179,12 @@ async def start_plugin(
     """
     described = {"name": name, "url": f"file:///plugins/{name}", "port": 0, **(entry or {})}
     variables = {**door.operator_environment(also=("PIPECD_",)), **(environment or {})}
-    variables.pop(TOKEN_VARIABLE, None)
-    if piped.token:
-        variables[TOKEN_VARIABLE] = piped.token
+    secrets = {TOKEN_VARIABLE: piped.token, PIPED_TOKEN_VARIABLE: piped.piped_token}
+    for variable, secret in secrets.items():
+        variables.pop(variable, None)
+        if secret:
+            variables[variable] = secret
+    proof = [(PIPED_TOKEN_KEY, piped.piped_token)] if piped.piped_token else []
     start = [*command, "start", "--piped-plugin-service", piped.address, *flags]
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         if way is Way.COMMAND_LINE:
@@ -195,7 +198,7 @@ async def start_plugin(
         try:
             port = described["port"] or await _told_port(piped, process, output)
             tls = ClientTls(roots=roots) if roots else None
-            async with connect(f"localhost:{port}", tls=tls) as channel:
+            async with connect(f"localhost:{port}", tls=tls, metadata=lambda: proof) as channel:
                 await _connected(channel, process, output)
                 yield PluginProcess(
                     name=name, process=process, port=port, channel=channel, file=output

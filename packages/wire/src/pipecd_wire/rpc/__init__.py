@@ -6,6 +6,12 @@ A service is written as small objects with `@rpc` methods, gathered by `Endpoint
 and `call` or `stream`.
 """
 
+from pipecd_wire.rpc.authentication import (
+    Authenticator,
+    IncomingCall,
+    has_token,
+    require_own_user,
+)
 from pipecd_wire.rpc.channel import (
     Channel,
     ClientTls,
@@ -34,12 +40,14 @@ __all__ = [
     "PEER",
     "AddressError",
     "Admit",
+    "Authenticator",
     "CallError",
     "Channel",
     "ClientTls",
     "Endpoint",
     "Endpoints",
     "HandlerTypeError",
+    "IncomingCall",
     "Metadata",
     "Method",
     "NoHandlerError",
@@ -53,6 +61,8 @@ __all__ = [
     "admit_all",
     "call",
     "connect",
+    "has_token",
+    "require_own_user",
     "rpc",
     "serving",
     "stream",
