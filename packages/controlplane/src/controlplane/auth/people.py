@@ -79,6 +79,7 @@ class People:
             avatar_url=session.avatar_url,
             grant=grant,
             may_change_project=whole is not None and not whole.limited,
+            expires_at=session.expires_at,
             idempotency_key=idempotency_key,
         )
 
