@@ -150,16 +150,6 @@ async def test_a_new_password_ends_all_sessions_of_the_old_one(site: Any) -> Non
     assert (await site.sign_in(browser, password="even better")).status_code == 302  # noqa: S106
 
 
-async def test_switching_the_static_admin_off_shuts_its_sessions_out(site: Any) -> None:
-    browser = await site.browser()
-    await site.sign_in(browser)
-    token = browser.cookies["token"]
-
-    await site.call(token, "DisableStaticAdmin", web.DisableStaticAdminRequest())
-
-    assert await site.me(token) == "UNAUTHENTICATED"
-
-
 async def test_a_body_that_is_no_form_is_refused(site: Any, error_of: Any) -> None:
     browser = await site.browser()
 

@@ -85,8 +85,15 @@ class People:
 
 
 def _switched_off(project: project_pb2.Project, session: access_pb2.Session) -> bool:
-    """Is it the session of a static admin that is none any more?"""
-    return session.via == access_pb2.Session.STATIC_ADMIN and project.static_admin_disabled
+    """Is it the session of a static admin that is none any more?
+
+    The one that switched it off goes on: whoever did that must be able to undo it.
+    """
+    return (
+        session.via == access_pb2.Session.STATIC_ADMIN
+        and project.static_admin_disabled
+        and not session.outlives_static_admin
+    )
 
 
 def _grant(method: Method, held: list[project_pb2.ProjectRBACRole]) -> Grant | None:
