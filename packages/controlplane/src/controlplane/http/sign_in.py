@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from controlplane.auth.addresses import network
 from controlplane.auth.attempts import Attempts, TooManyAttemptsError
 from controlplane.auth.cookies import STATE, TOKEN, cookie
 from controlplane.auth.password import PasswordDoor
@@ -52,7 +53,7 @@ class SignIn:
     async def login(self, request: Request) -> Response:
         """Begin a sign-in through the project's provider."""
         check_same_site(request, self._jar.public_url)
-        if self._begun.take(_address(request)):
+        if self._begun.take(network(_address(request))):
             raise TooManyAttemptsError("too many attempts to sign in", hint="try again later")
         fields = await form(request)
         url, state = await self._sso.begin(fields.get("project", ""))
