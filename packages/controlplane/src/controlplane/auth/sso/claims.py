@@ -4,7 +4,6 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from controlplane.usecases import roles
 from controlplane.usecases.sessions import Identity
 from pipecd_model.errors import UnauthenticatedError
 from pipecd_wire.model import project_pb2
@@ -25,14 +24,13 @@ def identity(client: project_pb2.ProjectSSOConfig.Oidc, claims: Mapping[str, Any
         )
     pictured = [client.avatar_url_claim_key] if client.avatar_url_claim_key else PICTURES
     grouped = [client.roles_claim_key] if client.roles_claim_key else GROUPS
-    groups = tuple(dict.fromkeys(_texts(claims, grouped)))
     return Identity(
         subject=subject,
         via=access_pb2.Session.OIDC,
         avatar_url=_first(claims, pictured),
-        groups=groups,
-        # A built-in role may be named itself, as upstream has it; others come from user groups.
-        roles=tuple(group for group in groups if group in roles.BUILT_IN),
+        # Names and no more, also `Admin`: which role a group has, only the project says. Who names
+        # groups at the provider need not be who may give rights here.
+        groups=tuple(dict.fromkeys(_texts(claims, grouped))),
     )
 
 
