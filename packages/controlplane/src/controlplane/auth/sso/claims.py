@@ -2,7 +2,7 @@
 """What a provider's claims say: a name, a picture, and groups."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from controlplane.usecases.sessions import Identity
 from pipecd_model.errors import UnauthenticatedError
@@ -37,7 +37,7 @@ def identity(client: project_pb2.ProjectSSOConfig.Oidc, claims: Mapping[str, Any
 def _first(claims: Mapping[str, Any], names: Iterable[str]) -> str:
     for name in names:
         value = claims.get(name)
-        if isinstance(value, str) and value:
+        if _is_text(value) and value:
             return value
     return ""
 
@@ -45,7 +45,18 @@ def _first(claims: Mapping[str, Any], names: Iterable[str]) -> str:
 def _texts(claims: Mapping[str, Any], names: Iterable[str]) -> Iterable[str]:
     for name in names:
         value = claims.get(name)
-        if isinstance(value, str):
+        if isinstance(value, list):
+            yield from (each for each in value if _is_text(each))
+        elif _is_text(value):
             yield value
-        elif isinstance(value, list):
-            yield from (each for each in value if isinstance(each, str))
+
+
+def _is_text(value: Any) -> TypeGuard[str]:
+    """Is it text that can be written? Half a pair of surrogates can be spelled, and is none."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
