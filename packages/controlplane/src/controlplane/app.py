@@ -113,7 +113,7 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
         database = await opened.enter_async_context(
             open_sqlite(settings.data_dir, on_commit=bus.publish)
         )
-        kept = stores(database, _now)
+        kept = stores(database, _now, max_stage_log_bytes=settings.retention.stage_log_bytes)
         await ensure_project(kept, settings.data_dir, await _first_project(kept, settings), _now)
         await ensure_projects(kept, settings.projects, _now)
         leases = Leases(kept.leases, settings.lease_times)

@@ -109,6 +109,10 @@ class FakePiped:
         """The log of a stage, empty when there is none yet."""
         return self.logs.setdefault(stage_id, KeptLog())
 
+    def reopen_log(self, stage_id: str) -> None:
+        """Take lines again: a stage that is run once more is not over, whatever its log said."""
+        self.log(stage_id).sealed = False
+
     def refuse(self, rpc_name: str, *statuses: str) -> None:
         """Answer the next calls of an RPC with these statuses."""
         self._refusals.setdefault(rpc_name, []).extend(statuses)
