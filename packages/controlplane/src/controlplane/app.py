@@ -20,6 +20,7 @@ from controlplane.auth.door import Door
 from controlplane.auth.password import PasswordDoor
 from controlplane.auth.sso.door import SsoDoor
 from controlplane.auth.sso.journey import Journeys
+from controlplane.auth.standing import Standing
 from controlplane.http.admin import serve_admin
 from controlplane.http.cookie_jar import CookieJar
 from controlplane.http.front import FrontTls, serve_front
@@ -125,6 +126,8 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
         )
         await held.sso.close_anew()
         door = Door(kept, leases, held.uses, _now)
+        standing = Standing(kept, bus, door.admit_again, _now)
+        await opened.enter_async_context(standing.running())
         metrics = Metrics()
         telemetry = await opened.enter_async_context(forwarding(settings.otlp_endpoint))
         served = endpoints(
@@ -137,6 +140,7 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
             admit=metrics.admitting(door.admit) if settings.metrics else door.admit,
             now=_now,
             web_base_url=web_base_url,
+            guard_stream=standing.guard_stream,
             observers=(
                 *settings.observers,
                 log_call,

@@ -7,10 +7,8 @@ read. Both are invited to plugin management by a token in the environment, and g
 with which piped proves itself to them.
 """
 
-import asyncio
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.config import PluginConfig
+from pipecd_runtime import process as door
 from piped.plugins.fetch import Program
 
 PARENT_VARIABLE: Final = "PIPECD_PARENT_PID"
@@ -98,7 +97,6 @@ async def death_wrapper() -> tuple[str, ...]:
         return ()
     wrapper = (setpriv, "--pdeathsig", "KILL", "--")
     # The one of busybox knows no such option.
-    probe = await asyncio.create_subprocess_exec(
-        *wrapper, "true", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    command = (door.word(setpriv), *door.own("--pdeathsig", "KILL", "--", "true"))
+    probe = await door.start(command, env=door.choose_environment(["PATH"]))
     return wrapper if await probe.wait() == 0 else ()

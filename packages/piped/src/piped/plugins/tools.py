@@ -14,7 +14,6 @@ import re
 import shutil
 import signal
 import stat
-import subprocess
 import tempfile
 from collections import defaultdict
 from contextlib import suppress
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.errors import ConfigError, StateError
+from pipecd_runtime import process as door
 
 PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9._+-]{0,99}")
 FIELD: Final = re.compile(r"\{\{\s*\.(Name|Version|OutPath|TmpDir|Arch|Os)\s*\}\}")
@@ -90,15 +90,12 @@ class Tools:
     async def _run(self, tool: str, command: str, work: Path) -> None:
         said = work.with_name("output")
         with said.open("wb") as output:
-            process = await asyncio.create_subprocess_exec(
-                "/bin/sh",
-                "-c",
-                command,
+            process = await door.start(
+                (*door.own("/bin/sh", "-c", "--"), door.word(command)),
+                env=door.operator_environment(),
                 cwd=work,
-                stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,
             )
         try:
             async with asyncio.timeout(self._limit):

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of FakePiped that installs tools and keeps what outlives a deployment."""
 
-import asyncio
 import re
 import tempfile
 from pathlib import Path
 from typing import Final, Protocol
 
+from pipecd_runtime import process as door
 from pipecd_sdk.tools import this_platform
 from pipecd_wire.pluginservice import service_pb2
 from pipecd_wire.rpc import StatusError, rpc
@@ -81,14 +81,12 @@ async def _install(request: service_pb2.InstallToolRequest, path: Path) -> None:
         script = _FIELD.sub(lambda field: values[field[1]], request.install_script)
         if "{{" in script:
             raise StatusError("INVALID_ARGUMENT", "the install script uses an unknown field")
-        process = await asyncio.create_subprocess_exec(
-            "/bin/sh",
-            "-c",
-            script,
-            cwd=folder,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
+        process = await door.start(
+            (*door.own("/bin/sh", "-c", "--"), door.word(script)),
+            env=door.operator_environment(),
+            cwd=Path(folder),
+            stdout=door.PIPE,
+            stderr=door.STDOUT,
         )
         output, _ = await process.communicate()
         if process.returncode != 0:

@@ -21,7 +21,14 @@ from pipecd_wire.rpc.channel import (
     stream,
     wait_until_ready,
 )
-from pipecd_wire.rpc.endpoint import Admit, Endpoint, Endpoints, Observe, admit_all
+from pipecd_wire.rpc.endpoint import (
+    Admit,
+    Endpoint,
+    Endpoints,
+    GuardStream,
+    Observe,
+    admit_all,
+)
 from pipecd_wire.rpc.handlers import (
     PEER,
     HandlerTypeError,
@@ -46,6 +53,7 @@ __all__ = [
     "ClientTls",
     "Endpoint",
     "Endpoints",
+    "GuardStream",
     "HandlerTypeError",
     "IncomingCall",
     "Metadata",
