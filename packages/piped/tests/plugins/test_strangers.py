@@ -76,7 +76,7 @@ async def private(world: Any, *, port: int = 7001, ready: bool = False) -> Async
         yield served
 
 
-STATES = {
+STATES: dict[str, dict[str, Any]] = {
     "a file that has not said Ready": {},
     "a file that has": {"ready": True},
     "a package": {"port": 0},
