@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from pipecd_runtime.process import PIPE, Process, own, valued
 from piped.git import process as git
 from piped.git.errors import DamagedMirrorError, GitError
 
@@ -58,7 +59,7 @@ class Objects:
     def __init__(self, folder: str, env: Mapping[str, str]) -> None:
         self._folder = folder
         self._env = env
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Process | None = None
         self._turn = asyncio.Lock()
 
     async def contents(self, names: Sequence[str]) -> list[GitObject | Absent]:
@@ -115,12 +116,10 @@ class Objects:
         process = self._process
         if process is None or process.returncode is not None:
             process = self._process = await git.start(
-                f"--git-dir={self._folder}",
-                "cat-file",
-                "--batch-command",
-                "--follow-symlinks",
+                valued("--git-dir=", self._folder),
+                *own("cat-file", "--batch-command", "--follow-symlinks"),
                 env=self._env,
-                stdin=asyncio.subprocess.PIPE,
+                stdin=PIPE,
             )
         if process.stdin is None or process.stdout is None:
             raise GitError("git cat-file has no pipes")

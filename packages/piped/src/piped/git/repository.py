@@ -8,7 +8,6 @@ again.
 
 import asyncio
 import os
-import re
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from pipecd_model.gitnames import BadGitNameError, BranchName, CommitHash
+from pipecd_runtime.process import Argument, own, word
 from piped.git.access import Access
 from piped.git.commit import Commit, parse_commit
 from piped.git.errors import (
@@ -34,8 +35,6 @@ from piped.git.watch import BranchWatch
 from piped.oplog import logger
 
 log = logger(__name__)
-
-_HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 _MISSING: Final = Absent(why="missing")
 _PATHS_AT_ONCE: Final = 500  # arguments of one process
@@ -67,15 +66,14 @@ class Repository:
     ) -> None:
         self.id = id
         self.remote = without_credentials(remote)
-        self.branch = branch
-        self.mirror = MirrorFolder(folder, access or Access(address=remote), branch)
-        self._ref = f"refs/heads/{branch}"
+        self.branch = BranchName(branch)
+        self.mirror = MirrorFolder(folder, access or Access(address=remote), self.branch)
         self._objects = Objects(str(folder), self.mirror.env)
         path = local_path(remote)
         self._is_local = path is not None
         self._watch = BranchWatch(
             name=id,
-            local=None if path is None else LocalBranch(path, branch),
+            local=None if path is None else LocalBranch(path, self.branch),
             interval=sync_interval.total_seconds(),
             look=self._look,
             known=self._known_head,
@@ -136,16 +134,19 @@ class Repository:
     async def merged(self, head: str, branch: str) -> Commit:
         """The branch as it would be after merging a commit of another one.
 
-        Raises MergeConflictError, and NoCommitError when the remote does not give the commit.
+        Raises BadGitNameError, MergeConflictError, NoBranchError when the remote has no such
+        branch, and NoCommitError when it does not give the commit.
         """
+        wanted, commit_hash = BranchName(branch), CommitHash(head)
         await self.open()
         base = await self.head()
-        if await self._find_commit(head) is None:
-            # Some hosts give a commit only by the name of a branch that it is on.
-            async with self._fetching:
-                await self.mirror.fetch_commit(f"refs/heads/{branch}")
-            await self.commit(head)
-        made = await merge(self.mirror.folder, base.hash, head, env=self.mirror.env)
+        # Some hosts give a commit only by the name of a branch that it is on.
+        async with self._fetching:
+            await self.mirror.fetch_branch(wanted)
+        await self.commit(commit_hash)
+        made = await merge(
+            self.mirror.folder, CommitHash(base.hash), commit_hash, env=self.mirror.env
+        )
         return await self.commit(made)
 
     async def changed_paths(self, old: str, new: str) -> list[str]:
@@ -159,7 +160,9 @@ class Repository:
             log.warning("git.commit_gone", repository=self.id, commit=old)
             return [file.path for file in await self.files(new)]
         await self.commit(new)
-        output = await self._run("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new)
+        options = own("-r", "-z", "--name-only", "--no-renames", "--end-of-options")
+        commits = (word(CommitHash(old)), word(CommitHash(new)))
+        output = await self._run(*own("diff-tree"), *options, *commits)
         return [os.fsdecode(path) for path in output.split(b"\0") if path]
 
     async def read(self, commit: str, path: str) -> bytes | None:
@@ -173,7 +176,8 @@ class Repository:
 
     async def objects(self, commit: str, paths: Sequence[str]) -> list[GitObject | Absent]:
         """Read many files of one commit at once, in the order of their paths."""
-        found = await self._contents([f"{commit}:{path}" for path in paths])
+        commit_hash = CommitHash(commit)
+        found = await self._contents([f"{commit_hash}:{path}" for path in paths])
         await self._check_missing(
             commit, [path for path, each in zip(paths, found, strict=True) if each == _MISSING]
         )
@@ -181,7 +185,7 @@ class Repository:
 
     async def kind(self, commit: str, path: str) -> str | None:
         """What a path of a commit is: `tree` for a folder, `blob` for a file; None for nothing."""
-        (found,) = await self._objects.info([f"{commit}:{path}"])
+        (found,) = await self._objects.info([f"{CommitHash(commit)}:{path}"])
         if isinstance(found, GitObject):
             return found.kind
         if found == _MISSING:
@@ -190,7 +194,8 @@ class Repository:
 
     async def files(self, commit: str, *, ending: str = "") -> list[TreeFile]:
         """All regular files of a commit, or those whose path ends so."""
-        output = await self._run("ls-tree", "-r", "-z", "--full-tree", commit)
+        options = own("-r", "-z", "--full-tree", "--end-of-options")
+        output = await self._run(*own("ls-tree"), *options, word(CommitHash(commit)))
         found = []
         wanted = ending.encode()
         for entry in output.split(b"\0"):
@@ -261,6 +266,7 @@ class Repository:
 
     async def _known_head(self) -> Commit | None:
         """Where the mirror says that the branch stands; None if it says nothing useful."""
+        await self.mirror.clean()
         if not (self.mirror.folder / "HEAD").is_file():
             return None
         try:
@@ -269,13 +275,15 @@ class Repository:
             return None
 
     async def _read_head(self) -> Commit:
-        (found,) = await self._objects.contents([self._ref])
+        (found,) = await self._objects.contents([self.branch.ref])
         if not isinstance(found, GitObject) or found.kind != "commit":
             raise DamagedMirrorError(f"the mirror of {self.remote} lost its branch")
         return parse_commit(found.id, found.data)
 
-    async def _find_commit(self, commit_hash: str) -> Commit | None:
-        if not _HASH.fullmatch(commit_hash):
+    async def _find_commit(self, name: str) -> Commit | None:
+        try:
+            commit_hash = CommitHash(name)
+        except BadGitNameError:
             return None
         if self._watch.head is None:
             await self.open()
@@ -295,7 +303,9 @@ class Repository:
         """
         for start in range(0, len(paths), _PATHS_AT_ONCE):
             some = paths[start : start + _PATHS_AT_ONCE]
-            listed = await self._run("ls-tree", "-z", "--full-tree", commit, "--", *some)
+            command = own("ls-tree", "-z", "--full-tree", "--end-of-options")
+            wanted = (word(CommitHash(commit)), *own("--"), *(word(path) for path in some))
+            listed = await self._run(*command, *wanted)
             # Neither links nor other repositories: of those git has no object by this name.
             if any(entry.startswith((b"100", b"040")) for entry in listed.split(b"\0")):
                 self.damaged()
@@ -308,9 +318,9 @@ class Repository:
             self.damaged()
             raise
 
-    async def _run(self, action: str, *arguments: str) -> bytes:
+    async def _run(self, *arguments: Argument) -> bytes:
         try:
-            return await self.mirror.run(action, *arguments)
+            return await self.mirror.run(*arguments)
         except DamagedMirrorError:
             self.damaged()
             raise

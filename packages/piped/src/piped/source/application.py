@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipecd_model.errors import SourceError
+from pipecd_model.gitnames import BadGitNameError, RepositoryPath
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from piped.git import Repository
 from piped.git.objects import Absent, GitObject
@@ -82,11 +83,10 @@ async def missing(repository: Repository, commit: str, place: ApplicationPlace) 
     )
 
 
-def _inside(path: str) -> str:
-    clean = posixpath.normpath(path)
-    if path.startswith("/") or clean == ".." or clean.startswith("../") or "\0" in path:
+def _inside(path: str) -> RepositoryPath:
+    try:
+        return RepositoryPath(path)
+    except BadGitNameError as error:
         raise SourceError(
-            f"{path!r} is not inside the repository",
-            hint="write the application's path from the repository's root",
-        )
-    return "" if clean == "." else clean
+            str(error), hint="write the application's path from the repository's root"
+        ) from None
