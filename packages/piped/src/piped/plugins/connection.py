@@ -17,6 +17,7 @@ from pipecd_wire.rpc import MAX_MESSAGE, CallError, Channel, call
 from piped.oplog import logger
 from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
 from piped.plugins.lifetime import Lifetime, OverError
+from piped.plugins.orphans import Orphan, Search
 from piped.plugins.state import Limits
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ TOO_LARGE: Final = "larger than max"
 GIVEN_UP: Final = 5.0
 """Seconds in which the process ends that was given up."""
 
+LEFTOVERS_END: Final = 30.0
+"""Seconds in which all ends that a process has started."""
+
 # What a caller sees when the process at the other end dies.
 BROKEN: Final = frozenset({"UNAVAILABLE", "CANCELLED", "UNKNOWN"})
 
@@ -54,14 +58,20 @@ BROKEN: Final = frozenset({"UNAVAILABLE", "CANCELLED", "UNKNOWN"})
 class Connection:
     """A process that serves, from the moment it is ready to its end."""
 
-    def __init__(self, plugin: str, channel: Channel, limits: Limits) -> None:
+    def __init__(
+        self, plugin: str, channel: Channel, limits: Limits, processes: Search | None = None
+    ) -> None:
+        """`processes`: what finds all that its process has started."""
         self._plugin = plugin
         self._limits = limits
+        self._processes = processes or Search()
         self.life = Lifetime()
         self.managed = False
         """Has it sent Ready?"""
         self.stopping = False
         """Was it told to stop?"""
+        self.ending = False
+        """Is its process being ended, with all that it has started?"""
         self.end = ""
         """Why its life is over."""
         self.hopeless: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -97,12 +107,16 @@ class Connection:
 
         return await self.ask(rpc, unless_unknown)
 
-    async def handler_end(self, deployment_id: str, stage_id: str) -> None:
+    async def handler_end(
+        self, deployment_id: str, stage_id: str, *, since: int, is_alone: Callable[[], bool]
+    ) -> None:
         """Wait until a cancelled stage has really ended, at the latest with its process.
 
         Only then may anything else touch what the stage worked on. A further cancellation changes
         nothing about that, so it does not shorten the wait. A handler that does not end within the
         limit hangs: the process is given up, and its other stages are continued by the next one.
+
+        `since`: when the stage began. `is_alone`: whether the process runs no other stage.
         """
         clock = asyncio.get_running_loop().time
         request = WaitStageRequest(deployment_id=deployment_id, stage_id=stage_id)
@@ -119,6 +133,7 @@ class Connection:
                 if error.status == "UNIMPLEMENTED":
                     end = min(end, clock() + self._limits.silent_end)
                     await self._sleep_until(end)
+                    await self._children_end(since, is_alone)
                     return
                 await self._sleep_until(clock() + ASK_AGAIN)
             else:
@@ -133,6 +148,44 @@ class Connection:
         )
         self._give_up(f"did not end a stage within {limit:g}s after it was cancelled")
         await self._sleep_until(clock() + GIVEN_UP)
+
+    async def _children_end(self, since: int, is_alone: Callable[[], bool]) -> None:
+        """Wait until nothing lives that a cancelled stage has started, or end its process.
+
+        A plugin of another maker may end the call of a stage and leave its script running.
+        """
+        clock = asyncio.get_running_loop().time
+        end = clock() + self._limits.children_end
+        while not self.life.over and (left := await self._children(since)):
+            if clock() < end:
+                await self._sleep_until(clock() + ASK_AGAIN)
+                continue
+            about = {"plugin": self._plugin, "processes": [each.pid for each in left]}
+            if not is_alone():
+                # They may belong to its other stages, which must not be begun a second time.
+                log.warning("plugin.stage_left_processes", **about)
+                return
+            self._give_up(f"left {left[0].name} ({left[0].pid}) running after a stage's end")
+            await self._sleep_until(clock() + LEFTOVERS_END)
+            return
+
+    async def _children(self, since: int) -> list[Orphan]:
+        while True:
+            try:
+                return await asyncio.to_thread(self._processes.find_children, since)
+            except asyncio.CancelledError:
+                continue  # as in `handler_end`: a further one changes nothing
+
+    async def stage_lost(self) -> None:
+        """Wait until nothing is left of a stage whose call was lost with its process.
+
+        A process that is not managed may live and have lost the call alone: called again, it would
+        begin the stage beside the one that it runs. It is given up.
+        """
+        if not (self.managed or self.ending or self.stopping):
+            self._give_up("has lost the call of a stage")
+        if self.ending or self.hopeless.done():
+            await self._over(LEFTOVERS_END)
 
     def lost(self) -> PluginLostError:
         """The error of a call that the process cannot answer any more."""
