@@ -46,6 +46,9 @@ _IN_ONE_PIECE: Final = {"fetch.unpackLimit": "1"}
 reads meanwhile, or after a kill in between, would see a commit that lacks its files. A pack appears
 whole or not at all."""
 
+_PLAIN_PATHS: Final = {"GIT_LITERAL_PATHSPECS": "1"}
+"""A path that people registered is a path, whatever signs of a pattern are in it."""
+
 _MANY_PACKS: Final = 50
 _MANY_LOOSE: Final = 27  # of 256 folders one is counted: about 7000 loose objects
 
@@ -59,7 +62,7 @@ class MirrorFolder:
         self._ref = f"refs/heads/{branch}"
         self._branch = branch
         settings = {"remote.origin.url": access.address, **_IN_ONE_PIECE, **access.settings}
-        self.env = git.environment()
+        self.env = git.environment(extra=_PLAIN_PATHS)
         # Only the git that talks to the remote gets what opens it.
         self._remote_env = git.environment(settings, access.variables)
 

@@ -2,17 +2,25 @@
 """An application's folder and file in one commit, found without leaving the repository."""
 
 import posixpath
+import re
 from dataclasses import dataclass
 from typing import Final
 
 from pipecd_model.errors import SourceError
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from piped.git import Repository
-from piped.git.objects import Absent, GitObject
-from piped.git.repository import out_of_bounds
+from piped.git.objects import LONGEST_NAME, Absent, GitObject
+from piped.git.repository import unreadable
 
 OLD_FILENAME: Final = ".pipe.yaml"
 """What an application file was called before its name was recorded with the application."""
+
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_LONGEST_PATH: Final = LONGEST_NAME - 128
+"""Bytes; git is asked for it together with the commit."""
+
+_SHOWN: Final = 200  # characters of a path in a sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +56,18 @@ def place_of(git_path: ApplicationGitPath, config_filename: str = "") -> Applica
 
 
 def file_in(found: GitObject | Absent, place: ApplicationPlace) -> ApplicationFile | None:
-    """What git answered for the file; None when the commit lacks it, and the caller says so."""
+    """What git answered for the file; None when the commit lacks it, and the caller says so.
+
+    Raises GitError when the file is there and cannot be read: DamagedMirrorError when that is our
+    fault and may pass.
+    """
     if isinstance(found, GitObject):
         if found.kind != "blob":
             return None
         return ApplicationFile(place=place, blob_id=found.id, data=found.data)
-    if found.why in {"outside", "loop"}:
-        raise out_of_bounds(place.file)
-    return None
+    if found.why in {"missing", "nowhere"}:
+        return None
+    raise unreadable(place.file, found)
 
 
 async def find_application(
@@ -83,10 +95,16 @@ async def missing(repository: Repository, commit: str, place: ApplicationPlace) 
 
 
 def _inside(path: str) -> str:
-    clean = posixpath.normpath(path)
-    if path.startswith("/") or clean == ".." or clean.startswith("../") or "\0" in path:
+    shown = repr(path if len(path) <= _SHOWN else f"{path[:_SHOWN]}…")
+    if _CONTROL.search(path) or len(path.encode(errors="replace")) > _LONGEST_PATH:
         raise SourceError(
-            f"{path!r} is not inside the repository",
+            f"{shown} cannot be an application's path",
+            hint=f"use one without control characters, of at most {_LONGEST_PATH} bytes",
+        )
+    clean = posixpath.normpath(path)
+    if path.startswith("/") or clean == ".." or clean.startswith("../"):
+        raise SourceError(
+            f"{shown} is not inside the repository",
             hint="write the application's path from the repository's root",
         )
     return "" if clean == "." else clean
