@@ -299,7 +299,7 @@ async def test_each_has_its_own_memory_of_analyses(plane: Any, v0: Any, v1: Any)
     ids=["v0", "v1"],
 )
 async def test_results_of_plan_previews_pass_through(plane: Any, v0: Any, field: bytes) -> None:
-    await call(v0.service.ReportStat, pb.ReportStatRequest(piped_stats=b"x"))
+    await call(v0.service.ReportStat, pb.ReportStatRequest(piped_stats=b"up 1\n"))
     asked = await call(
         plane.admin.api.RequestPlanPreview,
         api.RequestPlanPreviewRequest(

@@ -2,25 +2,18 @@
 """An application's folder and file in one commit, found without leaving the repository."""
 
 import posixpath
-import re
 from dataclasses import dataclass
 from typing import Final
 
 from pipecd_model.errors import SourceError
+from pipecd_model.gitpath import file_in_repository, path_in_repository
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from piped.git import Repository
-from piped.git.objects import LONGEST_NAME, Absent, GitObject
+from piped.git.objects import Absent, GitObject
 from piped.git.repository import unreadable
 
 OLD_FILENAME: Final = ".pipe.yaml"
 """What an application file was called before its name was recorded with the application."""
-
-
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-_LONGEST_PATH: Final = LONGEST_NAME - 128
-"""Bytes; git is asked for it together with the commit."""
-
-_SHOWN: Final = 200  # characters of a path in a sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +43,9 @@ def place_of(git_path: ApplicationGitPath, config_filename: str = "") -> Applica
 
     `config_filename` stands in for the application's own, e.g. for what ran under an older name.
     """
-    folder = _inside(git_path.path)
+    folder = path_in_repository(git_path.path)
     name = config_filename or git_path.config_filename or OLD_FILENAME
-    return ApplicationPlace(folder=folder, file=_inside(posixpath.join(folder, name)))
+    return ApplicationPlace(folder=folder, file=file_in_repository(folder, name))
 
 
 def file_in(found: GitObject | Absent, place: ApplicationPlace) -> ApplicationFile | None:
@@ -92,19 +85,3 @@ async def missing(repository: Repository, commit: str, place: ApplicationPlace) 
         f"commit {short} has no application file {place.file!r}",
         hint="it was renamed or deleted, or the application's file name is wrong",
     )
-
-
-def _inside(path: str) -> str:
-    shown = repr(path if len(path) <= _SHOWN else f"{path[:_SHOWN]}…")
-    if _CONTROL.search(path) or len(path.encode(errors="replace")) > _LONGEST_PATH:
-        raise SourceError(
-            f"{shown} cannot be an application's path",
-            hint=f"use one without control characters, of at most {_LONGEST_PATH} bytes",
-        )
-    clean = posixpath.normpath(path)
-    if path.startswith("/") or clean == ".." or clean.startswith("../"):
-        raise SourceError(
-            f"{shown} is not inside the repository",
-            hint="write the application's path from the repository's root",
-        )
-    return "" if clean == "." else clean
