@@ -25,7 +25,7 @@ KEPT: Final = 10_000
 READ_AT_ONCE: Final = 16
 """Files that are in memory together, each of at most LARGEST_FILE bytes."""
 
-_LONGEST_NAME: Final = 512
+_LONGEST_NAME: Final = 500
 _LONGEST_DESCRIPTION: Final = 64 * 1024
 _MOST_LABEL_TEXT: Final = 64 * 1024
 """Characters that the control plane is told of one application: many share one report."""

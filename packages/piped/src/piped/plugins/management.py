@@ -131,7 +131,7 @@ def endpoints_of(
 
     endpoints = Endpoints(admit=admit)
     endpoints.add(
-        SERVICE, StageApi(backend), MetadataApi(plugin, backend), SharedObjectsApi(backend)
+        SERVICE, StageApi(plugin, backend), MetadataApi(plugin, backend), SharedObjectsApi(backend)
     )
     endpoints.add(MANAGEMENT, management)
     return endpoints
