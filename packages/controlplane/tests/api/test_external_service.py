@@ -385,3 +385,60 @@ async def test_a_piped_without_a_key_cannot_close_secrets(plane: Any) -> None:
     )
 
     assert refused.status == "FAILED_PRECONDITION"
+
+
+@pytest.mark.parametrize(
+    ("path", "filename"),
+    [
+        ("../outside", ""),
+        ("a/../../b", ""),
+        ("a\x07b", ""),
+        ("a/.git", ""),
+        ("apps/hello", "../../../etc/passwd"),
+        ("apps/hello", "app\n.yaml"),
+        ("apps/hello", "a\0b"),
+        ("apps/hello", "/etc/passwd"),
+    ],
+)
+async def test_a_path_that_leads_out_of_the_repository_is_refused(
+    plane: Any, path: str, filename: str
+) -> None:
+    agent = await plane.agent()
+    application_id = await plane.application(agent)
+    wanted = plane.build.git_path(path)
+    wanted.config_filename = filename
+
+    refused = await refusal(
+        plane.admin.api.AddApplication,
+        pb.AddApplicationRequest(name="x", piped_id=agent.id, git_path=wanted),
+    )
+    assert refused.status == "INVALID_ARGUMENT"
+    assert "is not inside the repository" in str(refused)
+    if filename:
+        for method, request in (
+            (
+                plane.admin.api.RenameApplicationConfigFile,
+                pb.RenameApplicationConfigFileRequest(
+                    application_ids=[application_id], new_filename=filename
+                ),
+            ),
+            (
+                plane.admin.api.UpdateApplication,
+                pb.UpdateApplicationRequest(
+                    application_id=application_id, piped_id=agent.id, git_path=wanted
+                ),
+            ),
+        ):
+            assert (await refusal(method, request)).status == "INVALID_ARGUMENT"
+
+
+async def test_a_path_that_begins_with_a_dash_is_a_path(plane: Any) -> None:
+    """Whoever gives it to a program says that no options follow."""
+    agent = await plane.agent()
+
+    assert await call(
+        plane.admin.api.AddApplication,
+        pb.AddApplicationRequest(
+            name="x", piped_id=agent.id, git_path=plane.build.git_path("-rf/app")
+        ),
+    )

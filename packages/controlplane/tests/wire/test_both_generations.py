@@ -305,7 +305,7 @@ async def test_results_of_plan_previews_pass_through(plane: Any, v0: Any, field:
         api.RequestPlanPreviewRequest(
             repo_remote_url="git@github.com:org/name.git",
             head_branch="f",
-            head_commit="c",
+            head_commit="c0ffee",
             base_branch="main",
         ),
     )

@@ -321,7 +321,7 @@ async def test_rule_10_command_output_is_gos_plain_json(plane: Any) -> None:
     asked = api.RequestPlanPreviewRequest(
         repo_remote_url="git@github.com:org/name.git",
         head_branch="f",
-        head_commit="c",
+        head_commit="c0ffee",
         base_branch="main",
     )
     async with wire(plane, authorization=key(plane)) as program:

@@ -17,7 +17,7 @@ from pipecd_wire.pipecd.plugin.plugin_pb2_grpc import PluginManagementServiceStu
 from pipecd_wire.pluginservice import service_pb2 as pb
 from pipecd_wire.pluginservice.service_pb2_grpc import PluginServiceStub
 from pipecd_wire.rpc import CallError, call, connect, stream
-from piped.plugins.management import Link, ManagementApi, endpoints_of
+from piped.plugins.management import Link, ManagementApi, authenticator_of, endpoints_of
 from piped.plugins.port import private_port
 from piped.plugins.running import RunningStages
 from piped.report.metadata import PLUGIN
@@ -44,7 +44,9 @@ async def private(world: Any) -> AsyncIterator[Private]:
     async with AsyncExitStack() as opened:
         opened.enter_context(world.backend.metadata.opened(world.run_input("WAIT").deployment))
         port = await opened.enter_async_context(
-            private_port(endpoints_of("odd", link, management, world.backend))
+            private_port(
+                endpoints_of("odd", link, management, world.backend), authenticator_of("odd", link)
+            )
         )
         channel = await opened.enter_async_context(connect(f"localhost:{port}"))
         yield Private(

@@ -8,9 +8,8 @@ from typing import Final
 from controlplane.store.database import Transaction
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
-from controlplane.usecases import limits
-from pipecd_model.errors import ConfigError, ConflictError, NotFoundError, SourceError
-from pipecd_model.gitpath import file_in_repository
+from controlplane.usecases import limits, request_names
+from pipecd_model.errors import ConfigError, ConflictError, NotFoundError
 from pipecd_model.ids import new_id
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import application_pb2, common_pb2, deployment_pb2, piped_pb2
@@ -35,7 +34,7 @@ async def add(
     limits.text("name", request.name, limits.NAME)
     limits.text("description", request.description, limits.DESCRIPTION)
     limits.labels("labels", request.labels)
-    _check_place(request.git_path.path, request.git_path.config_filename)
+    request_names.application_path(request.git_path.path, request.git_path.config_filename)
     piped = await stores.pipeds.get(project_id, request.piped_id)
     repository = _repository(piped, request.git_path.repo.id)
     at = now()
@@ -67,14 +66,6 @@ async def add(
             raise
         await stores.applications.get(project_id, wanted_id)  # made by this call's first attempt
     return application.id
-
-
-def _check_place(path: str, config_filename: str) -> None:
-    """Refuse words that no piped can look for in a repository."""
-    try:
-        file_in_repository(path, config_filename)
-    except SourceError as error:
-        raise ConfigError(f"invalid request: git_path: {error}", hint=error.hint) from None
 
 
 def _repository(piped: piped_pb2.Piped, repo_id: str) -> common_pb2.ApplicationGitRepository:
@@ -116,7 +107,7 @@ async def rename_config_file(
     """Give the configuration files of several applications a name: of all of them, or of none."""
 
     def edit(application: application_pb2.Application) -> None:
-        _check_place(application.git_path.path, filename)
+        request_names.application_path(application.git_path.path, filename)
         application.git_path.config_filename = filename
 
     async def work(transaction: Transaction) -> None:
@@ -153,11 +144,10 @@ async def move(
     await stores.pipeds.get(project_id, piped_id)
 
     def edit(application: application_pb2.Application) -> None:
+        request_names.application_path(application.git_path.path, config_filename)
         application.piped_id = piped_id
         application.platform_provider = platform_provider
         application.cloud_provider = platform_provider
-        if config_filename != application.git_path.config_filename:
-            _check_place(application.git_path.path, config_filename)
         application.git_path.config_filename = config_filename
         _set_targets(application, deploy_targets)
 

@@ -15,6 +15,7 @@ from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.rpc import CallError, Retry, stream
 from pipectl.client import Client
 from pipectl.commands.waiting import follow_deployment, status_name
+from pipectl.output import echo
 
 COLOURS = {logblock_pb2.SUCCESS: "green", logblock_pb2.ERROR: "red"}
 
@@ -34,7 +35,7 @@ def print_blocks(
     label = click.style(f"{shown_number(stage)} {stage.name} | ", dim=True)
     for block in blocks:
         for line in block.log.splitlines() or [""]:
-            click.echo(label + click.style(line, fg=COLOURS.get(block.severity)))
+            echo(label + click.style(line, fg=COLOURS.get(block.severity)))
 
 
 async def follow_logs(client: Client, deployment_id: str, only: str) -> None:
@@ -55,7 +56,7 @@ async def follow_logs(client: Client, deployment_id: str, only: str) -> None:
 
         await follow_deployment(client, deployment_id, seen)
     reason = f": {last.status_reason}" if last.status_reason else ""
-    click.echo(f"{status_name(last.status)}{reason}", err=True)
+    echo(f"{status_name(last.status)}{reason}", err=True)
 
 
 async def _follow_stage(

@@ -6,13 +6,13 @@ A file that cannot be read is left out, with a line in the log, and takes no oth
 
 import asyncio
 import posixpath
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from pipecd_model.config.document import LARGEST_FILE
 from pipecd_model.errors import PipecdError
+from pipecd_model.gitnames import BadGitNameError, RepositoryPath
 from piped.appconfig.reader import READ_AT_ONCE, ApplicationFiles, Outcome
 from piped.git import DamagedMirrorError, Repository
 from piped.git.objects import Absent, GitObject
@@ -25,7 +25,6 @@ ENDING: Final = ".pipecd.yaml"
 OLD_NAME: Final = ".pipe.yaml"
 
 _LONGEST_REASON: Final = 2000
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 MOST_TEXT: Final = 64 * 1024 * 1024
 """Bytes of all application files of a repository that are looked at: they are kept in memory."""
@@ -117,9 +116,9 @@ def _portions(paths: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _can_be_told(path: str) -> bool:
-    """A path of other bytes, or of more than one line, cannot be told to anybody."""
+    """A path that nobody could register, e.g. one of several lines, is told to nobody."""
     try:
-        path.encode()
-    except UnicodeEncodeError:
+        RepositoryPath(path)
+    except BadGitNameError:
         return False
-    return not _CONTROL.search(path)
+    return True

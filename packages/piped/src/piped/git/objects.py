@@ -13,14 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from pipecd_runtime.process import PIPE, Process, own, valued
 from piped.git import process as git
 from piped.git.errors import DamagedMirrorError, GitError
 
 LARGEST: Final = 16 * 1024 * 1024
 """Bytes. Nothing that we read ourselves comes near it; what is larger is somebody's mistake."""
 
-LONGEST_NAME: Final = 4096
-"""Bytes of a path: no checkout could hold a longer one."""
+LONGEST_NAME: Final = 4096 + 80
+"""Bytes of a commit and a path: no checkout could hold a longer one."""
 
 _LIMIT: Final = 60.0
 _LIMIT_ALONE: Final = 20.0
@@ -96,7 +97,7 @@ class Objects:
     def __init__(self, folder: str, env: Mapping[str, str]) -> None:
         self._folder = folder
         self._env = {**env, **_MEMORY}
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Process | None = None
         self._turn = asyncio.Lock()
 
     async def contents(
@@ -192,12 +193,10 @@ class Objects:
         process = self._process
         if process is None or process.returncode is not None:
             process = self._process = await git.start(
-                f"--git-dir={self._folder}",
-                "cat-file",
-                "--batch-command",
-                "--follow-symlinks",
+                valued("--git-dir=", self._folder),
+                *own("cat-file", "--batch-command", "--follow-symlinks"),
                 env=self._env,
-                stdin=asyncio.subprocess.PIPE,
+                stdin=PIPE,
             )
         if process.stdin is None or process.stdout is None:
             raise GitError("git cat-file has no pipes")

@@ -8,7 +8,6 @@ again.
 
 import asyncio
 import os
-import re
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from pipecd_model.gitnames import BadGitNameError, BranchName, CommitHash
+from pipecd_runtime.process import Argument, own, word
 from piped.git.access import Access
 from piped.git.commit import Commit, parse_commit
 from piped.git.errors import (
@@ -34,8 +35,6 @@ from piped.git.watch import BranchWatch
 from piped.oplog import logger
 
 log = logger(__name__)
-
-_HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 _MISSING: Final = Absent(why="missing")
 _LOST: Final = Absent(why="lost")
@@ -72,15 +71,14 @@ class Repository:
     ) -> None:
         self.id = id
         self.remote = without_credentials(remote)
-        self.branch = branch
-        self.mirror = MirrorFolder(folder, access or Access(address=remote), branch)
-        self._ref = f"refs/heads/{branch}"
+        self.branch = BranchName(branch)
+        self.mirror = MirrorFolder(folder, access or Access(address=remote), self.branch)
         self._objects = Objects(str(folder), self.mirror.env)
         path = local_path(remote)
         self._is_local = path is not None
         self._watch = BranchWatch(
             name=id,
-            local=None if path is None else LocalBranch(path, branch),
+            local=None if path is None else LocalBranch(path, self.branch),
             interval=sync_interval.total_seconds(),
             look=self._look,
             known=self._known_head,
@@ -148,16 +146,19 @@ class Repository:
     async def merged(self, head: str, branch: str) -> Commit:
         """The branch as it would be after merging a commit of another one.
 
-        Raises MergeConflictError, and NoCommitError when the remote does not give the commit.
+        Raises BadGitNameError, MergeConflictError, NoBranchError when the remote has no such
+        branch, and NoCommitError when it does not give the commit.
         """
+        wanted, commit_hash = BranchName(branch), CommitHash(head)
         await self.open()
         base = await self.head()
-        if await self._find_commit(head) is None:
-            # Some hosts give a commit only by the name of a branch that it is on.
-            async with self._fetching:
-                await self.mirror.fetch_commit(f"refs/heads/{branch}")
-            await self.commit(head)
-        made = await merge(self.mirror.folder, base.hash, head, env=self.mirror.env)
+        # Some hosts give a commit only by the name of a branch that it is on.
+        async with self._fetching:
+            await self.mirror.fetch_branch(wanted)
+        await self.commit(commit_hash)
+        made = await merge(
+            self.mirror.folder, CommitHash(base.hash), commit_hash, env=self.mirror.env
+        )
         return await self.commit(made)
 
     async def changed_paths(self, old: str, new: str) -> list[str]:
@@ -171,7 +172,9 @@ class Repository:
             log.warning("git.commit_gone", repository=self.id, commit=old)
             return [file.path for file in await self.files(new)]
         await self.commit(new)
-        output = await self._run("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new)
+        options = own("-r", "-z", "--name-only", "--no-renames", "--end-of-options")
+        commits = (word(CommitHash(old)), word(CommitHash(new)))
+        output = await self._run(*own("diff-tree"), *options, *commits)
         return [os.fsdecode(path) for path in output.split(b"\0") if path]
 
     async def read(self, commit: str, path: str) -> bytes | None:
@@ -190,7 +193,8 @@ class Repository:
 
         What is wrong with one of them is the answer for that path, and for no other.
         """
-        found = await self._contents([f"{commit}:{path}" for path in paths], largest=largest)
+        commit_hash = CommitHash(commit)
+        found = await self._contents([f"{commit_hash}:{path}" for path in paths], largest=largest)
         missing = [path for path, each in zip(paths, found, strict=True) if each == _MISSING]
         lost = await self._lost(commit, missing)
         return [
@@ -200,7 +204,7 @@ class Repository:
 
     async def kind(self, commit: str, path: str) -> str | None:
         """What a path of a commit is: `tree` for a folder, `blob` for a file; None for nothing."""
-        (found,) = await self._objects.info([f"{commit}:{path}"])
+        (found,) = await self._objects.info([f"{CommitHash(commit)}:{path}"])
         if isinstance(found, GitObject):
             return found.kind
         if found == _LOST or (found == _MISSING and await self._lost(commit, [path])):
@@ -210,7 +214,8 @@ class Repository:
 
     async def files(self, commit: str, *, ending: str = "") -> list[TreeFile]:
         """All regular files of a commit, or those whose path ends so."""
-        output = await self._run("ls-tree", "-r", "-z", "--full-tree", commit)
+        options = own("-r", "-z", "--full-tree", "--end-of-options")
+        output = await self._run(*own("ls-tree"), *options, word(CommitHash(commit)))
         found = []
         wanted = ending.encode()
         for entry in output.split(b"\0"):
@@ -281,6 +286,7 @@ class Repository:
 
     async def _known_head(self) -> Commit | None:
         """Where the mirror says that the branch stands; None if it says nothing useful."""
+        await self.mirror.clean()
         if not (self.mirror.folder / "HEAD").is_file():
             return None
         try:
@@ -289,7 +295,7 @@ class Repository:
             return None
 
     async def _read_head(self) -> Commit:
-        (found,) = await self._objects.contents([self._ref])
+        (found,) = await self._objects.contents([self.branch.ref])
         if isinstance(found, Absent) and found.why == "too large":
             raise GitError(
                 f"the newest commit of {self.branch!r} is too large to be read: {found.size} bytes",
@@ -299,8 +305,10 @@ class Repository:
             raise DamagedMirrorError(f"the mirror of {self.remote} lost its branch")
         return parse_commit(found.id, found.data)
 
-    async def _find_commit(self, commit_hash: str) -> Commit | None:
-        if not _HASH.fullmatch(commit_hash):
+    async def _find_commit(self, name: str) -> Commit | None:
+        try:
+            commit_hash = CommitHash(name)
+        except BadGitNameError:
             return None
         if self._watch.head is None:
             await self.open()
@@ -329,7 +337,9 @@ class Repository:
 
     async def _lost_among(self, commit: str, paths: Sequence[str]) -> set[str]:
         try:
-            listed = await self._run("ls-tree", "-z", "--full-tree", commit, "--", *paths)
+            command = own("ls-tree", "-z", "--full-tree", "--end-of-options")
+            wanted = (word(CommitHash(commit)), *own("--"), *(word(path) for path in paths))
+            listed = await self._run(*command, *wanted)
         except DamagedMirrorError:
             if len(paths) == 1:
                 return {*paths}
@@ -353,9 +363,9 @@ class Repository:
             self.damaged()
         return found
 
-    async def _run(self, action: str, *arguments: str) -> bytes:
+    async def _run(self, *arguments: Argument) -> bytes:
         try:
-            return await self.mirror.run(action, *arguments)
+            return await self.mirror.run(*arguments)
         except DamagedMirrorError:
             self.damaged()
             raise

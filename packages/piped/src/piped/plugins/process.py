@@ -4,12 +4,16 @@
 import asyncio
 import os
 import signal
-import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from typing import Final
 
+from pipecd_runtime import process as door
 from piped.plugins.command import Command
 from piped.plugins.errors import PluginError
+
+OUR_VARIABLES: Final = ("PIPECD_PLUGIN_CACHE", "PIPECD_CHAOS_")
+"""What a plugin gets of piped's own variables, beside those that are made for it."""
 
 
 class Process:
@@ -82,17 +86,18 @@ async def started(
 
 
 async def _start(command: Command, output: int) -> asyncio.subprocess.Process:
+    environment = door.operator_environment(also=OUR_VARIABLES) | dict(command.environment)
     with command.descriptors() as (arguments, descriptors):
         try:
-            return await asyncio.create_subprocess_exec(
-                *arguments,
-                env={**os.environ, **command.environment},
+            return await door.start(
+                door.trusted(arguments),
+                env=environment,
                 pass_fds=descriptors,
-                stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,
             )
+        except door.BadArgumentError as error:
+            raise PluginError(f"cannot start {arguments[0]!r}: {error}") from None
         except OSError as error:
             raise PluginError(f"cannot start {arguments[0]!r}: {error.strerror or error}") from None
 

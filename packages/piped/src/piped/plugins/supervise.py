@@ -8,6 +8,7 @@ stop listening long before it is done.
 """
 
 import asyncio
+import os
 import random
 import secrets
 from contextlib import AbstractContextManager, AsyncExitStack
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.config import PluginConfig
+from pipecd_runtime.peer import PeerError, check_listeners
 from pipecd_wire.pipecd.plugin.plugin_pb2 import ReadyRequest
 from pipecd_wire.plugin.deploymentapi.api_pb2 import FetchDefinedStagesRequest
 from pipecd_wire.rpc import (
@@ -37,7 +39,13 @@ from piped.plugins.errors import PluginError, SourceAwayError
 from piped.plugins.fetch import Program
 from piped.plugins.getting import Getting
 from piped.plugins.leftover import recorded
-from piped.plugins.management import Link, ManagementApi, endpoints_of
+from piped.plugins.management import (
+    PIPED_TOKEN_KEY,
+    Link,
+    ManagementApi,
+    authenticator_of,
+    endpoints_of,
+)
 from piped.plugins.plugin import Plugin
 from piped.plugins.port import accepts, is_free, pick_port, private_port
 from piped.plugins.process import Process, ending, started
@@ -185,9 +193,13 @@ class Supervisor:
         if program is None:
             return
         port = self._port_for(program)
-        link = Link(token=secrets.token_urlsafe(32), port=port)
+        link = Link(
+            token=secrets.token_urlsafe(32), piped_token=secrets.token_urlsafe(32), port=port
+        )
         async with AsyncExitStack() as opened:
-            service_port = await opened.enter_async_context(private_port(self._endpoints(link)))
+            service_port = await opened.enter_async_context(
+                private_port(self._endpoints(link), authenticator_of(self._config.name, link))
+            )
             if self._stop.is_set():
                 return
             self._plugin.become(Phase.STARTING, f"has {self._limits.ready:g}s to serve")
@@ -197,6 +209,7 @@ class Supervisor:
                 service_port=service_port,
                 port=port,
                 token=link.token,
+                piped_token=link.piped_token,
                 scripts=(self._around.folder.parent / "scripts").absolute(),
                 grace=self._around.grace,
                 wrapper=self._around.wrapper,
@@ -276,7 +289,10 @@ class Supervisor:
         limit = self._limits.ready
         try:
             async with asyncio.timeout(limit):
-                channel = await opened.enter_async_context(connect(await self._address(link)))
+                proof = ((PIPED_TOKEN_KEY, link.piped_token),)
+                channel = await opened.enter_async_context(
+                    connect(await self._address(link), metadata=lambda: proof)
+                )
                 connection = Connection(self._plugin.name, channel, self._limits)
                 stages = await self._stages_of(connection)
         except TimeoutError:
@@ -292,7 +308,7 @@ class Supervisor:
         self._plugin.serve_through(connection)
         self._plugin.become(Phase.READY, f"serves {', '.join(sorted(stages)) or 'no stages'}")
         watches.create_task(self._watch_pings(link, connection))
-        watches.create_task(self._watch_channel(channel, connection))
+        watches.create_task(self._watch_channel(link, channel, connection))
         watches.create_task(self._watch_answers(connection))
         watches.create_task(self._watch_callers(connection))
         watches.create_task(self._watch_steadiness())
@@ -303,7 +319,24 @@ class Supervisor:
             return f"127.0.0.1:{(await asyncio.shield(link.ready)).port}"
         while not link.ready.done() and not await accepts(link.port):
             await asyncio.wait({link.ready}, timeout=LOOK_AGAIN)
+        await self._check_listeners(link)
         return f"localhost:{link.port}"
+
+    async def _check_listeners(self, link: Link) -> None:
+        """Tell nothing to a stranger who has taken the port before the plugin, or after it.
+
+        Of a port that a package has chosen only the package itself knows, and has told.
+        """
+        if not link.port:
+            return
+        try:
+            await asyncio.to_thread(
+                check_listeners, ("127.0.0.1", "::1"), link.port, uid=os.geteuid()
+            )
+        except PeerError as error:
+            if self._stop.is_set():
+                return  # it may have left its port to anybody
+            raise GoneError(f"does not serve alone: {error}") from None
 
     async def _stages_of(self, connection: Connection) -> frozenset[str]:
         try:
@@ -340,7 +373,7 @@ class Supervisor:
             else:
                 raise GoneError(f"missed {missed} pings in a row")
 
-    async def _watch_channel(self, channel: Channel, connection: Connection) -> None:
+    async def _watch_channel(self, link: Link, channel: Channel, connection: Connection) -> None:
         while not self._stop.is_set():
             state = channel.get_state(try_to_connect=True)
             if state.name == "READY":
@@ -348,6 +381,7 @@ class Supervisor:
                 continue
             try:
                 await wait_until_ready(channel, limit=self._limits.channel)
+                await self._check_listeners(link)
             except CallError:
                 # While a call goes on over the old connection, the plugin may be on its way out.
                 if not connection.life.busy and not self._stop.is_set():

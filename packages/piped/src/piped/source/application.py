@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipecd_model.errors import SourceError
-from pipecd_model.gitpath import file_in_repository, path_in_repository
+from pipecd_model.gitnames import BadGitNameError, RepositoryPath
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from piped.git import Repository
 from piped.git.objects import Absent, GitObject
@@ -43,9 +43,9 @@ def place_of(git_path: ApplicationGitPath, config_filename: str = "") -> Applica
 
     `config_filename` stands in for the application's own, e.g. for what ran under an older name.
     """
-    folder = path_in_repository(git_path.path)
+    folder = _inside(git_path.path)
     name = config_filename or git_path.config_filename or OLD_FILENAME
-    return ApplicationPlace(folder=folder, file=file_in_repository(folder, name))
+    return ApplicationPlace(folder=folder, file=_inside(posixpath.join(folder, name)))
 
 
 def file_in(found: GitObject | Absent, place: ApplicationPlace) -> ApplicationFile | None:
@@ -85,3 +85,12 @@ async def missing(repository: Repository, commit: str, place: ApplicationPlace) 
         f"commit {short} has no application file {place.file!r}",
         hint="it was renamed or deleted, or the application's file name is wrong",
     )
+
+
+def _inside(path: str) -> RepositoryPath:
+    try:
+        return RepositoryPath(path)
+    except BadGitNameError as error:
+        raise SourceError(
+            str(error), hint="write the application's path from the repository's root"
+        ) from None

@@ -6,6 +6,12 @@ A service is written as small objects with `@rpc` methods, gathered by `Endpoint
 and `call` or `stream`.
 """
 
+from pipecd_wire.rpc.authentication import (
+    Authenticator,
+    IncomingCall,
+    has_token,
+    require_own_user,
+)
 from pipecd_wire.rpc.channel import (
     Channel,
     ClientTls,
@@ -15,7 +21,14 @@ from pipecd_wire.rpc.channel import (
     stream,
     wait_until_ready,
 )
-from pipecd_wire.rpc.endpoint import Admit, Endpoint, Endpoints, Observe, admit_all
+from pipecd_wire.rpc.endpoint import (
+    Admit,
+    Endpoint,
+    Endpoints,
+    GuardStream,
+    Observe,
+    admit_all,
+)
 from pipecd_wire.rpc.handlers import (
     PEER,
     HandlerTypeError,
@@ -34,12 +47,15 @@ __all__ = [
     "PEER",
     "AddressError",
     "Admit",
+    "Authenticator",
     "CallError",
     "Channel",
     "ClientTls",
     "Endpoint",
     "Endpoints",
+    "GuardStream",
     "HandlerTypeError",
+    "IncomingCall",
     "Metadata",
     "Method",
     "NoHandlerError",
@@ -53,6 +69,8 @@ __all__ = [
     "admit_all",
     "call",
     "connect",
+    "has_token",
+    "require_own_user",
     "rpc",
     "serving",
     "stream",

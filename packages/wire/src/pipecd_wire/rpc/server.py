@@ -5,12 +5,14 @@ import urllib.parse
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import grpc
 from google.protobuf.message import Message
 
+from pipecd_wire.rpc.authentication import Authenticator
 from pipecd_wire.rpc.endpoint import Endpoint, Endpoints
+from pipecd_wire.rpc.guarded import Context, GuardedRouter, RpcHandler, text_metadata
 from pipecd_wire.rpc.handlers import PEER, Metadata
 from pipecd_wire.rpc.loop import claim_loop
 from pipecd_wire.rpc.status import CODES, StatusError
@@ -56,6 +58,7 @@ class Server:
 
     `relayed` is for a server behind a relay of this process: the IP addresses of the callers, by
     the name that the relay's side of each connection has here (`unix-abstract:NAME`).
+    `authenticator` is asked before anything of a call is read, also of an unknown method.
     """
 
     def __init__(
@@ -64,12 +67,18 @@ class Server:
         *,
         max_message: int = MAX_MESSAGE,
         relayed: Mapping[str, str] | None = None,
+        authenticator: Authenticator | None = None,
     ) -> None:
         claim_loop()
+        self._ports: set[int] = set()
         self._server = grpc.aio.server(options=(*OPTIONS, *message_limits(max_message)))
         # Not `relayed or {}`: it is empty now and is filled while the server runs.
         router = _Router(endpoints, {} if relayed is None else relayed)
-        self._server.add_generic_rpc_handlers((router,))
+        if authenticator is None:
+            self._server.add_generic_rpc_handlers((router,))
+        else:
+            guarded = GuardedRouter(router, authenticator, self._ports)
+            self._server.add_generic_rpc_handlers((guarded,))
 
     def listen(self, address: str, tls: ServerTls | None = None) -> int:
         """Add an address (`host:port`, port 0 = a free one; or `unix:PATH`); answers the port."""
@@ -81,6 +90,7 @@ class Server:
                 port = self._server.add_secure_port(address, credentials)
         except RuntimeError as error:
             raise AddressError(f"cannot listen on {address!r}; is the port taken?") from error
+        self._ports.add(int(port))
         return int(port)
 
     async def start(self) -> None:
@@ -108,9 +118,6 @@ async def serving(
         yield port
     finally:
         await server.stop(grace)
-
-
-RpcHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
 class _Router(grpc.GenericRpcHandler):
@@ -141,9 +148,6 @@ def _method_handler(endpoint: Endpoint, relayed: Mapping[str, str]) -> RpcHandle
         make, behaviour = grpc.unary_unary_rpc_method_handler, _unary(endpoint, relayed)
     # No deserializer: grpc would answer bytes that are no message with UNKNOWN and a traceback.
     return make(behaviour, response_serializer=method.response.SerializeToString)
-
-
-Context: TypeAlias = "grpc.aio.ServicerContext[bytes, Message]"
 
 
 def _unary(
@@ -177,10 +181,7 @@ def _streaming(
 
 
 def _metadata(context: Context, relayed: Mapping[str, str]) -> Metadata:
-    # Binary values (`…-bin`) belong to gRPC's own extensions; nothing of ours reads them.
-    metadata = {
-        key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)
-    }
+    metadata = text_metadata(context)
     peer = context.peer()
     metadata[PEER] = relayed[peer] if peer in relayed else _address(peer)
     return metadata
