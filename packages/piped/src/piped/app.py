@@ -202,11 +202,12 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         calls=calls,
         on_created=controller.on_created,
     )
+    looker = Looker(plugins=host.plugins, configs=config.plugins, sources=sources, mask=known.mask)
     live_states = LiveStates(
         mirror=mirror,
-        looker=Looker(
-            plugins=host.plugins, configs=config.plugins, sources=sources, mask=known.mask
-        ),
+        looker=looker,
+        lanes=looker.lanes,
+        lane_of=looker.lane_of,
         successes=needs.successes,
         tell_live_state=LiveStateCalls(control).tell,
         tell_sync_state=calls.sync_state,
