@@ -36,6 +36,18 @@ class Regex:
         """Is there something in the text that it means?"""
         return self._compiled.search(_plain(text)) is not None
 
+    def search(self, content: bytes, position: int) -> tuple[tuple[int, int], ...] | None:
+        """Return where it and its groups are first found from a byte on; -1 for no such group."""
+        found = self._compiled.search(content, position)
+        if found is None:
+            return None
+        return tuple(found.span(number) for number in range(self.groups + 1))
+
+    def group_number(self, name: str) -> int | None:
+        """Return the number of a group that has a name."""
+        number: int | None = self._compiled.groupindex.get(name)
+        return number
+
     def means(self, text: str) -> bool:
         """Does it mean the whole text?"""
         return self._compiled.fullmatch(_plain(text)) is not None
