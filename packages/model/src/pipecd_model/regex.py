@@ -11,6 +11,8 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from pipecd_model.errors import MissingExtraError
+
 _MEMORY = 1 << 20  # bytes that one compiled expression may take
 _LONGEST = 1_000  # characters of an expression: more than anybody writes
 
@@ -55,10 +57,16 @@ class Regex:
 
 @lru_cache(maxsize=4096)
 def compiled(pattern: str, *, dot_matches_all: bool = False) -> Regex:
-    """Compile an expression; raises `BadRegexError`."""
+    """Compile an expression; raises `BadRegexError`, or `MissingExtraError` without RE2."""
     # Not every program reads expressions, and this one is a library of its own.
-    import re2  # type: ignore[import-untyped]  # noqa: PLC0415
-
+    try:
+        import re2  # type: ignore[import-untyped]  # noqa: PLC0415
+    except ModuleNotFoundError:
+        raise MissingExtraError(
+            "path patterns and regular expressions",
+            distribution="google-re2",
+            extras="pipecd-sdk[patterns] for a plugin, pipecd-model[regex] for anything else",
+        ) from None
     if len(pattern) > _LONGEST:
         raise BadRegexError(f"longer than {_LONGEST} characters")
     options = re2.Options()

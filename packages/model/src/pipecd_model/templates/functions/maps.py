@@ -83,7 +83,7 @@ def _coalesce(*values: object) -> object:
 
 
 def _fail(message: str) -> object:
-    raise TemplateFaultError(message, hint="the template itself says so")
+    raise TemplateFaultError(message or "the template gives up", hint="the template itself says so")
 
 
 def _deep_equal(left: object, right: object) -> bool:
