@@ -37,7 +37,7 @@ _FUNCTIONS = {
     "piped.log-sent@": ("piped.report.spool", "Spool.taken"),
     "piped.metadata-saved.after": ("piped.report.metadata", "Values.put"),
     # The records of scripts go when their deployment has ended.
-    "piped.records-removed@": ("piped.scripts", "forget"),
+    "piped.records-removed@": ("piped.scripts.records", "forget"),
     # A stage in any plugin.
     "plugin.stage@": ("pipecd_sdk._execution", "execute"),
     "plugin.log-closed@": ("pipecd_sdk._glue.stage_log", "StageLogSender._finish"),

@@ -46,7 +46,8 @@ from piped.schedule.controller import Controller
 from piped.schedule.needs import Needs
 from piped.schedule.run import DeploymentRun
 from piped.schedule.successes import LastSuccesses
-from piped.scripts import ScriptRecords
+from piped.scripts.ending import RunningScripts
+from piped.scripts.records import ScriptRecords
 from piped.secrets import KnownSecrets, read_keys
 from piped.source import Identity, Preparation, Sources
 from piped.stopping import Stopping
@@ -126,6 +127,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     )
     sources = CommitSources(trees)
     plugins = MaskedPlugins(host, known)
+    scripts = RunningScripts(data_dir / "scripts")
     needs = Needs(
         planner=Planner(plugins, sources, secrets=known.of),
         plugins=plugins,
@@ -135,6 +137,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         metadata=OpenDeployments(metadata, known),
         successes=LastSuccesses(mirror.applications, control),
         permit=lease,
+        scripts=scripts,
         stored=lambda deployment_id: stored(control, deployment_id),
         clock=time.time,
     )
@@ -179,6 +182,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         needs.stored,
         lease,
         on_completed=completed,
+        on_handed_over=scripts.end_all,
     )
     files = ApplicationFiles(names=names)
     discovery = Discovery(
