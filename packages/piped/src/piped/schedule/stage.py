@@ -94,6 +94,7 @@ async def run_stage(
 class Asked:
     """What a plugin knows of the stage that it was asked to run."""
 
+    was_asked: bool = False
     has_ended: bool = False
     """Has it seen the stage's end, by itself or because it was told to stop it?"""
 
@@ -105,6 +106,7 @@ async def execute_on(
     lost: PluginLostError | None = None
     for _ in range(RESTARTS):
         await _ready(plugin, stopping)
+        asked.was_asked = True
         try:
             answer = await plugin.execute_stage(run)
         except asyncio.CancelledError:

@@ -89,28 +89,28 @@ class Stages:
             if isinstance(scope.reason, HandedOver):
                 await self._needs.scripts.end(self._deployment.id)
             raise StopRequestedError(Terminated())
-        await self._end_scripts(stage, asked)
+        can_tell = not asked.has_ended and (scope.reason is not None or not asked.was_asked)
+        await self._end_scripts(stage, told_by_plugin=can_tell and not self.stopping)
         self._tell(stage, outcome)
         return outcome
 
-    async def _end_scripts(self, stage: PipelineStage, asked: Asked) -> None:
+    async def _end_scripts(self, stage: PipelineStage, *, told_by_plugin: bool) -> None:
         """See to it that nothing of a stage lives when its end is told, and nothing can start.
 
         Its plugin may not have been asked at all: the stage was stopped while piped was away, while
-        the plugin was, or while the commit was made ready.
+        the plugin was, or while the commit was made ready. Then it is asked now, `told_by_plugin`,
+        to end a script that it shall not go on with, and to put the rest in its log.
         """
         scripts, deployment_id = self._needs.scripts, self._deployment.id
-        if not asked.has_ended and scripts.stop(deployment_id, stage.id) and not self.stopping:
-            await self._let_plugin_tell(stage)
+        if told_by_plugin and scripts.stop(deployment_id, stage.id):
+            try:
+                async with asyncio.timeout(TELL_LIMIT):
+                    await self._execute(stage, Asked(), files=False)
+            except (PipecdError, StopRequestedError, TimeoutError) as error:
+                log.warning("stage.end_not_told", stage=stage.name, reason=str(error))
+            except Exception:  # noqa: BLE001 - one of the doors: the stage has its outcome already
+                log.bug("stage.bug", stage=stage.name)
         await scripts.end(deployment_id, only=stage.id)
-
-    async def _let_plugin_tell(self, stage: PipelineStage) -> None:
-        """Let the plugin end a script that it shall not go on with, and put the rest in its log."""
-        try:
-            async with asyncio.timeout(TELL_LIMIT):
-                await self._execute(stage, Asked(), files=False)
-        except (PipecdError, StopRequestedError, TimeoutError) as error:
-            log.warning("stage.end_not_seen", stage=stage.name, reason=str(error))
 
     async def _before(self, stage: PipelineStage, scope: StopScope) -> Outcome | None:
         """Decide whether the stage runs at all; its outcome when it does not."""
