@@ -10,7 +10,7 @@ import pytest
 from pipecd_model.errors import NotFoundError
 from pipecd_wire.model.deployment_pb2 import STAGE_SUCCESS
 from piped.plugins import Limits, Phase, PluginStoppingError
-from piped.plugins.leftover import started_at
+from piped.plugins.orphans import start_of
 
 
 async def test_a_plugin_that_works_is_told_to_stop_and_started_again(
@@ -60,7 +60,7 @@ async def test_one_that_does_not_stop_is_killed(world: Any, quick: Limits, until
 
         host.restart("odd", "Ada")
 
-        await until(lambda: not started_at(pid))
+        await until(lambda: not start_of(pid))
         await until(lambda: plugin.state.phase is Phase.READY)
 
 

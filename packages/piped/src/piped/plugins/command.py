@@ -18,6 +18,7 @@ from typing import Final
 
 from pipecd_model.config import PluginConfig
 from piped.plugins.fetch import Program
+from piped.plugins.orphans import MARK_VARIABLE, Mark
 
 PARENT_VARIABLE: Final = "PIPECD_PARENT_PID"
 """Tells a plugin whose death ends it, also when that has happened already."""
@@ -59,6 +60,7 @@ def command_of(
     service_port: int,
     port: int,
     token: str,
+    mark: Mark,
     scripts: Path,
     grace: float,
     wrapper: tuple[str, ...],
@@ -74,6 +76,7 @@ def command_of(
     ).start_json()
     environment = {
         TOKEN_VARIABLE: token,
+        MARK_VARIABLE: str(mark),
         SCRIPTS_VARIABLE: str(scripts),
         PARENT_VARIABLE: str(os.getpid()),
     }

@@ -47,6 +47,9 @@ TOO_LARGE: Final = "larger than max"
 GIVEN_UP: Final = 5.0
 """Seconds in which the process ends that was given up."""
 
+LEFTOVERS_END: Final = 30.0
+"""Seconds in which all ends that a process has started."""
+
 # What a caller sees when the process at the other end dies.
 BROKEN: Final = frozenset({"UNAVAILABLE", "CANCELLED", "UNKNOWN"})
 
@@ -62,6 +65,8 @@ class Connection:
         """Has it sent Ready?"""
         self.stopping = False
         """Was it told to stop?"""
+        self.ending = False
+        """Is its process being ended, with all that it has started?"""
         self.end = ""
         """Why its life is over."""
         self.hopeless: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -133,6 +138,17 @@ class Connection:
         )
         self._give_up(f"did not end a stage within {limit:g}s after it was cancelled")
         await self._sleep_until(clock() + GIVEN_UP)
+
+    async def stage_lost(self) -> None:
+        """Wait until nothing is left of a stage whose call was lost with its process.
+
+        A process that is not managed may live and have lost the call alone: called again, it would
+        begin the stage beside the one that it runs. It is given up.
+        """
+        if not (self.managed or self.ending or self.stopping):
+            self._give_up("has lost the call of a stage")
+        if self.ending or self.hopeless.done():
+            await self._over(LEFTOVERS_END)
 
     def lost(self) -> PluginLostError:
         """The error of a call that the process cannot answer any more."""

@@ -79,7 +79,7 @@ class Plugin:
         """Wait until it can be called; PluginError with the reason when that takes too long."""
         try:
             async with asyncio.timeout(limit):
-                await self._until(lambda: self._connection is not None)
+                await self._until(self._is_there)
         except TimeoutError:
             raise PluginLostError(
                 f"the plugin {self.name!r} is not ready: {self.state.sentence}",
@@ -157,6 +157,13 @@ class Plugin:
             except asyncio.CancelledError:
                 await there.handler_end(deployment_id, stage_id)
                 raise
+            except PluginLostError:
+                try:
+                    await there.stage_lost()
+                except asyncio.CancelledError:
+                    await there.handler_end(deployment_id, stage_id)
+                    raise
+                raise
         if there.stopping and not there.managed and response.status not in WENT_WELL:
             # A plugin of upstream's cannot say that it only stops: its stages just end badly.
             raise PluginStoppingError(f"the plugin {self.name!r} was stopped")
@@ -226,6 +233,9 @@ class Plugin:
         """Wait for a state in which something holds, or for the stop."""
         while not holds() and self.state.phase is not Phase.STOPPING:
             await self._changed.wait()
+
+    def _is_there(self) -> bool:
+        return self._connection is not None and not self._connection.hopeless.done()
 
     def _there(self) -> Connection:
         if self._connection is not None:
