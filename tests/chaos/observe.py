@@ -5,6 +5,7 @@ import asyncio
 from contextlib import aclosing, suppress
 
 from chaos.applications import CANCELLED
+from chaos.moments import Moment
 from chaos.schedule import Round
 from chaos.site import PATIENT, Site
 
@@ -50,6 +51,14 @@ def backwards(before: Deployment, after: Deployment) -> list[str]:
     return found
 
 
+def _statuses(deployment: Deployment) -> dict[str, str]:
+    found = {"deployment": deployment_pb2.DeploymentStatus.Name(deployment.status)}
+    for stage in deployment.stages:
+        status = deployment_pb2.StageStatus.Name(stage.status)
+        found[f"stage {stage.index} {stage.name}"] = f"{status} {stage.status_reason}".strip()
+    return found
+
+
 class Observer:
     """Watches the deployments of one commit until all are completed."""
 
@@ -57,6 +66,8 @@ class Observer:
         self.latest: dict[str, Deployment] = {}
         self.backwards: list[str] = []
         self.cancels = 0
+        self.life: list[Moment] = []
+        """What was seen, and what a person did, when."""
         self.first_seen = asyncio.Event()
         self.over = asyncio.Event()
         self._site = site
@@ -120,8 +131,17 @@ class Observer:
                                 f"{deployment_id} {each}"
                                 for each in backwards(before, change.deployment)
                             ]
+                        self._note(before, change.deployment)
                         before = self.latest[deployment_id] = change.deployment
             await asyncio.sleep(PAUSE)
+
+    def _note(self, before: Deployment | None, after: Deployment) -> None:
+        """Keep which statuses have changed."""
+        was = _statuses(before) if before is not None else {}
+        for what, status in _statuses(after).items():
+            if was.get(what) != status:
+                where = f"{after.application_name} {after.id}"
+                self.life.append(Moment.now(f"seen: {where} {what} is {status}"))
 
     async def _approve(self, deployment_id: str) -> None:
         """Approve as soon as it is asked for, a while later, until it counts."""
@@ -153,6 +173,7 @@ class Observer:
         request = api_pb2.CancelDeploymentRequest(deployment_id=deployment_id)
         while self.latest[deployment_id].status not in COMPLETED:
             with suppress(CallError):
+                self.life.append(Moment.now(f"a person cancels {deployment_id}"))
                 await call(self._site.deployments.CancelDeployment, request)
                 self.cancels += 1
                 return

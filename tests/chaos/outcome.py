@@ -73,7 +73,7 @@ async def _logs(site: Site, deployment: Deployment) -> AsyncIterator[Violation]:
         if stage.status not in {SUCCESS, FAILURE, STOPPED}:
             continue
         where = f"{deployment.application_name} {deployment.id} stage {stage.index}: the log"
-        lines, is_closed = await _log(site, deployment, stage)
+        lines, is_closed = await stage_log(site, deployment, stage)
         if not is_closed:
             yield Violation(promise="logs", sentence=f"{where} is not closed")
         expected = plan[stage.index].lines
@@ -85,13 +85,16 @@ async def _logs(site: Site, deployment: Deployment) -> AsyncIterator[Violation]:
             yield Violation(promise="logs", sentence=f"{where} {wrong}")
 
 
-async def _log(site: Site, deployment: Deployment, stage: PipelineStage) -> tuple[list[str], bool]:
+async def stage_log(
+    site: Site, deployment: Deployment, stage: PipelineStage, limit: float = LOG_LIMIT
+) -> tuple[list[str], bool]:
+    """The lines of a stage's log, and whether it is closed."""
     request = api_pb2.FollowStageLogRequest(
         deployment_id=deployment.id, stage_id=stage.id, retried_count=stage.retried_count
     )
     lines: list[str] = []
     try:
-        async with asyncio.timeout(LOG_LIMIT):
+        async with asyncio.timeout(limit):
             while True:
                 try:
                     answers = stream(site.deployments.FollowStageLog, request)

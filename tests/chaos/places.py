@@ -4,8 +4,10 @@
 import asyncio
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+from chaos.moments import Moment
 from chaos.seams.chaos_wrapped import AT_START, WRAPPED
 from pipecd_plugin_scriptrun.shim.chaos import BOUNDARIES
 
@@ -57,6 +59,8 @@ class Armed:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._let_go: set[str] = set()
+        self.life: list[Moment] = []
+        """Which place was reached when, by whom."""
         folder.mkdir()
         paths = [str(SEAMS), *filter(None, [os.environ.get("PYTHONPATH")])]
         self.environment = {
@@ -77,9 +81,16 @@ class Armed:
         self._let_go.clear()
         for _ in range(2):  # one may be reached just now
             for file in list(self._folder.iterdir()):
-                file.unlink(missing_ok=True)
                 if file.suffix == ".reached":
+                    self._note(file)
                     yield file.stem
+                file.unlink(missing_ok=True)
+
+    def _note(self, reached: Path) -> None:
+        """Whoever reaches a place writes its pid into the file."""
+        with suppress(OSError):
+            pid = reached.read_text().strip()
+            self.life.append(Moment(reached.stat().st_mtime, f"{pid} reached {reached.stem}"))
 
     async def let_slow_shim_go(self) -> None:
         """Wait for the slow shim, and for one that has overtaken it; then let it go on."""
@@ -87,6 +98,8 @@ class Armed:
         while not (record := _record_of(held)) or not (record / "started").exists():  # noqa: ASYNC110 - another process makes it
             await asyncio.sleep(0.005)
         self._let_go.add(SLOW_SHIM)
+        self._note(held)
+        self.life.append(Moment.now("the slow shim goes on"))
         held.unlink(missing_ok=True)
 
 

@@ -4,6 +4,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from chaos.inject import Tally
 from chaos.places import PLACES, RACE
@@ -18,6 +19,8 @@ class Broken:
     seed: str
     plan: Round
     violation: Violation
+    folder: Path | None = None
+    """Where all is kept that explains it."""
 
     @property
     def again(self) -> str:
@@ -41,6 +44,8 @@ def summary(total: Tally, broken: Sequence[Broken], *, deaths: int, least: int, 
     say(f"{title}: {total.deaths.total()} deaths, {len(broken)} violations")
     for each in broken:
         say(f"VIOLATION {each.violation}\n  [{each.seed}] {each.plan}\n  {each.again}")
+        if each.folder is not None:
+            say(f"  all that explains it is in {each.folder}")
     if broken:
         return 1
     return 2 if few or total.deaths.total() < deaths else 0
