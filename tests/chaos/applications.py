@@ -10,6 +10,8 @@ stage log must hold, each once and in order.
 from dataclasses import dataclass
 from pathlib import Path
 
+from chaos import foreign
+
 EXIT_CODE = 3
 
 
@@ -68,13 +70,21 @@ BEACON = "beacon"
 PIPELINES = {**APPLICATIONS, BEACON: (Stage(lines=120, pause=0.05, timed=True),)}
 CANCELLED = "cancelled"
 """The one that a person cancels in the middle."""
+ALL_CANCELLED = frozenset({CANCELLED, foreign.CANCELLED})
+ALL_NAMES = (*APPLICATIONS, *foreign.APPLICATIONS)
+"""Of the applications of a site, those of a plugin of another maker as well."""
 
 
 def document(name: str, effects: Path, nonce: str) -> str:
     """The application file."""
-    stages = "".join(
-        _stage(stage, index, effects / name) for index, stage in enumerate(PIPELINES[name])
-    )
+    file = effects / name
+    if name in foreign.APPLICATIONS:
+        stages = "".join(
+            foreign.stage_text(stage, index, file, nonce)
+            for index, stage in enumerate(foreign.APPLICATIONS[name])
+        )
+    else:
+        stages = "".join(_stage(stage, index, file) for index, stage in enumerate(PIPELINES[name]))
     return (
         f"# {nonce}\napiVersion: pipecd.dev/v1beta1\nkind: Application\nspec:\n  name: {name}\n"
         f"  planner:\n    alwaysUsePipeline: true\n  pipeline:\n    stages:\n{stages}"
@@ -133,12 +143,13 @@ class Effect:
     pid: int
     at: float = 0.0
     """Unix seconds."""
+    application: str = ""
 
 
 def read_effects(effects: Path) -> list[Effect]:
     """All lines, in the order of each application."""
     found = []
-    for name in PIPELINES:
+    for name in (*PIPELINES, *foreign.APPLICATIONS):
         file = effects / name
         for line in file.read_text().splitlines() if file.exists() else ():
             event, deployment, index, pid, at = line.split()
@@ -149,6 +160,7 @@ def read_effects(effects: Path) -> list[Effect]:
                     index=int(index),
                     pid=int(pid),
                     at=float(at),
+                    application=name,
                 )
             )
     return found

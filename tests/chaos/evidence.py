@@ -19,7 +19,7 @@ from chaos.applications import Effect, read_effects
 from chaos.inject import Tally
 from chaos.moments import Moment
 from chaos.observe import Observer
-from chaos.outcome import stage_log
+from chaos.outcome import stage_log, subjects
 from chaos.processes import processes_of
 from chaos.schedule import Round
 from chaos.site import Site
@@ -105,8 +105,9 @@ async def keep(
 def _keep_round(
     folder: Path, broken: Sequence[Broken], trace: Trace, observer: Observer, done: Tally
 ) -> None:
-    site, ids = trace.site, set(observer.latest)
-    effects = [each for each in read_effects(site.effects) if each.deployment in ids]
+    site = trace.site
+    wanted = {subject for each in observer.latest.values() for subject in subjects(each)}
+    effects = [each for each in read_effects(site.effects) if each.deployment in wanted]
     moments = [
         *done.life,
         *observer.life,
@@ -183,7 +184,8 @@ def _schedule(plan: Round) -> str:
 
 
 def _moment(effect: Effect) -> Moment:
-    what = f"script: {effect.event} {effect.index} of {effect.deployment}, pid {effect.pid}"
+    whose = f"{effect.application} {effect.deployment}"
+    what = f"script: {effect.event} {effect.index} of {whose}, pid {effect.pid}"
     return Moment(effect.at, what)
 
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Coroutine, Iterable, Sequence
 from pathlib import Path
 
-from chaos.applications import APPLICATIONS
+from chaos.applications import ALL_NAMES
 from chaos.evidence import Trace, keep
 from chaos.inject import Tally, arm, disarm, inject
 from chaos.observe import Observer
@@ -59,11 +59,12 @@ class World:
         if self.rounds == 0:
             await site.add_applications()
         self.rounds += 1
-        observer = Observer(site, commit, plan, expected=len(APPLICATIONS))
+        observer = Observer(site, commit, plan, expected=len(ALL_NAMES))
         found = await self._let_things_die(plan, trace, observer, done)
         seconds = time.monotonic() - began
         disarm(site, plan, done)
         done.mishaps["cancel by a person"] += observer.cancels
+        done.deaths += observer.deaths
         site.clocks.set_right()
         site.piped.restart_after = site.server.restart_after = 0.0
         found += [each async for each in violations(site, observer, done.shims)]
@@ -156,7 +157,7 @@ async def run(
             deaths=deaths,
             least=least,
             title=f"seed {seed}: {sum(world.rounds for world in lives)} rounds of "
-            f"{len(APPLICATIONS)} deployments in {worlds} worlds, "
+            f"{len(ALL_NAMES)} deployments in {worlds} worlds, "
             f"{(time.monotonic() - began) / 60:.1f} min",
         )
 

@@ -62,7 +62,7 @@ async def test_all_that_happened_is_on_one_line_of_time(round_of: Round, tmp_pat
     lines = (tmp_path / "kept" / "timeline.txt").read_text().splitlines()
     assert [line.split(" ", 1)[1] for line in lines] == [
         "kill piped",
-        "script: begin 0 of d1, pid 4711",
+        "script: begin 0 of quick d1, pid 4711",
         "piped 42 ended with -9",
     ]
 
