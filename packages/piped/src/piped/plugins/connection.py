@@ -3,6 +3,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pipecd_wire.pipecd.plugin.plugin_pb2 import WaitStageRequest
@@ -17,6 +18,7 @@ from pipecd_wire.rpc import MAX_MESSAGE, CallError, Channel, call
 from piped.oplog import logger
 from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
 from piped.plugins.lifetime import Lifetime, OverError
+from piped.plugins.orphans import Search, StuckError, end_orphans
 from piped.plugins.state import Limits
 
 if TYPE_CHECKING:
@@ -60,6 +62,8 @@ class Connection:
     def __init__(self, plugin: str, channel: Channel, limits: Limits) -> None:
         self._plugin = plugin
         self._limits = limits
+        self.processes = Search()
+        """Finds the process, and all that comes from it."""
         self.life = Lifetime()
         self.managed = False
         """Has it sent Ready?"""
@@ -102,8 +106,10 @@ class Connection:
 
         return await self.ask(rpc, unless_unknown)
 
-    async def handler_end(self, deployment_id: str, stage_id: str) -> None:
+    async def handler_end(self, deployment_id: str, stage_id: str) -> bool:
         """Wait until a cancelled stage has really ended, at the latest with its process.
+
+        False when the plugin cannot say it.
 
         Only then may anything else touch what the stage worked on. A further cancellation changes
         nothing about that, so it does not shorten the wait. A handler that does not end within the
@@ -119,15 +125,15 @@ class Connection:
             except asyncio.CancelledError:
                 continue
             except OverError:
-                return
+                return True
             except CallError as error:
                 if error.status == "UNIMPLEMENTED":
                     end = min(end, clock() + self._limits.silent_end)
                     await self._sleep_until(end)
-                    return
+                    return False
                 await self._sleep_until(clock() + ASK_AGAIN)
             else:
-                return
+                return True
         limit = self._limits.handler_end
         log.warning(
             "plugin.stage_hangs",
@@ -138,6 +144,25 @@ class Connection:
         )
         self._give_up(f"did not end a stage within {limit:g}s after it was cancelled")
         await self._sleep_until(clock() + GIVEN_UP)
+        return True
+
+    async def end_abandoned(self, search: Search) -> None:
+        """End what a cancelled stage has left. A further cancellation does not shorten this.
+
+        What cannot be ended is ended with the process, or keeps the next one from starting.
+        """
+        ending = asyncio.ensure_future(end_orphans(search))
+        while not ending.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({ending})
+        try:
+            count = ending.result()
+        except StuckError as error:
+            self._give_up(f"has left processes of a cancelled stage: {error}")
+            await self._sleep_until(asyncio.get_running_loop().time() + LEFTOVERS_END)
+            return
+        if count:
+            log.warning("plugin.stage_left_processes", plugin=self._plugin, processes=count)
 
     async def stage_lost(self) -> None:
         """Wait until nothing is left of a stage whose call was lost with its process.

@@ -38,6 +38,11 @@ class RunningStages:
         """Does no stage run?"""
         return self._idle.is_set()
 
+    @property
+    def is_alone(self) -> bool:
+        """Does one stage run, and no other?"""
+        return len(self._stages) == 1
+
     async def wait_idle(self) -> None:
         """Wait until no stage runs."""
         await self._idle.wait()

@@ -38,7 +38,7 @@ from piped.plugins.fetch import Program
 from piped.plugins.getting import Getting
 from piped.plugins.leftover import Leftovers
 from piped.plugins.management import Link, ManagementApi, endpoints_of
-from piped.plugins.orphans import new_mark
+from piped.plugins.orphans import Leader, Search, new_mark, start_of
 from piped.plugins.plugin import Plugin
 from piped.plugins.port import accepts, is_free, pick_port, private_port
 from piped.plugins.process import Process, ending, started
@@ -216,19 +216,22 @@ class Supervisor:
             if self._stop.is_set():
                 return
             self._plugin.become(Phase.STARTING, f"has {self._limits.ready:g}s to serve")
+            mark = new_mark(self._around.folder.parent, self._plugin.name)
             command = command_of(
                 self._config,
                 program,
                 service_port=service_port,
                 port=port,
                 token=link.token,
-                mark=new_mark(self._around.folder.parent, self._plugin.name),
+                mark=mark,
                 scripts=(self._around.folder.parent / "scripts").absolute(),
                 grace=self._around.grace,
                 wrapper=self._around.wrapper,
             )
             process = await opened.enter_async_context(started(command, self._record))
             self._process = process
+            leader = Leader(pid=process.pid, started=start_of(process.pid))
+            processes = Search(leaders=(leader,), is_wanted=lambda it: it == mark)
             if self._stop.is_set():
                 process.terminate()
             why, wanted = "piped is ending", False
@@ -237,7 +240,7 @@ class Supervisor:
                     watches.create_task(self._watch_process(process, watches))
                     watches.create_task(self._watch_wishes())
                     watches.create_task(self._watch_stages())
-                    watches.create_task(self._serve(link, opened, watches))
+                    watches.create_task(self._serve(link, opened, watches, processes))
             except* RestartedError as wish:
                 why, wanted = str(wish.exceptions[0]), True
                 await self._let_go(process, why)
@@ -310,12 +313,15 @@ class Supervisor:
         when = "" if self._connection is not None else " before it was ready"
         raise GoneError(f"{ending(code)}{when}")
 
-    async def _serve(self, link: Link, opened: AsyncExitStack, watches: asyncio.TaskGroup) -> None:
+    async def _serve(
+        self, link: Link, opened: AsyncExitStack, watches: asyncio.TaskGroup, processes: Search
+    ) -> None:
         limit = self._limits.ready
         try:
             async with asyncio.timeout(limit):
                 channel = await opened.enter_async_context(connect(await self._address(link)))
                 connection = Connection(self._plugin.name, channel, self._limits)
+                connection.processes = processes
                 stages = await self._stages_of(connection)
         except TimeoutError:
             raise GoneError(f"did not serve within {limit:g}s") from None
