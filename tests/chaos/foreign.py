@@ -84,7 +84,7 @@ def stage_text(stage: ForeignStage, index: int, file: Path, nonce: str) -> str:
     lock = f"{file}.{subject(nonce)}.lock"
     alone = f'exec 9>>{lock}; flock --nonblock 9 || echo "beside {about}" >> {file}'
     # It says nothing, so that it does not notice when nobody listens any more.
-    child = "sh -c 'while :; do sleep 0.05; done' > /dev/null 2>&1 & child=$!"
+    child = "sleep 1000 > /dev/null 2>&1 & child=$!"
     lines = (
         f"i=1; while [ $i -le {stage.lines} ]; do "
         f'echo "line $i"; sleep {stage.pause:g}; i=$((i + 1)); done'

@@ -87,10 +87,11 @@ class Armed:
                 file.unlink(missing_ok=True)
 
     def _note(self, reached: Path) -> None:
-        """Whoever reaches a place writes its pid into the file."""
+        """Whoever reaches a place takes the file, and most write their pid into it."""
         with suppress(OSError):
             pid = reached.read_text().strip()
-            self.life.append(Moment(reached.stat().st_mtime, f"{pid} reached {reached.stem}"))
+            who = pid if pid.isdigit() else program_of(reached.stem)
+            self.life.append(Moment(reached.stat().st_ctime, f"{who} reached {reached.stem}"))
 
     async def let_slow_shim_go(self) -> None:
         """Wait for the slow shim, and for one that has overtaken it; then let it go on."""

@@ -10,6 +10,7 @@ import secrets
 import signal
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from pipecd_plugin_scriptrun.config import ScriptConfig, ScriptRunConfig
@@ -23,7 +24,7 @@ from pipecd_plugin_scriptrun.ending import end_script
 from pipecd_plugin_scriptrun.environment import script_environment
 from pipecd_plugin_scriptrun.keeping import Script
 from pipecd_plugin_scriptrun.leftovers import end_leftovers
-from pipecd_plugin_scriptrun.records import Attempts, Record, scripts_folder, sweep
+from pipecd_plugin_scriptrun.records import Attempts, Ended, Record, scripts_folder, sweep
 from pipecd_plugin_scriptrun.run import DEATH_NOTICE, Attempt
 from pipecd_plugin_scriptrun.script import shell_text, shown
 from pipecd_plugin_scriptrun.shim import chaos
@@ -130,7 +131,11 @@ class ScriptRun(StagePlugin):
         chaos.reached("plugin.begin")
         attempts = self._attempts(ctx, prefix)
         await self._end_others(ctx, attempts)
+        number = attempts.last()
         try:
+            if number is not None and attempts[number].is_forbidden():
+                await self._end_forbidden(ctx, commands, attempts, number)
+                return
             await self._run_attempts(
                 ctx, config, commands, attempts, prefix, rollback=rollback, before=before
             )
@@ -177,18 +182,32 @@ class ScriptRun(StagePlugin):
             ended = await run.to_its_end()
             if ended is not None and not ended.asked:
                 break
-            if attempts[number].is_forbidden():
-                raise StageFailedError(
-                    "the script was ended: its stage had been stopped while nobody followed it"
-                )
             self._interrupted(ctx, config)
             number += 1
             attempts[number].begin(token)
-        if ended.code < 0:
-            raise StageFailedError(f"the script was ended by {signal.Signals(-ended.code).name}")
-        if ended.code > 0:
-            raise StageFailedError(f"the script failed with exit code {ended.code}")
-        ctx.log.success("The script has succeeded")
+        _judge(ctx, ended)
+
+    async def _end_forbidden(
+        self, ctx: StageContext, commands: Sequence[str], attempts: Attempts, number: int
+    ) -> None:
+        """End a script whose stage was stopped while nobody followed it, with its whole log.
+
+        Neither its files nor its secrets are needed for that.
+        """
+        script = Script(
+            text="",
+            directory=Path("/"),
+            environment={},
+            token=attempts[number].token() or "",
+            kill_grace=self.config.kill_grace.total_seconds(),
+        )
+        heading = ["Running:", *shown(commands)]
+        ended = await Attempt(ctx, attempts[number], script, heading=heading, floor=0).to_its_end()
+        if ended is None or ended.asked:
+            raise StageFailedError(
+                "the script was ended: its stage had been stopped while nobody followed it"
+            )
+        _judge(ctx, ended)
 
     async def _open_secrets(
         self, ctx: StageContext, config: ScriptConfig, commands: Sequence[str]
@@ -238,6 +257,15 @@ class ScriptRun(StagePlugin):
                 "`onInterrupted: rerun` is for scripts that may run twice",
             )
         ctx.log.info("The script was interrupted: it is run again, as its author allows")
+
+
+def _judge(ctx: StageContext, ended: Ended) -> None:
+    """Say how a script ended that was not asked to; raises StageFailedError when it failed."""
+    if ended.code < 0:
+        raise StageFailedError(f"the script was ended by {signal.Signals(-ended.code).name}")
+    if ended.code > 0:
+        raise StageFailedError(f"the script failed with exit code {ended.code}")
+    ctx.log.success("The script has succeeded")
 
 
 def new_token() -> str:
