@@ -14,7 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.rpc import call
 
 LIMIT = 60
 GO_PLUGIN = Path(__file__).parents[2] / "support" / "go_plugin.py"
@@ -225,3 +227,78 @@ async def test_a_second_signal_does_not_wait_for_the_stage_of_a_go_plugin(
 
     assert await site.ended() == 0
     assert left_processes(site) == []
+
+
+LINES = 300
+
+
+def talking(site: Any) -> str:
+    """A script that says many lines at once, and ends when it runs a second time."""
+    return (
+        f"run=$(cat {site.record} 2>/dev/null | wc -l); n=0; while [ $n -lt {LINES} ]; "
+        'do echo "run $run line $n"; n=$((n+1)); done; '
+        f"echo said >> {site.record}; [ $run -gt 0 ] || exec sleep 1003"
+    )
+
+
+def all_said() -> list[str]:
+    return [f"run {run} line {number}" for run in (0, 1) for number in range(LINES)]
+
+
+async def shown(client: Any, deployment_id: str) -> list[str]:
+    """The lines that the control plane has of the first stage."""
+    request = apiservice.ListStageLogsRequest(deployment_id=deployment_id)
+    answer = await call(client.api.ListStageLogs, request)
+    return [
+        block.log
+        for log in answer.stage_logs.values()
+        for block in log.blocks
+        if block.log.startswith("run ")
+    ]
+
+
+async def until_shown(client: Any, deployment_id: str, site: Any) -> None:
+    """Wait until the control plane has all lines of the first run."""
+    with site.explained():
+        async with asyncio.timeout(LIMIT):
+            while len(await shown(client, deployment_id)) < LINES:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.05)
+
+
+async def test_all_lines_of_a_killed_go_plugin_and_of_its_next_run_are_shown_in_order(
+    site: Any, client: Any
+) -> None:
+    """Both runs count from the second in which they began; the first one said 300 lines in it."""
+    commit = site.commit_application("web", [script(talking(site))])
+    site.configure(go_plugin(site))
+    site.start()
+    deployment_id = await client.deploy("web", commit)
+    await until_shown(client, deployment_id, site)
+    [[_, pid]] = facts(site, "serving")
+
+    os.kill(pid, signal.SIGKILL)
+    ended = await client.completed(deployment_id)
+
+    assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
+    lines = [line for line in await client.log(ended, ended.stages[0]) if line[:4] == "run "]
+    assert lines == all_said()
+
+
+async def test_all_lines_of_a_go_plugin_are_shown_when_piped_was_killed(
+    site: Any, client: Any
+) -> None:
+    commit = site.commit_application("web", [script(talking(site))])
+    site.configure(go_plugin(site))
+    site.start()
+    deployment_id = await client.deploy("web", commit)
+    await until_shown(client, deployment_id, site)
+
+    site.signal(signal.SIGKILL)
+    await site.ended()
+    site.start()
+    ended = await client.completed(deployment_id)
+
+    assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
+    lines = [line for line in await client.log(ended, ended.stages[0]) if line[:4] == "run "]
+    assert lines == all_said()
+    await until(lambda: not any((site.data / "outbox" / "numbers").iterdir()), site)

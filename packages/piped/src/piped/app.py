@@ -40,6 +40,7 @@ from piped.report.journal import Journal
 from piped.report.logs import StageLogs
 from piped.report.masked import MaskedLogs
 from piped.report.metadata import MetadataStores
+from piped.report.numbering import LineNumbers
 from piped.report.outbox import Outbox
 from piped.report.statuses import Statuses
 from piped.schedule.controller import Controller
@@ -95,6 +96,8 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     spooled = StageLogs(control, data_dir / "outbox" / "logs")
     logs = MaskedLogs(spooled, known)
     await opened.enter_async_context(logs.open(drain=LAST_REPORTS))
+    numbers = LineNumbers(data_dir / "outbox" / "numbers")
+    numbers.prune()
     metadata = MetadataStores(InOrder(control, statuses.heard), statuses.keep)
     host = PluginHost(
         config.plugins,
@@ -105,6 +108,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
             commands=mirror,
             control=control,
             tools=Tools(settings.tools_dir),
+            numbers=numbers,
             secrets=known,
         ),
         grace=settings.grace,
@@ -172,6 +176,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
 
     def completed(deployment: Deployment) -> None:
         records.completed(deployment)
+        numbers.forget(deployment.id)
         metrics.completed(deployment)
         live_states.look_at(deployment.application_id)
 

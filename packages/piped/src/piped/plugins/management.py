@@ -20,6 +20,7 @@ from piped.plugins.backend import PluginBackend
 from piped.plugins.lifetime import OverError
 from piped.plugins.running import RunningStages
 from piped.plugins.service import MetadataApi, SharedObjectsApi, StageApi
+from piped.report.numbering import RenumberedLogs
 
 TOKEN_KEY: Final = "pipecd-plugin-token"  # noqa: S105 - the name of it
 MANAGEMENT: Final = pb.DESCRIPTOR.services_by_name["PluginManagementService"]
@@ -36,6 +37,8 @@ class Link:
         self.ready: asyncio.Future[pb.ReadyRequest] = asyncio.get_running_loop().create_future()
         self.last_ping = 0.0
         self.given_up = False
+        self.proved = False
+        """Has it shown its token?"""
 
     @property
     def has_token(self) -> bool:
@@ -128,10 +131,13 @@ def endpoints_of(
                 f"this is not the token of the plugin {plugin!r}",
                 hint=f"send what PIPECD_PLUGIN_TOKEN held as {TOKEN_KEY}",
             )
+        link.proved = True
 
+    # Whoever shows the token knows how piped numbers lines; others begin anew with each process.
+    logs = RenumberedLogs(backend.logs, backend.numbers, lambda: not link.proved)
     endpoints = Endpoints(admit=admit)
     endpoints.add(
-        SERVICE, StageApi(backend), MetadataApi(plugin, backend), SharedObjectsApi(backend)
+        SERVICE, StageApi(backend, logs), MetadataApi(plugin, backend), SharedObjectsApi(backend)
     )
     endpoints.add(MANAGEMENT, management)
     return endpoints

@@ -58,6 +58,8 @@ class Plugin:
         """Has it ever been? Before that nobody knows its stages."""
         self.failures = 0
         """How often it has failed in a row; for the supervisor."""
+        self.failure = ""
+        """How it has failed the last time; for the supervisor."""
         self._starts = 0
         self._was_tried = False
         self.running = RunningStages()
@@ -228,12 +230,16 @@ class Plugin:
         """Be in another state; for the supervisor."""
         failed = phase is Phase.FAILED
         looping = self.failures >= self._limits.crash_loop and phase is not Phase.READY
-        if failed and looping:
+        has_failed = failed
+        if phase in (Phase.FETCHING, Phase.STARTING) and self.failures and self.failure:
+            # The next try has not changed anything yet: the last failure is what people look for.
+            sentence, has_failed = f"{self.failure}; now {sentence}", True
+        if has_failed and looping:
             sentence = f"crash loop, {self.failures} times in a row: {sentence}"
         self.state = PluginState(
             phase=phase,
             sentence=sentence,
-            last_output=self.output.last() if failed else (),
+            last_output=self.output.last() if has_failed else (),
             crash_loop=looping,
         )
         self._starts += phase is Phase.STARTING

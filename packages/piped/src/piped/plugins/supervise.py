@@ -174,7 +174,7 @@ class Supervisor:
             self._pause = 0.0
         elif not self._stop.is_set():
             self._pause = self._pause_after(plugin.failures)
-            plugin.failures += 1
+            plugin.failures, plugin.failure = plugin.failures + 1, why
             plugin.become(Phase.FAILED, f"{why}; next try in {self._pause:.1f}s")
         if self._connection is not None:
             self._connection.end = why
