@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from chaos.moments import Moment
-from chaos.seams.chaos_wrapped import AT_START, WRAPPED
+from chaos.seams.chaos_wrapped import AT_START, LATER, WRAPPED
 from pipecd_plugin_scriptrun.shim.chaos import BOUNDARIES
 
 WRITES = (
@@ -30,8 +30,12 @@ WRITES = (
 """The calls of piped that change something and that these applications make: the server dies when
 it has kept what the call says, before it answers."""
 
-PLACES = (*BOUNDARIES, *WRAPPED, *(f"control plane.{name}" for name in WRITES))
-"""All of them."""
+PLACES = (
+    *BOUNDARIES,
+    *(place for place in WRAPPED if place not in LATER),
+    *(f"control plane.{name}" for name in WRITES),
+)
+"""All of them, without those that are drawn beside them."""
 
 RACE = "two shims at once"
 """A plugin dies when it has just started a shim that is slow: the next one starts another."""

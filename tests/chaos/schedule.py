@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from chaos import foreign
-from chaos.places import PLACES, RACE, RACERS, name_of, needs_restart, program_of
+from chaos.places import LATER, PLACES, RACE, RACERS, name_of, needs_restart, program_of
 
 PLUGINS = ("scriptrun", "wait", "waitapproval", "dummy")
 ALL_PLUGINS = (*PLUGINS, foreign.PLUGIN)
@@ -129,9 +129,10 @@ def drawn(seed: str, number: int, places: tuple[str, ...] = (*PLACES, RACE)) -> 
     later = random.Random(f"{seed} later {number}")  # noqa: S311 - as above
     injections = [_at_foreign(each, later) for each in injections]
     cancel_with = later.choices(list(CANCEL_WITH), list(CANCEL_WITH.values()))[0]
+    beside = (later.choice(LATER),) if later.random() < 0.5 else ()
     return Round(
         number=number,
-        places=mine,
+        places=(*mine, *beside),
         power=chance.random() < 0.5,
         injections=tuple(_few_plugin_deaths(mine, injections)),
         approve_after=round(chance.uniform(0.0, 1.0), 2),

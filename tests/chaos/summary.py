@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.inject import Tally
-from chaos.places import PLACES, RACE
+from chaos.places import LATER, PLACES, RACE
 from chaos.promises import Violation
 from chaos.schedule import Round
 
@@ -54,7 +54,8 @@ def summary(total: Tally, broken: Sequence[Broken], *, deaths: int, least: int, 
 def too_few(deaths: Counter[str], least: int) -> dict[str, int]:
     """The places with fewer deaths than wanted; a loss of power counts as one."""
     counts = {
-        place: deaths[f"at {place}"] + deaths[f"at {place} (power)"] for place in (*PLACES, RACE)
+        place: deaths[f"at {place}"] + deaths[f"at {place} (power)"]
+        for place in (*PLACES, *LATER, RACE)
     }
     return {place: count for place, count in counts.items() if count < least}
 
