@@ -15,7 +15,14 @@ from pipecd_wire.rpc.channel import (
     stream,
     wait_until_ready,
 )
-from pipecd_wire.rpc.endpoint import Admit, Endpoint, Endpoints, Observe, admit_all
+from pipecd_wire.rpc.endpoint import (
+    Admit,
+    Endpoint,
+    Endpoints,
+    Observe,
+    ReadRequest,
+    admit_all,
+)
 from pipecd_wire.rpc.handlers import (
     PEER,
     HandlerTypeError,
@@ -26,7 +33,8 @@ from pipecd_wire.rpc.handlers import (
     TwoHandlersError,
     rpc,
 )
-from pipecd_wire.rpc.server import MAX_MESSAGE, AddressError, Server, ServerTls, serving
+from pipecd_wire.rpc.limits import MAX_MESSAGE, CallLimits
+from pipecd_wire.rpc.server import AddressError, RelayedClient, Server, ServerTls, serving
 from pipecd_wire.rpc.status import CallError, StatusError
 
 __all__ = [
@@ -35,6 +43,7 @@ __all__ = [
     "AddressError",
     "Admit",
     "CallError",
+    "CallLimits",
     "Channel",
     "ClientTls",
     "Endpoint",
@@ -45,6 +54,8 @@ __all__ = [
     "NoHandlerError",
     "NoRightError",
     "Observe",
+    "ReadRequest",
+    "RelayedClient",
     "Retry",
     "Server",
     "ServerTls",

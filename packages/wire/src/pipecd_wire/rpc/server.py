@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serve endpoints over gRPC."""
 
+import asyncio
 import urllib.parse
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import grpc
 from google.protobuf.message import Message
 
-from pipecd_wire.rpc.endpoint import Endpoint, Endpoints
+from pipecd_wire.rpc.endpoint import Endpoint, Endpoints, ReadRequest
 from pipecd_wire.rpc.handlers import PEER, Metadata
+from pipecd_wire.rpc.limits import MAX_MESSAGE, CallLimits
 from pipecd_wire.rpc.loop import claim_loop
 from pipecd_wire.rpc.status import CODES, StatusError
-
-MAX_MESSAGE: Final = 10 * 1024 * 1024
 
 OPTIONS: Final = (
     # A taken port must be an error, not a second server that gets half of the calls.
@@ -31,14 +31,6 @@ OPTIONS: Final = (
 )
 
 
-def message_limits(size: int) -> tuple[tuple[str, int], ...]:
-    """Options for both directions. Give them once: of two equal names gRPC takes the first."""
-    return (
-        ("grpc.max_receive_message_length", size),
-        ("grpc.max_send_message_length", size),
-    )
-
-
 class AddressError(OSError):
     """An address that cannot be listened on."""
 
@@ -51,11 +43,28 @@ class ServerTls:
     key: bytes
 
 
+class RelayedClient(Protocol):
+    """A caller whose connection a relay of this process has passed on."""
+
+    def address(self, metadata: Metadata) -> str:
+        """Returns the caller's IP address."""
+
+    def identify(self) -> None:
+        """Called for each call of it that was let in."""
+
+    def abort(self, reason: str) -> None:
+        """Ends its connection: it takes no answers."""
+
+
+LARGE_ANSWER: Final = 64 * 1024
+"""Bytes. An answer of this size fits into the buffers of any caller and needs no deadline."""
+
+
 class Server:
     """A gRPC server over endpoints. Made inside the running loop, as grpc.aio wants it.
 
-    `relayed` is for a server behind a relay of this process: the IP addresses of the callers, by
-    the name that the relay's side of each connection has here (`unix-abstract:NAME`).
+    `relayed` is for a server behind a relay of this process: the callers, by the name that the
+    relay's side of each connection has here (`unix-abstract:NAME`).
     """
 
     def __init__(
@@ -63,12 +72,16 @@ class Server:
         endpoints: Endpoints,
         *,
         max_message: int = MAX_MESSAGE,
-        relayed: Mapping[str, str] | None = None,
+        limits: CallLimits | None = None,
+        relayed: Mapping[str, RelayedClient] | None = None,
     ) -> None:
         claim_loop()
-        self._server = grpc.aio.server(options=(*OPTIONS, *message_limits(max_message)))
+        limits = limits or CallLimits(max_message=max_message)
+        self._server = grpc.aio.server(
+            options=(*OPTIONS, *limits.options()), maximum_concurrent_rpcs=limits.max_calls
+        )
         # Not `relayed or {}`: it is empty now and is filled while the server runs.
-        router = _Router(endpoints, {} if relayed is None else relayed)
+        router = _Router(endpoints, {} if relayed is None else relayed, limits)
         self._server.add_generic_rpc_handlers((router,))
 
     def listen(self, address: str, tls: ServerTls | None = None) -> int:
@@ -116,9 +129,12 @@ RpcHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 class _Router(grpc.GenericRpcHandler):
     """Finds the endpoint of a call by its path."""
 
-    def __init__(self, endpoints: Endpoints, relayed: Mapping[str, str]) -> None:
+    def __init__(
+        self, endpoints: Endpoints, relayed: Mapping[str, RelayedClient], limits: CallLimits
+    ) -> None:
         self._endpoints = endpoints
         self._relayed = relayed
+        self._limits = limits
         self._built: dict[str, RpcHandler] = {}
 
     def service(self, details: grpc.HandlerCallDetails) -> "RpcHandler | None":
@@ -127,62 +143,114 @@ class _Router(grpc.GenericRpcHandler):
             endpoint = self._endpoints.find(path)
             if endpoint is None:
                 return None  # answered as UNIMPLEMENTED
-            self._built[path] = _method_handler(endpoint, self._relayed)
+            self._built[path] = _method_handler(endpoint, self._relayed, self._limits)
         return self._built[path]
 
 
-def _method_handler(endpoint: Endpoint, relayed: Mapping[str, str]) -> RpcHandler:
-    method = endpoint.method
-    make: Callable[..., RpcHandler]
-    behaviour: Any
-    if method.streams:
-        make, behaviour = grpc.unary_stream_rpc_method_handler, _streaming(endpoint, relayed)
-    else:
-        make, behaviour = grpc.unary_unary_rpc_method_handler, _unary(endpoint, relayed)
+def _method_handler(
+    endpoint: Endpoint, relayed: Mapping[str, RelayedClient], limits: CallLimits
+) -> RpcHandler:
+    # Requests are single messages, but gRPC would read one to its end before it calls us. As a
+    # stream it is ours to read, once its caller was let in.
+    serialize = endpoint.method.response.SerializeToString
     # No deserializer: grpc would answer bytes that are no message with UNKNOWN and a traceback.
-    return make(behaviour, response_serializer=method.response.SerializeToString)
+    if endpoint.method.streams:
+        return grpc.stream_stream_rpc_method_handler(
+            _streaming(endpoint, relayed, limits), response_serializer=serialize
+        )
+    return grpc.stream_unary_rpc_method_handler(
+        _unary(endpoint, relayed, limits), response_serializer=_same
+    )
 
 
-Context: TypeAlias = "grpc.aio.ServicerContext[bytes, Message]"
+def _same(data: bytes) -> bytes:
+    return data
+
+
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 
 def _unary(
-    endpoint: Endpoint, relayed: Mapping[str, str]
-) -> Callable[[bytes, Context], Awaitable[Message]]:
-    async def behaviour(request: bytes, context: Context) -> Message:
+    endpoint: Endpoint, relayed: Mapping[str, RelayedClient], limits: CallLimits
+) -> Callable[[Any, Context], Awaitable[bytes]]:
+    async def behaviour(_requests: Any, context: Context) -> bytes:
+        client = relayed.get(context.peer())
         try:
-            return await endpoint.unary(endpoint.parse(request), _metadata(context, relayed))
+            metadata = _metadata(context, client, limits)
+            request = _reading(endpoint, context, client, limits.read_seconds)
+            answer = (await endpoint.unary(request, metadata)).SerializeToString()
         except StatusError as refusal:
             await context.abort(CODES[refusal.status], refusal.message)
+        if len(answer) > LARGE_ANSWER and limits.answer_seconds is not None and client is not None:
+            _limit_answer(context, client, limits.answer_seconds)
+        return answer
 
     return behaviour
 
 
 def _streaming(
-    endpoint: Endpoint, relayed: Mapping[str, str]
-) -> Callable[[bytes, Context], Awaitable[None]]:
+    endpoint: Endpoint, relayed: Mapping[str, RelayedClient], limits: CallLimits
+) -> Callable[[Any, Context], Awaitable[None]]:
     # Written with `write` and not as a generator: grpc.aio leaves a generator of a cancelled call
     # to the garbage collector, and the handler's `finally` would run at some time, in some task.
-    async def behaviour(request: bytes, context: Context) -> None:
+    async def behaviour(_requests: Any, context: Context) -> None:
+        client = relayed.get(context.peer())
         try:
-            async with aclosing(
-                endpoint.stream(endpoint.parse(request), _metadata(context, relayed))
-            ) as responses:
+            metadata = _metadata(context, client, limits)
+            request = _reading(endpoint, context, client, limits.read_seconds)
+            async with aclosing(endpoint.stream(request, metadata)) as responses:
                 async for response in responses:
-                    await context.write(response)
+                    async with asyncio.timeout(limits.answer_seconds):
+                        await context.write(response)
+        except TimeoutError:
+            await context.abort(CODES["CANCELLED"], "the caller does not take the answer")
         except StatusError as refusal:
             await context.abort(CODES[refusal.status], refusal.message)
 
     return behaviour
 
 
-def _metadata(context: Context, relayed: Mapping[str, str]) -> Metadata:
+def _reading(
+    endpoint: Endpoint, context: Context, client: RelayedClient | None, limit: float | None
+) -> ReadRequest:
+    """Returns what reads the one message of a request, once its caller was let in."""
+
+    async def read() -> Message:
+        if client is not None:
+            client.identify()
+        try:
+            async with asyncio.timeout(limit):
+                data = await context.read()
+        except TimeoutError:
+            raise StatusError(
+                "DEADLINE_EXCEEDED", f"the request did not arrive within {limit:g} seconds"
+            ) from None
+        if data is grpc.aio.EOF:
+            raise StatusError("UNIMPLEMENTED", "a request must be exactly one message")
+        return endpoint.parse(data)
+
+    return read
+
+
+def _limit_answer(context: Context, client: RelayedClient, seconds: float) -> None:
+    """Let go of a caller that does not take its answer, which is held for it meanwhile."""
+    timer = asyncio.get_running_loop().call_later(seconds, client.abort, "answer not taken")
+
+    def cancel(*_context: object) -> None:
+        timer.cancel()
+
+    context.add_done_callback(cancel)
+
+
+def _metadata(context: Context, client: RelayedClient | None, limits: CallLimits) -> Metadata:
+    given = context.invocation_metadata() or ()
+    if limits.max_header_fields is not None and len(given) > limits.max_header_fields:
+        raise StatusError(
+            "RESOURCE_EXHAUSTED", f"more than {limits.max_header_fields} header fields"
+        )
     # Binary values (`…-bin`) belong to gRPC's own extensions; nothing of ours reads them.
-    metadata = {
-        key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)
-    }
-    peer = context.peer()
-    metadata[PEER] = relayed[peer] if peer in relayed else _address(peer)
+    metadata = {key: value for key, value in given if isinstance(value, str)}
+    metadata[PEER] = client.address(metadata) if client else _address(context.peer())
     return metadata
 
 
