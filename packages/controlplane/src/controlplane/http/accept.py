@@ -6,10 +6,13 @@ descriptor for. Here a connection is refused or admitted before anything is spen
 """
 
 import asyncio
+import contextlib
 import errno
 import socket
 import ssl
+import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from controlplane.http.connections import ClientConnection, Connections
@@ -18,7 +21,7 @@ from pipecd_model.oplog import logger
 
 log = logger(__name__)
 
-AT_ONCE: Final = 32
+AT_ONCE: Final = 16
 """Connections that are taken before others get their turn."""
 
 PAUSE_SECONDS: Final = 0.2
@@ -52,7 +55,7 @@ class Acceptor:
         self._handshake_seconds = handshake_seconds
         self._loop = asyncio.get_running_loop()
         self._is_open = False
-        self._opening: set[asyncio.Task[None]] = set()
+        self._opening: set[socket.socket] = set()
 
     def start(self) -> None:
         self._is_open = True
@@ -67,8 +70,8 @@ class Acceptor:
             if listener.fileno() >= 0:
                 self._loop.remove_reader(listener)
                 listener.close()
-        for task in list(self._opening):
-            task.cancel()
+        for client in self._opening:
+            _hang_up(client)
 
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(AT_ONCE):
@@ -90,8 +93,7 @@ class Acceptor:
             self._loop.add_reader(listener, self._accept, listener)
 
     def _take(self, client: socket.socket, peer: str) -> None:
-        arrival = _Arrival(client)
-        connection = self._connections.admit(peer, arrival.abort)
+        connection = self._connections.admit(peer, partial(_hang_up, client))
         # The lowest free number is taken: one in the reserve means that all below are in use.
         if connection is None or client.fileno() >= self._highest_descriptor:
             log.info("front.refused", reason="no room", peer=peer)
@@ -100,10 +102,8 @@ class Acceptor:
                 connection.leave()
             return
         client.setblocking(False)
-        task = self._tasks.create_task(self._open(client, connection), name="front.open")
-        arrival.task = task
-        self._opening.add(task)
-        task.add_done_callback(self._opening.discard)
+        self._opening.add(client)
+        self._tasks.create_task(self._open(client, connection), name="front.open")
 
     async def _open(self, client: socket.socket, connection: ClientConnection) -> None:
         try:
@@ -113,23 +113,16 @@ class Acceptor:
                 ssl=self._tls,
                 ssl_handshake_timeout=self._handshake_seconds if self._tls else None,
             )
-        except OSError:  # of the handshake: its limit, its end, or what was no TLS
-            client.close()
-        except asyncio.CancelledError:  # evicted, or stopped
-            client.close()
-            raise
+        except OSError as error:  # of the handshake: its limit, its end, or what was no TLS
+            # The frames hold the error, and the buffers of TLS: a cycle that would live for long.
+            traceback.clear_frames(error.__traceback__)
         finally:
+            self._opening.discard(client)
             if connection.transport is None:
                 connection.leave()
 
 
-class _Arrival:
-    """A connection before it has a transport."""
-
-    def __init__(self, client: socket.socket) -> None:
-        self._client = client
-        self.task: asyncio.Task[None] | None = None
-
-    def abort(self) -> None:
-        if self.task is None or not self.task.cancel():
-            self._client.close()
+def _hang_up(client: socket.socket) -> None:
+    """End a connection that asyncio is opening: it sees an end, and closes the socket itself."""
+    with contextlib.suppress(OSError):
+        client.shutdown(socket.SHUT_RDWR)

@@ -3,6 +3,8 @@
 
 from typing import Any
 
+from starlette.requests import ClientDisconnect
+
 from pipecd_wire.rpc.web import Receive, Scope, Send
 
 
@@ -23,9 +25,8 @@ class BoundedBodies:
             return
         try:
             await self._app(scope, body.receive, body.send)
-        except Exception:
-            if not body.is_refused:  # else it only says that its caller is gone
-                raise
+        except ClientDisconnect:
+            return  # refused above, or gone: nobody reads an answer
 
 
 class _Body:
@@ -60,7 +61,6 @@ class _Body:
             headers = [
                 (b"content-type", b"text/plain; charset=utf-8"),
                 (b"content-length", str(len(text)).encode()),
-                (b"connection", b"close"),
             ]
             await self._send({"type": "http.response.start", "status": 413, "headers": headers})
             await self._send({"type": "http.response.body", "body": text, "more_body": False})

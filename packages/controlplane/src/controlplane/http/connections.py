@@ -2,9 +2,9 @@
 """Who is connected, how much of it is strangers', and who has to go.
 
 A connection is a stranger's until a call on it was let in. Strangers have a share of connections,
-descriptors and memory; when it is used up the stranger that came first goes, so that a new caller
-always gets the moment it needs to show who it is. Deadlines are looked at by `sweep`, once a tick:
-to set one costs nothing.
+descriptors and memory; when it is used up one goes, of the address that has most of them the one
+that came first. So a new caller gets the moment it needs to show who it is. Deadlines are looked at
+by `sweep`, once a tick: to set one costs nothing.
 """
 
 import asyncio
@@ -22,6 +22,10 @@ log = logger(__name__)
 HTTP_DESCRIPTORS: Final = 1
 GRPC_DESCRIPTORS: Final = 3
 """The client's socket, and both ends of the one between relay and gRPC server."""
+
+
+PROXIES: Final = "trusted proxies"
+"""What their connections are counted under; it is no address, and has no limit of its own."""
 
 
 class ClientConnection:
@@ -165,17 +169,16 @@ class Connections:
 
     def admit(self, peer: str, abort: Callable[[], None]) -> ClientConnection | None:
         """Returns a new connection, or None when there is no room for it."""
-        key = "" if self._proxies.is_trusted(peer) else limit_key(peer)
-        if key and not self._make_room_at(key):
+        key = PROXIES if self._proxies.is_trusted(peer) else limit_key(peer)
+        if key != PROXIES and not self._make_room_at(key):
             return None
         if not self._make_room(HTTP_DESCRIPTORS, spared=None):
             return None
         connection = ClientConnection(self, peer, key, abort)
         self._all[connection] = None
         self._strangers[connection] = None
-        if key:
-            self._of_key[key] += 1
-            self._strangers_of_key.setdefault(key, {})[connection] = None
+        self._of_key[key] += 1
+        self._strangers_of_key.setdefault(key, {})[connection] = None
         self._used += HTTP_DESCRIPTORS
         self._used_by_strangers += HTTP_DESCRIPTORS
         return connection
@@ -209,10 +212,9 @@ class Connections:
         if self._all.pop(connection, 0) == 0:
             return
         self._used -= connection.descriptors
-        if connection.key:
-            self._of_key[connection.key] -= 1
-            if not self._of_key[connection.key]:
-                del self._of_key[connection.key]
+        self._of_key[connection.key] -= 1
+        if not self._of_key[connection.key]:
+            del self._of_key[connection.key]
         if not connection.is_known:
             self._forget_stranger(connection)
 
@@ -255,13 +257,17 @@ class Connections:
             len(self._strangers) + one > self._limits.max_stranger_connections
             or self._used_by_strangers + descriptors > self._descriptors // 2
         ):
-            return self._evict(self._strangers, spared, "too many strangers")
+            return self._evict(self._most_strangers(), spared, "too many strangers")
         if (
             len(self._all) + one > self._limits.max_connections
             or self._used + descriptors > self._descriptors
         ):
-            return self._evict(self._strangers, spared, "too many connections")
+            return self._evict(self._most_strangers(), spared, "too many connections")
         return True
+
+    def _most_strangers(self) -> dict[ClientConnection, None]:
+        """Returns those of the address that has most: one that takes all pays for it itself."""
+        return max(self._strangers_of_key.values(), key=len, default={})
 
     def _evict(
         self,

@@ -11,6 +11,9 @@ from pipecd_model.oplog import logger
 
 log = logger(__name__)
 
+FEW = 1000
+"""Connections of gRPC; nobody asked for as many as the default, but with less this is said."""
+
 LEAST = 48
 """Descriptors for connections, without which serving makes no sense."""
 
@@ -41,10 +44,9 @@ def room_for_connections(limits: FrontLimitsConfig, highest: int) -> int:
     """Returns how many descriptors connections may have, and says when that limits them."""
     room = max(highest - sum(1 for _ in Path("/dev/fd").iterdir()), LEAST)
     possible = room // GRPC_DESCRIPTORS
-    if possible < limits.max_connections:
-        default = FrontLimitsConfig().max_connections
-        write = log.info if limits.max_connections == default else log.warning
-        write(
+    is_asked_for = limits.max_connections != FrontLimitsConfig().max_connections
+    if possible < (limits.max_connections if is_asked_for else FEW):
+        log.warning(
             "front.few_descriptors",
             message=f"spec.limits.maxConnections {limits.max_connections} has no effect: there are"
             f" descriptors for {possible} connections of gRPC, or {room} of HTTP",

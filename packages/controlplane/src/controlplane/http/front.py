@@ -42,6 +42,9 @@ GRACE: Final = 10.0
 TLS_BUFFER: Final = 32 * 1024
 """Bytes; the longest record of TLS has 16 KiB."""
 
+WINDOW_BYTES: Final = 64 * 1024
+"""How much of a call may come before it is known whose it is; the least that HTTP/2 starts with."""
+
 DEFAULT_LIMITS: Final = FrontLimitsConfig()
 
 LONGEST_SOCKET_PATH: Final = 100
@@ -173,6 +176,7 @@ def _call_limits(limits: FrontLimitsConfig) -> CallLimits:
         read_seconds=limits.body_timeout.total_seconds(),
         answer_seconds=limits.answer_timeout.total_seconds(),
         idle_seconds=limits.grpc_idle_timeout.total_seconds(),
+        window_bytes=WINDOW_BYTES,
     )
 
 

@@ -24,7 +24,11 @@ CONNECTION: Final = "pipecd.connection"
 """The key of the connection in the scope of each of its requests."""
 
 LINGER_SECONDS: Final = 2.0
-"""How long the rest of a refused body is thrown away, so that its sender can read the refusal."""
+LINGER_BYTES: Final = 1024 * 1024
+"""How long, and how much of, the rest of a refused request is thrown away.
+
+A connection that is closed before all was read is reset, and its client never sees the refusal.
+"""
 
 FRAMING_BYTES: Final = 64 * 1024
 FRAMING_FACTOR: Final = 8
@@ -55,6 +59,9 @@ class BoundedHttp(HttpToolsProtocol):
         self._limits = limits
         self._proxies = proxies
         self._requests = 0
+        self._is_refused = False
+        self._discarded = 0
+        self._awaits_head = False
         self._in_head = False
         self._in_body = False
         self._head_bytes = 0
@@ -73,11 +80,14 @@ class BoundedHttp(HttpToolsProtocol):
         self._connection.leave()
 
     def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            self._discard(data)
+            return
         if self.transport.is_closing():
             return
         requests = self._requests
         self._unset_keepalive_if_required()
-        if requests and not self._in_head and not self._in_body and not self._is_answering():
+        if not self._awaits_head and not self._in_body and not self._is_answering():
             self._expect_head(self.loop.time())
         try:
             self.parser.feed_data(data)
@@ -95,7 +105,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        if self._requests and not self._in_head:
+        if not self._awaits_head:
             self._expect_head(self.loop.time())
         self._requests += 1
         self._in_head = True
@@ -120,6 +130,7 @@ class BoundedHttp(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if len(self.pipeline) >= self._limits.max_pipelined_requests:
             raise _RefusedError(429)
+        self._awaits_head = False
         self._in_head = False
         self._in_body = True
         self._body_bytes = self._raw_body_bytes = 0
@@ -163,6 +174,7 @@ class BoundedHttp(HttpToolsProtocol):
             self.transport.close()
 
     def _expect_head(self, since: float) -> None:
+        self._awaits_head = True
         limit = self._limits.header_timeout.total_seconds()
         self._connection.expect(since + limit, self._expire)
 
@@ -198,7 +210,9 @@ class BoundedHttp(HttpToolsProtocol):
         return cast(RequestResponseCycle | None, self.cycle)
 
     def _expire(self) -> None:
-        if self._in_head or (self._in_body and self._is_answering()):
+        if self._is_refused:
+            self.transport.close()
+        elif self._in_head or (self._in_body and self._is_answering()):
             self._refuse(408)
         else:
             self.transport.close()
@@ -213,13 +227,22 @@ class BoundedHttp(HttpToolsProtocol):
             is_free = self._in_body and not self.cycle.response_started and not self.pipeline
             self.cycle.disconnected = True  # whatever the application answers, it comes too late
             self.cycle.message_event.set()
-        if is_free:
-            self.transport.write(_plain_answer(status, reason))
-        self._in_head = self._in_body = False
-        self.transport.close()
+        if not is_free:
+            self.transport.close()
+            return
+        self.transport.write(_plain_answer(status, reason))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._is_refused = True
+        self._linger()
+
+    def _discard(self, data: bytes) -> None:
+        self._discarded += len(data)
+        if self._discarded > LINGER_BYTES:
+            self.transport.close()
 
     def _linger(self) -> None:
-        """The answer came before the end of the body: what is left of it is nobody's."""
+        """The answer came before the end of the request: what is left of it is nobody's."""
         self._unset_keepalive_if_required()
         self._connection.expect(self.loop.time() + LINGER_SECONDS, self._expire)
 

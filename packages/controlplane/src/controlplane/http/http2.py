@@ -7,7 +7,6 @@ frames without data faster than anybody needs.
 """
 
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -48,7 +47,7 @@ class StrangerCalls:
 
     def __init__(self, most: int) -> None:
         self._free = most
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: dict[Callable[[], None], None] = {}
 
     def take(self) -> bool:
         """Returns whether there was a place."""
@@ -59,12 +58,14 @@ class StrangerCalls:
 
     def wait(self, resume: Callable[[], None]) -> None:
         """Call `resume` when there is a place again; it may find that it was not the first."""
-        self._waiting.append(resume)
+        self._waiting[resume] = None
 
     def release(self, count: int = 1) -> None:
         self._free += count
-        for _ in range(min(self._free, len(self._waiting))):
-            self._waiting.popleft()()
+        while self._free > 0 and self._waiting:
+            resume = next(iter(self._waiting))
+            del self._waiting[resume]
+            resume()
 
 
 class ClientFrames:

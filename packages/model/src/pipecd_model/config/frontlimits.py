@@ -19,8 +19,8 @@ class FrontLimitsConfig(ConfigModel):
     """What callers may cost, and how long they may take.
 
     A stranger is whoever has not shown a valid credential on its connection yet. Strangers have
-    less of everything, and give way to each other, the oldest first, so that a known caller is
-    always served.
+    less of everything, and give way to each other, the oldest first: none can take what known
+    callers need.
     """
 
     max_connections: int = 10_000
@@ -29,7 +29,7 @@ class FrontLimitsConfig(ConfigModel):
     """Connections from one address (IPv6: from one /64). Trusted proxies have no such limit."""
     max_stranger_connections: int = 1_000
     """Connections of strangers in all, and never more than half of the descriptors. When they are
-    used up, the stranger that came first has to go."""
+    used up, one has to go: of the address that has most of them the one that came first."""
     max_strangers_per_address: int = 200
     """The same for one address (IPv6: one /64)."""
     max_admin_connections: int = 32
@@ -72,9 +72,9 @@ class FrontLimitsConfig(ConfigModel):
     """Calls that are open at the same time on one connection of gRPC."""
     max_calls: int = 10_000
     """Calls of gRPC that are open at the same time, open streams included."""
-    max_stranger_calls: int = 256
+    max_stranger_calls: int = 64
     """Calls of strangers that are looked at at the same time; more wait for their turn."""
-    max_stranger_calls_per_connection: int = 8
+    max_stranger_calls_per_connection: int = 4
     """The same for one connection."""
     max_control_frames: int = 1_000
     """Frames a second on one connection of gRPC that carry no data, such as resets of calls;

@@ -32,6 +32,9 @@ class CallLimits:
     idle_seconds: float | None = None
     """How long a connection may be without any call."""
 
+    window_bytes: int | None = None
+    """How much of a request may arrive before it is read."""
+
     def options(self) -> tuple[tuple[str, int], ...]:
         """Returns what of it gRPC itself enforces."""
         given: list[tuple[str, int]] = [*message_limits(self.max_message)]
@@ -41,6 +44,11 @@ class CallLimits:
             given.append(("grpc.absolute_max_metadata_size", self.max_header_bytes))
         if self.max_streams_per_connection is not None:
             given.append(("grpc.max_concurrent_streams", self.max_streams_per_connection))
+        if self.window_bytes is not None:
+            # Otherwise 4 MiB, or what a measurement of the connection finds. A message that is
+            # being read is let in whole in any case.
+            given.append(("grpc.http2.lookahead_bytes", self.window_bytes))
+            given.append(("grpc.http2.bdp_probe", 0))
         if self.idle_seconds is not None:
             given.append(("grpc.max_connection_idle_ms", round(self.idle_seconds * 1000)))
         return tuple(given)

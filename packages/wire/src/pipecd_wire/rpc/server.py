@@ -56,10 +56,6 @@ class RelayedClient(Protocol):
         """Ends its connection: it takes no answers."""
 
 
-LARGE_ANSWER: Final = 64 * 1024
-"""Bytes. An answer of this size fits into the buffers of any caller and needs no deadline."""
-
-
 class Server:
     """A gRPC server over endpoints. Made inside the running loop, as grpc.aio wants it.
 
@@ -173,6 +169,8 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 def _unary(
     endpoint: Endpoint, relayed: Mapping[str, RelayedClient], limits: CallLimits
 ) -> Callable[[Any, Context], Awaitable[bytes]]:
+    answers = _Answers(limits.answer_seconds)
+
     async def behaviour(_requests: Any, context: Context) -> bytes:
         client = relayed.get(context.peer())
         try:
@@ -181,8 +179,8 @@ def _unary(
             answer = (await endpoint.unary(request, metadata)).SerializeToString()
         except StatusError as refusal:
             await context.abort(CODES[refusal.status], refusal.message)
-        if len(answer) > LARGE_ANSWER and limits.answer_seconds is not None and client is not None:
-            _limit_answer(context, client, limits.answer_seconds)
+        if client is not None:
+            answers.watch(context, client)
         return answer
 
     return behaviour
@@ -232,12 +230,35 @@ def _reading(
     return read
 
 
-def _limit_answer(context: Context, client: RelayedClient, seconds: float) -> None:
-    """Let go of a caller that does not take its answer, which is held for it meanwhile."""
-    timer = asyncio.get_running_loop().call_later(seconds, client.abort, "answer not taken")
+class _Answers:
+    """Answers on their way. Lets go of callers that do not take theirs, which is held for them.
 
-    cancel: Any = lambda _context: timer.cancel()  # noqa: E731 - typed Any: its stub is wrong
-    context.add_done_callback(cancel)
+    One timer looks after all of them: most are gone before it looks for the first time.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._due: dict[Context, tuple[float, RelayedClient]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._forget: Any = lambda context: self._due.pop(context, None)  # Any: its stub is wrong
+
+    def watch(self, context: Context, client: RelayedClient) -> None:
+        if self._seconds is None:
+            return
+        loop = asyncio.get_running_loop()
+        self._due[context] = (loop.time() + self._seconds, client)
+        context.add_done_callback(self._forget)
+        if self._timer is None:
+            self._timer = loop.call_later(self._seconds / 2, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        now = loop.time()
+        for due, client in list(self._due.values()):
+            if now >= due:
+                client.abort("answer not taken")
+        if self._due and self._seconds is not None:
+            self._timer = loop.call_later(self._seconds / 2, self._look, loop)
 
 
 def _metadata(context: Context, client: RelayedClient | None, limits: CallLimits) -> Metadata:
