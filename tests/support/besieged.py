@@ -16,6 +16,8 @@ from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
 from pipecd_wire.rpc import Channel, ClientTls, call, connect
 
 DESCRIPTORS = 1024
+ELSEWHERE = "127.0.0.9"
+"""Where floods come from; our own callers are at 127.0.0.1."""
 FLOODS = Path(__file__).with_name("floods.py")
 LIMIT = 100.0
 MIB = 1024 * 1024
@@ -84,11 +86,7 @@ async def besieged(
     folder: Path, *flags: str, roots: bytes | None = None, descriptors: int = DESCRIPTORS
 ) -> AsyncIterator[Besieged]:
     """Run a server that may have `descriptors` descriptors and no more."""
-    folder.mkdir(exist_ok=True)
-    static = folder / "static"
-    static.mkdir(exist_ok=True)
-    (static / "index.html").write_text("<html></html>")
-    (static / "large.js").write_bytes(b"x" * (16 * MIB))
+    static = _make_static(folder)
     command = [sys.executable, "-c", "from controlplane.cli import main; main()", "server"]
     command += ["--data-dir", str(folder / "data"), "--listen", "127.0.0.1:0"]
     command += ["--admin-port", "0", "--static-dir", str(static), *flags]
@@ -108,6 +106,15 @@ async def besieged(
             os.killpg(process.pid, signal.SIGTERM)
         async with asyncio.timeout(LIMIT):
             await process.wait()
+
+
+def _make_static(folder: Path) -> Path:
+    """A console with one large file."""
+    static = folder / "static"
+    static.mkdir(parents=True, exist_ok=True)
+    (static / "index.html").write_text("<html></html>")
+    (static / "large.js").write_bytes(b"x" * (16 * MIB))
+    return static
 
 
 async def ask(channel: Channel, deadline: float = LIMIT) -> float:
@@ -147,8 +154,14 @@ async def warm_up(server: Besieged) -> None:
         await ask_admin(server)
 
 
-async def endure(server: Besieged, flood: str, *, calls: int = 10) -> Report:
-    """Let a flood come over the server, call it meanwhile, and wait until all is as before."""
+async def endure(
+    server: Besieged, flood: str, *, calls: int = 10, source: str = ELSEWHERE
+) -> Report:
+    """Let a flood come over the server, call it meanwhile, and wait until all is as before.
+
+    New connections are made only while the flood comes from another address than theirs: those of
+    one address give way to each other.
+    """
     report = Report()
     async with server.caller() as channel:
         await ask(channel)
@@ -161,6 +174,7 @@ async def endure(server: Besieged, flood: str, *, calls: int = 10) -> Report:
                 str(FLOODS),
                 flood,
                 server.address,
+                source,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
             )
@@ -169,7 +183,8 @@ async def endure(server: Besieged, flood: str, *, calls: int = 10) -> Report:
             try:
                 for number in range(calls):
                     report.known.append(await ask(channel))
-                    report.new.append(await ask_anew(server))
+                    if source == ELSEWHERE:
+                        report.new.append(await ask_anew(server))
                     report.admin.append(await ask_admin(server))
                     report.most_descriptors = max(report.most_descriptors, server.descriptors())
                     if number == calls // 2:  # the second half when all of the flood is there

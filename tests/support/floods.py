@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Floods: what a hostile client on this machine sends to a server, bounded in number and time.
 
-`floods.py NAME HOST:PORT` prints `ready` once every connection of the flood was tried, goes on until
-its standard input ends, and then prints how many connections it has had. Only the loopback is a
-target.
+`floods.py NAME HOST:PORT SOURCE` prints `ready` once every connection of the flood was tried, goes
+on until its standard input ends, and then prints how many connections it has had. All of it comes
+from the address SOURCE. Only the loopback is a target.
 """
 
 import asyncio
@@ -18,9 +18,6 @@ from dataclasses import dataclass
 
 SECONDS = 60.0
 """After which a flood ends by itself."""
-
-SOURCE = "127.0.0.9"
-"""The one address that all of it comes from."""
 
 MIB = 1024 * 1024
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -272,9 +269,10 @@ async def send(writer: asyncio.StreamWriter, data: bytes) -> None:
 class Running:
     """A flood under way."""
 
-    def __init__(self, flood: Flood, host: str, port: int) -> None:
+    def __init__(self, flood: Flood, host: str, port: int, source: str) -> None:
         self._flood = flood
         self._target = (host, port)
+        self._source = source
         self._context: ssl.SSLContext | None = None
         if flood.under_tls:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -313,7 +311,7 @@ class Running:
         self,
     ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
         reader, writer = await asyncio.open_connection(
-            *self._target, ssl=self._context, local_addr=(SOURCE, 0)
+            *self._target, ssl=self._context, local_addr=(self._source, 0)
         )
         try:
             yield reader, writer
@@ -330,30 +328,34 @@ class Running:
             pass
 
 
-async def main(name: str, address: str) -> None:
+def say(word: object) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+async def main(name: str, address: str, source: str) -> None:
     host, _, port = address.rpartition(":")
     if not ipaddress.ip_address(host.strip("[]")).is_loopback:
         raise SystemExit(f"only the loopback is a target, not {host}")
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    running = Running(FLOODS[name], host, int(port))
+    running = Running(FLOODS[name], host, int(port), source)
     loop = asyncio.get_running_loop()
     workers = [
-        asyncio.create_task(running.connect_and_attack())
-        for _ in range(FLOODS[name].connections)
+        asyncio.create_task(running.connect_and_attack()) for _ in range(FLOODS[name].connections)
     ]
     try:
         async with asyncio.timeout(SECONDS):
             await running.tried.wait()
-            print("ready", flush=True)
+            say("ready")
             await loop.run_in_executor(None, sys.stdin.buffer.read)
     except TimeoutError:
         pass
     for worker in workers:
         worker.cancel()
     await asyncio.wait(workers)
-    print(running.had, flush=True)
+    say(running.had)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2]))
+    asyncio.run(main(*sys.argv[1:]))
