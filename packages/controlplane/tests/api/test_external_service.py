@@ -205,6 +205,57 @@ async def test_config_files_are_renamed_together(plane: Any) -> None:
     assert {app.git_path.config_filename for app in listed.applications} == {"y"}
 
 
+@pytest.mark.parametrize(
+    ("path", "filename"),
+    [
+        ("apps/hello", "app\n.pipecd.yaml"),
+        ("apps/hello", "app.pipecd.yaml\r"),
+        ("apps/hello", "\0"),
+        ("apps/hello", "\x1b[2Japp.pipecd.yaml"),
+        ("apps/hello", "../../../etc/passwd"),
+        ("apps/hello", "/etc/passwd"),
+        ("apps/hello", "x" * 5000),
+        ("apps\nhello", "app.pipecd.yaml"),
+        ("../hello", "app.pipecd.yaml"),
+        ("a/../../b", "app.pipecd.yaml"),
+        ("/etc", "passwd"),
+        ("x/" * 3000, "app.pipecd.yaml"),
+    ],
+)
+async def test_a_path_that_no_piped_could_look_for_is_refused(
+    plane: Any, path: str, filename: str
+) -> None:
+    agent = await plane.agent()
+    known = await plane.application(agent)
+    git_path = plane.build.git_path(path)
+    git_path.config_filename = filename
+
+    refused = [
+        await refusal(
+            plane.admin.api.AddApplication,
+            pb.AddApplicationRequest(name="odd", piped_id=agent.id, git_path=git_path),
+        )
+    ]
+    if path == "apps/hello":
+        refused += [
+            await refusal(
+                plane.admin.api.UpdateApplication,
+                pb.UpdateApplicationRequest(
+                    application_id=known, piped_id=agent.id, git_path=git_path
+                ),
+            ),
+            await refusal(
+                plane.admin.api.RenameApplicationConfigFile,
+                pb.RenameApplicationConfigFileRequest(
+                    application_ids=[known], new_filename=filename
+                ),
+            ),
+        ]
+
+    assert {error.status for error in refused} == {"INVALID_ARGUMENT"}
+    assert all("path" in error.message and len(error.message) < 500 for error in refused)
+
+
 async def test_applications_are_listed_in_pages(plane: Any) -> None:
     agent = await plane.agent()
     for number in range(5):

@@ -44,7 +44,7 @@ async def refused(plane: Any, commands: list[str], **fields: Any) -> str:
 
 
 async def alive(agent: Any) -> None:
-    await call(agent.service.ReportStat, pipedservice.ReportStatRequest(piped_stats=b"x"))
+    await call(agent.service.ReportStat, pipedservice.ReportStatRequest(piped_stats=b"up 1\n"))
 
 
 async def handle(agent: Any, command_id: str, output: bytes, at: int) -> None:

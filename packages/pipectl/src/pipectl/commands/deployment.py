@@ -7,6 +7,7 @@ import click
 
 from pipecd_model.deployment import COMPLETED
 from pipecd_model.errors import PipecdError
+from pipecd_model.stage import shown_number
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.pipecd.api import api_pb2
@@ -125,8 +126,7 @@ async def get(client: Client, *, deployment_id: str, output: str) -> None:
 
 def _stage_row(stage: deployment_pb2.PipelineStage) -> list[str]:
     status = deployment_pb2.StageStatus.Name(stage.status).removeprefix("STAGE_")
-    number = f"{stage.index + 1}" + ("r" if stage.rollback else "")
-    return [number, stage.name, status, stage.id, stage.status_reason]
+    return [shown_number(stage), stage.name, status, stage.id, stage.status_reason]
 
 
 @deployment.command()

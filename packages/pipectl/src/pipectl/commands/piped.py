@@ -53,11 +53,24 @@ async def list_pipeds(client: Client, *, output: str) -> None:
                 item.piped.version,
                 piped_pb2.Piped.ConnectionStatus.Name(item.piped.status),
                 when(item.piped.started_at),
-                ", ".join(_plugin(plugin) for plugin in item.plugins),
+                ", ".join(_plugins(item)),
             ]
             for item in answer.pipeds
         ],
     )
+
+
+def _plugins(item: api_pb2.ListPipedsResponse.Item) -> list[str]:
+    """What it deploys with: an agent of another make says only which plugins it has.
+
+    One of the older generation has platform providers instead.
+    """
+    told = {plugin.name for plugin in item.plugins}
+    return [
+        *(_plugin(plugin) for plugin in item.plugins),
+        *(plugin.name for plugin in item.piped.plugins if plugin.name not in told),
+        *(each.name for each in item.piped.platform_providers),
+    ]
 
 
 def _plugin(plugin: push_pb2.PluginState) -> str:

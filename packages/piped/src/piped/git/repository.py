@@ -9,7 +9,7 @@ again.
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -28,7 +28,7 @@ from piped.git.errors import (
 )
 from piped.git.merge import merge
 from piped.git.mirror import MirrorFolder
-from piped.git.objects import Absent, GitObject, Objects
+from piped.git.objects import LARGEST, LONGEST_NAME, Absent, GitObject, Objects
 from piped.git.refs import LocalBranch, local_path
 from piped.git.state import RepositoryState
 from piped.git.watch import BranchWatch
@@ -37,7 +37,12 @@ from piped.oplog import logger
 log = logger(__name__)
 
 _MISSING: Final = Absent(why="missing")
-_PATHS_AT_ONCE: Final = 500  # arguments of one process
+_LOST: Final = Absent(why="lost")
+_PATHS_AT_ONCE: Final = 500
+_ARGUMENT_BYTES: Final = 64 * 1024
+"""What one process gets as arguments; the kernel allows more."""
+
+_SHOWN: Final = 200  # characters of a path in a sentence
 
 _REBUILD_PAUSE: Final = 3600.0
 """Seconds before a mirror that broke again is made anew again: twice in a row is not bad luck."""
@@ -107,7 +112,14 @@ class Repository:
             return await self._fetch_now()
 
     def damaged(self) -> None:
-        """Somebody could not read the mirror: the next fetch, which comes now, makes it anew."""
+        """Somebody could not read the mirror: the next fetch, which comes now, makes it anew.
+
+        Not again and again: an object that a new mirror lacks as well must not keep the branch from
+        being followed.
+        """
+        if time.monotonic() - self._rebuilt < _REBUILD_PAUSE:
+            log.warning("git.still_damaged", repository=self.id, folder=str(self.mirror.folder))
+            return
         self._damaged = True
         self.hint()
 
@@ -172,24 +184,32 @@ class Repository:
             return found.data if found.kind == "blob" else None
         if found.why in {"missing", "nowhere"}:
             return None
-        raise out_of_bounds(path)
+        raise unreadable(path, found)
 
-    async def objects(self, commit: str, paths: Sequence[str]) -> list[GitObject | Absent]:
-        """Read many files of one commit at once, in the order of their paths."""
+    async def objects(
+        self, commit: str, paths: Sequence[str], *, largest: int = LARGEST
+    ) -> list[GitObject | Absent]:
+        """Read many files of one commit at once, in the order of their paths.
+
+        What is wrong with one of them is the answer for that path, and for no other.
+        """
         commit_hash = CommitHash(commit)
-        found = await self._contents([f"{commit_hash}:{path}" for path in paths])
-        await self._check_missing(
-            commit, [path for path, each in zip(paths, found, strict=True) if each == _MISSING]
-        )
-        return found
+        found = await self._contents([f"{commit_hash}:{path}" for path in paths], largest=largest)
+        missing = [path for path, each in zip(paths, found, strict=True) if each == _MISSING]
+        lost = await self._lost(commit, missing)
+        return [
+            _LOST if each == _MISSING and path in lost else each
+            for path, each in zip(paths, found, strict=True)
+        ]
 
     async def kind(self, commit: str, path: str) -> str | None:
         """What a path of a commit is: `tree` for a folder, `blob` for a file; None for nothing."""
         (found,) = await self._objects.info([f"{CommitHash(commit)}:{path}"])
         if isinstance(found, GitObject):
             return found.kind
-        if found == _MISSING:
-            await self._check_missing(commit, [path])
+        if found == _LOST or (found == _MISSING and await self._lost(commit, [path])):
+            self.damaged()
+            raise unreadable(path, _LOST)
         return None
 
     async def files(self, commit: str, *, ending: str = "") -> list[TreeFile]:
@@ -276,6 +296,11 @@ class Repository:
 
     async def _read_head(self) -> Commit:
         (found,) = await self._objects.contents([self.branch.ref])
+        if isinstance(found, Absent) and found.why == "too large":
+            raise GitError(
+                f"the newest commit of {self.branch!r} is too large to be read: {found.size} bytes",
+                hint="its message cannot be meant",
+            )
         if not isinstance(found, GitObject) or found.kind != "commit":
             raise DamagedMirrorError(f"the mirror of {self.remote} lost its branch")
         return parse_commit(found.id, found.data)
@@ -288,7 +313,9 @@ class Repository:
         if self._watch.head is None:
             await self.open()
         (found,) = await self._contents([commit_hash])
-        if isinstance(found, Absent):
+        if found == _LOST:
+            raise unreadable(commit_hash, _LOST)
+        if found == _MISSING:
             async with self._fetching:
                 given = await self.mirror.fetch_commit(commit_hash)
             (found,) = await self._contents([commit_hash]) if given else (found,)
@@ -296,27 +323,45 @@ class Repository:
             return None
         return parse_commit(found.id, found.data)
 
-    async def _check_missing(self, commit: str, paths: list[str]) -> None:
-        """Raise for paths that the commit does have: an object that git cannot read is `missing`.
+    async def _lost(self, commit: str, paths: Sequence[str]) -> set[str]:
+        """Those of missing paths that the commit does have: git cannot read their objects.
 
         To take a broken disk for a deleted file would be a decision about somebody's application.
         """
-        for start in range(0, len(paths), _PATHS_AT_ONCE):
-            some = paths[start : start + _PATHS_AT_ONCE]
-            command = own("ls-tree", "-z", "--full-tree", "--end-of-options")
-            wanted = (word(CommitHash(commit)), *own("--"), *(word(path) for path in some))
-            listed = await self._run(*command, *wanted)
-            # Neither links nor other repositories: of those git has no object by this name.
-            if any(entry.startswith((b"100", b"040")) for entry in listed.split(b"\0")):
-                self.damaged()
-                raise DamagedMirrorError(f"the mirror of {self.remote} lost a file of {commit[:7]}")
+        lost: set[str] = set()
+        for some in _together(paths):
+            lost |= await self._lost_among(commit, some)
+        if lost:
+            self.damaged()
+        return lost
 
-    async def _contents(self, names: Sequence[str]) -> list[GitObject | Absent]:
+    async def _lost_among(self, commit: str, paths: Sequence[str]) -> set[str]:
         try:
-            return await self._objects.contents(names)
+            command = own("ls-tree", "-z", "--full-tree", "--end-of-options")
+            wanted = (word(CommitHash(commit)), *own("--"), *(word(path) for path in paths))
+            listed = await self._run(*command, *wanted)
+        except DamagedMirrorError:
+            if len(paths) == 1:
+                return {*paths}
+            middle = len(paths) // 2
+            return await self._lost_among(commit, paths[:middle]) | await self._lost_among(
+                commit, paths[middle:]
+            )
+        # Neither links nor other repositories: of those git has no object by this name.
+        entries = [entry for entry in listed.split(b"\0") if entry.startswith((b"100", b"040"))]
+        return {os.fsdecode(entry.partition(b"\t")[2]) for entry in entries}
+
+    async def _contents(
+        self, names: Sequence[str], *, largest: int = LARGEST
+    ) -> list[GitObject | Absent]:
+        try:
+            found = await self._objects.contents(names, largest=largest)
         except DamagedMirrorError:
             self.damaged()
             raise
+        if _LOST in found:
+            self.damaged()
+        return found
 
     async def _run(self, *arguments: Argument) -> bytes:
         try:
@@ -324,6 +369,40 @@ class Repository:
         except DamagedMirrorError:
             self.damaged()
             raise
+
+
+def _together(paths: Sequence[str]) -> Iterator[list[str]]:
+    """Paths in portions that fit into the arguments of one process."""
+    some: list[str] = []
+    size = 0
+    for path in paths:
+        size += len(os.fsencode(path)) + 1
+        if some and (size > _ARGUMENT_BYTES or len(some) == _PATHS_AT_ONCE):
+            yield some
+            some, size = [], 0
+        some.append(path)
+    if some:
+        yield some
+
+
+def unreadable(path: str, found: Absent) -> GitError:
+    """Why a path of a commit cannot be read, as its author is shown it."""
+    shown = repr(path if len(path) <= _SHOWN else f"{path[:_SHOWN]}…")
+    if found.why == "too large":
+        return GitError(
+            f"{shown} is too large to be read: {found.size} bytes", hint="is it the right file?"
+        )
+    if found.why == "unnameable":
+        return GitError(
+            f"{shown} cannot be read because of its name",
+            hint=f"use a path without control characters, of at most {LONGEST_NAME} bytes",
+        )
+    if found.why == "lost":
+        return DamagedMirrorError(
+            f"{shown} cannot be read, because the local copy of the repository is damaged",
+            hint="it is fetched again",
+        )
+    return out_of_bounds(path)
 
 
 def out_of_bounds(path: str) -> GitError:

@@ -145,7 +145,10 @@ def endpoints_of(
     logs = RenumberedLogs(backend.logs, backend.numbers, lambda: not link.proved)
     endpoints = Endpoints(admit=admit)
     endpoints.add(
-        SERVICE, StageApi(backend, logs), MetadataApi(plugin, backend), SharedObjectsApi(backend)
+        SERVICE,
+        StageApi(plugin, backend, logs),
+        MetadataApi(plugin, backend),
+        SharedObjectsApi(backend),
     )
     endpoints.add(MANAGEMENT, management)
     return endpoints
