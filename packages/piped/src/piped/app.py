@@ -47,7 +47,8 @@ from piped.schedule.controller import Controller
 from piped.schedule.needs import Needs
 from piped.schedule.run import DeploymentRun
 from piped.schedule.successes import LastSuccesses
-from piped.scripts import ScriptRecords
+from piped.scripts.ending import RunningScripts
+from piped.scripts.records import ScriptRecords
 from piped.secrets import KnownSecrets, read_keys
 from piped.source import Identity, Preparation, Sources
 from piped.stopping import Stopping
@@ -130,6 +131,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     )
     sources = CommitSources(trees)
     plugins = MaskedPlugins(host, known)
+    scripts = RunningScripts(data_dir / "scripts")
     needs = Needs(
         planner=Planner(plugins, sources, secrets=known.of),
         plugins=plugins,
@@ -139,6 +141,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         metadata=OpenDeployments(metadata, known),
         successes=LastSuccesses(mirror.applications, control),
         permit=lease,
+        scripts=scripts,
         stored=lambda deployment_id: stored(control, deployment_id),
         clock=time.time,
     )
@@ -184,6 +187,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         needs.stored,
         lease,
         on_completed=completed,
+        on_handed_over=scripts.end_all,
     )
     files = ApplicationFiles(names=names)
     discovery = Discovery(

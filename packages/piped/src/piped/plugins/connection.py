@@ -3,6 +3,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pipecd_wire.pipecd.plugin.plugin_pb2 import WaitStageRequest
@@ -17,7 +18,7 @@ from pipecd_wire.rpc import MAX_MESSAGE, CallError, Channel, call
 from piped.oplog import logger
 from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
 from piped.plugins.lifetime import Lifetime, OverError
-from piped.plugins.orphans import Orphan, Search
+from piped.plugins.orphans import Search, StuckError, end_orphans
 from piped.plugins.state import Limits
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ class Connection:
         """`processes`: what finds all that its process has started."""
         self._plugin = plugin
         self._limits = limits
-        self._processes = processes or Search()
+        self.processes = processes or Search()
+        """Finds the process, and all that comes from it."""
         self.life = Lifetime()
         self.managed = False
         """Has it sent Ready?"""
@@ -107,16 +109,14 @@ class Connection:
 
         return await self.ask(rpc, unless_unknown)
 
-    async def handler_end(
-        self, deployment_id: str, stage_id: str, *, since: int, is_alone: Callable[[], bool]
-    ) -> None:
+    async def handler_end(self, deployment_id: str, stage_id: str) -> bool:
         """Wait until a cancelled stage has really ended, at the latest with its process.
+
+        False when the plugin cannot say it.
 
         Only then may anything else touch what the stage worked on. A further cancellation changes
         nothing about that, so it does not shorten the wait. A handler that does not end within the
         limit hangs: the process is given up, and its other stages are continued by the next one.
-
-        `since`: when the stage began. `is_alone`: whether the process runs no other stage.
         """
         clock = asyncio.get_running_loop().time
         request = WaitStageRequest(deployment_id=deployment_id, stage_id=stage_id)
@@ -128,16 +128,15 @@ class Connection:
             except asyncio.CancelledError:
                 continue
             except OverError:
-                return
+                return True
             except CallError as error:
                 if error.status == "UNIMPLEMENTED":
                     end = min(end, clock() + self._limits.silent_end)
                     await self._sleep_until(end)
-                    await self._children_end(since, is_alone)
-                    return
+                    return False
                 await self._sleep_until(clock() + ASK_AGAIN)
             else:
-                return
+                return True
         limit = self._limits.handler_end
         log.warning(
             "plugin.stage_hangs",
@@ -148,33 +147,25 @@ class Connection:
         )
         self._give_up(f"did not end a stage within {limit:g}s after it was cancelled")
         await self._sleep_until(clock() + GIVEN_UP)
+        return True
 
-    async def _children_end(self, since: int, is_alone: Callable[[], bool]) -> None:
-        """Wait until nothing lives that a cancelled stage has started, or end its process.
+    async def end_abandoned(self, search: Search) -> None:
+        """End what a cancelled stage has left. A further cancellation does not shorten this.
 
-        A plugin of another maker may end the call of a stage and leave its script running.
+        What cannot be ended is ended with the process, or keeps the next one from starting.
         """
-        clock = asyncio.get_running_loop().time
-        end = clock() + self._limits.children_end
-        while not self.life.over and (left := await self._children(since)):
-            if clock() < end:
-                await self._sleep_until(clock() + ASK_AGAIN)
-                continue
-            about = {"plugin": self._plugin, "processes": [each.pid for each in left]}
-            if not is_alone():
-                # They may belong to its other stages, which must not be begun a second time.
-                log.warning("plugin.stage_left_processes", **about)
-                return
-            self._give_up(f"left {left[0].name} ({left[0].pid}) running after a stage's end")
-            await self._sleep_until(clock() + LEFTOVERS_END)
+        ending = asyncio.ensure_future(end_orphans(search))
+        while not ending.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({ending})
+        try:
+            count = ending.result()
+        except StuckError as error:
+            self._give_up(f"has left processes of a cancelled stage: {error}")
+            await self._sleep_until(asyncio.get_running_loop().time() + LEFTOVERS_END)
             return
-
-    async def _children(self, since: int) -> list[Orphan]:
-        while True:
-            try:
-                return await asyncio.to_thread(self._processes.find_children, since)
-            except asyncio.CancelledError:
-                continue  # as in `handler_end`: a further one changes nothing
+        if count:
+            log.warning("plugin.stage_left_processes", plugin=self._plugin, processes=count)
 
     async def stage_lost(self) -> None:
         """Wait until nothing is left of a stage whose call was lost with its process.

@@ -132,11 +132,6 @@ class Search:
         mark = _mark_of(pid)
         return mark is not None and self.is_wanted(mark)
 
-    def find_children(self, since: int) -> list[Orphan]:
-        """Those that live, were started since a moment, and are no leaders."""
-        leaders = {leader.pid for leader in self.leaders}
-        return [each for each in self.find() if each.started >= since and each.pid not in leaders]
-
 
 def ticks_now() -> int:
     """This moment, as starts of processes are told."""

@@ -7,6 +7,7 @@ to a process that dies ends at once with PluginLostError, and `ready` waits for 
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from pipecd_wire.model.deployment_pb2 import (
@@ -22,6 +23,7 @@ from pipecd_wire.plugin.livestateapi import api_pb2 as livestate
 from pipecd_wire.plugin.planpreviewapi import api_pb2 as planpreview
 from pipecd_wire.rpc import call
 from piped.oplog import logger
+from piped.plugins.abandoned import StageSearch
 from piped.plugins.connection import Connection
 from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
 from piped.plugins.orphans import ticks_now
@@ -152,12 +154,6 @@ class Plugin:
         deployment_id, stage_id = request.deployment.id, request.stage.id
         message = pb.ExecuteStageRequest(input=request)
         since = ticks_now()
-
-        async def ended() -> None:
-            await there.handler_end(
-                deployment_id, stage_id, since=since, is_alone=lambda: self.running.count == 1
-            )
-
         with self.running.enter(deployment_id, stage_id):
             try:
                 response = await there.ask(
@@ -165,13 +161,13 @@ class Plugin:
                     lambda: call(there.deployment.ExecuteStage, message, deadline=None),
                 )
             except asyncio.CancelledError:
-                await ended()
+                await self._wait_cancelled(there, request, since)
                 raise
             except PluginLostError:
                 try:
                     await there.stage_lost()
                 except asyncio.CancelledError:
-                    await ended()
+                    await self._wait_cancelled(there, request, since)
                     raise
                 raise
         if there.stopping and not there.managed and response.status not in WENT_WELL:
@@ -183,6 +179,23 @@ class Plugin:
                 f"with the status {response.status}, which is not an end"
             )
         return response
+
+    async def _wait_cancelled(
+        self, there: Connection, request: pb.ExecutePluginInput, since: int
+    ) -> None:
+        """Wait until nothing of a cancelled stage runs any more."""
+        if await there.handler_end(request.deployment.id, request.stage.id):
+            return
+        sources = (request.target_deployment_source, request.running_deployment_source)
+        folders = [each.application_directory for each in sources if each.application_directory]
+        search = StageSearch(
+            leaders=there.processes.leaders,
+            is_wanted=there.processes.is_wanted,
+            folders=tuple(map(Path, folders)),
+            since=since,
+            alone_until=ticks_now() if self.running.is_alone else 0,
+        )
+        await there.end_abandoned(search)
 
     async def check_config(
         self, request: plugin_pb2.CheckConfigRequest

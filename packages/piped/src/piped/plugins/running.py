@@ -34,14 +34,14 @@ class RunningStages:
                 self._idle.set()
 
     @property
-    def count(self) -> int:
-        """How many run."""
-        return sum(map(len, self._stages.values()))
-
-    @property
     def is_idle(self) -> bool:
         """Does no stage run?"""
         return self._idle.is_set()
+
+    @property
+    def is_alone(self) -> bool:
+        """Does one stage run, and no other?"""
+        return len(self._stages) == 1
 
     async def wait_idle(self) -> None:
         """Wait until no stage runs."""

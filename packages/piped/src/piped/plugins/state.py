@@ -38,8 +38,6 @@ class Limits:
     """After a cancelled ExecuteStage, until its handler has ended; then the plugin is restarted."""
     silent_end: float = 1
     """The same for a plugin that cannot tell when its handler has ended."""
-    children_end: float = 5
-    """Then, until what such a stage had started has ended too; else the plugin is restarted."""
     ping_interval: float = 5
     missed_pings: int = 3
     """So many in a row, and the plugin is restarted."""

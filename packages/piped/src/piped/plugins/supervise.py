@@ -243,10 +243,8 @@ class Supervisor:
             )
             process = await opened.enter_async_context(started(command, self._record))
             self._process = process
-            processes = Search(
-                leaders=[Leader(pid=process.pid, started=start_of(process.pid))],
-                is_wanted=lambda each: each == mark,
-            )
+            leader = Leader(pid=process.pid, started=start_of(process.pid))
+            processes = Search(leaders=(leader,), is_wanted=lambda it: it == mark)
             if self._stop.is_set():
                 process.terminate()
             why, wanted = "piped is ending", False

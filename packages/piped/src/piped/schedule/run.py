@@ -128,6 +128,8 @@ class DeploymentRun:
                     status=pb.DEPLOYMENT_FAILURE,
                     reason="internal error of piped; its log has the details",
                 )
+            # Also where no stage had the time for it: whatever comes next begins after all of it.
+            await self._needs.scripts.end(deployment.id)
             self._complete(ending)
 
     def _leave(self, why: str) -> None:
