@@ -4,6 +4,7 @@
 import { parseArgs } from "node:util";
 import * as grpc from "@grpc/grpc-js";
 import { Piped } from "./piped";
+import { onlyFromPiped, ourProof } from "./secrets";
 import { handlers } from "./service";
 import { DeploymentService } from "./wire";
 
@@ -22,9 +23,9 @@ if (typeof address !== "string" || typeof config !== "string") {
 const { port } = JSON.parse(config) as { port: number };
 
 const stopping = new AbortController();
-const server = new grpc.Server();
-server.addService(DeploymentService.service, handlers(new Piped(address), stopping.signal));
-// `localhost` is what agents dial, in either family; nobody else can reach it.
+const server = new grpc.Server({ interceptors: onlyFromPiped() });
+server.addService(DeploymentService.service, handlers(new Piped(address, ourProof()), stopping.signal));
+// `localhost` is what agents dial, in either family; no other machine can reach it.
 server.bindAsync(`localhost:${port}`, grpc.ServerCredentials.createInsecure(), (error) => {
   if (!error) return;
   console.error(`cannot serve on port ${port}: ${error.message}`);

@@ -15,7 +15,7 @@ type Severity = "INFO" | "SUCCESS" | "ERROR";
 export class Piped {
   private readonly client;
 
-  constructor(address: string) {
+  constructor(address: string, private readonly proof: grpc.Metadata) {
     // It is on this machine: a proxy of the environment has no part in it.
     const options = { "grpc.enable_http_proxy": 0 };
     this.client = new PluginService(address, grpc.credentials.createInsecure(), options);
@@ -37,7 +37,7 @@ export class Piped {
   private attempt<Answer>(rpc: string, request: object, signal: AbortSignal): Promise<Answer> {
     return new Promise((resolve, reject) => {
       const limit = { deadline: Date.now() + CALL_MS };
-      const call = this.client[rpc]!(request, limit, (error: grpc.ServiceError | null, answer: Answer) => {
+      const call = this.client[rpc]!(request, this.proof, limit, (error: grpc.ServiceError | null, answer: Answer) => {
         signal.removeEventListener("abort", cancel);
         if (error) reject(error);
         else resolve(answer);

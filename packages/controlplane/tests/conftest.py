@@ -38,6 +38,8 @@ from pipecd_wire.pipedservice import service_pb2 as pipedservice
 from pipecd_wire.pipedservice import service_pb2_grpc as pipedservice_grpc
 from pipecd_wire.rpc import call, connect
 
+sys.path.insert(0, str(Path(__file__).parent / "support"))
+
 LIMIT = 20.0
 """Seconds that any one wait of a test may take, on the slowest machine."""
 

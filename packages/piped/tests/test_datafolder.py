@@ -34,3 +34,8 @@ def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="cannot use the data folder"), locked(tmp_path / "file"):
         pass
+
+
+def test_a_new_folder_is_for_pipeds_user_only(tmp_path: Path) -> None:
+    with locked(tmp_path / "data"):
+        assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700

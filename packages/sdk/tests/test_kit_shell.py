@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipecd_sdk import StageContext, StagePlugin, StageStatus, stage
-from pipecd_sdk.kit import shell
+from pipecd_sdk.kit import process, shell
 from pipecd_sdk.kit.shell import CommandFailedError, run
 from pipecd_sdk.testing import StageHarness
 from pipecd_sdk.testing.pids import is_alive, written_pid
@@ -34,7 +34,8 @@ async def ended(pid: int) -> None:
 
 
 def test_the_examples_are_true() -> None:
-    assert doctest.testmod(shell).failed == 0
+    for module in (shell, process):
+        assert doctest.testmod(module).failed == 0
 
 
 async def test_lines_go_to_the_stage_log_as_they_come(tmp_path: Path) -> None:
@@ -141,3 +142,32 @@ async def test_input_that_nobody_reads_is_no_failure() -> None:
     completed = await run(["true"], input=b"x" * 1_000_000)
 
     assert completed.exit_code == 0
+
+
+async def test_a_word_from_outside_is_never_an_option(tmp_path: Path) -> None:
+    evil = process.word(f"--output={tmp_path}/evil")
+
+    with pytest.raises(CommandFailedError, match="would read it as an option"):
+        await run(["sort", evil, "/dev/null"])
+
+    assert not list(tmp_path.iterdir())  # noqa: ASYNC240 - a test
+    assert (await run(["sort", "--", process.word("-x")], check=False)).exit_code != 0
+
+
+async def test_a_script_that_begins_with_a_dash_is_a_script() -> None:
+    assert (await run("-x; echo here", check=False)).output == "here\n"
+
+
+async def test_a_program_finds_the_plugins_environment_without_what_is_pipecds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OF_THE_OPERATOR", "1")
+    monkeypatch.setenv("PIPECD_PLUGIN_TOKEN", "secret")
+    monkeypatch.setenv("PIPECD_PLUGIN_PROCESS", "a mark")
+
+    found = (await run(["env"], env={"MINE": "2"})).output.splitlines()
+
+    assert {"OF_THE_OPERATOR=1", "MINE=2"} <= {*found}
+    assert [line for line in found if line.startswith("PIPECD_")] == [
+        "PIPECD_PLUGIN_PROCESS=a mark"
+    ], "so that piped finds what a killed plugin has left"

@@ -99,3 +99,34 @@ def test_every_known_tool_has_its_source_and_upstreams_version(name: str) -> Non
 def test_an_unknown_tool_is_told_with_the_known_ones() -> None:
     with pytest.raises(ToolError, match="there is no known tool 'kubectx'"):
         tools.known("kubectx")
+
+
+@pytest.mark.parametrize("word", ["", "-x", "1; touch pwned", "$(touch pwned)", "../1", "1\n2"])
+async def test_a_version_that_is_more_than_a_word_is_refused(tmp_path: Path, word: str) -> None:
+    """It comes from a repository, and an agent puts it into the text of a shell script."""
+    for tool in (
+        Tool(name="hello", version=word, script="x"),
+        Tool(name=word, version="1", script="x"),
+    ):
+        with pytest.raises(ToolError, match="a tool cannot have the"):
+            await there(tmp_path).install(tool)
+
+
+@pytest.mark.parametrize(
+    ("url", "member", "sums"),
+    [
+        ('https://x/"; touch pwned; "', "", {}),
+        ("https://x/$(touch pwned).zip", "a", {}),
+        ("https://x/`touch pwned`", "", {}),
+        ("--config=/etc/passwd", "", {}),
+        ("https://x/a.zip", "a\nb", {}),
+        ("https://x/a.zip", "-x", {}),
+        ("https://x/a", "", {"linux/amd64": "0; touch pwned"}),
+        ("https://x/a", "", {"*) touch pwned;; x": "00"}),
+    ],
+)
+def test_a_download_that_is_more_than_words_is_refused(
+    url: str, member: str, sums: dict[str, str]
+) -> None:
+    with pytest.raises(ToolError):
+        tools.download("hello", "1", url, member=member, sha256=sums)

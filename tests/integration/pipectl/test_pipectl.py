@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """pipectl as people use it: the program, against a real control plane."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -10,6 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from pipecd_wire.model.piped_pb2 import Piped
+from pipecd_wire.pipedservice import service_pb2 as pipedservice
+from pipecd_wire.pipedservice import service_pb2_grpc as pipedservice_grpc
+from pipecd_wire.rpc import call, connect
 
 BIN = Path(sys.executable).parent
 LIMIT = 60
@@ -69,6 +75,35 @@ def test_a_registered_piped_is_listed_without_its_key(pipectl: Run) -> None:
 
     assert made["id"] in listed.stdout
     assert made["key"] not in listed.stdout
+
+
+def test_the_plugins_of_an_agent_of_another_make_are_listed(
+    pipectl: Run, server: dict[str, str]
+) -> None:
+    """It tells which it has when it starts, and never how they are."""
+    for name, meta in {
+        "of v1": pipedservice.ReportPipedMetaRequest(plugins=[Piped.Plugin(name="kubernetes")]),
+        "of v0": pipedservice.ReportPipedMetaRequest(
+            platform_providers=[Piped.PlatformProvider(name="cluster", type="KUBERNETES")]
+        ),
+    }.items():
+        made = json.loads(pipectl("piped", "register", "--name", name, "-o", "json").stdout)
+        asyncio.run(report_meta(server["PIPECTL_ADDRESS"], made["id"], made["key"], meta))
+
+    lines = pipectl("piped", "list", "-o", "table").stdout.splitlines()
+
+    (new,) = [line for line in lines if "of v1" in line]
+    (old,) = [line for line in lines if "of v0" in line]
+    assert new.endswith("kubernetes")
+    assert old.endswith("cluster")
+
+
+async def report_meta(
+    address: str, piped_id: str, key: str, meta: pipedservice.ReportPipedMetaRequest
+) -> None:
+    token = [("authorization", f"PIPED-TOKEN default,{piped_id},{key}")]
+    async with connect(address, metadata=lambda: token) as channel:
+        await call(pipedservice_grpc.PipedServiceStub(channel).ReportPipedMeta, meta)
 
 
 def test_a_person_is_told_where_the_key_goes(pipectl: Run) -> None:

@@ -18,7 +18,12 @@ from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import PluginProcess, Way, start_plugin
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipecd.api import api_pb2 as own
-from pipecd_wire.rpc import CallError, stream
+from pipecd_wire.plugin.deploymentapi.api_pb2 import (
+    ExecuteStageRequest,
+    FetchDefinedStagesRequest,
+)
+from pipecd_wire.plugin.deploymentapi.api_pb2_grpc import DeploymentServiceStub
+from pipecd_wire.rpc import CallError, call, connect, stream
 from piped.plugins.port import pick_port
 
 ROOT = Path(__file__).parents[3]
@@ -117,6 +122,25 @@ async def test_asked_to_stop_it_leaves_the_stage_and_its_log_to_the_next_process
     assert piped.calls["PutStageMetadata"] == 3, "twice refused, once taken, never again"
     assert piped.log("stage-0").sealed
     assert piped.wrong_calls == []
+
+
+@pytest.mark.parametrize("proof", [[], [("pipecd-piped-token", "guessed")]])
+async def test_it_answers_only_the_piped_that_started_it(
+    program: Path, proof: list[tuple[str, str]]
+) -> None:
+    async with (
+        FakePiped() as piped,
+        start_plugin(piped, [program], name="hello-ts", way=Way.COMMAND_LINE) as plugin,
+        connect(f"localhost:{plugin.port}", metadata=lambda: proof) as channel,
+    ):
+        stranger = DeploymentServiceStub(channel)
+        with pytest.raises(CallError, match="UNAUTHENTICATED: only piped may call this plugin"):
+            await call(stranger.FetchDefinedStages, FetchDefinedStagesRequest())
+        with pytest.raises(CallError, match="UNAUTHENTICATED: only piped may call this plugin"):
+            await call(stranger.ExecuteStage, ExecuteStageRequest())
+        served = await status_of(plugin, {"seconds": 0.01})
+
+    assert served == "STAGE_SUCCESS"
 
 
 async def status_of(plugin: PluginProcess, options: dict[str, Any]) -> str:

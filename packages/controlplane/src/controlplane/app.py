@@ -20,6 +20,7 @@ from controlplane.auth.door import Door
 from controlplane.auth.password import PasswordDoor
 from controlplane.auth.sso.door import SsoDoor
 from controlplane.auth.sso.journey import Journeys
+from controlplane.auth.standing import Standing
 from controlplane.http.admin import serve_admin
 from controlplane.http.cookie_jar import CookieJar
 from controlplane.http.front import DEFAULT_LIMITS, FrontTls, serve_front
@@ -120,7 +121,7 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
         database = await opened.enter_async_context(
             open_sqlite(settings.data_dir, on_commit=bus.publish)
         )
-        kept = stores(database, _now)
+        kept = stores(database, _now, max_stage_log_bytes=settings.retention.stage_log_bytes)
         await ensure_project(kept, settings.data_dir, await _first_project(kept, settings), _now)
         await ensure_projects(kept, settings.projects, _now)
         leases = Leases(kept.leases, settings.lease_times)
@@ -133,6 +134,8 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
         )
         await held.sso.close_anew()
         door = Door(kept, leases, held.uses, _now)
+        standing = Standing(kept, bus, door.admit_again, _now)
+        await opened.enter_async_context(standing.running())
         metrics = Metrics()
         telemetry = await opened.enter_async_context(forwarding(settings.otlp_endpoint))
         served = endpoints(
@@ -145,6 +148,7 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
             admit=metrics.admitting(door.admit) if settings.metrics else door.admit,
             now=_now,
             web_base_url=web_base_url,
+            guard_stream=standing.guard_stream,
             observers=(
                 *settings.observers,
                 log_call,

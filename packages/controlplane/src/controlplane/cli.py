@@ -15,6 +15,7 @@ import click
 
 from controlplane.serve import flags
 from pipecd_model.errors import PipecdError
+from pipecd_runtime.terminal import make_printable
 
 if TYPE_CHECKING:
     from controlplane.app import ControlPlane
@@ -296,5 +297,6 @@ def main() -> None:
         click.echo("interrupted", err=True)
         sys.exit(130)
     except PipecdError as failed:
-        click.echo(f"error: {failed}" + (f" ({failed.hint})" if failed.hint else ""), err=True)
+        text = f"error: {failed}" + (f" ({failed.hint})" if failed.hint else "")
+        click.echo(make_printable(text), err=True)
         sys.exit(failed.exit_code)

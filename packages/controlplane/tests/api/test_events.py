@@ -64,7 +64,7 @@ async def test_the_newest_event_of_a_name_and_labels_is_the_latest(plane: Any) -
     assert (answer.event.id, answer.event.data) == (one, "v2")
     assert answer.event.event_key == hashlib.sha256(b"image/app:a/env:dev").hexdigest()
     assert answer.event.status == event_pb2.EVENT_NOT_HANDLED
-    assert answer.event.status_description
+    assert answer.event.status_description == f"It is going to be replaced by {answer.event.data}"
 
 
 async def test_an_event_without_labels_has_the_key_of_its_name(plane: Any) -> None:

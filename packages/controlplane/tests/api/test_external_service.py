@@ -205,6 +205,57 @@ async def test_config_files_are_renamed_together(plane: Any) -> None:
     assert {app.git_path.config_filename for app in listed.applications} == {"y"}
 
 
+@pytest.mark.parametrize(
+    ("path", "filename"),
+    [
+        ("apps/hello", "app\n.pipecd.yaml"),
+        ("apps/hello", "app.pipecd.yaml\r"),
+        ("apps/hello", "\0"),
+        ("apps/hello", "\x1b[2Japp.pipecd.yaml"),
+        ("apps/hello", "../../../etc/passwd"),
+        ("apps/hello", "/etc/passwd"),
+        ("apps/hello", "x" * 5000),
+        ("apps\nhello", "app.pipecd.yaml"),
+        ("../hello", "app.pipecd.yaml"),
+        ("a/../../b", "app.pipecd.yaml"),
+        ("/etc", "passwd"),
+        ("x/" * 3000, "app.pipecd.yaml"),
+    ],
+)
+async def test_a_path_that_no_piped_could_look_for_is_refused(
+    plane: Any, path: str, filename: str
+) -> None:
+    agent = await plane.agent()
+    known = await plane.application(agent)
+    git_path = plane.build.git_path(path)
+    git_path.config_filename = filename
+
+    refused = [
+        await refusal(
+            plane.admin.api.AddApplication,
+            pb.AddApplicationRequest(name="odd", piped_id=agent.id, git_path=git_path),
+        )
+    ]
+    if path == "apps/hello":
+        refused += [
+            await refusal(
+                plane.admin.api.UpdateApplication,
+                pb.UpdateApplicationRequest(
+                    application_id=known, piped_id=agent.id, git_path=git_path
+                ),
+            ),
+            await refusal(
+                plane.admin.api.RenameApplicationConfigFile,
+                pb.RenameApplicationConfigFileRequest(
+                    application_ids=[known], new_filename=filename
+                ),
+            ),
+        ]
+
+    assert {error.status for error in refused} == {"INVALID_ARGUMENT"}
+    assert all("path" in error.message and len(error.message) < 500 for error in refused)
+
+
 async def test_applications_are_listed_in_pages(plane: Any) -> None:
     agent = await plane.agent()
     for number in range(5):
@@ -334,3 +385,60 @@ async def test_a_piped_without_a_key_cannot_close_secrets(plane: Any) -> None:
     )
 
     assert refused.status == "FAILED_PRECONDITION"
+
+
+@pytest.mark.parametrize(
+    ("path", "filename"),
+    [
+        ("../outside", ""),
+        ("a/../../b", ""),
+        ("a\x07b", ""),
+        ("a/.git", ""),
+        ("apps/hello", "../../../etc/passwd"),
+        ("apps/hello", "app\n.yaml"),
+        ("apps/hello", "a\0b"),
+        ("apps/hello", "/etc/passwd"),
+    ],
+)
+async def test_a_path_that_leads_out_of_the_repository_is_refused(
+    plane: Any, path: str, filename: str
+) -> None:
+    agent = await plane.agent()
+    application_id = await plane.application(agent)
+    wanted = plane.build.git_path(path)
+    wanted.config_filename = filename
+
+    refused = await refusal(
+        plane.admin.api.AddApplication,
+        pb.AddApplicationRequest(name="x", piped_id=agent.id, git_path=wanted),
+    )
+    assert refused.status == "INVALID_ARGUMENT"
+    assert "is not inside the repository" in str(refused)
+    if filename:
+        for method, request in (
+            (
+                plane.admin.api.RenameApplicationConfigFile,
+                pb.RenameApplicationConfigFileRequest(
+                    application_ids=[application_id], new_filename=filename
+                ),
+            ),
+            (
+                plane.admin.api.UpdateApplication,
+                pb.UpdateApplicationRequest(
+                    application_id=application_id, piped_id=agent.id, git_path=wanted
+                ),
+            ),
+        ):
+            assert (await refusal(method, request)).status == "INVALID_ARGUMENT"
+
+
+async def test_a_path_that_begins_with_a_dash_is_a_path(plane: Any) -> None:
+    """Whoever gives it to a program says that no options follow."""
+    agent = await plane.agent()
+
+    assert await call(
+        plane.admin.api.AddApplication,
+        pb.AddApplicationRequest(
+            name="x", piped_id=agent.id, git_path=plane.build.git_path("-rf/app")
+        ),
+    )

@@ -141,7 +141,9 @@ async def test_other_statuses_have_no_most_recent_deployment(plane: Any, build: 
     assert error.status == "NOT_FOUND"
 
 
-async def test_names_and_labels_follow_git_all_or_none(plane: Any) -> None:
+async def test_names_and_labels_follow_git_and_one_refusal_takes_no_other_with_it(
+    plane: Any,
+) -> None:
     agent = await plane.agent()
     one = await plane.application(agent, name="one")
     other = await plane.agent(name="other")
@@ -160,15 +162,12 @@ async def test_names_and_labels_follow_git_all_or_none(plane: Any) -> None:
 
     error = await refusal(
         agent.service.UpdateApplicationConfigurations,
-        pb.UpdateApplicationConfigurationsRequest(applications=[info(one), info(theirs)]),
+        pb.UpdateApplicationConfigurationsRequest(
+            applications=[info(theirs), info(one), info("gone")]
+        ),
     )
     assert error.status == "PERMISSION_DENIED"
-    assert (await plane.stores.applications.get("default", one)).name == "one"
-
-    await call(
-        agent.service.UpdateApplicationConfigurations,
-        pb.UpdateApplicationConfigurationsRequest(applications=[info(one)]),
-    )
+    assert (await plane.stores.applications.get("default", theirs)).name == "theirs"
     application = await plane.stores.applications.get("default", one)
     assert (application.name, application.description) == ("renamed", "new")
     assert dict(application.labels) == {"env": "dev"}

@@ -44,7 +44,7 @@ async def refused(plane: Any, commands: list[str], **fields: Any) -> str:
 
 
 async def alive(agent: Any) -> None:
-    await call(agent.service.ReportStat, pipedservice.ReportStatRequest(piped_stats=b"x"))
+    await call(agent.service.ReportStat, pipedservice.ReportStatRequest(piped_stats=b"up 1\n"))
 
 
 async def handle(agent: Any, command_id: str, output: bytes, at: int) -> None:
@@ -210,7 +210,7 @@ async def test_commands_of_others_and_of_other_kinds_are_refused(plane: Any) -> 
     answer = await call(
         theirs.api.RequestPlanPreview,
         pb.RequestPlanPreviewRequest(
-            repo_remote_url=REMOTE, head_branch="f", head_commit="c", base_branch="main"
+            repo_remote_url=REMOTE, head_branch="f", head_commit="c0ffee", base_branch="main"
         ),
     )
 
@@ -222,10 +222,52 @@ async def test_a_repeated_request_asks_once(plane: Any) -> None:
     await plane.agent()
     user = await plane.user(plane.admin.key, extra=[("pipecd-idempotency-key", "once")])
     request = pb.RequestPlanPreviewRequest(
-        repo_remote_url=REMOTE, head_branch="f", head_commit="c", base_branch="main"
+        repo_remote_url=REMOTE, head_branch="f", head_commit="c0ffee", base_branch="main"
     )
 
     first = await call(user.api.RequestPlanPreview, request)
     second = await call(user.api.RequestPlanPreview, request)
 
     assert list(first.commands) == list(second.commands)
+
+
+@pytest.mark.parametrize("field", ["head_branch", "base_branch"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "evil:refs/replace/0123456789abcdef0123456789abcdef01234567",
+        "evil:refs/heads/main",
+        "+evil",
+        "--upload-pack=touch x",
+        "a b",
+        "a\nb",
+        "a..b",
+        "@{-1}",
+        "HEAD",
+        "main^{tree}",
+        "*",
+        "x.lock",
+        "x" * 2000,
+    ],
+)
+async def test_a_name_that_no_git_may_get_is_refused(plane: Any, field: str, name: str) -> None:
+    agent = await plane.agent()
+
+    with pytest.raises(CallError, match=f"{field}: .* is not the name of a branch") as caught:
+        await ask(plane, **{field: name})
+
+    assert caught.value.status == "INVALID_ARGUMENT"
+    listed = await call(
+        agent.service.ListUnhandledCommands, pipedservice.ListUnhandledCommandsRequest()
+    )
+    assert not listed.commands
+
+
+@pytest.mark.parametrize("name", ["main", "HEAD", "--all", "c0ffee^", "c0ffee\n", "abc"])
+async def test_what_is_no_hash_of_a_commit_is_refused(plane: Any, name: str) -> None:
+    await plane.agent()
+
+    with pytest.raises(CallError, match=r"head_commit: .* is not the hash of a commit") as caught:
+        await ask(plane, head_commit=name)
+
+    assert caught.value.status == "INVALID_ARGUMENT"

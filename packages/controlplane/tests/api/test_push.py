@@ -222,7 +222,7 @@ async def test_the_pipeds_are_listed_with_connection_and_plugins(plane: Any, soo
 async def test_a_piped_that_only_polls_is_online_by_its_stats(plane: Any) -> None:
     """A Go agent does not watch."""
     agent = await plane.agent()
-    await call(agent.service.ReportStat, pipedservice.ReportStatRequest(piped_stats=b"x"))
+    await call(agent.service.ReportStat, pipedservice.ReportStatRequest(piped_stats=b"up 1\n"))
 
     answer = await call(plane.admin.pipeds.ListPipeds, own.ListPipedsRequest())
 

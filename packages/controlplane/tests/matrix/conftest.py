@@ -154,7 +154,7 @@ class Side:
         payload = command_pb2.Command.BuildPlanPreview(
             repository_id="repo",
             head_branch="b",
-            head_commit="c",
+            head_commit="c0ffee",
             base_branch="main",
             timeout=60,
         )

@@ -4,10 +4,17 @@
 import contextlib
 from typing import Any
 
+import pytest
+from prometheus_client import (
+    CollectorRegistry,
+    GCCollector,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.parser import text_string_to_metric_families
+from strict_exposition import read_strictly
 
-from controlplane.http.metrics import of_project
-from controlplane.http.scrape import joined
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.pipedservice import service_pb2 as piped
 from pipecd_wire.rpc import CallError, call
@@ -88,14 +95,116 @@ async def test_counting_can_be_turned_off(plane_with: Any, client: Any) -> None:
         assert (await client.get(f"http://{plane.running.admin_address}/healthz")).text == "ok"
 
 
-def test_lines_of_other_projects_are_left_out() -> None:
-    text = b'# TYPE a gauge\na{project="x"} 1\na{project="y"} 2\nb{p="1",project="y"} 3\nc 4\n'
+HOSTILE = b"""\
+# HELP deployment_status Read this, neighbours.
+# TYPE deployment_status histogram
+deployment_status_bucket{project="other",piped="theirs",le="1"} 7
+deployment_status_sum{project="other"} 7
+deployment_status_count{project="other"} 7
+# HELP process_start_time_seconds Second head.
+# TYPE process_start_time_seconds counter
+process_start_time_seconds{project="other"} 1
+# HELP process_open_fds Second head.
+# TYPE process_open_fds gauge
+process_open_fds{project="other",pipecd_component="server"} 666
+# HELP insight_application_total Second head.
+# TYPE insight_application_total gauge
+insight_application_total{project="other",pipecd_component="server",app_kind="KUBERNETES"} 666
+# HELP leak A secret of the first project.
+leak{text="secret"} 1
+"""
 
-    assert (
-        of_project(text, "y") == b'# TYPE a gauge\na{project="y"} 2\nb{p="1",project="y"} 3\nc 4\n'
+
+async def report(agent: Any, stats: bytes) -> None:
+    await call(agent.service.ReportStat, piped.ReportStatRequest(piped_stats=stats))
+
+
+async def test_a_piped_speaks_for_itself_alone(plane_with: Any, client: Any) -> None:
+    async with plane_with(admin_port=0) as plane:
+        other = await plane.other_project("other")
+        culprit, victim = await plane.agent(name="culprit"), await plane.agent(other, name="victim")
+        await report(culprit, HOSTILE)
+        await report(victim, PIPED.format(name="victim").encode())
+        theirs = await page(client, plane, other.key)
+        ours = await page(client, plane, plane.admin.key)
+        everything = (await client.get(f"http://{plane.running.admin_address}/metrics")).text
+
+    assert "neighbours" not in theirs
+    assert "leak" not in theirs
+    assert "666" not in theirs
+    assert [labels for name, labels in read_strictly(theirs) if name == "deployment_status"] == [
+        (
+            ("pipecd_component", "piped"),
+            ("piped", victim.id),
+            ("project", "other"),
+        )
+    ]
+    for text in (ours, everything):
+        for name, labels in read_strictly(text):
+            told = dict(labels)
+            if told.get("pipecd_component") == "piped":
+                assert (
+                    told["project"]
+                    == {
+                        culprit.id: "default",
+                        victim.id: "other",
+                    }[told["piped"]]
+                )
+            else:
+                assert read_strictly(text)[name, labels] != 666
+        assert text.count("# TYPE process_open_fds ") == 1
+
+
+@pytest.mark.parametrize(
+    ("stats", "reason"),
+    [
+        (b" " * (9 * 1024 * 1024), "9437184 bytes"),
+        (b"".join(b"a%d 1\n" % number for number in range(5000)), "5000 metrics"),
+        (b"\xff", "not UTF-8"),
+        (b"nonsense", "no metrics"),
+        (b'a{__name__="b"} 1\n', "cannot be used"),
+    ],
+)
+async def test_a_report_that_cannot_be_shown_is_refused_and_a_sign_of_life_all_the_same(
+    plane_with: Any, client: Any, stats: bytes, reason: str
+) -> None:
+    async with plane_with(admin_port=0) as plane:
+        culprit, other = await plane.agent(name="culprit"), await plane.agent(name="other")
+        with pytest.raises(CallError, match=reason) as refused:
+            await report(culprit, stats)
+        await report(other, PIPED.format(name="other").encode())
+        text = (await client.get(f"http://{plane.running.admin_address}/metrics")).text
+
+    assert refused.value.status == "INVALID_ARGUMENT"
+    found = read_strictly(text)
+    online = ("pipecd_component", "server"), ("project", "default")
+    assert found["pipecd_pipeds_online", online] == 2
+    assert [dict(labels)["piped"] for name, labels in found if name == "deployment_status"] == [
+        other.id
+    ]
+
+
+async def test_the_page_of_a_server_with_real_pipeds_is_for_the_strictest_reader(
+    plane_with: Any, client: Any
+) -> None:
+    own = CollectorRegistry()
+    ProcessCollector(registry=own)
+    PlatformCollector(registry=own)
+    GCCollector(registry=own)
+    async with plane_with(admin_port=0) as plane:
+        for name in ("one", "two"):
+            await report(await plane.agent(name=name), generate_latest(own))
+        await client.request("MADE-UP", f"http://{plane.address}/version")
+        text = (await client.get(f"http://{plane.running.admin_address}/metrics")).text
+
+    found = read_strictly(text)
+    assert sum(name == "process_start_time_seconds" for name, _ in found) == 3
+    assert "MADE-UP" not in text
+
+
+async def page(client: Any, plane: Any, key: str) -> str:
+    answer = await client.get(
+        f"http://{plane.address}/metrics", headers={"authorization": f"Bearer {key}"}
     )
-
-
-def test_pages_that_have_nothing_join_to_nothing() -> None:
-    assert joined([]) == ""
-    assert joined(["", "# only a remark\n"]) == ""
+    assert answer.status_code == 200
+    return str(answer.text)

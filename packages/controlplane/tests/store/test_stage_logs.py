@@ -80,6 +80,15 @@ async def test_the_last_report_may_be_repeated(kept: Stores, build: Any) -> None
     assert await read(kept) == ([10, 11], True)
 
 
+async def test_a_sealed_log_opens_again_for_who_may_reopen_it(kept: Stores, build: Any) -> None:
+    await kept.stage_logs.append("ours", KEY, build.blocks(10), completed=True)
+
+    await kept.stage_logs.append("ours", KEY, build.blocks(11), completed=False, reopen=True)
+    await kept.stage_logs.append("ours", KEY, build.blocks(12), completed=False)
+
+    assert await read(kept) == ([10, 11, 12], False)
+
+
 async def test_an_empty_last_report_seals(kept: Stores, build: Any) -> None:
     await kept.stage_logs.append("ours", KEY, build.blocks(10), completed=False)
     await kept.stage_logs.append("ours", KEY, [], completed=True)
@@ -188,3 +197,29 @@ async def test_only_what_changed_a_log_is_told(
 
     change = Change(kind=Kind.STAGE_LOG, id="d1/s1/0", project_id="ours")
     assert told == [change, change]
+
+
+async def test_a_log_has_a_limit_and_says_where_it_was_cut(kept: Stores, build: Any) -> None:
+    logs = stage_logs.StageLogs(kept.database, max_bytes=100)
+    for index in range(20):
+        await logs.append("ours", KEY, build.blocks(index), completed=False)
+
+    await logs.append("ours", KEY, build.blocks(19, 20, 21), completed=True)
+
+    part = await kept.stage_logs.part("ours", KEY)
+    assert part.completed
+    assert "has reached its limit of 100 bytes" in part.blocks[-1].log
+    assert sum(block.ByteSize() for block in part.blocks[:-1]) <= 100
+    assert [block.index for block in part.blocks] == list(range(len(part.blocks)))
+
+
+async def test_one_large_report_is_cut_at_the_same_place(kept: Stores, build: Any) -> None:
+    logs = stage_logs.StageLogs(kept.database, max_bytes=100)
+
+    await logs.append("ours", KEY, build.blocks(*range(1000)), completed=False)
+    await logs.append("ours", KEY, build.blocks(*range(1000, 2000)), completed=False)
+
+    part = await kept.stage_logs.part("ours", KEY)
+    assert len(part.blocks) < 20
+    assert "limit" in part.blocks[-1].log
+    assert all("limit" not in block.log for block in part.blocks[:-1])

@@ -3,6 +3,8 @@
 
 from typing import Any
 
+import pytest
+
 from pipecd_wire.model import command_pb2, piped_pb2
 from pipecd_wire.pipedservice import service_pb2 as piped
 from pipecd_wire.rpc import CallError, call
@@ -39,6 +41,20 @@ async def test_a_third_key_is_refused_with_the_reason(plane: Any, admin: Any) ->
 
     assert error.status == "FAILED_PRECONDITION"
     assert "has 2 keys already" in error.message
+
+
+@pytest.mark.parametrize("name", ["", " ", "\n"])
+async def test_a_piped_has_a_name(plane: Any, admin: Any, name: str) -> None:
+    agent = await plane.agent(name="named")
+
+    made = await admin.refused("RegisterPiped", pb.RegisterPipedRequest(name=name))
+    renamed = await admin.refused(
+        "UpdatePiped", pb.UpdatePipedRequest(piped_id=agent.id, name=name)
+    )
+
+    assert (made.status, renamed.status) == ("INVALID_ARGUMENT", "INVALID_ARGUMENT")
+    assert "name" in made.message
+    assert [each.name for each in await plane.stores.pipeds.of_project("default")] == ["named"]
 
 
 async def test_the_list_has_statuses_and_no_hashes(plane: Any, admin: Any) -> None:

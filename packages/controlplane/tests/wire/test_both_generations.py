@@ -62,13 +62,13 @@ async def v0_application(plane: Any, agent: Any, name: str = "old") -> str:
     return str(await plane.application(agent, name=name, kind="TERRAFORM", platform_provider="k8s"))
 
 
-async def v1_application(plane: Any, agent: Any, name: str = "new") -> str:
+async def v1_application(plane: Any, agent: Any, name: str = "new", *, kind: str = "files") -> str:
     request = web.AddApplicationRequest(
         name=name,
         piped_id=agent.id,
         git_path=plane.build.git_path(),
         deploy_targets_by_plugin=TARGETS,
-        labels={"kind": "files"},
+        labels={"kind": kind},
     )
     return await applications.add(plane.stores, "default", request, lambda: plane.build.NOON)
 
@@ -299,13 +299,13 @@ async def test_each_has_its_own_memory_of_analyses(plane: Any, v0: Any, v1: Any)
     ids=["v0", "v1"],
 )
 async def test_results_of_plan_previews_pass_through(plane: Any, v0: Any, field: bytes) -> None:
-    await call(v0.service.ReportStat, pb.ReportStatRequest(piped_stats=b"x"))
+    await call(v0.service.ReportStat, pb.ReportStatRequest(piped_stats=b"up 1\n"))
     asked = await call(
         plane.admin.api.RequestPlanPreview,
         api.RequestPlanPreviewRequest(
             repo_remote_url="git@github.com:org/name.git",
             head_branch="f",
-            head_commit="c",
+            head_commit="c0ffee",
             base_branch="main",
         ),
     )
@@ -383,22 +383,26 @@ async def test_an_application_goes_to_v1_and_can_come_back(plane: Any, v0: Any) 
     assert (application.platform_provider, application.cloud_provider) == ("k8s", "k8s")
 
 
-async def test_counts_do_not_take_v1_applications_for_kubernetes(
+async def test_counts_name_only_kinds_that_pages_of_other_makes_know(
     plane: Any, v0: Any, v1: Any
 ) -> None:
+    """What a v1 application says in its label counts, if it is such a kind."""
     await v0_application(plane, v0)
-    await v1_application(plane, v1, "one")
-    disabled = await v1_application(plane, v1, "two")
-    gone = await v1_application(plane, v1, "three")
+    await v1_application(plane, v1, "one", kind="ecs")
+    await v1_application(plane, v1, "two", kind="TERRAFORM")
+    await v1_application(plane, v1, "three", kind="<script>\n")
+    disabled = await v1_application(plane, v1, "four")
+    gone = await v1_application(plane, v1, "five")
     await applications.switch(plane.stores, "default", disabled, disabled=True)
     await applications.delete(plane.stores, "default", gone, lambda: 5)
 
     answer = await insights.application_counts(plane.stores, "default", lambda: 9)
 
     assert [(dict(each.labels), each.count) for each in answer.counts] == [
-        ({"KIND": "APPLICATION", "ACTIVE_STATUS": "DISABLED"}, 1),
-        ({"KIND": "APPLICATION", "ACTIVE_STATUS": "ENABLED"}, 1),
-        ({"KIND": "TERRAFORM", "ACTIVE_STATUS": "ENABLED"}, 1),
+        ({"KIND": "ECS", "ACTIVE_STATUS": "ENABLED"}, 1),
+        ({"KIND": "KUBERNETES", "ACTIVE_STATUS": "DISABLED"}, 1),
+        ({"KIND": "KUBERNETES", "ACTIVE_STATUS": "ENABLED"}, 1),
+        ({"KIND": "TERRAFORM", "ACTIVE_STATUS": "ENABLED"}, 2),
     ]
     assert answer.updated_at == 9
 

@@ -317,11 +317,11 @@ async def test_rule_9_a_list_fits_what_gos_pipectl_takes(plane: Any) -> None:
 async def test_rule_10_command_output_is_gos_plain_json(plane: Any) -> None:
     agent = await plane.agent()
     async with wire(plane, authorization=token(agent)) as send:
-        await send(PIPED + "ReportStat", piped.ReportStatRequest(piped_stats=b"x"))
+        await send(PIPED + "ReportStat", piped.ReportStatRequest(piped_stats=b"up 1\n"))
     asked = api.RequestPlanPreviewRequest(
         repo_remote_url="git@github.com:org/name.git",
         head_branch="f",
-        head_commit="c",
+        head_commit="c0ffee",
         base_branch="main",
     )
     async with wire(plane, authorization=key(plane)) as program:

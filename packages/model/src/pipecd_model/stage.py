@@ -51,6 +51,16 @@ def is_rollback(stage: pb.PipelineStage) -> bool:
     return stage.rollback or stage.name in {ROLLBACK, SCRIPT_RUN_ROLLBACK}
 
 
+def shown_number(stage: pb.PipelineStage) -> str:
+    """The number that people see: `3` for the third stage, `3r` for the one that undoes it.
+
+    The one rollback stage of a v0 piped undoes all of them, and its index says nothing.
+    """
+    if stage.name == ROLLBACK and not stage.rollback:
+        return "r"
+    return f"{stage.index + 1}{'r' if is_rollback(stage) else ''}"
+
+
 def forward_stages(deployment: pb.Deployment) -> tuple[pb.PipelineStage, ...]:
     """List the stages of the way forward, in the order in which they run."""
     return tuple(stage for stage in deployment.stages if not is_rollback(stage))

@@ -479,3 +479,29 @@ def test_plan_preview_counts_are_not_negative() -> None:
         "spec.planPreview.workerNum: must not be negative: -1",
         "spec.planPreview.commandCheckInterval: must not be negative: -1s",
     ]
+
+
+@pytest.mark.parametrize(
+    ("remote", "branch", "fault"),
+    [
+        ("/srv/x", "a:refs/replace/b", "repositories[0].branch: 'a:refs/replace/b' is not the"),
+        ("/srv/x", "--upload-pack=x", "repositories[0].branch: '--upload-pack=x' is not the name"),
+        ("/srv/x", "HEAD", "repositories[0].branch: 'HEAD' is not the name of a branch"),
+        ("ext::sh -c x", "main", "repositories[0].remote: 'ext::sh -c x' is not the address"),
+        ("--upload-pack=x", "main", "repositories[0].remote: '--upload-pack=x' is not the address"),
+        ("ssh://-oProxyCommand=x/y", "main", "its host '-oProxyCommand=x' begins with '-'"),
+    ],
+)
+def test_a_repository_that_no_git_may_get_is_a_fault(remote: str, branch: str, fault: str) -> None:
+    (found,) = faults(f"""\
+repositories:
+  - {{repoId: infra, remote: "{remote}", branch: "{branch}"}}
+""")
+
+    assert fault in found
+
+
+def test_a_host_that_would_begin_another_line_is_a_fault() -> None:
+    (found,) = faults('git: {host: "a\\n  ProxyCommand touch x"}\n')
+
+    assert "git.host" in found

@@ -2,6 +2,7 @@
 """The masking door: which forms of a secret it knows, and what it leaves alone."""
 
 import base64
+import re
 
 import pytest
 
@@ -154,3 +155,49 @@ def test_asterisks_are_no_secret() -> None:
 
 def test_without_values_everything_passes() -> None:
     assert streamed(Masker([]), "any", "thing") == "anything"
+
+
+WRITTEN = {
+    "percent-encoded": ("p/ss wörd&é=1", "p%2Fss%20w%C3%B6rd%26%C3%A9%3D1"),
+    "percent-encoded in small letters": ("p/ss wörd&é=1", "p%2fss%20w%c3%b6rd%26%c3%a9%3d1"),
+    "percent-encoded but for slashes": ("p/ss word&=1", "p/ss%20word%26%3D1"),
+    "in a form": ("p/ss word&=1", "p%2Fss+word%26%3D1"),
+    "as JavaScript encodes a part": ("it's (so)/!", "it's%20(so)%2F!"),
+    "hexadecimal": ("hunter2!", "68756e7465723221"),
+    "hexadecimal in capitals": ("hunter2!\xaa", "68756E7465723221C2AA"),
+    "hexadecimal with spaces": ("hunter2!", "68 75 6e 74 65 72 32 21"),
+    "hexadecimal with colons": ("hunter2!", "68:75:6e:74:65:72:32:21"),
+    "escaped bytes": ("hunter2!", "\\x68\\x75\\x6e\\x74\\x65\\x72\\x32\\x21"),
+    "with returns for line breaks": ("ab\ncd\nef", "ab\rcd\ref"),
+    "with both": ("ab\ncd\nef", "ab\r\ncd\r\nef"),
+    "with line breaks for returns": ("ab\rcd\ref", "ab\ncd\nef"),
+    "without its line breaks": ("ab\ncd\nef", "abcdef"),
+    "with a return at the end of each line": ("secret-one\nsecret-two", "secret-one\r"),
+    "in single quotes": ("don't tell", r"don'\''t tell"),
+    "quoted for the shell": ("a b$c`d", r"a\ b\$c\`d"),
+    "in double quotes": ('say "no" \\', r"say \"no\" \\"),
+}
+
+
+@pytest.mark.parametrize(("value", "written"), WRITTEN.values(), ids=WRITTEN.keys())
+def test_a_value_is_masked_as_programs_write_it(value: str, written: str) -> None:
+    shown = Masker([value]).line(f"<{written}>")
+
+    assert shown.startswith("<***"), shown
+    assert shown.strip("<>*\r") == ""
+
+
+@pytest.mark.parametrize(("value", "written"), WRITTEN.values(), ids=WRITTEN.keys())
+def test_that_holds_across_pieces(value: str, written: str) -> None:
+    masker = Masker([value])
+
+    shown = "".join([*(masker.feed(letter) for letter in f"<{written}>"), masker.flush()])
+
+    assert shown.strip("<>*\r") == ""
+
+
+def test_a_long_hexadecimal_dump_in_lines_is_masked() -> None:
+    value = "0123456789" * 10
+    lines = re.findall(".{1,60}", value.encode().hex())
+
+    assert all(Masker([value]).line(line) == "***" for line in lines)

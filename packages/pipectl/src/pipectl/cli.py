@@ -20,6 +20,7 @@ from pipectl.commands.plugin import plugin
 from pipectl.commands.render import render
 from pipectl.commands.schema import schema
 from pipectl.commands.simulate import simulate
+from pipectl.output import echo
 
 # What a script can tell apart: 2 the call is wrong, 4 not found or not allowed, 5 try again later.
 EXIT_CODES = {
@@ -53,7 +54,7 @@ def cli() -> None:
 @cli.command()
 def version() -> None:
     """Print the version."""
-    click.echo(f"pipectl {distribution_version('pipectl')}")
+    echo(f"pipectl {distribution_version('pipectl')}")
 
 
 cli.add_command(application)
@@ -79,15 +80,18 @@ def main() -> None:
     except click.exceptions.Exit as ended:
         sys.exit(ended.exit_code)
     except click.ClickException as wrong:
-        wrong.show()
+        if isinstance(wrong, click.UsageError):
+            wrong.show()  # with the usage; the words in it are the caller's own
+        else:
+            echo(f"Error: {wrong.format_message()}", err=True)
         sys.exit(wrong.exit_code)
     except click.Abort:
-        click.echo("interrupted", err=True)
+        echo("interrupted", err=True)
         sys.exit(130)
     except CallError as failed:
         hint = HINTS.get(failed.status)
-        click.echo(f"error: {failed}" + (f" ({hint})" if hint else ""), err=True)
+        echo(f"error: {failed}" + (f" ({hint})" if hint else ""), err=True)
         sys.exit(EXIT_CODES.get(failed.status, 1))
     except PipecdError as failed:
-        click.echo(f"error: {failed}" + (f" ({failed.hint})" if failed.hint else ""), err=True)
+        echo(f"error: {failed}" + (f" ({failed.hint})" if failed.hint else ""), err=True)
         sys.exit(failed.exit_code)

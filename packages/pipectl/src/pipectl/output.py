@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command prints: a table for people, the Go implementation's JSON for programs."""
+"""What a command prints: a table for people, the Go implementation's JSON for programs.
+
+Everything that pipectl prints passes `echo`: most of it was written by others.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -10,6 +13,7 @@ import click
 from google.protobuf.message import Message
 
 from pipecd_model import gojson
+from pipecd_runtime.terminal import escape_for_json, make_printable, make_printable_line
 
 output_option = click.option(
     "--output",
@@ -24,16 +28,29 @@ def wants_json(choice: str) -> bool:
     return choice == "json" or (choice == "auto" and not sys.stdout.isatty())
 
 
+def echo(text: str | bytes = "", *, nl: bool = True, err: bool = False) -> None:
+    """Print a text of which only the colours act; the bytes of a file reach a pipe unchanged."""
+    if isinstance(text, bytes):
+        if not sys.stdout.isatty():
+            click.echo(text, nl=nl, err=err)
+            return
+        text = text.decode(errors="backslashreplace")
+    click.echo(make_printable(text), nl=nl, err=err)
+
+
 def print_json(value: Message | dict[str, Any]) -> None:
-    click.echo(gojson.dumps(gojson.to_value(value) if isinstance(value, Message) else value))
+    """Print a value as the Go implementation writes it, in one line."""
+    text = gojson.dumps(gojson.to_value(value) if isinstance(value, Message) else value)
+    click.echo(escape_for_json(text) if sys.stdout.isatty() else text)
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Columns as wide as their widest cell."""
-    widths = [max(len(row[i]) for row in [headings, *rows]) for i in range(len(headings))]
-    for row in [headings, *rows]:
+    shown = [headings, *([make_printable_line(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[i]) for row in shown) for i in range(len(headings))]
+    for row in shown:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo(line.rstrip())
+        echo(line.rstrip())
 
 
 def print_fields(fields: Sequence[tuple[str, str]]) -> None:
@@ -41,7 +58,7 @@ def print_fields(fields: Sequence[tuple[str, str]]) -> None:
     shown = [(name, value) for name, value in fields if value]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
-        click.echo(f"{name.ljust(width)}  {value}")
+        echo(f"{name.ljust(width)}  {make_printable_line(value)}")
 
 
 def when(seconds: int) -> str:

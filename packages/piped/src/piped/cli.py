@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipecd_model.errors import ConfigError, PipecdError
+from pipecd_runtime.terminal import make_printable
 
 if TYPE_CHECKING:
     from pipecd_model.config import PipedConfig
@@ -163,7 +164,7 @@ def _config(file: Path | None, data: str | None) -> "PipedConfig":
             raise click.UsageError("--config-data is not base64") from None
     loaded = load_piped(text, file=name)
     for warning in loaded.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(make_printable(f"warning: {warning}"), err=True)
     return loaded.config
 
 
@@ -208,5 +209,5 @@ def main() -> None:
     except PipecdError as failed:
         from piped.sentence import sentence  # noqa: PLC0415
 
-        click.echo(f"error: {sentence(failed)}", err=True)
+        click.echo(make_printable(f"error: {sentence(failed)}"), err=True)
         sys.exit(failed.exit_code)

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The data folder: what one piped keeps on disk, and the lock that keeps a second one out.
 
-Two pipeds on one folder would check out trees over each other and run one script twice.
+Two pipeds on one folder would check out trees over each other and run one script twice; another
+user who can write there would choose what runs.
 """
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,14 +14,22 @@ from pathlib import Path
 
 from pipecd_model.errors import ConfigError, StateError
 from pipecd_model.ids import new_id
+from pipecd_runtime.private_folder import UnsafeFolderError, close_folder
+
+log = logging.getLogger(__name__)
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[str]:
     """Own the folder while the block runs; the value is the folder's id, made once and kept."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if changed := close_folder(folder):
+            log.warning(changed)
+        lock = os.open(
+            folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
+    except UnsafeFolderError as unsafe:
+        raise StateError(str(unsafe), hint=unsafe.hint) from unsafe
     except OSError as error:
         raise ConfigError(
             f"cannot use the data folder {str(folder)!r}: {error.strerror}",

@@ -2,6 +2,7 @@
 """What repositories say about applications reaches the control plane, once and when it is new."""
 
 import asyncio
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -206,6 +207,100 @@ async def test_a_repository_that_is_away_does_not_hold_up_the_others(bench: Benc
         await bench.told.until(lambda: bool(bench.told.suggestions))
 
     assert bench.told.suggestions == [["one"]]
+
+
+BAD: dict[str, str | bytes] = {
+    "too large for git": b"#" * (17 * 1024 * 1024),
+    "too large to parse": b"#" * (5 * 1024 * 1024),
+    "no text": b"\xff\0",
+    "bomb": "[" * 100_000,
+    "long name": file("x" * 100_000),
+    "long description": file("long", description="x" * 100_000),
+    "long labels": file("long", labels="{a: " + "x" * 100_000 + "}"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+async def test_a_bad_file_keeps_no_other_file_from_being_suggested(bench: Bench, bad: str) -> None:
+    names = ["one", "two", "three"]
+    bench.remote.commit(
+        {
+            "m/app.pipecd.yaml": BAD[bad],
+            **{f"{name}/app.pipecd.yaml": file(name) for name in names},
+        }
+    )
+    async with bench.running():
+        await bench.told.until(lambda: bool(bench.told.suggestions))
+        bench.remote.commit({"z/app.pipecd.yaml": file("later")})
+        await bench.told.until(lambda: len(bench.told.suggestions) == 2)
+
+    assert set(bench.told.suggestions[0]) == set(names)
+    assert set(bench.told.suggestions[1]) == {*names, "later"}
+
+
+async def test_a_file_of_any_name_keeps_no_other_file_from_being_suggested(bench: Bench) -> None:
+    odd = ["line\nbreak", "escape\x1b[31m", "cr\r", "tab\t", ":(glob)x", "-h", "a b", "\udcff"]
+    bench.remote.commit({f"{name}/app.pipecd.yaml": file("odd") for name in odd})
+    (bench.remote.path / "linked").symlink_to("/etc")
+    bench.remote.commit({"good/app.pipecd.yaml": file("good")})
+    async with bench.running():
+        await bench.told.until(lambda: bool(bench.told.suggestions))
+
+    (request,) = bench.told.requests
+    assert {info.path for info in request.applications} == {":(glob)x", "-h", "a b", "good"}
+
+
+async def test_what_no_control_plane_would_take_is_left_out_of_the_report(bench: Bench) -> None:
+    """A report with one invalid entry is refused whole."""
+    bench.remote.commit(
+        {
+            "good/app.pipecd.yaml": file("good"),
+            "nul/app.pipecd.yaml": file('"a\\0b"'),
+        }
+    )
+    async with bench.running():
+        await bench.told.until(lambda: bool(bench.told.suggestions))
+
+    assert "good" in bench.told.suggestions[0]  # and `Told` has checked the whole request
+
+
+def break_tree(remote: Any) -> None:
+    """Commit a folder that is no folder."""
+    tree = subprocess.run(
+        ["git", "hash-object", "-w", "-t", "tree", "--stdin", "--literally"],
+        cwd=remote.path,
+        input=b"40000 broken\0" + bytes.fromhex(remote.git("rev-parse", "HEAD:x")),
+        capture_output=True,
+        check=True,
+    ).stdout.decode()
+    commit = remote.git("commit-tree", tree.strip(), "-m", "broken")
+    remote.git("update-ref", "refs/heads/main", commit)
+
+
+async def test_a_repository_that_cannot_be_read_does_not_hold_up_the_others(bench: Bench) -> None:
+    """It is reachable, and its tree is one that git refuses to list."""
+    bench.remote.commit({"one/app.pipecd.yaml": file("one")})
+    bench.other.commit({"x": "1"})
+    break_tree(bench.other)
+
+    async with bench.running(repositories=("repo", "other"), first_look_grace=0.1):
+        await bench.told.until(lambda: bool(bench.told.suggestions))
+        bench.remote.commit({"two/app.pipecd.yaml": file("two")})
+        await bench.told.until(lambda: ["one", "two"] in bench.told.suggestions)
+
+
+async def test_a_report_has_a_size_that_a_control_plane_takes(bench: Bench) -> None:
+    text = "x" * 60_000
+    names = [f"n{number:03}" for number in range(60)]
+    bench.remote.commit({f"{name}/app.pipecd.yaml": file(name, description=text) for name in names})
+    async with bench.running(*(application(name, name) for name in names[:55])):
+        await bench.told.until(
+            lambda: sum(map(len, bench.told.updates)) == 55 and bool(bench.told.suggestions)
+        )
+
+    assert len(bench.told.updates) > 1
+    assert all(request.ByteSize() < 4 * 1024 * 1024 for request in bench.told.requests)
+    assert bench.told.suggestions[-1] == names[55:]
 
 
 async def test_what_a_file_says_about_its_registered_application_is_told_once(

@@ -69,6 +69,42 @@ def test_texts_in_other_encodings_are_readable() -> None:
 
 
 @pytest.mark.parametrize(
+    "encoding",
+    [
+        b"undefined",
+        b"idna",
+        b"utf-7",
+        b"unicode_escape",
+        b"raw_unicode_escape",
+        b"utf-16",
+        b"punycode",
+        b"rot13",
+        b"zlib",
+        b"a\0b",
+        b"../etc",
+        b"\xff",
+        b"x" * 100_000,
+    ],
+)
+def test_no_encoding_makes_a_message_that_cannot_be_told(encoding: bytes) -> None:
+    commit = parse_commit(HASH, raw(rb"+2AA- \ud800 text", more=b"encoding " + encoding + b"\n"))
+
+    assert commit.message.encode()
+    assert "\0" not in commit.message
+
+
+def test_a_commit_of_any_size_is_read_at_once() -> None:
+    million = 1_000_000
+    authors = (b" " * million, b"A" * million, b"A <a@b> " + b"9" * million, b"<" * million)
+    for author in authors:
+        commit = parse_commit(HASH, raw(b"x", b"author " + author + b"\n"))
+        assert len(commit.author) <= 1024
+        assert 1 <= commit.created_at <= 2**62
+    for body in (b"K: v\n" + b" more\n" * million, b"\n \n" * million, b"x" * 10 * million):
+        assert len(parse_commit(HASH, raw(b"subject\n\n" + body)).message) <= 65536
+
+
+@pytest.mark.parametrize(
     ("author", "name", "time"),
     [
         (b"author  <ada@example.com> 5 +0000\n", "ada@example.com", 5),

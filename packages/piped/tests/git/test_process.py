@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pipecd_runtime.process import own, word
 from piped.git import GitError
 from piped.git.process import environment, run
 
@@ -49,14 +50,14 @@ def alive(pid: str) -> bool:
 
 async def test_a_git_that_takes_too_long_is_ended_with_all_it_started(slow_git: Path) -> None:
     with pytest.raises(GitError, match=r"git fetch took longer than 0\.5s"):
-        await run("fetch", env=environment(), limit=0.5)
+        await run(*own("fetch"), env=environment(), limit=0.5)
 
     await until(lambda: all_gone(slow_git))
 
 
 async def test_a_cancelled_git_is_ended_with_all_it_started(slow_git: Path) -> None:
     async with asyncio.TaskGroup() as tasks, asyncio.timeout(LIMIT):
-        running = tasks.create_task(run("fetch", env=environment()))
+        running = tasks.create_task(run(*own("fetch"), env=environment()))
         await until(slow_git.exists)
         running.cancel()
 
@@ -66,10 +67,9 @@ async def test_a_cancelled_git_is_ended_with_all_it_started(slow_git: Path) -> N
 async def test_a_failure_is_told_in_gits_words_without_credentials(tmp_path: Path) -> None:
     with pytest.raises(GitError) as failed:
         await run(
-            "clone",
-            "--quiet",
-            "http://me:secret@127.0.0.1:1/x",
-            str(tmp_path / "x"),
+            *own("clone", "--quiet"),
+            word("http://me:secret@127.0.0.1:1/x"),
+            word(tmp_path / "x"),
             env=environment(),
         )
 
@@ -83,7 +83,7 @@ async def test_no_git_at_all_is_told_with_a_hint(
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(GitError, match="there is no git") as failed:
-        await run("version", env=environment())
+        await run(*own("version"), env=environment())
     assert "install" in failed.value.hint
 
 
@@ -103,7 +103,7 @@ async def test_progress_is_told_while_git_works(
         told.append(line)
         (tmp_path / "told").touch()
 
-    await run("fetch", env=environment(), on_progress=take, limit=LIMIT)
+    await run(*own("fetch"), env=environment(), on_progress=take, limit=LIMIT)
 
     assert told == ["Receiving: 50%"]
 
@@ -117,4 +117,24 @@ async def test_git_never_asks_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert env["GIT_TERMINAL_PROMPT"] == "0"
     assert not {"GIT_ASKPASS", "SSH_ASKPASS", "GIT_TRACE"} & env.keys()
-    assert (await run("config", "a.b", env=env)) == b"c\n"
+    assert (await run(*own("config", "a.b"), env=env)) == b"c\n"
+
+
+def test_git_has_what_the_operator_set_up_for_it_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = ("HOME", "https_proxy", "NO_PROXY", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "AWS_PROFILE")
+    for name in kept:
+        monkeypatch.setenv(name, f"the {name}")
+    monkeypatch.setenv("PIPECD_PLUGIN_TOKEN", "secret")
+    monkeypatch.setenv("DATABASE_PASSWORD", "secret")
+
+    found = environment()
+
+    assert {name: found.get(name) for name in kept} == {name: f"the {name}" for name in kept}
+    assert "secret" not in found.values()
+
+
+async def test_a_word_like_an_option_never_reaches_git() -> None:
+    with pytest.raises(GitError, match="would read it as an option"):
+        await run(*own("ls-remote"), word("--upload-pack=touch x"), env=environment())

@@ -65,7 +65,7 @@ class World:
         self.told.append(state)
 
     @asynccontextmanager
-    async def running(self, interval: float = 3600) -> AsyncIterator[LiveStates]:
+    async def running(self, interval: float = 3600, **options: Any) -> AsyncIterator[LiveStates]:
         states = LiveStates(
             mirror=self.mirror,
             looker=self,  # type: ignore[arg-type]
@@ -75,6 +75,7 @@ class World:
             is_deploying=self.mirror.is_deploying,
             is_in_trouble=lambda _: self.trouble,
             interval=interval,
+            **options,
         )
         task = asyncio.create_task(states.run())
         yield states
@@ -198,3 +199,45 @@ async def test_a_report_that_was_not_taken_is_repeated(world: World) -> None:
 
     assert len(world.live) == 1
     assert world.statuses == [SYNCED]
+
+
+class Stuck(World):
+    """Some applications are never answered about, and one breaks whoever looks."""
+
+    async def view(self, application: Application, _deployed: Any) -> View | None:
+        if application.id.startswith("stuck"):
+            await asyncio.Event().wait()
+        if application.id.startswith("odd"):
+            raise ValueError("nobody expected this")
+        return await super().view(application, _deployed)
+
+
+async def test_a_plugin_that_never_answers_holds_up_its_own_applications_only() -> None:
+    world = Stuck()
+    applications = [Application(id=f"stuck {number}") for number in range(10)]
+    world.mirror.replace(applications=[*applications, Application(id="a1")])
+    async with world.running(
+        lanes=("stuck", "good"), lane_of=lambda each: "stuck" if "stuck" in each.id else "good"
+    ) as states:
+        await world.until_looks(1)
+        states.look_at("a1")
+        await world.until_looks(2)
+
+    assert [each.application_id for each in world.live] == ["a1"]
+
+
+async def test_an_application_that_nobody_expected_takes_no_other_with_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = Stuck()
+    odd = [Application(id=f"odd {number}") for number in range(3)]
+    world.mirror.replace(applications=[*odd, Application(id="a1")])
+    async with world.running() as states:
+        await world.until_looks(1)
+        for each in odd:
+            states.look_at(each.id)
+        states.look_at("a1")
+        await world.until_looks(2)
+
+    assert [each.application_id for each in world.live] == ["a1"]
+    assert "livestate.bug" in caplog.text

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from pipecd_wire.rpc import Endpoints, admit_all
+from pipecd_wire.rpc import Endpoints, admit_all, require_own_user
 from piped.plugins.port import accepts, is_free, pick_port, private_port
 
 
 async def test_the_private_port_is_on_the_loopback_only() -> None:
     """W5: upstream's plugin service, which runs scripts, listens to the whole network."""
-    async with private_port(Endpoints(admit=admit_all)) as port:
+    async with private_port(Endpoints(admit=admit_all), require_own_user) as port:
         listening = [address for address in ("127.0.0.1", "::1") if connects(address, port)]
         elsewhere = [address for address in own_addresses() if connects(address, port)]
 

@@ -5,19 +5,22 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 
 from pipecd_wire.model.command_pb2 import Command
+from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.pipecd.plugin.plugin_pb2_grpc import PluginManagementServiceStub
 from pipecd_wire.pluginservice import service_pb2 as pb
 from pipecd_wire.pluginservice.service_pb2_grpc import PluginServiceStub
 from pipecd_wire.rpc import CallError, call, connect, stream
-from piped.plugins.management import Link, ManagementApi, endpoints_of
+from piped.plugins.management import Link, ManagementApi, authenticator_of, endpoints_of
 from piped.plugins.port import private_port
 from piped.plugins.running import RunningStages
+from piped.report.metadata import PLUGIN
 from piped.secrets import OpenedSecrets
 
 TOKEN = [("pipecd-plugin-token", "right")]
@@ -41,7 +44,9 @@ async def private(world: Any) -> AsyncIterator[Private]:
     async with AsyncExitStack() as opened:
         opened.enter_context(world.backend.metadata.opened(world.run_input("WAIT").deployment))
         port = await opened.enter_async_context(
-            private_port(endpoints_of("odd", link, management, world.backend))
+            private_port(
+                endpoints_of("odd", link, management, world.backend), authenticator_of("odd", link)
+            )
         )
         channel = await opened.enter_async_context(connect(f"localhost:{port}"))
         yield Private(
@@ -78,6 +83,34 @@ async def test_a_value_of_a_stage_is_kept_and_found(private: Private, world: Any
         {"a": "1"},
         {"a": "1", "b": "2", "c": ""},
     ]
+
+
+async def test_a_plugin_writes_to_its_own_stages_only(private: Private, world: Any) -> None:
+    deployment = Deployment(id="d2", application_id="a2")
+    for name in ("odd", "other"):
+        deployment.stages.add(id=name, metadata={PLUGIN: name})
+    mine = {"deployment_id": "d2", "stage_id": "odd"}
+    theirs = {"deployment_id": "d2", "stage_id": "other"}
+    block = {"index": 1, "log": "hello", "created_at": 1}
+    calls: dict[Any, Any] = {
+        private.service.PutStageMetadata: partial(pb.PutStageMetadataRequest, key="a", value="1"),
+        private.service.PutStageMetadataMulti: partial(
+            pb.PutStageMetadataMultiRequest, metadata={"a": "1"}
+        ),
+        private.service.ReportStageLogs: partial(pb.ReportStageLogsRequest, blocks=[block]),
+        private.service.ReportStageLogsFromLastCheckpoint: partial(
+            pb.ReportStageLogsFromLastCheckpointRequest, blocks=[block], completed=True
+        ),
+    }
+    with world.backend.metadata.opened(deployment) as store:
+        for method, request in calls.items():
+            error = await refusal(method, request(**theirs))
+            assert error.status == "PERMISSION_DENIED"
+            assert "'other', not by 'odd'" in error.message
+            await call(method, request(**mine))
+
+        assert store.get_stage("other", "a") is None
+        assert store.get_stage("odd", "a") == "1"
 
 
 async def test_values_of_a_plugin_are_its_own_when_it_gives_no_name(private: Private) -> None:

@@ -58,7 +58,7 @@ async def test_whoever_waits_takes_over_when_the_first_one_gives_up(tmp_path: Pa
         first = tasks.create_task(tools.install("helm", "3", script))
         second = tasks.create_task(tools.install("helm", "3", script))
         async with asyncio.timeout(20):
-            while not runs.exists():  # noqa: ASYNC110 - the script is another process
+            while not (runs.exists() and runs.read_text()):  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.01)
         first.cancel()
 
@@ -91,7 +91,87 @@ async def test_a_script_that_hangs_is_ended_with_what_it_started(tmp_path: Path)
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize(("name", "version"), [("../evil", "1"), ("x", "1/2"), (".x", "1")])
+async def test_a_tool_that_another_piped_has_installed_meanwhile_is_not_replaced(
+    tmp_path: Path,
+) -> None:
+    script = f"echo ours > {{{{ .OutPath }}}}; echo theirs > {tmp_path / 'helm-3'}"
+
+    path = await Tools(tmp_path).install("helm", "3", script)
+
+    assert path.read_text() == "theirs\n"
+    assert os.listdir(tmp_path) == ["helm-3"]  # noqa: PTH208
+
+
+async def test_a_folder_in_the_place_of_a_tool_is_said(tmp_path: Path) -> None:
+    (tmp_path / "helm-3").mkdir()
+
+    with pytest.raises(StateError, match="is in the way of a tool"):
+        await Tools(tmp_path).install("helm", "3", "echo tool > {{ .OutPath }}")
+
+
+async def test_only_pipeds_user_can_change_a_tool(tmp_path: Path) -> None:
+    script = "umask 0; echo tool > {{ .OutPath }}; chmod 777 {{ .OutPath }}"
+
+    path = await Tools(tmp_path / "tools").install("helm", "3", script)
+
+    assert path.stat().st_mode & 0o777 == 0o755
+    assert path.parent.stat().st_mode & 0o022 == 0
+
+
+async def test_a_tool_is_a_file_of_its_own_also_where_the_script_made_a_link(
+    tmp_path: Path,
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("tool")
+    elsewhere.chmod(0o666)
+
+    path = await Tools(tmp_path / "tools").install(
+        "helm", "3", f"ln -s {elsewhere} {{{{ .OutPath }}}}"
+    )
+
+    assert not path.is_symlink()
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("tool", 0o755)
+    assert elsewhere.stat().st_mode & 0o777 == 0o666
+
+
+async def test_a_tool_or_folder_that_others_could_write_to_is_closed(tmp_path: Path) -> None:
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    tool = folder / "helm-3"
+    tool.touch()
+    for each in (folder, tool):
+        each.chmod(0o777)
+
+    await Tools(folder).install("helm", "3", "exit 1")
+
+    assert [each.stat().st_mode & 0o777 for each in (folder, tool)] == [0o755, 0o755]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.parametrize("whose", ["tool", "folder"])
+async def test_what_belongs_to_another_user_is_not_run(tmp_path: Path, whose: str) -> None:
+    tool = tmp_path / "helm-3"
+    tool.write_text("theirs")
+    os.chown(tool if whose == "tool" else tmp_path, 65534, 65534)
+
+    with pytest.raises(StateError, match="another user can change"):
+        await Tools(tmp_path).install("helm", "3", "exit 1")
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("../evil", "1"),
+        ("x", "1/2"),
+        (".x", "1"),
+        ("-x", "1"),
+        ("", "1"),
+        ("x", ".."),
+        ("x", "1\n"),
+        ("x", "\0"),
+        ("x" * 101, "1"),
+    ],
+)
 async def test_a_tool_stays_in_its_folder(tmp_path: Path, name: str, version: str) -> None:
     with pytest.raises(ConfigError):
         await Tools(tmp_path).install(name, version, "exit 0")

@@ -355,3 +355,22 @@ async def test_links_lead_anywhere_in_the_repository_and_nowhere_else(bench: Ben
         for path in ("outside", "up", "linked"):
             with pytest.raises(SourceError, match=r"has no folder|leads out of the repository"):
                 await source_of(tree, application(path))
+
+
+async def test_a_tree_holds_what_its_commit_holds_whatever_stands_in_for_it(bench: Bench) -> None:
+    """A replace ref in the mirror: a git that honours it writes another commit's files."""
+    bench.remote.git("switch", "--quiet", "--create", "evil")
+    evil = bench.remote.commit({"base/x": "evil"})
+    mirror = f"--git-dir={bench.repository.mirror.folder}"
+    bench.remote.git(mirror, "fetch", "--quiet", bench.remote.remote, "evil")
+    bench.remote.git(mirror, "update-ref", f"refs/replace/{bench.commit}", evil)
+
+    async with bench.sources.tree("repo", bench.commit) as tree:
+        assert (tree.path / "base" / "x").read_text() == "1"
+
+
+@pytest.mark.parametrize("name", ["main", "HEAD", "--index-output=/tmp/x", "refs/heads/main"])
+async def test_a_tree_is_asked_for_by_a_whole_hash(bench: Bench, name: str) -> None:
+    with pytest.raises(NoCommitError):
+        async with bench.sources.tree("repo", name):
+            pass

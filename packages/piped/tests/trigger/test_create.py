@@ -35,9 +35,14 @@ async def test_a_deployment_that_the_control_plane_refuses_is_tried_once_per_com
             bench.tell(applications=(application("witness", description=str(number)),))
         await bench.witnessed(bench.push({}))
         assert bench.desk.tries["web"] == 3
+        name, state = bench.desk.states[0]
         bench.desk.refusing = {}
         later = bench.push({})
         await bench.desk.until(lambda: ("web", later) in bench.desk.deployed())
+
+    assert (name, state.short_reason) == ("web", "the control plane refuses its deployment")
+    assert state.reason == "the project is full"
+    assert bench.desk.states[-1][1].short_reason == ""
 
 
 async def test_a_command_that_the_control_plane_refuses_is_refused_with_its_reason(

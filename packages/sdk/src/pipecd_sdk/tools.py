@@ -5,6 +5,7 @@ import asyncio
 import hashlib
 import os
 import platform
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -13,6 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_sdk.results import StageFailedError
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9._+-]*")
+"""What a name and a version are made of: agents put them into the text of a shell script."""
 
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
@@ -58,6 +62,11 @@ class Tools(ABC):
 
         A file that is not the one that it should be is never handed out.
         """
+        for what, value in (("name", tool.name), ("version", tool.version)):
+            if not _PLAIN.fullmatch(value):
+                raise ToolError(
+                    f"a tool cannot have the {what} {value!r}", hint="letters, digits and ._+-"
+                )
         path = await self.get(tool)
         if tool.sha256:
             expected = tool.sha256.get(this_platform())

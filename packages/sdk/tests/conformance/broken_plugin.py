@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin over the bare wire that breaks exactly one promise: `broken_plugin.py FAULT start …`."""
+"""A plugin over the bare wire that breaks exactly one promise: `broken_plugin.py FAULT start …`.
+
+Or has a habit that is none: it needs a tool, has no platform, insists on its log, or lets its
+stage finish before it ends.
+"""
 
 import argparse
 import asyncio
@@ -122,6 +126,11 @@ class Deployment:
             stage_id=given.stage.id,
             blocks=[LogBlock(index=n, log=f"line {n}", created_at=created) for n in (1, 2)],
         )
+        while self.fault == "insists":
+            with contextlib.suppress(CallError):
+                await call(self.agent.ReportStageLogs, report)
+                break
+            await asyncio.sleep(0.1)  # as a sender with a backoff does
         with contextlib.suppress(CallError):
             await call(self.agent.ReportStageLogs, report)
         if self.fault != "log-left-open":
@@ -139,6 +148,8 @@ class LiveState:
     async def get(
         self, _caller: object, request: live.GetLivestateRequest
     ) -> live.GetLivestateResponse:
+        if self.fault == "no-platform" and request.deploy_targets:
+            raise StatusError("INTERNAL", "connection refused")
         known = request.deploy_targets == ["here"]
         if not known and self.fault != "any-target":
             raise StatusError("INVALID_ARGUMENT", "which deploy target?")
@@ -181,10 +192,15 @@ async def main():
         sys.exit("no license found")
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    ignore = given.fault == "ignores-term"
+    ignore = given.fault in {"ignores-term", "finishes-first"}
     loop.add_signal_handler(signal.SIGTERM, (lambda: None) if ignore else stop.set)
     endpoints = Endpoints(admit=admit_all)
     async with connect(given.piped_plugin_service) as agent:
+        if given.fault == "needs-a-tool":
+            wanted = piped.InstallToolRequest(
+                name="tool", version="1", install_script="pwd > here && cp here {{ .OutPath }}"
+            )
+            await call(PluginServiceStub(agent).InstallTool, wanted)
         services = pb.DESCRIPTOR.services_by_name["DeploymentService"]
         endpoints.add(services, Deployment(given.fault, agent))
         endpoints.add(live.DESCRIPTOR.services_by_name["LivestateService"], LiveState(given.fault))

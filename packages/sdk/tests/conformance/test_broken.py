@@ -25,7 +25,11 @@ PROFILE = Profile(
     deploy_targets=({"name": "here"},),
     stages=(
         StageProfile(
-            name="WORK", results=("SUCCESS",), long={"seconds": 600}, wrong={"seconds": "soon"}
+            name="WORK",
+            with_={},
+            results=("SUCCESS",),
+            long={"seconds": 600},
+            wrong={"seconds": "soon"},
         ),
     ),
 )
@@ -54,11 +58,11 @@ FAULTS = {
 }
 
 
-async def verdicts(fault: str, *cases: str) -> list[Verdict]:
+async def verdicts(fault: str, *cases: str, profile: Profile = PROFILE) -> list[Verdict]:
     chosen = [case for case in load_cases() if not cases or case.id in cases]
     command = [sys.executable, str(BROKEN_PLUGIN), fault]
     patience = 0.1 if fault in SLOW else 1.0
-    return [each async for each in judge_plugin(command, PROFILE, chosen, patience=patience)]
+    return [each async for each in judge_plugin(command, profile, chosen, patience=patience)]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -77,7 +81,55 @@ async def test_without_a_fault_every_promise_holds() -> None:
     broken = [(each.case.id, each.reason) for each in judged if each.outcome is Outcome.BROKEN]
     assert broken == []
     not_asked = {each.case.id for each in judged if each.outcome is Outcome.NOT_ASKED}
-    assert not_asked == {"introduces-itself", "stage-plugin-has-no-opinion"}
+    assert not_asked == {"introduces-itself", "stage-plugin-has-no-opinion", "stops-busy"}
+
+
+@pytest.mark.parametrize(
+    ("habit", "cases"),
+    [
+        ("needs-a-tool", ("starts", "ends")),
+        ("no-platform", ("unknown-services",)),
+        ("insists", ("ends", "again")),
+    ],
+)
+async def test_what_a_real_agent_takes_is_no_fault(habit: str, cases: tuple[str, ...]) -> None:
+    judged = await verdicts(habit, *cases)
+
+    assert [(each.outcome, each.reason) for each in judged] == [(Outcome.HOLDS, "")] * len(cases)
+
+
+async def test_a_plugin_without_management_may_finish_its_stage_before_it_ends() -> None:
+    """An agent asks it to stop only when its stages are over, and ends it after its own grace."""
+    [verdict] = await verdicts("finishes-first", "stops-busy")
+
+    assert verdict.outcome is Outcome.NOT_ASKED
+    assert "plugin management" in verdict.reason
+
+
+async def test_a_stage_is_not_run_with_options_that_its_author_did_not_give() -> None:
+    stage = StageProfile(name="WORK", long={"seconds": 600})
+    profile = Profile(name="work", deploy_targets=({"name": "here"},), stages=(stage,))
+
+    judged = await verdicts("none", "ends", "log", "again", "cancel", profile=profile)
+
+    assert {(each.case.id, each.outcome) for each in judged} == {
+        ("ends", Outcome.NOT_ASKED),
+        ("log", Outcome.NOT_ASKED),
+        ("again", Outcome.NOT_ASKED),
+        ("cancel", Outcome.HOLDS),
+    }
+    assert "(`with`)" in judged[0].reason
+
+
+async def test_a_tool_that_is_there_already_counts_as_installed(tmp_path: Path) -> None:
+    (tmp_path / "tool-1").write_text("prepared")
+    command = [sys.executable, str(BROKEN_PLUGIN), "needs-a-tool"]
+    chosen = [case for case in load_cases() if case.id == "starts"]
+
+    judged = [each async for each in judge_plugin(command, PROFILE, chosen, tools=tmp_path)]
+
+    assert [each.outcome for each in judged] == [Outcome.HOLDS]
+    assert (tmp_path / "tool-1").read_text() == "prepared"
 
 
 async def test_nothing_more_is_asked_of_a_plugin_that_does_not_start() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipecd_wire.pipecd.api import api_pb2 as pb
-from pipecd_wire.rpc import Admit, Endpoints, Observe, admit_all, rpc
+from pipecd_wire.rpc import Admit, Endpoints, GuardStream, Observe, admit_all, rpc
 
 APPLICATIONS = pb.DESCRIPTOR.services_by_name["ApplicationService"]
 PROJECTS = pb.DESCRIPTOR.services_by_name["ProjectService"]
@@ -62,8 +62,9 @@ def served() -> Callable[..., Endpoints]:
         *,
         admit: Admit = admit_all,
         observers: tuple[Observe, ...] = (),
+        guard_stream: GuardStream | None = None,
     ) -> Endpoints:
-        endpoints = Endpoints(admit=admit, observers=observers)
+        endpoints = Endpoints(admit=admit, observers=observers, guard_stream=guard_stream)
         owed = set(APPLICATIONS.methods_by_name) - {"ReleaseHold"}
         endpoints.add(APPLICATIONS, Applications(unary), owed=owed)
         owed = set(PROJECTS.methods_by_name) - {"WatchChanges"}

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -264,3 +265,38 @@ async def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(
         answer = await call(applications(channel).ReleaseHold, HOLD)
 
     assert answer.command_id == "at last"
+
+
+class Babbling(grpc.GenericRpcHandler):
+    """Answers every call with the same bytes."""
+
+    def __init__(self, answer: bytes) -> None:
+        self._answer = answer
+
+    def service(self, handler_call_details: Any) -> Any:
+        async def once(_request: bytes, _context: Any) -> bytes:
+            return self._answer
+
+        async def again(_request: bytes, _context: Any) -> AsyncIterator[bytes]:
+            yield self._answer
+
+        if handler_call_details.method.endswith("WatchChanges"):
+            return grpc.unary_stream_rpc_method_handler(again)
+        return grpc.unary_unary_rpc_method_handler(once)
+
+
+@pytest.mark.parametrize("answer", [b"\xff" * 100, b"\x0a\x02\xff\xfe"], ids=["bytes", "no text"])
+async def test_an_answer_that_is_no_message_is_a_failure_of_the_call(answer: bytes) -> None:
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((Babbling(answer),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with asyncio.timeout(LIMIT), connect(f"127.0.0.1:{port}") as channel:
+            with pytest.raises(CallError, match="not a message of the protocol"):
+                await call(applications(channel).ReleaseHold, HOLD)
+            changes = stream(ProjectServiceStub(channel).WatchChanges, WATCH)
+            with pytest.raises(CallError, match="not a message of the protocol"):
+                await anext(changes)
+    finally:
+        await server.stop(0)

@@ -2,7 +2,7 @@
 """The chain of every call: admit, validate, handle, and what a caller is told when one refuses."""
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -188,6 +188,38 @@ async def test_closing_a_stream_early_ends_its_handler(served: Served) -> None:
         await anext(responses)
 
     assert ended == ["ended"]
+
+
+async def test_a_guard_stands_between_a_stream_and_its_caller(served: Served) -> None:
+    ended, seen = [], []
+
+    async def endless(
+        _caller: Any, _request: pb.WatchChangesRequest
+    ) -> AsyncIterator[pb.WatchChangesResponse]:
+        try:
+            while True:
+                yield pb.WatchChangesResponse()
+        finally:
+            ended.append("ended")
+
+    async def one_only(
+        method: Method, metadata: Metadata, caller: Any, request: Any, answers: Any
+    ) -> AsyncGenerator[Any, None]:
+        seen.append((method.path, metadata, caller, request))
+        async with aclosing(answers):
+            yield await anext(answers)
+            raise DeniedError("no longer yours")
+
+    request, metadata = pb.WatchChangesRequest(), {"who": "ann"}
+    endpoint = found(served(streaming=endless, guard_stream=one_only), WATCH)
+
+    async with aclosing(endpoint.stream(request, metadata)) as responses:
+        await anext(responses)
+        with pytest.raises(StatusError, match="no longer yours"):
+            await anext(responses)
+
+    assert ended == ["ended"]
+    assert seen == [(WATCH, metadata, metadata, request)]
 
 
 async def test_observers_are_told_how_every_call_ended(served: Served) -> None:

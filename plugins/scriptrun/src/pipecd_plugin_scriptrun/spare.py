@@ -7,12 +7,12 @@ this process does, and after a while without work.
 
 import asyncio
 import os
-import signal
 import sys
 from dataclasses import dataclass
 from typing import Final
 
 from pipecd_plugin_scriptrun.shim import chaos, start
+from pipecd_sdk.kit.process import own, spawn_detached, word
 
 KEEP_FOR: Final = 60.0
 """Seconds without a script after which the spare one is let go."""
@@ -70,23 +70,18 @@ class Spare:
 
 def spawn() -> Idle:
     """Start a shim. Raises OSError."""
-    command = [sys.executable, "-I", "-S", str(start.__file__)]
+    command = (word(sys.executable), *own("-I", "-S"), word(str(start.__file__)))
     source, job = os.pipe()
     wake_end, wake = os.pipe()
     try:
         # Not asyncio's: that one kills what still runs when the plugin ends.
-        pid = os.posix_spawn(
-            command[0],
+        pid = spawn_detached(
             command,
-            {name: value for name, value in os.environ.items() if name.startswith(chaos.PREFIX)},
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, source, 0),
-                (os.POSIX_SPAWN_DUP2, wake, 1),
-                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
-            ],
-            setsid=True,
-            setsigmask=[],
-            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM],
+            env={
+                name: value for name, value in os.environ.items() if name.startswith(chaos.PREFIX)
+            },
+            stdin=source,
+            stdout=wake,
         )
     except OSError:
         os.close(job)

@@ -31,7 +31,6 @@ from controlplane.api.web.insights import InsightsApi as WebInsightsApi
 from controlplane.api.web.pipeds import PipedsApi as WebPipedsApi
 from controlplane.api.web.project import ProjectApi as WebProjectApi
 from controlplane.api.web.releases import ReleasesApi as WebReleasesApi
-from controlplane.auth.standing import Standing
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
 from controlplane.usecases.access import Access
@@ -44,7 +43,7 @@ from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.pipecd.api import access_pb2, api_pb2
 from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
-from pipecd_wire.rpc import Admit, Endpoints, Observe
+from pipecd_wire.rpc import Admit, Endpoints, GuardStream, Observe
 from pipecd_wire.webservice import service_pb2 as webservice
 
 
@@ -60,11 +59,11 @@ def endpoints(
     now: Now,
     web_base_url: Callable[[], str],
     observers: Iterable[Observe] = (),
+    guard_stream: GuardStream | None = None,
 ) -> Endpoints:
     """Every RPC of every service, behind one door."""
-    served = Endpoints(admit=admit, observers=observers)
+    served = Endpoints(admit=admit, observers=observers, guard_stream=guard_stream)
     presence = Presence(bus)
-    standing = Standing(stores, now)
     served.add(
         pipedservice.DESCRIPTOR.services_by_name["PipedService"],
         PipedPipedsApi(stores, now, web_base_url, Sightings(stores.alarms)),
@@ -101,7 +100,7 @@ def endpoints(
     own = api_pb2.DESCRIPTOR.services_by_name
     served.add(
         own["DeploymentService"],
-        OwnDeploymentsApi(stores, bus, standing),
+        OwnDeploymentsApi(stores, bus),
         owed=owed.OWN_DEPLOYMENT_SERVICE,
     )
     served.add(
@@ -110,7 +109,7 @@ def endpoints(
         owed=owed.OWN_APPLICATION_SERVICE,
     )
     served.add(own["PipedService"], OwnPipedsApi(stores, presence, now))
-    served.add(own["ProjectService"], ProjectApi(bus, standing), owed=owed.OWN_PROJECT_SERVICE)
+    served.add(own["ProjectService"], ProjectApi(bus), owed=owed.OWN_PROJECT_SERVICE)
     served.add(SERVICE, telemetry)
     own = access_pb2.DESCRIPTOR.services_by_name
     served.add(own["AccessService"], SessionsApi(stores, now))

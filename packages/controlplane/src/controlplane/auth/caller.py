@@ -21,6 +21,8 @@ class Program:
     name: str
     """The key's name: what approver lists and records of who did what hold."""
     may_write: bool
+    expires_at: int = 0
+    """When the key ends by itself; 0 is never."""
     idempotency_key: str = ""
 
     def request_id(self, method: str) -> str | None:
@@ -44,6 +46,8 @@ class Person:
     grant: Grant = field(default_factory=Grant)
     """What the call is allowed for: everything of the project, or what has certain labels."""
     may_change_project: bool = False
+    expires_at: int = 0
+    """When the session ends by itself."""
     idempotency_key: str = ""
 
     def request_id(self, method: str) -> str | None:

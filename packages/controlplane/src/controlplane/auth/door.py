@@ -8,6 +8,7 @@ answer: only who holds the key learns more.
 from typing import Final
 
 from controlplane.auth import calls
+from controlplane.auth.addresses import network
 from controlplane.auth.attempts import Attempts, TooManyAttemptsError
 from controlplane.auth.caller import Agent, Person, Program
 from controlplane.auth.people import People
@@ -76,17 +77,26 @@ class Door:
         call.project_id, call.caller = caller.project_id, calls.name(caller)
         return caller
 
-    async def _admit(self, method: Method, metadata: Metadata) -> Agent | Program | Person:
+    async def admit_again(self, method: Method, metadata: Metadata) -> Agent | Program | Person:
+        """Ask everything once more for a call that was let in and goes on. Raises as `admit`.
+
+        It is neither a new call nor a new attempt to guess a key.
+        """
+        return await self._admit(method, metadata, again=True)
+
+    async def _admit(
+        self, method: Method, metadata: Metadata, *, again: bool = False
+    ) -> Agent | Program | Person:
         kind, _, credential = metadata.get("authorization", "").partition(" ")
         if kind == BEARER and method.service == TRACES:
             kind = PIPED_TOKEN  # what an exporter of traces can send
         if kind == PIPED_TOKEN and rights_pb2.PIPED in method.callers:
-            agent = await self._piped(credential, metadata)
+            agent = await self._piped(credential, metadata, again=again)
             if method.path not in UNFENCED and method.service != TRACES:
                 await self._leases.check_epoch(agent)
             return agent
         if kind == API_KEY and rights_pb2.API_KEY in method.callers:
-            program = await self._program(credential, metadata)
+            program = await self._program(credential, metadata, again=again)
             if method.role == rights_pb2.READ_WRITE and not program.may_write:
                 raise DeniedError(f"the API key {program.name!r} may only read")
             return program
@@ -103,12 +113,13 @@ class Door:
             raise UnauthenticatedError("an API key is needed", hint="Authorization: Bearer KEY")
         return (await self._program(credential, {PEER: peer})).project_id
 
-    async def _piped(self, credential: str, metadata: Metadata) -> Agent:
+    async def _piped(self, credential: str, metadata: Metadata, *, again: bool = False) -> Agent:
         project_id, piped_id, key = _parts(credential, ",", 3)
         piped = await self._stores.pipeds.find(project_id, piped_id)
         peer = metadata.get(PEER, "")
         hashes = [each.hash for each in piped.keys] if piped else []
-        if piped is None or not await self._any_matches(key, hashes, f"{piped_id}\n{peer}"):
+        who = "" if again else f"{piped_id}\n{network(peer)}"
+        if piped is None or not await self._any_matches(key, hashes, who):
             log.info("door.piped_refused", piped_id=piped_id[:64])
             raise UnauthenticatedError(
                 "unknown piped or wrong piped key",
@@ -125,13 +136,14 @@ class Door:
             lease_epoch=_epoch(metadata.get(LEASE_EPOCH)),
         )
 
-    async def _program(self, credential: str, metadata: Metadata) -> Program:
+    async def _program(
+        self, credential: str, metadata: Metadata, *, again: bool = False
+    ) -> Program:
         key_id, _secret = _parts(credential, ".", 2)
         key = await self._stores.api_keys.by_id(key_id)
         peer = metadata.get(PEER, "")
-        if key is None or not await self._any_matches(
-            credential, [key.key_hash], f"{key_id}\n{peer}"
-        ):
+        who = "" if again else f"{key_id}\n{network(peer)}"
+        if key is None or not await self._any_matches(credential, [key.key_hash], who):
             raise UnauthenticatedError("unknown or wrong API key")
         if key.disabled:
             raise UnauthenticatedError(f"the API key {key.name!r} is disabled")
@@ -139,20 +151,25 @@ class Door:
         now = self._now()
         if fact.expires_at and fact.expires_at <= now:
             raise UnauthenticatedError(f"the API key {key.name!r} has expired")
-        self._uses.note(key.project_id, key.id, now)
+        if not again:
+            self._uses.note(key.project_id, key.id, now)
         return Program(
             project_id=key.project_id,
             key_id=key.id,
             name=key.name,
             may_write=key.role == apikey_pb2.APIKey.READ_WRITE,
+            expires_at=fact.expires_at,
             idempotency_key=_idempotency_key(metadata),
         )
 
     async def _any_matches(self, key: str, hashes: list[str], who: str) -> bool:
-        """Raises TooManyAttemptsError for who has shown too many keys that were new to us."""
+        """Raises TooManyAttemptsError for who has shown too many keys that were new to us.
+
+        Without `who` nothing is counted: the key was let in before.
+        """
         for hashed in hashes:
             new = not self._verifier.knows(key, hashed)
-            if new and self._attempts.take(who):
+            if who and new and self._attempts.take(who):
                 raise TooManyAttemptsError("too many different keys", hint="try again later")
             if await self._verifier.matches(key, hashed):
                 return True

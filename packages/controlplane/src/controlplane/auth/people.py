@@ -79,13 +79,21 @@ class People:
             avatar_url=session.avatar_url,
             grant=grant,
             may_change_project=whole is not None and not whole.limited,
+            expires_at=session.expires_at,
             idempotency_key=idempotency_key,
         )
 
 
 def _switched_off(project: project_pb2.Project, session: access_pb2.Session) -> bool:
-    """Is it the session of a static admin that is none any more?"""
-    return session.via == access_pb2.Session.STATIC_ADMIN and project.static_admin_disabled
+    """Is it the session of a static admin that is none any more?
+
+    The one that switched it off goes on: whoever did that must be able to undo it.
+    """
+    return (
+        session.via == access_pb2.Session.STATIC_ADMIN
+        and project.static_admin_disabled
+        and not session.outlives_static_admin
+    )
 
 
 def _grant(method: Method, held: list[project_pb2.ProjectRBACRole]) -> Grant | None:

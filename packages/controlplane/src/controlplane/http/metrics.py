@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is counted, for Prometheus: upstream's names where it has them, ours with `pipecd_`."""
 
-import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -20,9 +19,11 @@ from controlplane.auth import calls
 from pipecd_wire.rpc import Admit, Metadata, Method
 
 COMPONENT: Final = "server"
+HTTP_METHODS: Final = frozenset(
+    ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE")
+)
 HTTP_BUCKETS: Final = tuple(float(5**power) for power in range(7))
 RPC_BUCKETS: Final = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
-OF_PROJECT: Final = re.compile(rb'[{,]project="((?:[^"\\]|\\.)*)"')
 
 CREATE_DEPLOYMENT: Final = frozenset(
     f"/grpc.service.pipedservice.PipedService/{name}"
@@ -100,7 +101,8 @@ class Metrics:
                 self._deployments.labels(COMPONENT, call.project_id).inc()
 
     def count_http(self, method: str, path: str, status: int, seconds: float) -> None:
-        labels = (COMPONENT, str(status), method, path)
+        # Anybody can make up methods, and each would be counted for ever.
+        labels = (COMPONENT, str(status), method if method in HTTP_METHODS else "other", path)
         self._requests.labels(*labels).inc()
         self._request_time.labels(*labels).observe(seconds * 1000)
 
@@ -117,16 +119,6 @@ class Metrics:
 
     def text(self) -> bytes:
         return generate_latest(self._registry)
-
-
-def of_project(text: bytes, project_id: str) -> bytes:
-    """What the people of one project may see: what names another project is left out."""
-    kept = []
-    for line in text.splitlines(keepends=True):
-        named = None if line.startswith(b"#") else OF_PROJECT.search(line)
-        if named is None or named[1].decode() == project_id:
-            kept.append(line)
-    return b"".join(kept)
 
 
 def _type(method: Method) -> str:

@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One page of metrics: the server's own, then what each piped reported last.
+"""One page of metrics: the server's own, and what each piped reported last.
 
-A metric that several pipeds report has one head: scrapers refuse a page that repeats it.
+Whose numbers they are is said by the server. Who asks for one project sees nothing that a piped of
+another one wrote, not even the head of a metric.
 """
 
+import asyncio
 import time
-from collections.abc import Iterable
 from typing import Final
 
 from controlplane.http.metrics import Metrics
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
-from controlplane.usecases import insights
+from controlplane.usecases import exposition, insights, piped_metrics
+from controlplane.usecases.exposition import Family, PageError
 from controlplane.usecases.pipeds import ONLINE_SECONDS
+from pipecd_model.oplog import logger
+
+log = logger(__name__)
 
 REMEMBERED: Final = 5.0
-"""Seconds: a page that is asked for more often is the same one."""
+"""Seconds: what is in the database is looked at no more often."""
 
 
 class Scrape:
@@ -25,19 +30,24 @@ class Scrape:
         self._metrics = metrics
         self._stores = stores
         self._now = now
-        self._made: tuple[float, bytes] = (float("-inf"), b"")
+        self._looked_at = float("-inf")
+        self._turn = asyncio.Lock()
+        self._reported: dict[str, list[list[Family]]] = {}
+        self._read: dict[tuple[str, bytes], list[Family]] = {}
 
-    async def text(self) -> bytes:
-        made_at, stored = self._made
-        if time.monotonic() - made_at >= REMEMBERED:
-            stored = await self._from_stores()
-            self._made = (time.monotonic(), stored)
-        return self._metrics.text() + stored
+    async def text(self, project_id: str | None = None) -> bytes:
+        """The page, of one project or of all."""
+        async with self._turn:
+            if time.monotonic() - self._looked_at >= REMEMBERED:
+                await self._look()
+                self._looked_at = time.monotonic()
+            own = self._metrics.text().decode()
+            return await asyncio.to_thread(self._write, own, project_id)
 
-    async def _from_stores(self) -> bytes:
+    async def _look(self) -> None:
         applications: list[tuple[str, str, int]] = []
         online: list[tuple[str, int]] = []
-        reported: list[str] = []
+        reports: dict[tuple[str, str], bytes] = {}
         for project_id in await self._stores.projects.ids():
             counts = await insights.application_counts(self._stores, project_id, self._now)
             by_kind: dict[str, int] = {}
@@ -45,35 +55,46 @@ class Scrape:
                 by_kind[each.labels["KIND"]] = by_kind.get(each.labels["KIND"], 0) + each.count
             applications += [(project_id, kind, count) for kind, count in by_kind.items()]
             stats = await self._stores.piped_stats.of_project(project_id)
-            fresh = [
-                stat for stat in stats.values() if self._now() - stat.updated_at < ONLINE_SECONDS
-            ]
+            fresh = {
+                piped_id: stat
+                for piped_id, stat in stats.items()
+                if self._now() - stat.updated_at < ONLINE_SECONDS
+            }
             online.append((project_id, len(fresh)))
-            reported += [stat.message.piped_stats.decode(errors="replace") for stat in fresh]
+            for piped_id, stat in fresh.items():
+                reports[project_id, piped_id] = stat.message.piped_stats
         self._metrics.set_applications(applications)
         self._metrics.set_pipeds(online)
-        return joined(reported).encode()
+        self._reported = await asyncio.to_thread(self._read_all, reports)
+
+    def _read_all(self, reports: dict[tuple[str, str], bytes]) -> dict[str, list[list[Family]]]:
+        """By project. A report that is the same as before is not read again."""
+        read: dict[tuple[str, bytes], list[Family]] = {}
+        found: dict[str, list[list[Family]]] = {}
+        for (project_id, piped_id), data in reports.items():
+            key = (piped_id, data)
+            families = self._read.get(key)
+            if families is None:
+                families = _of_piped(project_id, piped_id, data)
+            read[key] = families
+            found.setdefault(project_id, []).append(families)
+        self._read = read
+        return found
+
+    def _write(self, own_text: str, project_id: str | None) -> bytes:
+        own = exposition.read_page(own_text, trusted=True)
+        if project_id is not None:
+            own = exposition.of_project(own, project_id)
+            pages = self._reported.get(project_id, [])
+        else:
+            pages = [page for reported in self._reported.values() for page in reported]
+        return exposition.write_page(own, pages).encode()
 
 
-def joined(texts: Iterable[str]) -> str:
-    """Several pages as one: each metric once, with the lines of all."""
-    heads: dict[str, list[str]] = {}
-    lines: dict[str, list[str]] = {}
-    for text in texts:
-        family = ""
-        for line in text.splitlines():
-            if line.startswith(("# HELP ", "# TYPE ")):
-                family = line.split(" ", 3)[2]
-                known = heads.setdefault(family, [])
-                if not any(each[:7] == line[:7] for each in known):
-                    known.append(line)
-            elif line and not line.startswith("#"):
-                name = line.split("{", 1)[0].split(" ", 1)[0]
-                lines.setdefault(family if name.startswith(family) else name, []).append(line)
-    out = [
-        line
-        for family in dict.fromkeys([*heads, *lines])
-        if lines.get(family)
-        for line in [*heads.get(family, ()), *lines[family]]
-    ]
-    return "\n".join(out) + "\n" if out else ""
+def _of_piped(project_id: str, piped_id: str, data: bytes) -> list[Family]:
+    try:
+        families = piped_metrics.read_report(data)
+    except PageError as error:
+        log.warning("piped.metrics_ignored", project=project_id, piped=piped_id, reason=str(error))
+        return []
+    return piped_metrics.under_its_name(families, project_id, piped_id)

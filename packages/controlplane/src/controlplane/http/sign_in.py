@@ -5,17 +5,20 @@ An error never has a page: it goes into a cookie, and the browser back to the st
 """
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from controlplane.auth.addresses import network
 from controlplane.auth.attempts import Attempts, TooManyAttemptsError
 from controlplane.auth.cookies import STATE, TOKEN, cookie
 from controlplane.auth.password import PasswordDoor
 from controlplane.auth.sso.door import SsoDoor
 from controlplane.http.cookie_jar import CookieJar
-from controlplane.http.forms import check_same_site, form
+from controlplane.http.forms import form
+from controlplane.http.senders import Sender, check_sender, sender_of
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
 from controlplane.usecases import sessions
@@ -24,6 +27,12 @@ from pipecd_model.errors import PipecdError
 from pipecd_model.oplog import logger
 
 log = logger(__name__)
+
+SIGN_OUT_PAGE: Final = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Sign out</title></head>
+<body><form method="post" action="/auth/logout"><button>Sign out of PipeCD</button></form></body>
+</html>
+"""
 
 Page = Callable[[Request], Awaitable[Response]]
 
@@ -46,13 +55,13 @@ class SignIn:
             Route("/auth/login", self._shown(self.login), methods=["POST"]),
             Route("/auth/login/static", self._shown(self.login_static), methods=["POST"]),
             Route("/auth/callback", self._shown(self.callback), methods=["GET"]),
-            Route("/auth/logout", self.logout, methods=["GET", "POST"]),
+            Route("/auth/logout", self._shown(self.logout), methods=["GET", "POST"]),
         ]
 
     async def login(self, request: Request) -> Response:
         """Begin a sign-in through the project's provider."""
-        check_same_site(request, self._jar.public_url)
-        if self._begun.take(_address(request)):
+        check_sender(request, self._jar.public_url)
+        if self._begun.take(network(_address(request))):
             raise TooManyAttemptsError("too many attempts to sign in", hint="try again later")
         fields = await form(request)
         url, state = await self._sso.begin(fields.get("project", ""))
@@ -62,7 +71,7 @@ class SignIn:
 
     async def login_static(self, request: Request) -> Response:
         """Sign in with a name and a password."""
-        check_same_site(request, self._jar.public_url)
+        check_sender(request, self._jar.public_url)
         fields = await form(request)
         project_id = fields.get("project", "")
         identity = await self._password.sign_in(
@@ -86,7 +95,16 @@ class SignIn:
         return response
 
     async def logout(self, request: Request) -> Response:
-        """End the session itself, not only the cookie."""
+        """End the session itself, not only the cookie.
+
+        Upstream's page follows a link to get here. A link of any other page, or of nobody knows
+        which, ends nothing: the person is asked.
+        """
+        sender = sender_of(request, self._jar.public_url)
+        if request.method == "POST":
+            check_sender(request, self._jar.public_url)
+        elif request.method != "GET" or sender is not Sender.OWN_PAGE:
+            return HTMLResponse(SIGN_OUT_PAGE, headers={"cache-control": "no-store"})
         token = cookie(request.headers.get("cookie", ""), TOKEN)
         session = await sessions.find(self._stores, token, now=self._now)
         if session is not None:

@@ -16,7 +16,7 @@ from controlplane.http.console import console_routes
 from controlplane.http.cookie_jar import CookieJar
 from controlplane.http.guard import Guard
 from controlplane.http.health import health_routes
-from controlplane.http.metrics import Metrics, of_project
+from controlplane.http.metrics import Metrics
 from controlplane.http.probes import Probes
 from controlplane.http.scrape import Scrape
 from controlplane.http.sign_in import SignIn
@@ -56,7 +56,7 @@ def site(parts: Site) -> Guard:
             )
         except PipecdError as error:
             return PlainTextResponse(f"{error}\n", status_code=401)
-        text = of_project(await parts.scrape.text(), project_id)
+        text = await parts.scrape.text(project_id)
         return Response(text, media_type="text/plain; version=0.0.4")
 
     sign_in = SignIn(parts.stores, parts.password, parts.sso, parts.jar, parts.now)

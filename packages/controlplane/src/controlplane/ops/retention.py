@@ -9,6 +9,7 @@ from controlplane.ops.jobs import Job
 from controlplane.store.database import Transaction
 from controlplane.store.entities import Now
 from controlplane.store.purge import Place
+from controlplane.store.stage_logs import MAX_BYTES
 from controlplane.store.stores import Stores
 from controlplane.usecases import chains
 from pipecd_wire.model import command_pb2
@@ -24,12 +25,13 @@ UNHANDLED_SECONDS: Final = DAY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Days that things are kept once they are over; 0 is for ever."""
+    """Days that things are kept once they are over; 0 is for ever. And how much of a stage log."""
 
     deployments: int = 365
     events: int = 90
     commands: int = 30
     insights: int = 1100
+    stage_log_bytes: int = MAX_BYTES
 
 
 FOR_A_YEAR: Final = Retention()

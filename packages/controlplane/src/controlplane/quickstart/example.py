@@ -4,10 +4,11 @@
 The website is deployed to two folders by the plugin `files`, the platform that every machine has.
 """
 
-import subprocess
 from pathlib import Path
 
 from controlplane.quickstart.folder import Folder
+from pipecd_model.errors import PipecdError
+from pipecd_runtime.process import Argument, operator_environment, own, run_blocking, valued, word
 
 BRANCH = "main"
 
@@ -113,10 +114,10 @@ def create(folder: Folder) -> None:
     if (folder.repository / ".git").exists():
         return
     folder.repository.mkdir(parents=True, exist_ok=True)
-    _git(folder, "init", "--quiet", f"--initial-branch={BRANCH}")
+    _git(folder, *own("init", "--quiet"), valued("--initial-branch=", BRANCH))
     # The repository has an author of its own, so that commits work where git has none configured.
-    _git(folder, "config", "user.name", "PipeCD quickstart")
-    _git(folder, "config", "user.email", "quickstart@localhost")
+    _git(folder, *own("config", "user.name", "PipeCD quickstart"))
+    _git(folder, *own("config", "user.email", "quickstart@localhost"))
     write(folder, "hello/app.pipecd.yaml", HELLO.format(out=folder.out))
     write(folder, "hello/message.txt", "hello, world\n")
     write(folder, "hello/publish.sh", PUBLISH)
@@ -134,14 +135,14 @@ def write(folder: Folder, path: str, text: str) -> None:
 
 def commit(folder: Folder, message: str) -> str:
     """Commit everything; answers the hash."""
-    _git(folder, "add", "--all")
-    _git(folder, "commit", "--quiet", "--message", message)
+    _git(folder, *own("add", "--all"))
+    _git(folder, *own("commit", "--quiet"), valued("--message=", message))
     return commit_hash(folder)
 
 
 def commit_hash(folder: Folder) -> str:
     """The head of the branch."""
-    return _git(folder, "rev-parse", "HEAD").strip()
+    return _git(folder, *own("rev-parse", "HEAD")).strip()
 
 
 def output(folder: Folder, application: str) -> list[str]:
@@ -157,11 +158,16 @@ def page(folder: Folder, region: str) -> str:
     return found.partition("<h1>")[2].partition("</h1>")[0]
 
 
-def _git(folder: Folder, *arguments: str) -> str:
-    done = subprocess.run(  # noqa: S603 - our own arguments
-        ["git", "-C", str(folder.repository), *arguments],  # noqa: S607 - git is found on the PATH
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+def _git(folder: Folder, *arguments: Argument) -> str:
+    command = (*own("git", "-C"), word(folder.repository.absolute()), *arguments)
+    # Its own variables would lead to the repository of whoever started us, e.g. in a hook.
+    env = {
+        name: value for name, value in operator_environment().items() if not name.startswith("GIT_")
+    }
+    try:
+        done = run_blocking(command, env=env)
+    except FileNotFoundError:
+        raise PipecdError("there is no git", hint="install git 2.38 or newer") from None
+    if done.returncode != 0:
+        raise PipecdError(f"git {arguments[0].text} failed: {done.stderr.strip()}")
     return done.stdout

@@ -10,6 +10,7 @@ import click
 
 from controlplane.quickstart.session import Session
 from pipecd_model.deployment import is_completed
+from pipecd_runtime.terminal import make_printable
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import deployment_pb2, logblock_pb2
 from pipecd_wire.pipecd.api import api_pb2
@@ -28,7 +29,7 @@ MARKS: Final = {
 def say(text: str, *, colour: str | None = None) -> None:
     """One line with the time before it."""
     at = click.style(datetime.now().astimezone().strftime("%H:%M:%S"), dim=True)
-    click.echo(f"{at} {click.style(text, fg=colour)}")
+    click.echo(f"{at} {make_printable(click.style(text, fg=colour))}")
 
 
 class Narrator:

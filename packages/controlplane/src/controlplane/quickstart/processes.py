@@ -2,20 +2,23 @@
 """The processes of a quickstart: started from this installation, ended with it."""
 
 import asyncio
-import os
 import shutil
 import signal
 import sys
-from asyncio.subprocess import Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 from pipecd_model.errors import PipecdError
+from pipecd_runtime import process as door
+from pipecd_runtime.process import Argument, Process
 
 START_LIMIT: Final = 60.0
 """Seconds for a program to say that it serves; a cold machine compiles nothing but reads a lot."""
+
+OUR_VARIABLES: Final = ("PIPECD_PLUGIN_CACHE", "PIPECD_CHAOS_")
+"""What our programs get of this one's own variables."""
 
 LISTENING: Final = "pipecd server listening on "
 
@@ -65,19 +68,16 @@ class Program:
 
 
 @asynccontextmanager
-async def running(name: str, arguments: list[str], log: Path) -> AsyncIterator[Program]:
+async def running(name: str, arguments: Sequence[Argument], log: Path) -> AsyncIterator[Program]:
     """Run a program while the block runs. On the way out it is asked to stop, and then made to."""
     # A session of its own: a Ctrl-C in the terminal reaches the quickstart alone, which stops the
     # others in their order.
     with log.open("ab") as sink:
-        process = await asyncio.create_subprocess_exec(
-            program(arguments[0]),
-            *arguments[1:],
-            stdin=asyncio.subprocess.DEVNULL,
+        process = await door.start(
+            (door.word(program(arguments[0].text)), *arguments[1:]),
             stdout=sink,
             stderr=sink,
-            start_new_session=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env=door.operator_environment(also=OUR_VARIABLES) | {"PYTHONUNBUFFERED": "1"},
         )
     started = Program(name, process, log)
     try:

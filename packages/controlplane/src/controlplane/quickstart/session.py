@@ -17,6 +17,7 @@ from controlplane.quickstart.processes import (
     running,
 )
 from pipecd_model.errors import TimedOutError
+from pipecd_runtime.process import own, word
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
 from pipecd_wire.model import common_pb2, deployment_pb2
@@ -111,9 +112,11 @@ async def session(folder: Folder) -> AsyncIterator[Session]:
             memory.piped_id = made.id
         folder.remember(memory)
         _write_files(folder, memory, address)
-        arguments = ["piped", "run", "--config-file", str(folder.piped_config), "--insecure"]
-        arguments += ["--data-dir", str(folder.piped), "--grace-period", "24h"]
-        arguments += ["--live-state-interval", "2s"]
+        arguments = (
+            *(*own("piped", "run", "--config-file"), word(folder.piped_config)),
+            *(*own("--insecure", "--data-dir"), word(folder.piped)),
+            *own("--grace-period", "24h", "--live-state-interval", "2s"),
+        )
         async with running("piped", arguments, folder.piped_log) as piped:
             await until_ready(channel, piped)
             applications = ApplicationServiceStub(channel)
@@ -137,8 +140,10 @@ async def _server(folder: Folder) -> AsyncIterator[tuple[Program, str]]:
     former = folder.recall().port
     for port in dict.fromkeys((former, 0)):
         since = folder.server_log.stat().st_size if folder.server_log.exists() else 0
-        arguments = ["pipecd", "server", "--data-dir", str(folder.control_plane)]
-        arguments += ["--listen", f"127.0.0.1:{port}"]
+        arguments = (
+            *(*own("pipecd", "server", "--data-dir"), word(folder.control_plane)),
+            *(*own("--listen"), word(f"127.0.0.1:{port}")),
+        )
         async with running("the control plane", arguments, folder.server_log) as server:
             try:
                 address = await listening_address(server, since=since)

@@ -19,6 +19,7 @@ from pipecd_model.config.controlplane import (
 )
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.errors import ConfigError
+from pipecd_runtime.terminal import make_printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ def read(path: Path | None) -> FromFile:
     loaded = load_control_plane(text, file=str(path))
     config = loaded.config
     for warning in map(str, loaded.warnings):
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(make_printable(f"warning: {warning}"), err=True)
     return FromFile(
         public_url=config.address,
         state_key=config.state_key.reveal() if config.state_key else "",
@@ -79,6 +80,7 @@ def _retention(told: RetentionConfig) -> Retention:
         events=max(told.events, 0),
         commands=max(told.commands, 0),
         insights=max(told.insights, 0),
+        stage_log_bytes=told.stage_log_mebibytes * 1024 * 1024,
     )
 
 

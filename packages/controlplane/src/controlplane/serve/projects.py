@@ -17,6 +17,7 @@ from controlplane.store.sql.sqlite import open_sqlite
 from controlplane.store.stores import Stores, stores
 from controlplane.usecases.keys import hash_of, new_password
 from controlplane.usecases.project import ProjectSettings
+from pipecd_runtime.terminal import make_printable_line
 from pipecd_wire.model import project_pb2
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ def list_projects(*, data_dir: Path) -> None:
     for each in _with(data_dir, work):
         admin = "no static admin" if each.static_admin_disabled else each.static_admin.username
         sso = each.shared_sso_name or ("own single sign-on" if each.HasField("sso") else "-")
-        click.echo(f"{each.id}\t{admin}\t{sso}\t{each.desc}")
+        click.echo(f"{each.id}\t{admin}\t{sso}\t{make_printable_line(each.desc)}")
 
 
 @project.command()

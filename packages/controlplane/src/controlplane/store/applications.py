@@ -4,7 +4,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import and_, bindparam, func, select
 
 from controlplane.store.changes import Kind
 from controlplane.store.database import Value, View
@@ -26,10 +26,13 @@ ENABLED_OF_PIPED: Final = (
     )
     .order_by(T.c.created_at, T.c.id)
 )
+L: Final = tables.application_label
+
 COUNTS: Final = (
-    select(T.c.kind, T.c.plugin_based, T.c.disabled, func.count())
+    select(T.c.kind, T.c.plugin_based, T.c.disabled, L.c.value, func.count())
+    .select_from(T.outerjoin(L, and_(L.c.entity_id == T.c.id, L.c.key == "kind")))
     .where(T.c.project_id == bindparam("project_id"), T.c.deleted == 0)
-    .group_by(T.c.kind, T.c.plugin_based, T.c.disabled)
+    .group_by(T.c.kind, T.c.plugin_based, T.c.disabled, L.c.value)
 )
 
 LIST: Final = List(T, tables.application_label, ("name",))
@@ -42,6 +45,8 @@ class ApplicationCount:
     kind: int
     plugin_based: bool
     disabled: bool
+    kind_label: str
+    """What they say of their kind in the label `kind`; empty when they do not."""
     count: int
 
 
@@ -137,9 +142,15 @@ class Applications(Entities[application_pb2.Application]):
         async def work(view: View) -> list[ApplicationCount]:
             return [
                 ApplicationCount(
-                    kind=kind, plugin_based=bool(v1), disabled=bool(disabled), count=count
+                    kind=kind,
+                    plugin_based=bool(v1),
+                    disabled=bool(disabled),
+                    kind_label=label or "",
+                    count=count,
                 )
-                for kind, v1, disabled, count in await view.all(COUNTS, project_id=project_id)
+                for kind, v1, disabled, label, count in await view.all(
+                    COUNTS, project_id=project_id
+                )
             ]
 
         return await self._database.read(work)

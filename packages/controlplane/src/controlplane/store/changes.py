@@ -28,6 +28,8 @@ class Kind(Enum):
     LIVE_STATE = "live-state"
     PROJECT = "project"
     SESSION = "session"
+    LABELS = "labels"
+    """The labels of an application, a deployment or an event; told beside the change itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,7 @@ class Topic:
 
 
 def project_topic(project_id: str) -> Topic:
-    return Topic(kind="project", id=project_id)
+    return Topic(kind="of-project", id=project_id)
 
 
 def piped_topic(piped_id: str) -> Topic:

@@ -135,7 +135,16 @@ class Entities(ABC, Generic[M]):
         await self.written(transaction, before, after)
         for piped_id in {self.piped_of(before), self.piped_of(after)}:
             transaction.changed(self._change(after, piped_id))
+        self._tell_labels(transaction, before, after)
         return after
+
+    def _tell_labels(self, transaction: Transaction, before: M, after: M) -> None:
+        """Labels decide who may see a thing: whoever depends on them need not hear of the rest."""
+        if self._labels is None:
+            return
+        was, now = labelled(before), labelled(after)
+        if dict(was.labels) != dict(now.labels):
+            transaction.changed(Change(kind=Kind.LABELS, id=now.id, project_id=now.project_id))
 
     async def _replace(self, transaction: Transaction, before: M, after: M, version: int) -> bool:
         """Write if nobody else has since it was read. An index is touched only by what changed."""

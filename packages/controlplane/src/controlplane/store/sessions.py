@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sessions: people who have signed in. The door reads one at each of their calls."""
 
+from collections.abc import Callable
 from typing import Final
 
-from sqlalchemy import bindparam, delete, insert, select
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from controlplane.store.changes import Change, Kind
 from controlplane.store.database import Database, Transaction, View
@@ -20,8 +21,13 @@ OPEN_OF_PROJECT: Final = (
     .order_by(T.c.created_at.desc(), T.c.id)
 )
 END: Final = delete(T).where(T.c.id == bindparam("id"), T.c.project_id == bindparam("project_id"))
-END_VIA: Final = delete(T).where(
+OPENED_VIA: Final = select(T.c.id).where(
     T.c.project_id == bindparam("project_id"), T.c.via == bindparam("via")
+)
+REPLACE: Final = (
+    update(T)
+    .where(T.c.id == bindparam("this_id"), T.c.project_id == bindparam("this_project"))
+    .values(data=bindparam("data"))
 )
 END_EXPIRED: Final = delete(T).where(T.c.expires_at <= bindparam("now"))
 
@@ -71,10 +77,39 @@ class Sessions:
         await self._database.write(work)
 
     async def end_via_in(
-        self, transaction: Transaction, project_id: str, via: access_pb2.Session.Via.ValueType
+        self,
+        transaction: Transaction,
+        project_id: str,
+        via: access_pb2.Session.Via.ValueType,
+        *,
+        keep: str = "",
     ) -> None:
-        """End all sessions of the project that were opened in one way."""
-        await transaction.run(END_VIA, project_id=project_id, via=via)
+        """End all sessions of the project that were opened in one way, but for the one to keep."""
+        for (session_id,) in await transaction.all(OPENED_VIA, project_id=project_id, via=via):
+            if session_id != keep:
+                await transaction.run(END, id=session_id, project_id=project_id)
+                transaction.changed(_change(project_id, session_id))
+
+    async def update_in(
+        self,
+        transaction: Transaction,
+        project_id: str,
+        session_id: str,
+        change: Callable[[access_pb2.Session], None],
+    ) -> None:
+        """Change what is kept of an open session; one that is over stays over."""
+        row = await transaction.one(BY_ID, id=session_id)
+        session = access_pb2.Session.FromString(row[0]) if row else None
+        if session is None or session.project_id != project_id:
+            return
+        change(session)
+        await transaction.run(
+            REPLACE,
+            this_id=session_id,
+            this_project=project_id,
+            data=session.SerializeToString(),
+        )
+        transaction.changed(_change(project_id, session_id))
 
     async def end_expired(self, *, now: int) -> int:
         """Forget those that are over by themselves; answers how many."""

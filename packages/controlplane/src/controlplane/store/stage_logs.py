@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage logs: appended in chunks, never rewritten, sealed when complete.
+"""Stage logs: appended in chunks, never rewritten, sealed when complete, reopened if need be.
 
 A block is known by its index: what arrives twice is kept once, and the first one stays. A log of
-any length costs the same to append to.
+any length costs the same to append to, up to a limit: a script that prints for ever must not fill
+the disk of every project. What is beyond it is dropped, and the log says so where it ends.
 """
 
 from collections.abc import Iterable
@@ -39,7 +40,10 @@ def _here(table: FromClause) -> "ColumnElement[bool]":
     )
 
 
-HEAD: Final = select(HEADS.c.chunks, HEADS.c.last_index, HEADS.c.completed).where(
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""How much of one attempt of a stage is kept unless the configuration says otherwise."""
+
+HEAD: Final = select(HEADS.c.chunks, HEADS.c.last_index, HEADS.c.completed, HEADS.c.bytes).where(
     _here(HEADS), HEADS.c.project_id == bindparam("this_project")
 )
 NEW_HEAD: Final = insert(HEADS)
@@ -50,6 +54,7 @@ MOVE_HEAD: Final = (
         chunks=bindparam("chunks"),
         last_index=bindparam("last_index"),
         completed=bindparam("completed"),
+        bytes=bindparam("bytes"),
     )
 )
 NEW_CHUNK: Final = insert(CHUNKS)
@@ -125,7 +130,7 @@ class LogPart:
     at_end: bool
     """Nothing more is there now."""
     completed: bool
-    """Nothing will be added."""
+    """Whoever wrote it has said that nothing will be added."""
 
 
 EMPTY: Final = LogPart(blocks=[], position=0, at_end=True, completed=False)
@@ -134,8 +139,9 @@ EMPTY: Final = LogPart(blocks=[], position=0, at_end=True, completed=False)
 class StageLogs:
     """The logs of all stages."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, max_bytes: int = MAX_BYTES) -> None:
         self._database = database
+        self._max_bytes = max_bytes
 
     async def append(
         self,
@@ -144,16 +150,22 @@ class StageLogs:
         blocks: Iterable[logblock_pb2.LogBlock],
         *,
         completed: bool,
+        reopen: bool = False,
     ) -> None:
-        """Add the blocks that are not there yet. Raises StateError for new ones after the seal."""
+        """Add the blocks that are not there yet.
+
+        `reopen`: new ones take a seal away, as those of a stage that runs again; otherwise they
+        raise StateError.
+        """
         offered = list(blocks)
 
         async def work(transaction: Transaction) -> None:
             head = await transaction.one(HEAD, this_project=project_id, **key.parameters())
-            chunks, last_index, sealed = head or (0, BELOW_ALL, 0)
+            chunks, last_index, sealed, size = head or (0, BELOW_ALL, 0, 0)
             new = await _new_ones(transaction, key, offered, last_index)
-            if sealed and new:
+            if sealed and new and not reopen:
                 raise StateError(f"the log of the stage {key.stage_id!r} is complete")
+            new, size = _fit(new, size, self._max_bytes)
             if not new and completed <= bool(sealed):
                 return
             if new:
@@ -173,6 +185,7 @@ class StageLogs:
                 "chunks": chunks,
                 "last_index": last_index,
                 "completed": int(completed),
+                "bytes": size,
             }
             if head is None:
                 await transaction.run(NEW_HEAD, **_key_columns(key), project_id=project_id, **state)
@@ -214,7 +227,7 @@ async def _part_in(
     head = await view.one(HEAD, this_project=project_id, **key.parameters())
     if head is None:
         return EMPTY
-    last_chunk, _, completed = head
+    last_chunk, _, completed, _ = head
     rows = await view.all(NEXT_CHUNKS, **key.parameters(), after=after, from_index=from_index)
     blocks: list[logblock_pb2.LogBlock] = []
     size, position = 0, after
@@ -263,6 +276,26 @@ async def _new_ones(
             known.add(block.index)
             new.append(block)
     return new
+
+
+def _fit(
+    new: list[logblock_pb2.LogBlock], size: int, most: int
+) -> tuple[list[logblock_pb2.LogBlock], int]:
+    """What of the new blocks is kept, and the size of the log with it; the last one tells of it."""
+    for position, block in enumerate(new):
+        if size >= most:
+            return new[:position], size
+        size += block.ByteSize()
+        if size > most:
+            end = logblock_pb2.LogBlock(
+                index=block.index,
+                created_at=block.created_at,
+                severity=logblock_pb2.ERROR,
+                log=f"This log has reached its limit of {most} bytes: what follows is not kept."
+                " Print less, or raise spec.retention.stageLogMebibytes of the control plane.",
+            )
+            return [*new[:position], end], most
+    return new, size
 
 
 async def _known(view: View, key: LogKey, wanted: set[int]) -> set[int]:

@@ -23,7 +23,7 @@ from controlplane.store.projects import Projects
 from controlplane.store.purge import Purge
 from controlplane.store.sessions import Sessions
 from controlplane.store.shared_objects import SharedObjects
-from controlplane.store.stage_logs import StageLogs
+from controlplane.store.stage_logs import MAX_BYTES, StageLogs
 from controlplane.store.traces import Traces
 
 
@@ -57,7 +57,7 @@ class Stores:
     purge: Purge
 
 
-def stores(database: Database, now: Now) -> Stores:
+def stores(database: Database, now: Now, *, max_stage_log_bytes: int = MAX_BYTES) -> Stores:
     return Stores(
         database=database,
         projects=Projects(database, now),
@@ -69,7 +69,7 @@ def stores(database: Database, now: Now) -> Stores:
         deployments=Deployments(database, now),
         commands=Commands(database, now),
         own_commands=OwnCommands(database),
-        stage_logs=StageLogs(database),
+        stage_logs=StageLogs(database, max_bytes=max_stage_log_bytes),
         plugin_states=PluginStates(database, now),
         piped_stats=PipedStats(database, now),
         unregistered=UnregisteredApplications(database, now),

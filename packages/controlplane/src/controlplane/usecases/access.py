@@ -28,5 +28,6 @@ def access(
     configured: Collection[str] = (),
     shared: Mapping[str, project_pb2.ProjectSSOConfig] | None = None,
 ) -> Access:
-    settings = ProjectSettings(stores, configured)
-    return Access(settings=settings, sso=SsoSettings(stores, settings, vault, shared or {}))
+    shared = shared or {}
+    settings = ProjectSettings(stores, configured, shared.keys())
+    return Access(settings=settings, sso=SsoSettings(stores, settings, vault, shared))

@@ -15,7 +15,6 @@ from controlplane.store.stores import Stores
 from controlplane.usecases.bus import Bus
 from controlplane.usecases.leases import Instance, Leases
 from controlplane.usecases.ownership import Agent
-from pipecd_model.errors import UnauthenticatedError
 from pipecd_wire.pipecd.push import push_pb2
 
 HEARTBEAT: Final = 15.0
@@ -71,7 +70,7 @@ class AgentWatch:
         self._heartbeat = heartbeat
 
     async def watch(self, instance: Instance) -> AsyncGenerator[push_pb2.WatchResponse, None]:
-        """Ends with UnauthenticatedError when the piped is disabled meanwhile."""
+        """Everything, then each change, until somebody stops it."""
         agent = instance.agent
         with (
             self._bus.listen(piped_topic(agent.piped_id)) as listener,
@@ -153,8 +152,6 @@ class AgentWatch:
                     )
                     if own is not None:
                         answer.own_commands.append(own)
-                case Kind.PIPED:
-                    await self._check_enabled(agent)
                 case _:
                     pass  # nothing an agent needs to know
         return answer
@@ -167,11 +164,6 @@ class AgentWatch:
             answer.removed_application_ids.append(application_id)
         else:
             answer.applications.append(application)
-
-    async def _check_enabled(self, agent: Agent) -> None:
-        piped = await self._stores.pipeds.get(agent.project_id, agent.piped_id)
-        if piped.disabled:
-            raise UnauthenticatedError(f"the piped {agent.piped_id!r} is disabled")
 
 
 def in_messages(change: push_pb2.Change, max_bytes: int) -> Iterator[push_pb2.Change]:

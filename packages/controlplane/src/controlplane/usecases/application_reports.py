@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from controlplane.store.database import Transaction
 from controlplane.store.stores import Stores
 from controlplane.usecases.ownership import Agent
-from pipecd_model.errors import NotFoundError
+from pipecd_model.errors import DeniedError, NotFoundError, PipecdError
 from pipecd_wire.model import application_pb2, common_pb2, deployment_pb2
 
 
@@ -28,15 +28,26 @@ async def report(
 async def take_configurations(
     stores: Stores, agent: Agent, found: Iterable[common_pb2.ApplicationInfo]
 ) -> None:
-    """Name, description and labels follow git: all of them are taken, or none."""
+    """Name, description and labels follow git; one that is refused takes no other with it.
+
+    Raises for the first that is, once all others are taken: it may have been deleted, or given to
+    another piped, since the report was written.
+    """
+    refused: list[PipecdError] = []
 
     async def work(transaction: Transaction) -> None:
+        refused.clear()
         for info in found:
-            await stores.applications.update_in(
-                transaction, agent.project_id, info.id, _edit(agent, info)
-            )
+            try:
+                await stores.applications.update_in(
+                    transaction, agent.project_id, info.id, _edit(agent, info)
+                )
+            except (NotFoundError, DeniedError) as error:
+                refused.append(error)
 
     await stores.database.write(work)
+    if refused:
+        raise refused[0]
 
 
 def _edit(

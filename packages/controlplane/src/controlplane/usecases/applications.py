@@ -8,7 +8,7 @@ from typing import Final
 from controlplane.store.database import Transaction
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
-from controlplane.usecases import limits
+from controlplane.usecases import limits, request_names
 from pipecd_model.errors import ConfigError, ConflictError, NotFoundError
 from pipecd_model.ids import new_id
 from pipecd_wire.apiservice import service_pb2 as apiservice
@@ -34,6 +34,7 @@ async def add(
     limits.text("name", request.name, limits.NAME)
     limits.text("description", request.description, limits.DESCRIPTION)
     limits.labels("labels", request.labels)
+    request_names.application_path(request.git_path.path, request.git_path.config_filename)
     piped = await stores.pipeds.get(project_id, request.piped_id)
     repository = _repository(piped, request.git_path.repo.id)
     at = now()
@@ -106,6 +107,7 @@ async def rename_config_file(
     """Give the configuration files of several applications a name: of all of them, or of none."""
 
     def edit(application: application_pb2.Application) -> None:
+        request_names.application_path(application.git_path.path, filename)
         application.git_path.config_filename = filename
 
     async def work(transaction: Transaction) -> None:
@@ -142,6 +144,7 @@ async def move(
     await stores.pipeds.get(project_id, piped_id)
 
     def edit(application: application_pb2.Application) -> None:
+        request_names.application_path(application.git_path.path, config_filename)
         application.piped_id = piped_id
         application.platform_provider = platform_provider
         application.cloud_provider = platform_provider

@@ -9,9 +9,19 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 from controlplane.store.changes import Change, Topic
 from pipecd_model.errors import UnavailableError
+
+
+class Subscriber(Protocol):
+    """Somebody who is told at once, on the event loop, in the middle of a publication."""
+
+    def tell(self, change: Change) -> None: ...
+
+    def stop(self) -> None:
+        """The server stops: nothing more is told."""
 
 
 class Listener:
@@ -49,7 +59,7 @@ class Bus:
     """Between the store and everybody who watches."""
 
     def __init__(self) -> None:
-        self._listeners: defaultdict[Topic, set[Listener]] = defaultdict(set)
+        self._listeners: defaultdict[Topic, set[Subscriber]] = defaultdict(set)
         self._stopping = False
 
     def publish(self, changes: Sequence[Change]) -> None:
@@ -62,15 +72,21 @@ class Bus:
     def listen(self, *topics: Topic) -> Iterator[Listener]:
         """Listen while the block runs; what is read inside it is not older than the listening."""
         listener = Listener()
-        if self._stopping:
-            listener.stop()
-        for topic in topics:
-            self._listeners[topic].add(listener)
-        try:
+        with self.subscription(listener, *topics):
             yield listener
+
+    @contextmanager
+    def subscription(self, subscriber: Subscriber, *topics: Topic) -> Iterator[None]:
+        """Tell the subscriber while the block runs. It must not change who listens."""
+        if self._stopping:
+            subscriber.stop()
+        for topic in topics:
+            self._listeners[topic].add(subscriber)
+        try:
+            yield
         finally:
             for topic in topics:
-                self._listeners[topic].discard(listener)
+                self._listeners[topic].discard(subscriber)
                 if not self._listeners[topic]:
                     del self._listeners[topic]
 

@@ -31,7 +31,10 @@ async def ensure_projects(stores: Stores, projects: Sequence[ProjectConfig], now
             await stores.projects.update_in(
                 transaction, config.id, lambda project: project.CopyFrom(wanted)
             )
-            if wanted.static_admin != known.static_admin:
+            if (wanted.static_admin, wanted.static_admin_disabled) != (
+                known.static_admin,
+                known.static_admin_disabled,
+            ):
                 await stores.sessions.end_via_in(
                     transaction, config.id, access_pb2.Session.STATIC_ADMIN
                 )

@@ -15,7 +15,9 @@ from pipecd_model.ids import new_id
 from pipecd_wire.model import event_pb2 as pb
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
 
-WAITING: Final = "It is going to be replaced by a piped"
+WAITING: Final = "It is going to be replaced by {}"
+SHOWN_DATA: Final = 500
+"""Characters of an event's data in the sentence about it; it is shown in lists."""
 
 HANDLED: Final = frozenset({pb.EVENT_SUCCESS, pb.EVENT_FAILURE})
 
@@ -27,6 +29,11 @@ def key_of(name: str, labels: Mapping[str, str]) -> str:
     """What events with the same name and labels share; pipeds of both generations compute it."""
     text = name + "".join(f"/{key}:{labels[key]}" for key in sorted(labels))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _waiting(data: str) -> str:
+    shown = data if len(data) <= SHOWN_DATA else f"{data[:SHOWN_DATA]}…"
+    return WAITING.format(shown)
 
 
 async def register(
@@ -57,7 +64,7 @@ async def register(
         contexts=contexts,
         trigger_commit_hash=trace.commit_hash if trace else "",
         status=pb.EVENT_NOT_HANDLED,
-        status_description=WAITING,
+        status_description=_waiting(data),
         created_at=at,
         updated_at=at,
     )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from controlplane.store.applications import ApplicationCount
 from controlplane.store.entities import Now
 from controlplane.store.outcomes import DAY, Outcome, Tally
 from controlplane.store.stores import Stores
@@ -23,8 +24,8 @@ MOST_DAYS: Final = 3 * 366
 RESTORE_WINDOW: Final = 30 * DAY
 """How long before the range a failure is looked for that was restored within it."""
 
-PLUGIN_BASED: Final = "APPLICATION"
-"""Instead of the kind of an application that a v1 piped deploys: its kind says nothing."""
+KINDS: Final = {int(number): name for name, number in common_pb2.ApplicationKind.items()}
+"""All kinds that pages of other makes know; they fail on any other."""
 
 
 async def data(
@@ -68,12 +69,10 @@ async def application_counts(
     stores: Stores, project_id: str, now: Now
 ) -> webservice.GetInsightApplicationCountResponse:
     """How many applications there are, by kind and by whether they are enabled."""
-    kinds = {int(number): name for name, number in common_pb2.ApplicationKind.items()}
     counts: defaultdict[tuple[str, str], int] = defaultdict(int)
     for each in await stores.applications.counts(project_id):
-        kind = kinds.get(each.kind, str(each.kind))
         state = "DISABLED" if each.disabled else "ENABLED"
-        counts[PLUGIN_BASED if each.plugin_based else kind, state] += each.count
+        counts[_kind(each), state] += each.count
     return webservice.GetInsightApplicationCountResponse(
         updated_at=now(),
         counts=[
@@ -81,6 +80,17 @@ async def application_counts(
             for (kind, state), count in sorted(counts.items())
         ],
     )
+
+
+def _kind(sort: ApplicationCount) -> str:
+    """The kind that applications are counted under.
+
+    The kind of one that a v1 piped deploys says nothing; its label may, as plugins write it.
+    """
+    label = sort.kind_label.upper()
+    if sort.plugin_based and label in KINDS.values():
+        return label
+    return KINDS.get(sort.kind, KINDS[common_pb2.KUBERNETES])
 
 
 Step = Callable[[int], int]

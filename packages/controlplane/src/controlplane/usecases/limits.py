@@ -33,6 +33,13 @@ def text(field: str, value: str, most: int) -> None:
         raise ConfigError(f"invalid request: {field}: {len(value)} characters, at most {most}")
 
 
+def name(field: str, value: str) -> None:
+    """Raises ConfigError for a name that is blank, or too long."""
+    if not value.strip():
+        raise ConfigError(f"invalid request: {field}: must not be empty")
+    text(field, value, NAME)
+
+
 def labels(field: str, values: Mapping[str, str], *, most: int = LABEL) -> None:
     """Raises ConfigError for too many labels, or too long ones."""
     if len(values) > LABELS:

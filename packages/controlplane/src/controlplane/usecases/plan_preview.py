@@ -12,7 +12,7 @@ from google.protobuf import json_format
 
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
-from controlplane.usecases import commands
+from controlplane.usecases import commands, request_names
 from controlplane.usecases.agent_watch import Presence
 from controlplane.usecases.online import pipeds_online
 from pipecd_model.command import is_handled
@@ -42,7 +42,11 @@ async def ask(
     """Ask each piped that has the repository with that base branch; answers the command ids.
 
     `wanted_id` gives the id for the command to a piped: the same when the call is repeated.
+    Raises ConfigError for names that no git may get.
     """
+    request_names.branch("head_branch", request.head_branch)
+    request_names.branch("base_branch", request.base_branch)
+    request_names.commit("head_commit", request.head_commit)
     asked = []
     for piped in await stores.pipeds.of_project(project_id):
         repository_id = _repository_id(piped, request)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A project's own settings: who its static admin is, and which groups have which roles.
 
-A project that the configuration file names is as the file says; it cannot be changed here.
+A project that the configuration file names is as the file says; it cannot be changed here. No
+change takes away the last way in for somebody who could undo it.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -11,6 +12,7 @@ from controlplane.store.stores import Stores
 from controlplane.usecases import limits, roles
 from controlplane.usecases.keys import hash_of
 from controlplane.usecases.pipeds import REDACTED
+from controlplane.usecases.ways_in import has_admin_way_in
 from pipecd_model.errors import ConfigError, ConflictError, NotFoundError, StateError
 from pipecd_wire.model import project_pb2 as pb
 from pipecd_wire.pipecd.api import access_pb2
@@ -26,9 +28,15 @@ MOST_BYTES = 256 * 1024
 class ProjectSettings:
     """Changes to projects, and what is shown of them."""
 
-    def __init__(self, stores: Stores, configured: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        stores: Stores,
+        configured: Collection[str] = (),
+        shared_sso: Collection[str] = (),
+    ) -> None:
         self._stores = stores
         self._configured = configured
+        self._shared_sso = shared_sso
 
     async def shown(self, project_id: str) -> pb.Project:
         """The project with all of its roles and groups, without its secrets."""
@@ -63,7 +71,14 @@ class ProjectSettings:
 
         await self._change_static_admin(project_id, edit)
 
-    async def switch_static_admin(self, project_id: str, *, disabled: bool) -> None:
+    async def switch_static_admin(
+        self, project_id: str, *, disabled: bool, own_session: str = ""
+    ) -> None:
+        """Sessions of the static admin end, but for the one that asks for it.
+
+        Raises StateError when nobody else could switch it on again.
+        """
+
         def edit(project: pb.Project) -> None:
             if not disabled and not project.static_admin.password_hash:
                 raise StateError(
@@ -72,7 +87,7 @@ class ProjectSettings:
                 )
             project.static_admin_disabled = disabled
 
-        await self._change_static_admin(project_id, edit)
+        await self._change_static_admin(project_id, edit, keep=own_session)
 
     async def set_older_groups(self, project_id: str, groups: pb.ProjectRBACConfig) -> None:
         """One group for each of the built-in roles, as older versions had it."""
@@ -149,24 +164,41 @@ class ProjectSettings:
         self._changeable(project_id)
 
         def limited(project: pb.Project) -> None:
-            edit(project)
+            self._edit(project, edit)
             # It is read at each call of its people.
             limits.size("project", project, MOST_BYTES)
 
         await self._stores.projects.update(project_id, limited)
 
     async def _change_static_admin(
-        self, project_id: str, edit: Callable[[pb.Project], None]
+        self, project_id: str, edit: Callable[[pb.Project], None], *, keep: str = ""
     ) -> None:
         self._changeable(project_id)
 
         async def work(transaction: Transaction) -> None:
-            await self._stores.projects.update_in(transaction, project_id, edit)
-            await self._stores.sessions.end_via_in(
-                transaction, project_id, access_pb2.Session.STATIC_ADMIN
+            await self._stores.projects.update_in(
+                transaction, project_id, lambda project: self._edit(project, edit)
             )
+            await self._stores.sessions.end_via_in(
+                transaction, project_id, access_pb2.Session.STATIC_ADMIN, keep=keep
+            )
+            if keep:
+                await self._stores.sessions.update_in(
+                    transaction, project_id, keep, _let_outlive_static_admin
+                )
 
         await self._stores.database.write(work)
+
+    def _edit(self, project: pb.Project, edit: Callable[[pb.Project], None]) -> None:
+        """Raises StateError when the change would lock out everybody who could undo it."""
+        had_way_in = has_admin_way_in(project, self._shared_sso)
+        edit(project)
+        if had_way_in and not has_admin_way_in(project, self._shared_sso):
+            raise StateError(
+                f"nobody could administer the project {project.id!r} any more",
+                hint="keep the static admin switched on, or set up single sign-on and give one of"
+                " its groups the role Admin first",
+            )
 
     def _changeable(self, project_id: str) -> None:
         if project_id in self._configured:
@@ -174,6 +206,10 @@ class ProjectSettings:
                 f"the project {project_id!r} is in the configuration file",
                 hint="change it there",
             )
+
+
+def _let_outlive_static_admin(session: access_pb2.Session) -> None:
+    session.outlives_static_admin = session.via == access_pb2.Session.STATIC_ADMIN
 
 
 def _own_role(project: pb.Project, name: str) -> pb.ProjectRBACRole:

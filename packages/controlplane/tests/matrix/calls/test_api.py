@@ -94,7 +94,7 @@ ENTRIES = {
         pb.RequestPlanPreviewRequest(
             repo_remote_url="https://git.example.com/a.git",
             head_branch="b",
-            head_commit="c",
+            head_commit="c0ffee",
             base_branch="main",
             timeout=60,
         )

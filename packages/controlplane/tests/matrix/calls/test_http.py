@@ -67,7 +67,10 @@ async def test_signing_out_ends_the_callers_own_session_and_no_other(
         base_url=f"http://{plane.address}", trust_env=False, timeout=30
     ) as client:
         for caller in world.ours.callers:
-            got = await client.get("/auth/logout", headers=headers(caller))
+            asked = await client.get("/auth/logout", headers=headers(caller))
+            assert asked.status_code == 200
+            assert not asked.cookies
+            got = await client.post("/auth/logout", headers=headers(caller))
             assert got.status_code == 302
 
     left = {

@@ -78,6 +78,17 @@ async def add_role(side: Any) -> Any:
     return pb.AddProjectRBACRoleRequest(name=side.id(), policies=[POLICY])
 
 
+async def disable_static_admin(side: Any) -> Any:
+    """Of a project with another way in: without one it is refused to everybody."""
+
+    def edit(project: project_pb2.Project) -> None:
+        project.sso.CopyFrom(SSO)
+        project.rbac.admin = "org/ops"
+
+    await side.stores.projects.update(side.project_id, edit)
+    return pb.DisableStaticAdminRequest()
+
+
 async def add_group(side: Any) -> Any:
     return pb.AddProjectUserGroupRequest(sso_group=side.id(), role="Viewer")
 
@@ -140,7 +151,7 @@ ENTRIES = {
         pb.UpdateProjectStaticAdminRequest(username="admin", password="long enough")  # noqa: S106
     ),
     "EnableStaticAdmin": plain(pb.EnableStaticAdminRequest()),
-    "DisableStaticAdmin": plain(pb.DisableStaticAdminRequest()),
+    "DisableStaticAdmin": disable_static_admin,
     "UpdateProjectSSOConfig": plain(pb.UpdateProjectSSOConfigRequest(sso=SSO)),
     "UpdateProjectRBACConfig": plain(
         pb.UpdateProjectRBACConfigRequest(rbac=project_pb2.ProjectRBACConfig(admin="org/ops"))

@@ -44,6 +44,18 @@ class Provider:
     signed_with: Any = None
     algorithm: str = "RS256"
     teams: list[str] = field(default_factory=list)
+    instead: dict[str, Any] = field(default_factory=dict)
+    """What is answered in place of what is right, by the name of the route: bytes, or fields of
+    which None leaves one out."""
+
+    def answer(self, name: str, right: Any) -> Response:
+        wrong = self.instead.get(name, {})
+        if isinstance(wrong, bytes):
+            return Response(wrong, media_type="application/json")
+        if isinstance(wrong, dict) and isinstance(right, dict):
+            mixed = {**right, **wrong}
+            return JSONResponse({key: mixed[key] for key in mixed if mixed[key] is not None})
+        return JSONResponse(wrong if name in self.instead else right)
 
     def authorize(self, request: Request) -> Response:
         query = dict(request.query_params)
@@ -85,14 +97,15 @@ class Issuer(Provider):
         )
 
     async def discovery(self, _request: Request) -> Response:
-        return JSONResponse(
+        return self.answer(
+            "discovery",
             {
                 "issuer": self.url,
                 "authorization_endpoint": f"{self.url}/authorize",
                 "token_endpoint": f"{self.url}/token",
                 "jwks_uri": f"{self.url}/keys",
                 **({"userinfo_endpoint": f"{self.url}/me"} if self.user_info else {}),
-            }
+            },
         )
 
     async def token(self, request: Request) -> Response:
@@ -113,13 +126,14 @@ class Issuer(Provider):
         header = {"alg": self.algorithm, "kid": "k1"}
         key = self.signed_with or self.key
         signed = jwt.encode(header, claims, key, algorithms=[self.algorithm])
-        return JSONResponse({"id_token": signed, "access_token": "a", "token_type": "Bearer"})
+        answer = {"id_token": signed, "access_token": "a", "token_type": "Bearer"}
+        return self.answer("token", answer)
 
     async def keys(self, _request: Request) -> Response:
-        return JSONResponse({"keys": [self.key.as_dict(private=False)]})
+        return self.answer("keys", {"keys": [self.key.as_dict(private=False)]})
 
     async def me(self, _request: Request) -> Response:
-        return JSONResponse(self.user_info)
+        return self.answer("me", self.user_info)
 
 
 @dataclass
@@ -139,20 +153,22 @@ class GitHub(Provider):
     async def token(self, request: Request) -> Response:
         if await self.redeem(request) is None:
             return JSONResponse({"error": "bad_verification_code"})
-        return JSONResponse({"access_token": "gho_x", "token_type": "bearer"})
+        return self.answer("token", {"access_token": "gho_x", "token_type": "bearer"})
 
     async def user(self, request: Request) -> Response:
         assert request.headers["authorization"] == "Bearer gho_x"
-        return JSONResponse({"login": "ada", "avatar_url": "https://example.com/ada.png"})
+        known = {"login": "ada", "avatar_url": "https://example.com/ada.png"}
+        return self.answer("user", known)
 
     async def list_teams(self, request: Request) -> Response:
         size, page = int(request.query_params["per_page"]), int(request.query_params["page"])
         shown = self.teams[(page - 1) * size : page * size]
-        return JSONResponse(
+        return self.answer(
+            "teams",
             [
                 {"organization": {"login": org}, "slug": slug}
                 for org, _, slug in (name.partition("/") for name in shown)
-            ]
+            ],
         )
 
 

@@ -12,6 +12,7 @@ from controlplane.auth.sso.journey import Journeys
 from controlplane.auth.sso.oidc import Oidc
 from controlplane.usecases.vault import Vault
 from pipecd_wire.model import project_pb2
+from pipecd_wire.rpc import CallError
 from pipecd_wire.webservice import service_pb2 as web
 
 Sso = project_pb2.ProjectSSOConfig
@@ -161,6 +162,33 @@ async def test_a_role_that_is_taken_from_a_group_is_gone_at_once(
     await shop.call(token, "DeleteProjectUserGroup", request)
 
     assert await shop.me(token) == "PERMISSION_DENIED"
+
+
+@pytest.mark.parametrize("role", ["Admin", "Editor", "Viewer", "Own"])
+async def test_a_group_that_is_named_as_a_role_is_not_the_role(
+    shop: Any, issuer: Any, through: Any, error_of: Any, role: str
+) -> None:
+    """Whoever names groups at the provider would give rights here."""
+
+    def add_role(project: project_pb2.Project) -> None:
+        project.rbac_roles.add(name="Own")
+
+    await shop.plane.stores.projects.update("shop", add_role)
+    for claim in ("groups", "roles", "cognito:groups", "custom:roles", "custom:groups"):
+        for value in (role, [role]):
+            issuer.claims = {claim: value}
+            assert error_of(await through(await shop.browser())).startswith("you have no role")
+
+    def map_it(project: project_pb2.Project) -> None:
+        project.user_groups.add(sso_group=role, role="Viewer")
+
+    await shop.plane.stores.projects.update("shop", map_it)
+    browser = await shop.browser()
+    await through(browser)
+    token = browser.cookies["token"]
+    assert await shop.me(token) == "ada"
+    with pytest.raises(CallError):
+        await shop.call(token, "ListAPIKeys", web.ListAPIKeysRequest())
 
 
 async def test_a_provider_that_is_away_is_an_error_and_not_a_page(

@@ -2,6 +2,8 @@
 """A backup is of one moment, taken beside a server that goes on; a restored folder serves it."""
 
 import asyncio
+import hashlib
+import json
 import sqlite3
 import tarfile
 from contextlib import closing
@@ -154,3 +156,61 @@ async def test_both_are_commands_of_pipecd(tmp_path: Path, capsys: Any) -> None:
     assert f"wrote {out}" in said
     assert "restored" in said
     assert (tmp_path / "restored" / DATABASE_FILE).exists()
+
+
+ACTING = {
+    "a trigger": "CREATE TRIGGER t AFTER INSERT ON project BEGIN DELETE FROM project; END",
+    "a trigger that waits": "CREATE TRIGGER t BEFORE UPDATE ON session BEGIN SELECT 1; END",
+    "a view": "CREATE VIEW v AS SELECT * FROM session",
+    "a virtual table": "CREATE VIRTUAL TABLE f USING fts5(text)",
+    "a check": "CREATE TABLE t (a TEXT CHECK (length(a) > 0))",
+    "a generated column": "CREATE TABLE t (a TEXT, b TEXT GENERATED ALWAYS AS (upper(a)) STORED)",
+    "a short generated column": "CREATE TABLE t (a TEXT, b TEXT AS (upper(a)))",
+    "a default that computes": "CREATE TABLE t (a TEXT DEFAULT (randomblob(1000000)))",
+    "an index of an expression": "CREATE INDEX i ON project (upper(id))",
+    "a condition of its own": "CREATE INDEX i ON project (id) WHERE length(id) > 3",
+    "a foreign key": "CREATE TABLE t (a TEXT REFERENCES project (id) ON DELETE CASCADE)",
+}
+
+
+@pytest.mark.parametrize("statement", ACTING.values(), ids=ACTING.keys())
+async def test_a_backup_that_brings_code_is_refused(tmp_path: Path, statement: str) -> None:
+    """SQLite would run it with the server's rights, at one of its next writes."""
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+        backup(tmp_path / "data", tmp_path / "copy.tar", now=5)
+    hostile(tmp_path / "copy.tar", tmp_path / "hostile.tar", statement)
+
+    said = refusal(restore, tmp_path / "hostile.tar", tmp_path / "restored")
+
+    assert "pipecd makes nothing of that kind" in said
+    assert not (tmp_path / "restored" / DATABASE_FILE).exists()
+
+
+@pytest.mark.parametrize("statement", ACTING.values(), ids=ACTING.keys())
+async def test_a_server_does_not_open_a_file_with_code(tmp_path: Path, statement: str) -> None:
+    async with open_sqlite(tmp_path, on_commit=lambda _changes: None):
+        pass
+    with closing(sqlite3.connect(tmp_path / DATABASE_FILE)) as changed:
+        changed.execute(statement)
+        changed.commit()
+
+    with pytest.raises(PipecdError, match="makes nothing of that kind"):
+        async with open_sqlite(tmp_path, on_commit=lambda _changes: None):
+            pass
+
+
+def hostile(archive: Path, target: Path, statement: str) -> None:
+    """The same archive, its database changed and its sums made right again."""
+    folder = target.with_suffix(".parts")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    with closing(sqlite3.connect(folder / DATABASE_FILE)) as changed:
+        changed.execute(statement)
+        changed.commit()
+    manifest = json.loads((folder / MANIFEST).read_text())
+    content = (folder / DATABASE_FILE).read_bytes()
+    manifest["sha256"][DATABASE_FILE] = hashlib.sha256(content).hexdigest()
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    with tarfile.open(target, "w") as packed:
+        for path in sorted(folder.iterdir(), key=lambda path: path.name != MANIFEST):
+            packed.add(path, path.name)

@@ -179,8 +179,16 @@ class RetentionConfig(ConfigModel):
     """Commands that were handled."""
     insights: int = 1100
     """The ends of deployments, from which figures are made."""
+    stage_log_mebibytes: int = 64
+    """How much of one stage's log is kept, in MiB; the log says where it was cut."""
 
     def check(self, report: Report) -> None:
+        if not 1 <= self.stage_log_mebibytes <= 102_400:
+            report.fault(
+                "stageLogMebibytes",
+                message=f"not a size: {self.stage_log_mebibytes}",
+                hint="between 1 and 102400 MiB",
+            )
         for key in ("deployments", "events", "commands", "insights"):
             days = getattr(self, key)
             if not -1 <= days <= 100_000:

@@ -18,6 +18,7 @@ from pipecd_model.config.notification import NotificationsConfig
 from pipecd_model.config.schema import ConfigModel, Report, spelling
 from pipecd_model.config.values import Base64Secret, Duration
 from pipecd_model.errors import ConfigError
+from pipecd_model.gitnames import BranchName, RemoteAddress
 from pipecd_model.oci import parse_reference
 
 _PLUGIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -56,6 +57,10 @@ class GitConfig(ConfigModel):
     def check(self, report: Report) -> None:
         if self.ssh_key_file and self.ssh_key_data:
             report.fault("sshKeyData", message="sshKeyFile and sshKeyData exclude each other")
+        for key, value in (("host", self.host), ("hostName", self.host_name)):
+            # They become lines of a configuration of ssh.
+            if not value.isprintable():
+                report.fault(key, message=f"not a host: {value!r}", hint="e.g. github.com")
         if self.password and (self.ssh_key_file or self.ssh_key_data):
             report.fault("password", message="password and an ssh key exclude each other")
 
@@ -69,6 +74,10 @@ class RepositoryConfig(ConfigModel):
     """Where it is cloned from."""
     branch: str
     """What is deployed."""
+
+    def check(self, report: Report) -> None:
+        for key, name in (("remote", RemoteAddress), ("branch", BranchName)):
+            rules.git_name(report, key, name, getattr(self, key))
 
 
 class DeployTargetConfig(ConfigModel):

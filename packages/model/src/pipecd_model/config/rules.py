@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any
 
 from pipecd_model import paths
 from pipecd_model.config.schema import Report
+from pipecd_model.gitnames import BadGitNameError
 from pipecd_model.regex import BadRegexError, Regex, compiled
 
 
@@ -72,6 +73,16 @@ def relative_paths(report: Report, key: str, names: Iterable[str]) -> None:
                 message=f"not inside the repository: {name!r}",
                 hint="write it relative to the application's folder",
             )
+
+
+def git_name(report: Report, key: str, name: Callable[[str], object], value: str) -> None:
+    """Refuse a name that no git may get; whether it is missing is said elsewhere."""
+    if not value or report.broken(key):
+        return
+    try:
+        name(value)
+    except BadGitNameError as error:
+        report.fault(key, message=str(error), hint=error.hint)
 
 
 def regex(report: Report, key: str, pattern: str) -> Regex | None:

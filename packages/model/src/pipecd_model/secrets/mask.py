@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The door for stage logs: secret values that are known are replaced, wherever they begin and end.
 
-Looked for are values of six characters or more, each line of a longer one, both as JSON writes them
-and as base64, also where the base64 is of something around the value. A net, not a promise: a
-script can write a value in a way that nobody recognises.
+Looked for are values of six characters or more, each line of a longer one, as they are, with other
+line breaks, and as JSON, URLs, shells, hexadecimal dumps and base64 write them, also where the
+base64 is of something around the value. A net, not a promise: a script can write a value in a way
+that nobody recognises.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Iterator
 from copy import copy
 from typing import Final, Self
+from urllib.parse import quote
 
 MASK: Final = "***"
 
@@ -133,10 +136,67 @@ def _needles(values: Iterable[str]) -> tuple[str, ...]:
         for part in (value, *value.splitlines()):
             for text in (part, part.strip()):
                 if len(text) >= _SHORTEST and text.strip("*"):
-                    for form in (text, *_in_json(text)):
+                    for form in _forms(text):
                         needles.update(dict.fromkeys(_pieces(form)))
                     needles.update(dict.fromkeys(_as_base64(text)))
+                    needles.update(dict.fromkeys(_as_hex(text, spaced=part is value)))
     return tuple(needles)
+
+
+def _forms(text: str) -> Iterator[str]:
+    """How programs write a value; most are the same for a value of letters and digits."""
+    yield text
+    yield from _with_other_line_breaks(text)
+    yield from _in_json(text)
+    yield from _in_urls(text)
+    yield from _in_shells(text)
+
+
+def _with_other_line_breaks(text: str) -> Iterator[str]:
+    """A terminal, a file of another system, or a log that ends lines at each return."""
+    lines = text.splitlines()
+    if len(lines) > 1:
+        for line_break in ("\n", "\r\n", "\r", ""):
+            joined = line_break.join(lines)
+            if len(joined) >= _SHORTEST:
+                yield joined
+
+
+def _in_urls(text: str) -> Iterator[str]:
+    """Percent-encoded: with and without slashes and what URLs leave alone, in both cases."""
+    data = text.encode(errors="surrogateescape")
+    for safe in ("", "/", _URI_COMPONENT, _URI):
+        form = quote(data, safe=safe)
+        if form != text:
+            yield form
+            yield _LOWER_PERCENT.sub(lambda found: found.group().lower(), form)
+            if "%20" in form:
+                yield form.replace("%20", "+")
+
+
+def _in_shells(text: str) -> Iterator[str]:
+    """As `set -x`, `printf %q` and `env` print it."""
+    for form in (
+        text.replace("'", "'\\''"),
+        text.replace("'", "'\"'\"'"),
+        _SHELL_SPECIAL.sub(r"\\\g<0>", text),
+        text.replace("\\", "\\\\").replace('"', '\\"'),
+    ):
+        if form != text:
+            yield form
+
+
+def _as_hex(text: str, *, spaced: bool) -> Iterator[str]:
+    """A hexadecimal dump, whole, and in the lines that programs break it into."""
+    plain = text.encode(errors="surrogateescape").hex()
+    forms = [plain, *(plain[at : at + 60] for at in range(0, len(plain), 60))]
+    if spaced:
+        pairs = [plain[at : at + 2] for at in range(0, len(plain), 2)]
+        forms += [" ".join(pairs), ":".join(pairs)]
+        yield from _pieces("".join(f"\\x{pair}" for pair in pairs))
+    for form in (*forms, *(form.upper() for form in forms)):
+        if len(form) >= 2 * _SHORTEST:
+            yield from _pieces(form)
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -170,5 +230,10 @@ def _as_base64(text: str) -> Iterator[str]:
             yield from _pieces(form)
 
 
+_URI_COMPONENT: Final = "!'()*"
+"""What JavaScript's encodeURIComponent leaves alone beyond the rule of URLs."""
+_URI: Final = "!#$&'()*+,/:;=?@"
+_LOWER_PERCENT: Final = re.compile("%[0-9A-F]{2}")
+_SHELL_SPECIAL: Final = re.compile(r"[^\w@%+=:,./-]", re.ASCII)
 _IN_GO: Final = str.maketrans({each: f"\\u{ord(each):04x}" for each in "<>&"})
 _URL: Final = str.maketrans("+/", "-_")

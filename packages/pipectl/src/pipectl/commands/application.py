@@ -18,6 +18,7 @@ from pipectl.commands.livestate import live_state, print_live_state
 from pipectl.commands.waiting import STATUSES, status_numbers, wait_for_status
 from pipectl.options import DURATION, PAIR
 from pipectl.output import (
+    echo,
     output_option,
     print_fields,
     print_json,
@@ -89,7 +90,7 @@ async def add(
     if wants_json(output):
         print_json(made)
     else:
-        click.echo(f"added application {app_name} with id {made.application_id}")
+        echo(f"added application {app_name} with id {made.application_id}")
 
 
 async def _add(
@@ -153,12 +154,12 @@ async def diff(client: Client, *, app_id: str) -> None:
     answer = await call(client.api.GetApplication, pb.GetApplicationRequest(application_id=app_id))
     state = answer.application.sync_state
     if state.status == application_pb2.SYNCED:
-        click.echo("in sync: what runs is what was deployed")
+        echo("in sync: what runs is what was deployed")
         return
     status = application_pb2.ApplicationSyncStatus.Name(state.status).lower().replace("_", " ")
-    click.echo(f"{status}: {state.short_reason}" if state.short_reason else status)
+    echo(f"{status}: {state.short_reason}" if state.short_reason else status)
     if state.reason:
-        click.echo(state.reason)
+        echo(state.reason)
     raise click.exceptions.Exit(1)
 
 
@@ -237,7 +238,7 @@ async def list_applications(
         ],
     )
     if answer.cursor:
-        click.echo(f"\nmore: --cursor {answer.cursor}", err=True)
+        echo(f"\nmore: --cursor {answer.cursor}", err=True)
 
 
 @application.command()
@@ -265,7 +266,7 @@ async def sync(
         reason = command.metadata.get("reason", "")
         raise PipecdError(f"the piped refused the sync: {reason or status}")
     deployment_id = command.metadata[TRIGGERED]
-    click.echo(deployment_id)
+    echo(deployment_id)
     if wait_status:
         reached = await wait_for_status(client, deployment_id, status_numbers(wait_status), limit)
         if not reached.wanted:
@@ -296,7 +297,7 @@ async def _until_handled(client: Client, command_id: str, limit: timedelta) -> c
 async def enable(client: Client, *, app_id: str) -> None:
     """Let an application be deployed again."""
     await call(client.api.EnableApplication, pb.EnableApplicationRequest(application_id=app_id))
-    click.echo(f"enabled application {app_id}")
+    echo(f"enabled application {app_id}")
 
 
 @application.command()
@@ -305,7 +306,7 @@ async def enable(client: Client, *, app_id: str) -> None:
 async def disable(client: Client, *, app_id: str) -> None:
     """Stop deploying an application; what runs keeps running."""
     await call(client.api.DisableApplication, pb.DisableApplicationRequest(application_id=app_id))
-    click.echo(f"disabled application {app_id}")
+    echo(f"disabled application {app_id}")
 
 
 @application.command()
@@ -314,4 +315,4 @@ async def disable(client: Client, *, app_id: str) -> None:
 async def delete(client: Client, *, app_id: str) -> None:
     """Forget an application; what runs keeps running."""
     await call(client.api.DeleteApplication, pb.DeleteApplicationRequest(application_id=app_id))
-    click.echo(f"deleted application {app_id}")
+    echo(f"deleted application {app_id}")

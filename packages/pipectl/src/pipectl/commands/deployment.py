@@ -7,6 +7,7 @@ import click
 
 from pipecd_model.deployment import COMPLETED
 from pipecd_model.errors import PipecdError
+from pipecd_model.stage import shown_number
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.pipecd.api import api_pb2
@@ -21,6 +22,7 @@ from pipectl.commands.waiting import (
 )
 from pipectl.options import DURATION, PAIR
 from pipectl.output import (
+    echo,
     output_option,
     print_fields,
     print_json,
@@ -88,7 +90,7 @@ async def list_deployments(
         ],
     )
     if answer.cursor:
-        click.echo(f"\nmore: --cursor {answer.cursor}", err=True)
+        echo(f"\nmore: --cursor {answer.cursor}", err=True)
 
 
 @deployment.command()
@@ -116,7 +118,7 @@ async def get(client: Client, *, deployment_id: str, output: str) -> None:
             ("completed", when(found.completed_at)),
         ]
     )
-    click.echo()
+    echo()
     print_table(
         ["#", "STAGE", "STATUS", "ID", "REASON"], [_stage_row(stage) for stage in found.stages]
     )
@@ -124,8 +126,7 @@ async def get(client: Client, *, deployment_id: str, output: str) -> None:
 
 def _stage_row(stage: deployment_pb2.PipelineStage) -> list[str]:
     status = deployment_pb2.StageStatus.Name(stage.status).removeprefix("STAGE_")
-    number = f"{stage.index + 1}" + ("r" if stage.rollback else "")
-    return [number, stage.name, status, stage.id, stage.status_reason]
+    return [shown_number(stage), stage.name, status, stage.id, stage.status_reason]
 
 
 @deployment.command()
@@ -160,7 +161,7 @@ async def approve(client: Client, *, deployment_id: str, stage_id: str) -> None:
     """Approve a stage that waits for it."""
     request = api_pb2.ApproveStageRequest(deployment_id=deployment_id, stage_id=stage_id)
     answer = await call(client.deployments.ApproveStage, request)
-    click.echo(f"approved stage {answer.stage_id}")
+    echo(f"approved stage {answer.stage_id}")
 
 
 @deployment.command()
@@ -180,7 +181,7 @@ async def cancel(
         force_no_rollback=force_no_rollback,
     )
     await call(client.deployments.CancelDeployment, request)
-    click.echo(f"asked to cancel deployment {deployment_id}")
+    echo(f"asked to cancel deployment {deployment_id}")
 
 
 async def _wait(
@@ -188,7 +189,7 @@ async def _wait(
 ) -> None:
     wanted = status_numbers(statuses) or COMPLETED
     reached = await wait_for_status(client, deployment_id, wanted, limit)
-    click.echo(f"{reached.name}" + (f": {reached.reason}" if reached.reason else ""))
+    echo(f"{reached.name}" + (f": {reached.reason}" if reached.reason else ""))
     if not reached.wanted:
         raise PipecdError(f"the deployment ended as {reached.name}")
     if not statuses and reached.status != deployment_pb2.DEPLOYMENT_SUCCESS:

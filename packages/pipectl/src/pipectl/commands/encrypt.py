@@ -12,6 +12,7 @@ from pipecd_model.secrets.sealing import encoded
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.rpc import call
 from pipectl.client import Client, connected
+from pipectl.output import echo
 
 _LARGEST: Final = 10 << 20
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -21,7 +22,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @connected
 async def _ask(client: Client, *, piped_id: str, plaintext: str) -> None:
     request = pb.EncryptRequest(piped_id=piped_id, plaintext=plaintext)
-    click.echo((await call(client.api.Encrypt, request)).ciphertext)
+    echo((await call(client.api.Encrypt, request)).ciphertext)
 
 
 @click.command()
@@ -54,7 +55,7 @@ def encrypt(
     data = _secret(input_file)
     if public_key_file:
         sealer = Sealer(public_key_file.read_bytes())
-        click.echo(sealer.seal(encoded(data) if use_base64_encoding else data))
+        echo(sealer.seal(encoded(data) if use_base64_encoding else data))
         return
     # Encoded here rather than there, because only a text can be sent.
     plaintext = encoded(data) if use_base64_encoding else _text(data)
@@ -77,7 +78,7 @@ def _secret(input_file: Path | None) -> bytes:
     if len(data) > _LARGEST:
         raise click.UsageError(f"the secret is larger than {_LARGEST >> 20} MB")
     if data.endswith(b"\n"):
-        click.echo("note: the secret ends with a line break, which is kept", err=True)
+        echo("note: the secret ends with a line break, which is kept", err=True)
     return data
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pipecd_model.secrets import KeyPair
+from pipectl.output import echo
 
 _NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -27,9 +28,9 @@ def keygen(*, private_key_file: Path, public_key_file: Path, bits: int) -> None:
     pair = KeyPair.new(bits)
     _write(private_key_file, pair.private, mode=0o600)
     _write(public_key_file, pair.public, mode=0o644)
-    click.echo("secretManagement:\n  type: KEY_PAIR\n  config:")
-    click.echo(f"    privateKeyFile: {private_key_file.absolute()}")
-    click.echo(f"    publicKeyFile: {public_key_file.absolute()}")
+    echo("secretManagement:\n  type: KEY_PAIR\n  config:")
+    echo(f"    privateKeyFile: {private_key_file.absolute()}")
+    echo(f"    publicKeyFile: {public_key_file.absolute()}")
 
 
 def _write(file: Path, data: bytes, *, mode: int) -> None:

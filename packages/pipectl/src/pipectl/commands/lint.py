@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipectl.output import print_json
+from pipectl.output import echo, print_json
 
 if TYPE_CHECKING:
     from pipecd_model.config import Fault, PipedConfig
@@ -52,13 +52,13 @@ def lint(paths: tuple[Path, ...], piped_file: Path | None, output: str) -> None:
     elif output == "github":
         for level, found in (("error", faults), ("warning", warnings)):
             for fault in found:
-                click.echo(_annotation(level, fault))
+                echo(_annotation(level, fault))
     else:
         for fault in faults:
-            click.echo(str(fault))
+            echo(str(fault))
         for warning in warnings:
-            click.echo(f"warning: {warning}")
-        click.echo(_summary(len(results), len(faults), len(warnings)), err=True)
+            echo(f"warning: {warning}")
+        echo(_summary(len(results), len(faults), len(warnings)), err=True)
     if faults:
         raise click.exceptions.Exit(_FAULTY)
 

@@ -12,7 +12,7 @@ from pipecd_wire.model.application_live_state_pb2 import (
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.rpc import CallError, call
 from pipectl.client import Client
-from pipectl.output import when
+from pipectl.output import echo, when
 
 _COLOURS = {ResourceState.HEALTHY: "green", ResourceState.UNHEALTHY: "red"}
 
@@ -31,12 +31,12 @@ async def live_state(client: Client, application_id: str) -> ApplicationLiveStat
 def print_live_state(snapshot: ApplicationLiveStateSnapshot | None) -> None:
     """Print the tree."""
     if snapshot is None:
-        click.echo("live state    nothing is known yet")
+        echo("live state    nothing is known yet")
         return
     status = ApplicationLiveStateSnapshot.Status.Name(snapshot.health_status).lower()
-    click.echo(f"live state    {status}, as of {when(snapshot.version.timestamp)}")
+    echo(f"live state    {status}, as of {when(snapshot.version.timestamp)}")
     for line in _tree(snapshot.application_live_state.resources):
-        click.echo(f"  {line}")
+        echo(f"  {line}")
 
 
 def _tree(resources: Sequence[ResourceState]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipecd_model.errors import ConfigError
+from pipectl.output import echo
 
 if TYPE_CHECKING:
     from pipecd_model.migrate import Rewritten
@@ -90,15 +91,15 @@ def _run(paths: Iterable[Path], migration: Migration, *, diff: bool) -> None:
         except (ConfigError, UnicodeDecodeError) as error:
             failed = True
             hint = getattr(error, "hint", "")
-            click.echo(f"error: {error}" + (f" ({hint})" if hint else ""), err=True)
+            echo(f"error: {error}" + (f" ({hint})" if hint else ""), err=True)
             continue
         for hazard in rewritten.hazards:
-            click.echo(f"warning: {hazard}", err=True)
+            echo(f"warning: {hazard}", err=True)
         if diff:
             _show(path, text, rewritten.text)
         else:
             _write(path, text, rewritten.text)
-            click.echo(f"migrated {path}")
+            echo(f"migrated {path}")
     if not count:
         raise click.UsageError("name a file or a folder")
     if failed:
@@ -109,7 +110,7 @@ def _show(path: Path, old: str, new: str) -> None:
     lines = difflib.unified_diff(
         old.splitlines(keepends=True), new.splitlines(keepends=True), str(path), str(path)
     )
-    click.echo("".join(lines), nl=False)
+    echo("".join(lines), nl=False)
 
 
 def _write(path: Path, old: str, new: str) -> None:

@@ -11,7 +11,7 @@ from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.rpc import call
 from pipectl.client import Client, connected
-from pipectl.output import output_option, print_json, print_table, wants_json, when
+from pipectl.output import echo, output_option, print_json, print_table, wants_json, when
 
 
 @click.group()
@@ -31,8 +31,8 @@ async def register(client: Client, *, name: str, desc: str, output: str) -> None
     if wants_json(output):
         print_json({"id": made.id, "key": made.key, "base64_key": encoded})
         return
-    click.echo("Put this into the piped's configuration; the key is not shown again:\n")
-    click.echo(f"  pipedID: {made.id}\n  pipedKeyData: {encoded}")
+    echo("Put this into the piped's configuration; the key is not shown again:\n")
+    echo(f"  pipedID: {made.id}\n  pipedKeyData: {encoded}")
 
 
 @piped.command("list")
@@ -53,11 +53,24 @@ async def list_pipeds(client: Client, *, output: str) -> None:
                 item.piped.version,
                 piped_pb2.Piped.ConnectionStatus.Name(item.piped.status),
                 when(item.piped.started_at),
-                ", ".join(_plugin(plugin) for plugin in item.plugins),
+                ", ".join(_plugins(item)),
             ]
             for item in answer.pipeds
         ],
     )
+
+
+def _plugins(item: api_pb2.ListPipedsResponse.Item) -> list[str]:
+    """What it deploys with: an agent of another make says only which plugins it has.
+
+    One of the older generation has platform providers instead.
+    """
+    told = {plugin.name for plugin in item.plugins}
+    return [
+        *(_plugin(plugin) for plugin in item.plugins),
+        *(plugin.name for plugin in item.piped.plugins if plugin.name not in told),
+        *(each.name for each in item.piped.platform_providers),
+    ]
 
 
 def _plugin(plugin: push_pb2.PluginState) -> str:
@@ -71,7 +84,7 @@ def _plugin(plugin: push_pb2.PluginState) -> str:
 async def enable(client: Client, *, piped_id: str) -> None:
     """Let a piped connect again."""
     await call(client.api.EnablePiped, pb.EnablePipedRequest(piped_id=piped_id))
-    click.echo(f"enabled piped {piped_id}")
+    echo(f"enabled piped {piped_id}")
 
 
 @piped.command()
@@ -80,7 +93,7 @@ async def enable(client: Client, *, piped_id: str) -> None:
 async def disable(client: Client, *, piped_id: str) -> None:
     """Refuse a piped's calls from now on."""
     await call(client.api.DisablePiped, pb.DisablePipedRequest(piped_id=piped_id))
-    click.echo(f"disabled piped {piped_id}")
+    echo(f"disabled piped {piped_id}")
 
 
 @piped.command("restart-plugin")
@@ -95,4 +108,4 @@ async def restart_plugin(client: Client, *, piped_id: str, plugin: str, output: 
     if wants_json(output):
         print_json(answer)
     else:
-        click.echo(f"the plugin {plugin} will be restarted; see `pipectl piped list`")
+        echo(f"the plugin {plugin} will be restarted; see `pipectl piped list`")

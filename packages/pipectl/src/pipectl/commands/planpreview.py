@@ -21,6 +21,7 @@ from pipecd_wire.model.planpreview_pb2 import (
 from pipecd_wire.rpc import CallError, call
 from pipectl.client import Client, connected
 from pipectl.options import DURATION
+from pipectl.output import echo
 
 PAUSE: Final = 0.5
 """Seconds between two looks for the answer."""
@@ -69,7 +70,7 @@ async def plan_preview(
             f"no enabled piped has the repository {repo_remote_url!r} with the branch"
             f" {base_branch!r}"
         )
-    click.echo(f"asked {len(asked)} piped{'s' if len(asked) > 1 else ''} …", err=True)
+    echo(f"asked {len(asked)} piped{'s' if len(asked) > 1 else ''} …", err=True)
     results = await _answers(client, list(asked), timeout, piped_handle_timeout)
     keys = [key for key in sort_label_keys.split(",") if key]
     document = _document(_sorted(results, keys))
@@ -82,7 +83,7 @@ def _tell(document: dict[str, Any], out: Path | None) -> None:
     if out is not None:
         out.write_text(json.dumps(document, indent=2) + "\n")
     for line in _text(document):
-        click.echo(line)
+        echo(line)
 
 
 async def _answers(

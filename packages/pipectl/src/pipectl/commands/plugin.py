@@ -17,7 +17,7 @@ from pipecd_sdk.conformance import (
     load_profile,
 )
 from pipectl.commands.pluginpush import push
-from pipectl.output import output_option, print_fields, print_json, wants_json
+from pipectl.output import echo, output_option, print_fields, print_json, wants_json
 from pipectl.pluginfile.closure import BuildError
 from pipectl.pluginfile.pack import build as build_file
 from pipectl.skeleton import BadNameError, skeleton
@@ -58,7 +58,7 @@ def init(*, name: str, folder: Path | None) -> None:
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(content)
-        click.echo(str(target))
+        echo(str(target))
 
 
 @plugin.command()
@@ -106,6 +106,11 @@ def build(*, folder: Path, output: Path) -> None:
     show_default=True,
     help="Stretch all limits, for a plugin that is slow by nature.",
 )
+@click.option(
+    "--tools-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep installed programs here; NAME-VERSION there counts as installed.",
+)
 @output_option
 @click.argument("command", nargs=-1, required=True)
 @click.pass_context
@@ -116,6 +121,7 @@ def test(
     name: str | None,
     as_go_agent: bool,
     patience: float,
+    tools_dir: Path | None,
     output: str,
     command: Sequence[str],
 ) -> None:
@@ -129,7 +135,12 @@ def test(
     profile = _profile(profile_file, name, command)
     as_json = wants_json(output)
     judging = judge_plugin(
-        command, profile, load_cases(), invite=not as_go_agent, patience=patience
+        command,
+        profile,
+        load_cases(),
+        invite=not as_go_agent,
+        patience=patience,
+        tools=tools_dir.absolute() if tools_dir else None,
     )
     verdicts = asyncio.run(_told(judging, quiet=as_json))
     broken = [each for each in verdicts if each.outcome is Outcome.BROKEN]
@@ -138,9 +149,7 @@ def test(
         print_json({"plugin": profile.name, "cases": [_as_json(each) for each in verdicts]})
     else:
         asked = len(broken) + len(held)
-        click.echo(
-            f"{len(held)} of {asked} promises hold, {len(verdicts) - asked} were not asked for"
-        )
+        echo(f"{len(held)} of {asked} promises hold, {len(verdicts) - asked} were not asked for")
     ctx.exit(1 if broken else 0)
 
 
@@ -164,7 +173,7 @@ async def _told(judging: AsyncIterator[Verdict], *, quiet: bool) -> list[Verdict
             continue
         if verdict.case.part != part:
             part = verdict.case.part
-            click.echo(click.style(part, bold=True))
+            echo(click.style(part, bold=True))
         _show(verdict)
     return verdicts
 
@@ -173,9 +182,9 @@ def _show(verdict: Verdict) -> None:
     colour = _COLOURS[verdict.outcome]
     outcome = click.style(verdict.outcome.value.ljust(10), fg=colour)
     stage = f"{verdict.stage} " if verdict.stage else ""
-    click.echo(f"  {outcome} {stage}{verdict.case.promise}")
+    echo(f"  {outcome} {stage}{verdict.case.promise}")
     for text in verdict.reason.splitlines():
-        click.echo(click.style(f"             {text}", fg=colour))
+        echo(click.style(f"             {text}", fg=colour))
 
 
 def _as_json(verdict: Verdict) -> dict[str, str]:

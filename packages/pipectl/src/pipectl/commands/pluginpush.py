@@ -7,7 +7,7 @@ from dataclasses import replace
 import click
 
 from pipecd_model.oci import EMPTY, Reference, parse_reference
-from pipectl.output import output_option, print_fields, print_json, wants_json
+from pipectl.output import echo, output_option, print_fields, print_json, wants_json
 from pipectl.pushing.artifact import (
     NO_CONFIG,
     PluginFile,
@@ -83,9 +83,9 @@ def _push(
         registry.put_blob(describe(EMPTY, NO_CONFIG), NO_CONFIG)
         for file in files:
             layer = layer_of(file)
-            click.echo(f"pushing {file.path} for {file.platform}", err=True)
+            echo(f"pushing {file.path} for {file.platform}", err=True)
             if not registry.put_blob(layer, file.path):
-                click.echo("  is there already", err=True)
+                echo("  is there already", err=True)
             manifest = manifest_of(layer)
             registry.put_document(describe("", manifest.encoded()).digest, manifest)
             manifests.append((file.platform, manifest))

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import click
 
+from pipectl.output import echo
+
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -45,7 +47,7 @@ def render(
 
     result = rendering.rendered(file, keys=private_key_files, show_secrets=show_secrets)
     for warning in result.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        echo(f"warning: {warning}", err=True)
     _print(result.files, target=target, as_json=output == "json")
 
 
@@ -56,15 +58,15 @@ def _print(files: Mapping[str, bytes], *, target: str | None, as_json: bool) -> 
             raise click.UsageError(
                 f"no template of this application is {target!r}; there are: {known}"
             )
-        click.echo(files[target], nl=False)
+        echo(files[target], nl=False)
         return
     if as_json:
         shown = {path: content.decode(errors="replace") for path, content in files.items()}
-        click.echo(json.dumps({"files": shown}, ensure_ascii=False))
+        echo(json.dumps({"files": shown}, ensure_ascii=False))
         return
     if not files:
-        click.echo("no file of this application is a template", err=True)
+        echo("no file of this application is a template", err=True)
     for number, (path, content) in enumerate(files.items()):
         separator = "\n" if number else ""
-        click.echo(f"{separator}==> {path} <==")
-        click.echo(content, nl=not content.endswith(b"\n"))
+        echo(f"{separator}==> {path} <==")
+        echo(content, nl=not content.endswith(b"\n"))

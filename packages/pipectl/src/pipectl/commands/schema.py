@@ -8,6 +8,7 @@ import json
 import click
 
 from pipecd_model.errors import ConfigError
+from pipectl.output import echo
 
 
 @click.command()
@@ -22,4 +23,4 @@ def schema(kind: str) -> None:
         near = rules.nearest(kind, NAMES)
         hint = f"{near} one of {', '.join(NAMES)}".strip()
         raise ConfigError(f"there is no kind {kind!r}", hint=hint)
-    click.echo(json.dumps(document_schema(known), indent=2, ensure_ascii=False))
+    echo(json.dumps(document_schema(known), indent=2, ensure_ascii=False))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pipectl.output import print_json
+from pipectl.output import echo, print_json
 
 STAGE = click.IntRange(min=1)
 
@@ -50,4 +50,4 @@ def simulate(file: Path, fail_at: int | None, cancel_at: int | None, output: str
         )
         return
     for step in steps:
-        click.echo(str(step))
+        echo(str(step))

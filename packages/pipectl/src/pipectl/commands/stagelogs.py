@@ -8,12 +8,14 @@ from contextlib import aclosing
 import click
 
 from pipecd_model.deployment import is_completed
+from pipecd_model.stage import shown_number
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import deployment_pb2, logblock_pb2
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.rpc import CallError, Retry, stream
 from pipectl.client import Client
 from pipectl.commands.waiting import follow_deployment, status_name
+from pipectl.output import echo
 
 COLOURS = {logblock_pb2.SUCCESS: "green", logblock_pb2.ERROR: "red"}
 
@@ -30,10 +32,10 @@ def print_blocks(
     stage: deployment_pb2.PipelineStage, blocks: Iterable[logblock_pb2.LogBlock]
 ) -> None:
     # Two stages of a pipeline may have the same name, so the number stands before it.
-    label = click.style(f"{stage.index + 1} {stage.name} | ", dim=True)
+    label = click.style(f"{shown_number(stage)} {stage.name} | ", dim=True)
     for block in blocks:
         for line in block.log.splitlines() or [""]:
-            click.echo(label + click.style(line, fg=COLOURS.get(block.severity)))
+            echo(label + click.style(line, fg=COLOURS.get(block.severity)))
 
 
 async def follow_logs(client: Client, deployment_id: str, only: str) -> None:
@@ -54,7 +56,7 @@ async def follow_logs(client: Client, deployment_id: str, only: str) -> None:
 
         await follow_deployment(client, deployment_id, seen)
     reason = f": {last.status_reason}" if last.status_reason else ""
-    click.echo(f"{status_name(last.status)}{reason}", err=True)
+    echo(f"{status_name(last.status)}{reason}", err=True)
 
 
 async def _follow_stage(

@@ -3,12 +3,12 @@
 
 import json
 import shutil
-import subprocess
 import sys
 from importlib.metadata import Distribution
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
+from pipecd_runtime.process import operator_environment, own, run_blocking, word
 from pipectl.pluginfile.closure import BuildError, Project, are_installed
 
 
@@ -43,11 +43,13 @@ def _copy(installed: Distribution, into: Path) -> None:
 
 
 def _install(source: Path, into: Path, *, isolated: bool) -> None:
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    command += ["--no-deps", "--no-compile", "--target", str(into), "--upgrade"]
-    command += [] if isolated else ["--no-build-isolation"]
-    done = subprocess.run(  # noqa: S603 - our own interpreter
-        [*command, str(source)], capture_output=True, text=True, check=False
+    command = (
+        word(sys.executable),
+        *own("-m", "pip", "install", "--quiet", "--disable-pip-version-check"),
+        *(*own("--no-deps", "--no-compile", "--target"), word(into.absolute()), *own("--upgrade")),
+        *(() if isolated else own("--no-build-isolation")),
+        *(*own("--"), word(source)),
     )
+    done = run_blocking(command, env=operator_environment())
     if done.returncode != 0:
         raise BuildError(f"cannot build {str(source)!r}:\n{done.stderr.strip()}")

@@ -7,8 +7,8 @@ applications that change wake it; nothing is told twice.
 """
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import aclosing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from typing import Final, Protocol
 
 from google.protobuf.message import Message
@@ -18,6 +18,7 @@ from pipecd_model.errors import PipecdError
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.common_pb2 import ApplicationInfo
 from pipecd_wire.pipedservice import service_pb2 as pb
+from pipecd_wire.rpc import validation
 from piped.appconfig.info import info_of, unregistered_info
 from piped.appconfig.reader import ApplicationFiles
 from piped.appconfig.scan import Found, scan
@@ -29,6 +30,13 @@ from piped.source import place_of
 log = logger(__name__)
 
 LANE: Final = "application files"
+FIRST_LOOK_GRACE: Final = 30.0
+"""Seconds that the first list of unregistered files waits for a repository: one that hangs, or
+cannot be read, must not keep the files of the others from being told."""
+
+LARGEST_REPORT: Final = 3 * 1024 * 1024
+"""Bytes; control planes take four megabytes at least."""
+
 _AWAY: Final = frozenset({Reach.UNREACHABLE, Reach.NO_BRANCH})
 _PAUSES: Final = (1.0, 5.0, 30.0)
 """Seconds between tries of a look that git let fail; then the next head is waited for."""
@@ -53,6 +61,7 @@ class Discovery:
         files: ApplicationFiles,
         reports: Reports,
         selector: Mapping[str, str] | None = None,
+        first_look_grace: float = FIRST_LOOK_GRACE,
     ) -> None:
         self._piped_id = piped_id
         self._repositories = repositories
@@ -60,6 +69,8 @@ class Discovery:
         self._files = files
         self._reports = reports
         self._selector = dict(selector or {})
+        self._first_look_grace = first_look_grace
+        self._not_waited_for: set[str] = set()
         self._found: dict[str, dict[str, Found]] = {}
         self._identities: dict[str, bytes] = {}
         self._told: dict[str, tuple[bytes, bytes]] = {}
@@ -82,23 +93,28 @@ class Discovery:
 
     async def _settle(self, repository: Repository) -> None:
         """Notice that a repository cannot be waited for."""
-        async with aclosing(repository.states()) as states:
-            async for state in states:
-                if state.reach in _AWAY:
-                    self._wake.set()
-                    return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._first_look_grace):
+                async with aclosing(repository.states()) as states:
+                    async for state in states:
+                        if state.reach in _AWAY:
+                            break
+        self._not_waited_for.add(repository.id)
+        self._wake.set()
 
     async def _look(self, repository: Repository, head: Commit) -> None:
         before = self._found.get(repository.id, {})
         for pause in (*_PAUSES, 0.0):
             try:
-                self._found[repository.id] = await scan(repository, head.hash, self._files, before)
+                made = await scan(repository, head.hash, self._files, before)
             except (PipecdError, OSError) as error:
                 log.warning("application.files_unread", repository=repository.id, reason=str(error))
-                await asyncio.sleep(pause)
             else:
+                before = self._found[repository.id] = made.files
                 self._wake.set()
-                return
+                if made.is_complete:
+                    return
+            await asyncio.sleep(pause)
 
     async def _follow_mirror(self) -> None:
         """Notice how applications are called and where they live; the rest changes all the time."""
@@ -141,13 +157,17 @@ class Discovery:
             info = info_of(application, found.outcome)
             # Once is enough: a control plane that keeps its own version must not be asked for ever.
             said = (info.SerializeToString(deterministic=True), _identity(application))
-            if _differs(application, info) and self._told.get(application.id) != said:
+            if (
+                _differs(application, info)
+                and self._told.get(application.id) != said
+                and _can_be_taken(info)
+            ):
                 updates.append(info)
             self._told[application.id] = said
-        if updates:
-            request = pb.UpdateApplicationConfigurationsRequest(applications=updates)
+        for some in _portions(updates):
+            request = pb.UpdateApplicationConfigurationsRequest(applications=some)
             self._reports.put(LANE, "UpdateApplicationConfigurations", request)
-            log.info("application.updated", applications=[info.name for info in updates])
+            log.info("application.updated", applications=[info.name for info in some])
 
     def _tell_unregistered(self, registered: Mapping[tuple[str, str], Application]) -> None:
         if self._suggested is None and not self._all_seen():
@@ -159,9 +179,12 @@ class Discovery:
                 if (repository_id, path) in registered or isinstance(config, PipecdError):
                     continue
                 if config.name and self._selector.items() <= config.labels.items():
-                    suggested.append(
-                        unregistered_info(self._piped_id, repository_id, found.place, config)
-                    )
+                    info = unregistered_info(self._piped_id, repository_id, found.place, config)
+                    if _can_be_taken(info):
+                        suggested.append(info)
+        whole, suggested = suggested, next(_portions(suggested), [])  # it is told as one list
+        if len(suggested) < len(whole):
+            log.warning("application.too_many_suggested", left_out=len(whole) - len(suggested))
         if suggested != self._suggested:
             self._suggested = suggested
             request = pb.ReportUnregisteredApplicationConfigurationsRequest(applications=suggested)
@@ -169,9 +192,39 @@ class Discovery:
 
     def _all_seen(self) -> bool:
         return all(
-            repository.id in self._found or repository.state.reach in _AWAY
+            repository.id in self._found
+            or repository.id in self._not_waited_for
+            or repository.state.reach in _AWAY
             for repository in self._repositories.values()
         )
+
+
+def _can_be_taken(info: ApplicationInfo) -> bool:
+    """Does it keep the wire's rules? A report with one that does not is refused as a whole."""
+    violation = validation.check(info)
+    if violation is not None:
+        log.warning(
+            "application.not_told",
+            repository=info.repo_id,
+            path=info.path,
+            file=info.config_filename,
+            reason=str(violation),
+        )
+    return violation is None
+
+
+def _portions(infos: Sequence[ApplicationInfo]) -> Iterator[list[ApplicationInfo]]:
+    """Reports that a control plane can take: their size has a limit."""
+    some: list[ApplicationInfo] = []
+    size = 0
+    for info in infos:
+        size += info.ByteSize() + 8
+        if some and size > LARGEST_REPORT:
+            yield some
+            some, size = [], info.ByteSize() + 8
+        some.append(info)
+    if some:
+        yield some
 
 
 def _identity(application: Application) -> bytes:

@@ -5,11 +5,13 @@ Between git and the trigger: what comes out is a configuration, or the error tha
 shown.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from pipecd_model.config import ApplicationConfig, ConfigFaultsError, load_application
-from pipecd_model.errors import PipecdError
+from pipecd_model.config.document import LARGEST_FILE
+from pipecd_model.errors import PipecdError, SourceError
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from piped.git import Repository
 from piped.oplog import logger
@@ -19,6 +21,16 @@ log = logger(__name__)
 
 KEPT: Final = 10_000
 """Parsed files that are remembered; the oldest go first."""
+
+READ_AT_ONCE: Final = 16
+"""Files that are in memory together, each of at most LARGEST_FILE bytes."""
+
+_LONGEST_NAME: Final = 500
+_LONGEST_DESCRIPTION: Final = 64 * 1024
+_MOST_LABEL_TEXT: Final = 64 * 1024
+"""Characters that the control plane is told of one application: many share one report."""
+
+_WARNINGS_TOLD: Final = 20
 
 Outcome = ApplicationConfig | PipecdError
 
@@ -54,8 +66,20 @@ class ApplicationFiles:
                 places.append(place_of(git_path))
             except PipecdError as error:
                 places.append(error)
+        outcomes: list[Outcome] = []
+        for start in range(0, len(places), READ_AT_ONCE):
+            some = places[start : start + READ_AT_ONCE]
+            outcomes += await self._load_some(repository, commit, some)
+        return outcomes
+
+    async def _load_some(
+        self,
+        repository: Repository,
+        commit: str,
+        places: Sequence[ApplicationPlace | PipecdError],
+    ) -> list[Outcome]:
         files = [place.file for place in places if isinstance(place, ApplicationPlace)]
-        found = iter(await repository.objects(commit, files))
+        found = iter(await repository.objects(commit, files, largest=LARGEST_FILE))
         outcomes: list[Outcome] = []
         for place in places:
             if isinstance(place, PipecdError):
@@ -67,6 +91,7 @@ class ApplicationFiles:
                     outcomes.append(await missing(repository, commit, place))
                 else:
                     outcomes.append(self.parse(file))
+                    await asyncio.sleep(0)  # a large file takes long, and others have work to do
             except PipecdError as error:
                 outcomes.append(error)
         return outcomes
@@ -77,14 +102,40 @@ class ApplicationFiles:
         key = (file.blob_id, file.place.file, repr(sorted(names.items())))
         outcome = self._parsed.pop(key, None)
         if outcome is None:
-            try:
-                loaded = load_application(file.data, file=file.place.file, names=names)
-                outcome = loaded.config
-                for warning in loaded.warnings:
-                    log.warning("application.file_odd", warning=str(warning))
-            except ConfigFaultsError as error:
-                outcome = error
+            outcome = _parse(file, names)
         self._parsed[key] = outcome
         if len(self._parsed) > self._keep:
             del self._parsed[next(iter(self._parsed))]
         return outcome
+
+
+def _parse(file: ApplicationFile, names: Mapping[str, str]) -> Outcome:
+    path = file.place.file
+    try:
+        loaded = load_application(file.data, file=path, names=names)
+    except ConfigFaultsError as error:
+        return error
+    except Exception:  # noqa: BLE001 - a bug of ours, met by one file: the others go on
+        log.bug("application.file_not_read", file=path)
+        return SourceError(
+            f"{path!r} cannot be read because of a mistake in piped",
+            hint="its log has the details; a simpler file may do meanwhile",
+        )
+    for warning in loaded.warnings[:_WARNINGS_TOLD]:
+        log.warning("application.file_odd", warning=str(warning))
+    return _too_long(path, loaded.config) or loaded.config
+
+
+def _too_long(path: str, config: ApplicationConfig) -> SourceError | None:
+    """What keeps an application from being told about, because it says too much about itself."""
+    labels = sum(len(key) + len(value) for key, value in config.labels.items())
+    for what, length, most in (
+        ("spec.name", len(config.name), _LONGEST_NAME),
+        ("spec.description", len(config.description), _LONGEST_DESCRIPTION),
+        ("spec.labels", labels, _MOST_LABEL_TEXT),
+    ):
+        if length > most:
+            return SourceError(
+                f"{path}: {what} is too long: {length} characters", hint=f"at most {most}"
+            )
+    return None

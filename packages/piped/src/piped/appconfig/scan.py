@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the application files of a commit; what did not change since the last look is not read."""
+"""Find the application files of a commit; what did not change since the last look is not read.
+
+A file that cannot be read is left out, with a line in the log, and takes no other with it.
+"""
 
 import asyncio
 import posixpath
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
+from pipecd_model.config.document import LARGEST_FILE
 from pipecd_model.errors import PipecdError
-from piped.appconfig.reader import ApplicationFiles, Outcome
-from piped.git import Repository
+from pipecd_model.gitnames import BadGitNameError, RepositoryPath
+from piped.appconfig.reader import READ_AT_ONCE, ApplicationFiles, Outcome
+from piped.git import DamagedMirrorError, Repository
+from piped.git.objects import Absent, GitObject
 from piped.oplog import logger
 from piped.source import ApplicationPlace, file_in
 
@@ -17,6 +23,11 @@ log = logger(__name__)
 
 ENDING: Final = ".pipecd.yaml"
 OLD_NAME: Final = ".pipe.yaml"
+
+_LONGEST_REASON: Final = 2000
+
+MOST_TEXT: Final = 64 * 1024 * 1024
+"""Bytes of all application files of a repository that are looked at: they are kept in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +37,17 @@ class Found:
     place: ApplicationPlace
     blob_id: str
     outcome: Outcome
+    size: int = 0
+    """Bytes of the file."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Scan:
+    """What was found in a commit."""
+
+    files: dict[str, Found] = field(default_factory=dict)
+    is_complete: bool = True
+    """False when files could not be read that may be readable later."""
 
 
 def is_application_file(path: str) -> bool:
@@ -35,36 +57,68 @@ def is_application_file(path: str) -> bool:
 
 async def scan(
     repository: Repository, commit: str, files: ApplicationFiles, before: Mapping[str, Found]
-) -> dict[str, Found]:
+) -> Scan:
     """All application files of a commit by their path; `before` is what the last look found."""
     listed = await repository.files(commit, ending=".yaml")
-    named = [each for each in listed if is_application_file(each.path) and _is_text(each.path)]
-    found: dict[str, Found] = {}
+    made = Scan()
     new = []
-    for each in named:
+    text = 0
+    for each in listed:
+        if not is_application_file(each.path) or not _can_be_told(each.path):
+            continue
         known = before.get(each.path)
         if known is not None and known.blob_id == each.blob_id:
-            found[each.path] = known
+            made.files[each.path] = known
+            text += known.size
         else:
             new.append(each.path)
-    objects = await repository.objects(commit, new)
-    for path, each_object in zip(new, objects, strict=True):
-        place = ApplicationPlace(folder=posixpath.dirname(path), file=path)
-        file = file_in(each_object, place)
-        if file is None:
-            continue
-        outcome = files.parse(file)
-        if isinstance(outcome, PipecdError):
-            log.info("application.file_broken", repository=repository.id, reason=str(outcome))
-        found[path] = Found(place=place, blob_id=file.blob_id, outcome=outcome)
-        await asyncio.sleep(0)  # thousands of files take seconds, and others have work to do
-    return found
+    for some in _portions(new):
+        found = await repository.objects(commit, some, largest=LARGEST_FILE)
+        for path, each_object in zip(some, found, strict=True):
+            if text > MOST_TEXT:
+                log.warning(
+                    "application.too_many_files",
+                    repository=repository.id,
+                    left_out=len(listed) - len(made.files),
+                    limit_bytes=MOST_TEXT,
+                )
+                return made
+            text += _take(made, repository.id, path, each_object, files)
+            await asyncio.sleep(0)  # thousands of files take seconds, and others have work to do
+    return made
 
 
-def _is_text(path: str) -> bool:
-    """A path of other bytes cannot be told to anybody."""
+def _take(
+    made: Scan, repository_id: str, path: str, found: GitObject | Absent, files: ApplicationFiles
+) -> int:
+    """Add one file to what was found; answers how many bytes it has."""
+    place = ApplicationPlace(folder=posixpath.dirname(path), file=path)
     try:
-        path.encode()
-    except UnicodeEncodeError:
+        file = file_in(found, place)
+    except PipecdError as error:
+        log.warning("application.file_unread", repository=repository_id, reason=str(error))
+        made.is_complete &= not isinstance(error, DamagedMirrorError)
+        return 0
+    if file is None:
+        return 0
+    outcome = files.parse(file)
+    if isinstance(outcome, PipecdError):
+        reason = str(outcome)[:_LONGEST_REASON]
+        log.info("application.file_broken", repository=repository_id, reason=reason)
+    size = len(file.data)
+    made.files[path] = Found(place=place, blob_id=file.blob_id, outcome=outcome, size=size)
+    return size
+
+
+def _portions(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(paths), READ_AT_ONCE):
+        yield paths[start : start + READ_AT_ONCE]
+
+
+def _can_be_told(path: str) -> bool:
+    """A path that nobody could register, e.g. one of several lines, is told to nobody."""
+    try:
+        RepositoryPath(path)
+    except BadGitNameError:
         return False
     return True

@@ -28,6 +28,10 @@ class Commit:
         return self.hash[:7]
 
 
+_LONGEST_MESSAGE: Final = 64 * 1024
+_LONGEST_AUTHOR: Final = 1024
+"""Bytes that are looked at; nobody writes more, and everybody who shows it would have to."""
+
 _PERSON: Final = re.compile(r"(?P<name>.*?)\s*<(?P<mail>[^>]*)>\s*(?P<time>-?\d+)?")
 _TRAILER: Final = re.compile(r"(?P<key>[A-Za-z0-9][A-Za-z0-9-]*)\s*:\s*(?P<value>.*)")
 
@@ -36,9 +40,9 @@ def parse_commit(commit_hash: str, data: bytes) -> Commit:
     """Read a commit object. Nothing in it can make this fail: anybody can write one."""
     head, _, body = data.partition(b"\n\n")
     headers = dict(_headers(head))
-    message = _decode(body, headers.get(b"encoding", b"utf-8"))
+    message = _decode(body[:_LONGEST_MESSAGE], headers.get(b"encoding", b"utf-8"))
     name, mail, time = "", "", 1
-    if person := _PERSON.match(_decode(headers.get(b"author", b""), b"utf-8")):
+    if person := _PERSON.match(_decode(headers.get(b"author", b"")[:_LONGEST_AUTHOR], b"utf-8")):
         name, mail = person["name"].strip(), person["mail"].strip()
         time = int(person["time"] or 1)
     paragraphs = [each for each in re.split(r"\n\s*\n", message.strip()) if each]
@@ -64,8 +68,10 @@ def _headers(head: bytes) -> list[tuple[bytes, bytes]]:
 def _decode(data: bytes, encoding: bytes) -> str:
     try:
         text = data.decode(encoding.decode("ascii", "replace"), "replace")
-    except LookupError:
+    except (LookupError, ValueError):  # unknown, no name at all, or none that reads text
         text = data.decode("utf-8", "replace")
+    # Some encodings bring halves of characters, which nobody can write down again.
+    text = text.encode("utf-8", "replace").decode()
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 

@@ -4,6 +4,8 @@
 from pathlib import Path
 from typing import Final
 
+from pipecd_model.gitnames import CommitHash
+from pipecd_runtime.process import Argument, own, valued, word
 from piped.git import process as git
 from piped.git.errors import GitError
 
@@ -17,14 +19,17 @@ class MergeConflictError(GitError):
     """The two cannot be merged without a person."""
 
 
-async def merge(folder: Path, base: str, head: str, *, env: dict[str, str]) -> str:
+async def merge(folder: Path, base: CommitHash, head: CommitHash, *, env: dict[str, str]) -> str:
     """Make a merge commit of two commits that a bare repository has; answers its hash.
 
     The same two make the same commit: it is only ever looked at, and never on a branch.
     """
-    where = f"--git-dir={folder}"
+    where = valued("--git-dir=", folder)
     output, code = await _try(
-        where, "merge-tree", "--write-tree", "--name-only", "--no-messages", base, head, env=env
+        where,
+        *own("merge-tree", "--write-tree", "--name-only", "--no-messages", "--end-of-options"),
+        *(word(base), word(head)),
+        env=env,
     )
     lines = output.decode(errors="replace").splitlines()
     if code == _CONFLICT and lines:
@@ -45,21 +50,16 @@ async def merge(folder: Path, base: str, head: str, *, env: dict[str, str]) -> s
         )
     }
     made = await git.run(
-        "commit-tree",
-        lines[0],
-        "-p",
-        base,
-        "-p",
-        head,
-        "-m",
-        f"Merge {head} into {base}",
+        *(*own("commit-tree", "-p"), word(base), *own("-p"), word(head)),
+        *(*own("-m"), word(f"Merge {head} into {base}")),
+        *(*own("--end-of-options"), word(lines[0])),
         env={**env, **who},
         options=(where,),
     )
     return made.decode().strip()
 
 
-async def _try(*arguments: str, env: dict[str, str]) -> tuple[bytes, int]:
+async def _try(*arguments: Argument, env: dict[str, str]) -> tuple[bytes, int]:
     process = await git.start(*arguments, env=env)
     try:
         output, _ = await process.communicate()

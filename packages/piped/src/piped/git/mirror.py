@@ -13,8 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from pipecd_model.gitnames import BranchName, CommitHash, RemoteAddress
+from pipecd_runtime.process import Argument, own, valued, word
 from piped.git import process as git
 from piped.git.access import Access
+from piped.git.cleaning import clean_mirror, write_settings
 from piped.git.errors import (
     DamagedMirrorError,
     GitError,
@@ -53,25 +56,27 @@ _MANY_LOOSE: Final = 27  # of 256 folders one is counted: about 7000 loose objec
 class MirrorFolder:
     """One bare repository under the data folder."""
 
-    def __init__(self, folder: Path, access: Access, branch: str) -> None:
+    def __init__(self, folder: Path, access: Access, branch: BranchName) -> None:
         self.folder = folder
         self._access = access
-        self._ref = f"refs/heads/{branch}"
         self._branch = branch
         settings = {"remote.origin.url": access.address, **_IN_ONE_PIECE, **access.settings}
         self.env = git.environment()
         # Only the git that talks to the remote gets what opens it.
-        self._remote_env = git.environment(settings, access.variables)
+        self._remote_env = git.environment(
+            settings, access.variables, helper=RemoteAddress(access.address).helper
+        )
+        self._is_clean = False
 
     @property
     def remote(self) -> str:
         """The remote's address as it may be shown."""
         return without_credentials(self._access.address)
 
-    async def run(self, action: str, *arguments: str, limit: float = 60) -> bytes:
+    async def run(self, *arguments: Argument, limit: float = 60) -> bytes:
         """Run git in the mirror, on this machine alone."""
         try:
-            return await self._git(action, *arguments, env=self.env, limit=limit)
+            return await self._git(*arguments, env=self.env, limit=limit)
         except git.GitFailedError as error:
             raise self.meaning(error) from None
 
@@ -82,6 +87,14 @@ class MirrorFolder:
                 f"the mirror of {self.remote} is broken: {told(error.stderr)}"
             )
         return error
+
+    async def clean(self) -> None:
+        """Remove what an earlier run, or somebody else, left in the mirror: once, at the start."""
+        if self._is_clean:
+            return
+        self._is_clean = True
+        if cleaned := await asyncio.to_thread(clean_mirror, self.folder, self._branch):
+            log.warning("git.mirror_cleaned", folder=str(self.folder), cleaned=cleaned)
 
     async def make(self) -> None:
         """Make the mirror if there is none; an existing one is used as it is."""
@@ -104,29 +117,37 @@ class MirrorFolder:
 
     async def branch_at_remote(self) -> str:
         """Ask the remote where the branch stands; raises NoBranchError or RemoteError."""
-        found = await self._at_remote("ls-remote", "--quiet", "origin", self._ref, limit=60)
+        wanted = self._branch.ref
+        found = await self._at_remote(
+            *own("ls-remote", "--quiet", "--end-of-options", "origin"), word(wanted), limit=60
+        )
         for line in found.decode(errors="replace").splitlines():
             commit_hash, _, ref = line.partition("\t")
-            if ref == self._ref:
+            if ref == wanted:
                 return commit_hash
-        raise self._no_branch()
+        raise self._no_branch(self._branch)
 
     async def fetch(self, *, first: bool) -> None:
         """Bring the branch, wherever it went; raises RemoteError, or DamagedMirrorError."""
+        kept = f"+{self._branch.ref}:{self._branch.ref}"
         try:
-            await self._fetch(f"+{self._ref}:{self._ref}", first=first)
+            await self._fetch(kept, first=first)
         except git.GitFailedError as error:
             if "mismatched algorithms" in error.stderr and first:
                 await self._init("sha256")
-                await self._fetch(f"+{self._ref}:{self._ref}", first=first)
+                await self._fetch(kept, first=first)
                 return
             raise
         await self._tidy()
 
-    async def fetch_commit(self, commit_hash: str) -> bool:
+    async def fetch_branch(self, branch: BranchName) -> None:
+        """Bring the commits of another branch, under no name; raises NoBranchError."""
+        await self._fetch(f"{branch.ref}:", first=False, branch=branch)
+
+    async def fetch_commit(self, commit_hash: CommitHash) -> bool:
         """Bring one commit that is not on the branch; answers whether the host gives it."""
         try:
-            await self._fetch(commit_hash, first=False)
+            await self._fetch(f"{commit_hash}:", first=False)
         except NoBranchError:
             return False
         except RemoteError as error:
@@ -135,19 +156,18 @@ class MirrorFolder:
             raise
         return True
 
-    async def _fetch(self, what: str, *, first: bool) -> None:
+    async def _fetch(self, what: str, *, first: bool, branch: BranchName | None = None) -> None:
+        """Fetch one refspec, which says itself where it is kept: in our ref, or nowhere."""
         tell = self._progress() if first else None
         try:
             await self._at_remote(
-                "fetch",
-                "--no-tags",
-                "--no-write-fetch-head",
-                "--no-recurse-submodules",
-                "--progress" if first else "--quiet",
-                "origin",
-                what,
+                *own("fetch", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"),
+                *own("--refmap=", "--progress" if first else "--quiet"),
+                *own("--end-of-options", "origin"),
+                word(what),
                 limit=FIRST_FETCH if first else LATER_FETCH,
                 on_progress=tell,
+                branch=branch,
             )
         except GitError:
             self._remove_stale_locks()
@@ -155,18 +175,18 @@ class MirrorFolder:
 
     async def _at_remote(
         self,
-        action: str,
-        *arguments: str,
+        *arguments: Argument,
         limit: float,
         on_progress: Callable[[str], None] | None = None,
+        branch: BranchName | None = None,
     ) -> bytes:
         try:
             return await self._git(
-                action, *arguments, env=self._remote_env, limit=limit, on_progress=on_progress
+                *arguments, env=self._remote_env, limit=limit, on_progress=on_progress
             )
         except git.GitFailedError as error:
             if says_no_branch(error.stderr):
-                raise self._no_branch() from None
+                raise self._no_branch(branch or self._branch) from None
             if "mismatched algorithms" in error.stderr:
                 raise
             meaning = self.meaning(error)
@@ -178,17 +198,15 @@ class MirrorFolder:
 
     async def _git(
         self,
-        action: str,
-        *arguments: str,
+        *arguments: Argument,
         env: dict[str, str],
         limit: float,
         on_progress: Callable[[str], None] | None = None,
     ) -> bytes:
         return await git.run(
-            action,
             *arguments,
             env=env,
-            options=(f"--git-dir={self.folder}",),
+            options=(valued("--git-dir=", self.folder),),
             limit=limit,
             on_progress=on_progress,
         )
@@ -200,24 +218,23 @@ class MirrorFolder:
         await asyncio.to_thread(remove, self.folder)
         self.folder.mkdir(parents=True, mode=0o700)
         await git.run(
-            "init",
-            "--bare",
-            "--quiet",
-            "--template=",
-            f"--object-format={object_format}",
-            f"--initial-branch={self._branch}",
-            str(self.folder),
+            *own("init", "--bare", "--quiet", "--template="),
+            valued("--object-format=", object_format),
+            valued("--initial-branch=", self._branch),
+            *own("--end-of-options"),
+            word(self.folder.absolute()),
             env=self.env,
         )
+        write_settings(self.folder, object_format=object_format)
 
     async def _tidy(self) -> None:
         """Put many small packs into one, keeping everything, before reading gets slow."""
         packs, loose = _count(self.folder / "objects")
         if loose > _MANY_LOOSE:
             # Merges that were only looked at are on no branch; they count as everything else does.
-            await self.run("repack", "-a", "-d", "-k", "-q", limit=FIRST_FETCH)
+            await self.run(*own("repack", "-a", "-d", "-k", "-q"), limit=FIRST_FETCH)
         elif packs > _MANY_PACKS:
-            await self.run("repack", "--geometric=2", "-d", "-q", limit=FIRST_FETCH)
+            await self.run(*own("repack", "--geometric=2", "-d", "-q"), limit=FIRST_FETCH)
 
     def _remove_stale_locks(self) -> None:
         for lock in _locks(self.folder):
@@ -234,9 +251,9 @@ class MirrorFolder:
 
         return tell
 
-    def _no_branch(self) -> NoBranchError:
+    def _no_branch(self, branch: BranchName) -> NoBranchError:
         return NoBranchError(
-            f"{self.remote} has no branch {self._branch!r}",
+            f"{self.remote} has no branch {branch!r}",
             hint="it was deleted, or nothing has been pushed yet",
         )
 

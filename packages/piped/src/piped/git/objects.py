@@ -1,32 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read objects of a mirror through one `git cat-file` that stays alive.
 
-A read costs a line in and a few lines out instead of a process. Paths are followed inside the
-commit: a symbolic link that leaves the repository is told, never read.
+A read costs a few lines in and out instead of a process. Paths are followed inside the commit: a
+symbolic link that leaves the repository is told, never read. An object that cannot be read is the
+answer for its own name; the others that were asked for with it are read all the same.
 """
 
 import asyncio
+import contextlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from pipecd_runtime.process import PIPE, Process, own, valued
 from piped.git import process as git
 from piped.git.errors import DamagedMirrorError, GitError
 
 LARGEST: Final = 16 * 1024 * 1024
 """Bytes. Nothing that we read ourselves comes near it; what is larger is somebody's mistake."""
 
+LONGEST_NAME: Final = 4096 + 80
+"""Bytes of a commit and a path: no checkout could hold a longer one."""
+
 _LIMIT: Final = 60.0
-_LONGEST_NAME: Final = 8 * 1024
+_LIMIT_ALONE: Final = 20.0
+"""Seconds for a batch of objects, and for one that is asked for alone after its batch failed."""
+
 _AT_ONCE: Final = 64
 """Requests in flight: few enough that they fit into the pipe while their answers fill the other."""
 
+_MOST_LOST: Final = 16
+"""Objects that git may fail on before the whole mirror is taken for broken."""
+
+_CHUNK: Final = 64 * 1024
+
+_MEMORY: Final = {"GIT_ALLOC_LIMIT": "512m"}
+"""What one allocation of git may take: it reads the target of a link whole, and a few kilobytes of
+a repository can stand for gigabytes."""
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
 Verb = Literal["contents", "info"]
-Why = Literal["missing", "nowhere", "outside", "loop"]
-"""`nowhere`: a link inside the repository to something that is not there."""
+Why = Literal["missing", "nowhere", "outside", "loop", "too large", "unnameable", "lost"]
+"""`nowhere`: a link inside the repository to something that is not there. `lost`: git fails when it
+reads the object, because our copy is damaged."""
 
 # What cat-file says about a path instead of an object, and how many lines of text follow.
-_MISSING: Final = frozenset({"missing", "ambiguous"})
+_MISSING: Final = frozenset({"missing", "ambiguous", "submodule"})
 _ABOUT_LINK: Final[dict[str, Why]] = {
     "symlink": "outside",
     "loop": "loop",
@@ -50,6 +71,24 @@ class Absent:
     """There is no such object, or it is out of bounds."""
 
     why: Why
+    size: int = 0
+    """Bytes, of an object that is too large."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Header:
+    """What git says of an object before its contents."""
+
+    id: str
+    kind: str
+    size: int
+
+
+class _StrangeAnswerError(Exception):
+    """What git wrote is not an answer that we know: nothing after it can be understood."""
+
+
+_FAILURES: Final = (OSError, asyncio.IncompleteReadError, _StrangeAnswerError, TimeoutError)
 
 
 class Objects:
@@ -57,17 +96,22 @@ class Objects:
 
     def __init__(self, folder: str, env: Mapping[str, str]) -> None:
         self._folder = folder
-        self._env = env
-        self._process: asyncio.subprocess.Process | None = None
+        self._env = {**env, **_MEMORY}
+        self._process: Process | None = None
         self._turn = asyncio.Lock()
 
-    async def contents(self, names: Sequence[str]) -> list[GitObject | Absent]:
-        """Read objects, in the order of their names."""
-        return await self._ask("contents", names)
+    async def contents(
+        self, names: Sequence[str], *, largest: int = LARGEST
+    ) -> list[GitObject | Absent]:
+        """Read objects, in the order of their names; those of more than `largest` bytes are not.
+
+        Raises DamagedMirrorError when git cannot read anything, or fails again and again.
+        """
+        return await self._ask("contents", names, largest)
 
     async def info(self, names: Sequence[str]) -> list[GitObject | Absent]:
         """Look up the id and kind of objects, in the order of their names."""
-        return await self._ask("info", names)
+        return await self._ask("info", names, LARGEST)
 
     async def close(self) -> None:
         """End the process; the next read starts another."""
@@ -75,77 +119,133 @@ class Objects:
         if process is not None:
             await git.end(process)
 
-    async def _ask(self, verb: Verb, names: Sequence[str]) -> list[GitObject | Absent]:
-        for name in names:
-            if "\n" in name or len(name) > _LONGEST_NAME:
-                raise GitError(f"cannot be read because of its name: {name[:100]!r}")
-        async with self._turn:
-            try:
-                return await self._converse(verb, names)
-            except (OSError, asyncio.IncompleteReadError):
-                # It died, and nothing was lost with it: once more with a new one.
-                await self.close()
-            try:
-                return await self._converse(verb, names)
-            except (OSError, asyncio.IncompleteReadError):
-                await self.close()
-                raise DamagedMirrorError(f"the mirror {self._folder!r} cannot be read") from None
-
-    async def _converse(self, verb: Verb, names: Sequence[str]) -> list[GitObject | Absent]:
-        done = False
+    async def _ask(
+        self, verb: Verb, names: Sequence[str], largest: int
+    ) -> list[GitObject | Absent]:
         found: list[GitObject | Absent] = []
+        alone, lost = False, 0
+        async with self._turn:
+            while len(found) < len(names):
+                batch = names[len(found) : len(found) + (1 if alone else _AT_ONCE)]
+                try:
+                    found += await self._converse(verb, batch, largest, alone=alone)
+                except _FAILURES:
+                    # It died, hangs or is not understood. It may have been killed, and nothing is
+                    # lost with it: once more with a new one, name by name, to see whose fault it
+                    # is.
+                    if alone:
+                        lost += 1
+                        found.append(Absent(why="lost"))
+                    alone = True
+                if lost > _MOST_LOST or (lost and lost == len(found) == len(names)):
+                    raise DamagedMirrorError(f"the mirror {self._folder!r} cannot be read")
+        return found
+
+    async def _converse(
+        self, verb: Verb, names: Sequence[str], largest: int, *, alone: bool
+    ) -> list[GitObject | Absent]:
+        done = False
         try:
-            async with asyncio.timeout(_LIMIT):
-                requests, answers = await self._pipes()
-                for start in range(0, len(names), _AT_ONCE):
-                    batch = names[start : start + _AT_ONCE]
-                    lines = "".join(f"{verb} {name}\n" for name in batch)
-                    requests.write(lines.encode(errors="surrogateescape"))
-                    await requests.drain()
-                    found += [await _answer(answers, verb, name) for name in batch]
+            async with asyncio.timeout(_LIMIT_ALONE if alone else _LIMIT):
+                headers = await self._headers(names)
+                if verb == "info":
+                    found: list[GitObject | Absent] = [
+                        each if isinstance(each, Absent) else GitObject(id=each.id, kind=each.kind)
+                        for each in headers
+                    ]
+                else:
+                    found = await self._data(headers, largest)
             done = True
-        except TimeoutError:
-            raise GitError(f"git cat-file took longer than {_LIMIT:g}s") from None
         finally:
             if not done:  # what it still has to say belongs to nobody
                 await self.close()
+        return found
+
+    async def _headers(self, names: Sequence[str]) -> list[_Header | Absent]:
+        requests, answers = await self._pipes()
+        askable = [_is_nameable(name) for name in names]
+        lines = "".join(
+            f"info {name}\n" for name, asked in zip(names, askable, strict=True) if asked
+        )
+        # Not drained: while we waited for that, git might wait for us to read its answers.
+        requests.write(lines.encode(errors="surrogateescape"))
+        return [await _header(answers) if asked else Absent(why="unnameable") for asked in askable]
+
+    async def _data(
+        self, headers: Sequence[_Header | Absent], largest: int
+    ) -> list[GitObject | Absent]:
+        """The contents by id: a name may stand for something else by now."""
+        requests, answers = await self._pipes()
+        for header in headers:
+            if isinstance(header, _Header) and header.size <= largest:
+                requests.write(f"contents {header.id}\n".encode())
+        found: list[GitObject | Absent] = []
+        for header in headers:
+            if isinstance(header, Absent):
+                found.append(header)
+            elif header.size > largest:
+                found.append(Absent(why="too large", size=header.size))
+            else:
+                found.append(await _contents(answers, header))
         return found
 
     async def _pipes(self) -> tuple[asyncio.StreamWriter, asyncio.StreamReader]:
         process = self._process
         if process is None or process.returncode is not None:
             process = self._process = await git.start(
-                f"--git-dir={self._folder}",
-                "cat-file",
-                "--batch-command",
-                "--follow-symlinks",
+                valued("--git-dir=", self._folder),
+                *own("cat-file", "--batch-command", "--follow-symlinks"),
                 env=self._env,
-                stdin=asyncio.subprocess.PIPE,
+                stdin=PIPE,
             )
         if process.stdin is None or process.stdout is None:
             raise GitError("git cat-file has no pipes")
         return process.stdin, process.stdout
 
 
-async def _answer(stream: asyncio.StreamReader, verb: Verb, name: str) -> GitObject | Absent:
+def _is_nameable(name: str) -> bool:
+    """Can it be asked for? A request is one line, and git strips what looks like a line's end."""
+    if _CONTROL.search(name):
+        return False
+    with contextlib.suppress(UnicodeEncodeError):
+        return len(name.encode(errors="surrogateescape")) <= LONGEST_NAME
+    return False
+
+
+async def _header(stream: asyncio.StreamReader) -> _Header | Absent:
     line = (await _line(stream)).decode(errors="surrogateescape")
     if line.rpartition(" ")[2] in _MISSING:
         return Absent(why="missing")
     first, _, rest = line.partition(" ")
     if first in _ABOUT_LINK and rest.isdigit():
-        await stream.readexactly(int(rest) + 1)
+        await _skip(stream, int(rest) + 1)
         return Absent(why=_ABOUT_LINK[first])
     kind, _, size = rest.partition(" ")
     if not size.isdigit():
-        raise GitError(f"git cat-file answered {line!r} to {name!r}")
-    if verb == "info":
-        return GitObject(id=first, kind=kind)
-    if int(size) > LARGEST:
-        raise GitError(f"{name!r} is too large to be read: {size} bytes")
-    data = await stream.readexactly(int(size))
+        raise _StrangeAnswerError(line)
+    return _Header(id=first, kind=kind, size=int(size))
+
+
+async def _contents(stream: asyncio.StreamReader, header: _Header) -> GitObject:
+    again = await _header(stream)
+    if again != header:
+        raise _StrangeAnswerError(f"{again} is not {header}")
+    data = await stream.readexactly(header.size)
     await stream.readexactly(1)
-    return GitObject(id=first, kind=kind, data=data)
+    return GitObject(id=header.id, kind=header.kind, data=data)
+
+
+async def _skip(stream: asyncio.StreamReader, size: int) -> None:
+    """Read over the target of a link: only git follows it, and it may be of any length."""
+    while size > 0:
+        data = await stream.read(min(size, _CHUNK))
+        if not data:
+            raise asyncio.IncompleteReadError(b"", size)
+        size -= len(data)
 
 
 async def _line(stream: asyncio.StreamReader) -> bytes:
-    return (await stream.readuntil(b"\n"))[:-1]
+    try:
+        return (await stream.readuntil(b"\n"))[:-1]
+    except asyncio.LimitOverrunError as error:
+        raise _StrangeAnswerError("a line without an end") from error

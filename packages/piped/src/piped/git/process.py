@@ -12,6 +12,8 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from pipecd_runtime import process as door
+from pipecd_runtime.process import Argument, BadArgumentError, Process, own
 from piped.git.errors import GitError, told
 from piped.oplog import logger
 
@@ -26,8 +28,32 @@ PROGRESS_PAUSE: Final = 2.0
 _ERRORS_KEPT: Final = 16 * 1024
 _CHUNK: Final = 64 * 1024
 
-# What git looks at that only belongs to whoever started us, e.g. a hook that runs piped.
-_SCRUBBED: Final = ("GIT_", "SSH_ASKPASS")
+_FROM_THE_OPERATOR: Final = (
+    # How it is found, who runs it, and where it may write.
+    *(
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "TMPDIR",
+        "TZ",
+        "LANG",
+        "XDG_CONFIG_HOME",
+        "LD_LIBRARY_PATH",
+    ),
+    # The way to a remote.
+    *("http_proxy", "https_proxy", "no_proxy", "all_proxy", "ftp_proxy"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "FTP_PROXY"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "CURL_HOME", "OPENSSL_CONF"),
+    # Who we are there: an agent for keys, Kerberos, what credential helpers and filters read.
+    *("SSH_AUTH_SOCK", "SSH_AGENT_PID", "KRB5CCNAME", "KRB5_CONFIG", "KRB5_CLIENT_KTNAME"),
+    *("NETRC", "GNUPGHOME", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "XDG_DATA_HOME"),
+    *("AWS_", "AZURE_", "CLOUDSDK_", "GCM_", "GH_", "GITHUB_", "GITLAB_", "GOOGLE_"),
+    # A user that has no line in the list of users, as in a container.
+    *("LD_PRELOAD", "NSS_WRAPPER_"),
+)
+"""What a git gets of the environment of whoever started us. Nothing that begins with `GIT_`, which
+may belong to a hook that runs piped, and nobody to ask, such as SSH_ASKPASS."""
 
 SETTINGS: Final = {
     "gc.auto": "0",  # trees borrow the mirror's objects: nothing may be collected behind them
@@ -36,6 +62,8 @@ SETTINGS: Final = {
     "core.fsmonitor": "false",
     "core.quotePath": "false",
     "credential.interactive": "false",
+    "core.useReplaceRefs": "false",
+    "init.defaultRefFormat": "files",  # which `cleaning` knows
     "fetch.recurseSubmodules": "false",
     "submodule.recurse": "false",
     "http.lowSpeedLimit": "1000",  # bytes a second; a transfer that stalls is given up
@@ -43,16 +71,31 @@ SETTINGS: Final = {
 }
 
 
+_PROTOCOLS: Final = ("file", "git", "http", "https", "ssh")
+"""All that an address may ask for: others, such as `ext`, run what the address says."""
+
+
 def environment(
-    settings: Mapping[str, str] | None = None, extra: Mapping[str, str] | None = None
+    settings: Mapping[str, str] | None = None,
+    extra: Mapping[str, str] | None = None,
+    *,
+    helper: str = "",
 ) -> dict[str, str]:
-    """What a git of ours sees. Settings travel here: arguments are seen by everybody."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(_SCRUBBED)}
+    """What a git of ours sees. Settings travel here: arguments are seen by everybody.
+
+    `helper` is the remote helper that a configured address asks for, as in `codecommit::…`.
+    """
+    env = door.choose_environment(_FROM_THE_OPERATOR)
     env |= {
         "LC_ALL": "C",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_OPTIONAL_LOCKS": "0",
+        # A hash means its own content: nothing in a repository may stand in for something else.
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_GRAFT_FILE": os.devnull,
+        "GIT_LITERAL_PATHSPECS": "1",
+        "GIT_ALLOW_PROTOCOL": ":".join((*_PROTOCOLS, helper) if helper else _PROTOCOLS),
         "SSH_ASKPASS_REQUIRE": "never",
     }
     together = {**SETTINGS, **(settings or {})}
@@ -72,17 +115,17 @@ class GitFailedError(GitError):
 
 
 async def run(
-    action: str,
-    *arguments: str,
+    *arguments: Argument,
     env: Mapping[str, str],
-    options: Sequence[str] = (),
+    options: Sequence[Argument] = (),
     limit: float = 60,
     on_progress: Callable[[str], None] | None = None,
 ) -> bytes:
-    """Run `git [options] action [arguments]` and answer its output; `limit` is in seconds."""
+    """Run `git [options] [arguments]` and answer its output; `limit` is in seconds."""
+    action = arguments[0].text
     # Not a pipe: an ssh that stays behind for later connections would hold it open for ever.
     with os.fdopen(os.memfd_create("git-stderr"), "w+b", buffering=0) as errors:
-        process = await start(*options, action, *arguments, env=env, stderr=errors.fileno())
+        process = await start(*options, *arguments, env=env, stderr=errors.fileno())
         try:
             async with asyncio.timeout(limit), asyncio.TaskGroup() as beside:
                 progress = None
@@ -101,27 +144,22 @@ async def run(
 
 
 async def start(
-    *arguments: str,
+    *arguments: Argument,
     env: Mapping[str, str],
-    stdin: int = asyncio.subprocess.DEVNULL,
-    stderr: int = asyncio.subprocess.DEVNULL,
-) -> asyncio.subprocess.Process:
+    stdin: int = door.DEVNULL,
+    stderr: int = door.DEVNULL,
+) -> Process:
     """Start a git in a process group of its own; its output is a pipe."""
+    command = (*own("git"), *arguments)
     try:
-        return await asyncio.create_subprocess_exec(
-            "git",
-            *arguments,
-            stdin=stdin,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=stderr,
-            env=dict(env),
-            start_new_session=True,
-        )
+        return await door.start(command, env=env, stdin=stdin, stdout=door.PIPE, stderr=stderr)
+    except BadArgumentError as error:
+        raise GitError(f"git cannot be started: {error}") from None
     except FileNotFoundError:
         raise GitError("there is no git", hint="install git 2.36 or newer") from None
 
 
-async def end(process: asyncio.subprocess.Process) -> None:
+async def end(process: Process) -> None:
     """End a git and everything it started; one that has ended already costs nothing."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.returncode is None:
@@ -135,7 +173,7 @@ async def end(process: asyncio.subprocess.Process) -> None:
     log.error("git.process_left", pid=process.pid)
 
 
-async def _ended(process: asyncio.subprocess.Process) -> None:
+async def _ended(process: Process) -> None:
     """Wait for the end; asyncio sees it only once the output is read to its own end."""
     if process.stdin is not None:
         process.stdin.close()
@@ -144,7 +182,7 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+def _signal(process: Process, number: signal.Signals) -> None:
     # It may be gone already, and the kernel is the only one who knows.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)

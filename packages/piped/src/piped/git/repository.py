@@ -8,14 +8,15 @@ again.
 
 import asyncio
 import os
-import re
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from pipecd_model.gitnames import BadGitNameError, BranchName, CommitHash
+from pipecd_runtime.process import Argument, own, word
 from piped.git.access import Access
 from piped.git.commit import Commit, parse_commit
 from piped.git.errors import (
@@ -27,7 +28,7 @@ from piped.git.errors import (
 )
 from piped.git.merge import merge
 from piped.git.mirror import MirrorFolder
-from piped.git.objects import Absent, GitObject, Objects
+from piped.git.objects import LARGEST, LONGEST_NAME, Absent, GitObject, Objects
 from piped.git.refs import LocalBranch, local_path
 from piped.git.state import RepositoryState
 from piped.git.watch import BranchWatch
@@ -35,10 +36,13 @@ from piped.oplog import logger
 
 log = logger(__name__)
 
-_HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-
 _MISSING: Final = Absent(why="missing")
-_PATHS_AT_ONCE: Final = 500  # arguments of one process
+_LOST: Final = Absent(why="lost")
+_PATHS_AT_ONCE: Final = 500
+_ARGUMENT_BYTES: Final = 64 * 1024
+"""What one process gets as arguments; the kernel allows more."""
+
+_SHOWN: Final = 200  # characters of a path in a sentence
 
 _REBUILD_PAUSE: Final = 3600.0
 """Seconds before a mirror that broke again is made anew again: twice in a row is not bad luck."""
@@ -67,15 +71,14 @@ class Repository:
     ) -> None:
         self.id = id
         self.remote = without_credentials(remote)
-        self.branch = branch
-        self.mirror = MirrorFolder(folder, access or Access(address=remote), branch)
-        self._ref = f"refs/heads/{branch}"
+        self.branch = BranchName(branch)
+        self.mirror = MirrorFolder(folder, access or Access(address=remote), self.branch)
         self._objects = Objects(str(folder), self.mirror.env)
         path = local_path(remote)
         self._is_local = path is not None
         self._watch = BranchWatch(
             name=id,
-            local=None if path is None else LocalBranch(path, branch),
+            local=None if path is None else LocalBranch(path, self.branch),
             interval=sync_interval.total_seconds(),
             look=self._look,
             known=self._known_head,
@@ -109,7 +112,14 @@ class Repository:
             return await self._fetch_now()
 
     def damaged(self) -> None:
-        """Somebody could not read the mirror: the next fetch, which comes now, makes it anew."""
+        """Somebody could not read the mirror: the next fetch, which comes now, makes it anew.
+
+        Not again and again: an object that a new mirror lacks as well must not keep the branch from
+        being followed.
+        """
+        if time.monotonic() - self._rebuilt < _REBUILD_PAUSE:
+            log.warning("git.still_damaged", repository=self.id, folder=str(self.mirror.folder))
+            return
         self._damaged = True
         self.hint()
 
@@ -136,16 +146,19 @@ class Repository:
     async def merged(self, head: str, branch: str) -> Commit:
         """The branch as it would be after merging a commit of another one.
 
-        Raises MergeConflictError, and NoCommitError when the remote does not give the commit.
+        Raises BadGitNameError, MergeConflictError, NoBranchError when the remote has no such
+        branch, and NoCommitError when it does not give the commit.
         """
+        wanted, commit_hash = BranchName(branch), CommitHash(head)
         await self.open()
         base = await self.head()
-        if await self._find_commit(head) is None:
-            # Some hosts give a commit only by the name of a branch that it is on.
-            async with self._fetching:
-                await self.mirror.fetch_commit(f"refs/heads/{branch}")
-            await self.commit(head)
-        made = await merge(self.mirror.folder, base.hash, head, env=self.mirror.env)
+        # Some hosts give a commit only by the name of a branch that it is on.
+        async with self._fetching:
+            await self.mirror.fetch_branch(wanted)
+        await self.commit(commit_hash)
+        made = await merge(
+            self.mirror.folder, CommitHash(base.hash), commit_hash, env=self.mirror.env
+        )
         return await self.commit(made)
 
     async def changed_paths(self, old: str, new: str) -> list[str]:
@@ -159,7 +172,9 @@ class Repository:
             log.warning("git.commit_gone", repository=self.id, commit=old)
             return [file.path for file in await self.files(new)]
         await self.commit(new)
-        output = await self._run("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new)
+        options = own("-r", "-z", "--name-only", "--no-renames", "--end-of-options")
+        commits = (word(CommitHash(old)), word(CommitHash(new)))
+        output = await self._run(*own("diff-tree"), *options, *commits)
         return [os.fsdecode(path) for path in output.split(b"\0") if path]
 
     async def read(self, commit: str, path: str) -> bytes | None:
@@ -169,28 +184,38 @@ class Repository:
             return found.data if found.kind == "blob" else None
         if found.why in {"missing", "nowhere"}:
             return None
-        raise out_of_bounds(path)
+        raise unreadable(path, found)
 
-    async def objects(self, commit: str, paths: Sequence[str]) -> list[GitObject | Absent]:
-        """Read many files of one commit at once, in the order of their paths."""
-        found = await self._contents([f"{commit}:{path}" for path in paths])
-        await self._check_missing(
-            commit, [path for path, each in zip(paths, found, strict=True) if each == _MISSING]
-        )
-        return found
+    async def objects(
+        self, commit: str, paths: Sequence[str], *, largest: int = LARGEST
+    ) -> list[GitObject | Absent]:
+        """Read many files of one commit at once, in the order of their paths.
+
+        What is wrong with one of them is the answer for that path, and for no other.
+        """
+        commit_hash = CommitHash(commit)
+        found = await self._contents([f"{commit_hash}:{path}" for path in paths], largest=largest)
+        missing = [path for path, each in zip(paths, found, strict=True) if each == _MISSING]
+        lost = await self._lost(commit, missing)
+        return [
+            _LOST if each == _MISSING and path in lost else each
+            for path, each in zip(paths, found, strict=True)
+        ]
 
     async def kind(self, commit: str, path: str) -> str | None:
         """What a path of a commit is: `tree` for a folder, `blob` for a file; None for nothing."""
-        (found,) = await self._objects.info([f"{commit}:{path}"])
+        (found,) = await self._objects.info([f"{CommitHash(commit)}:{path}"])
         if isinstance(found, GitObject):
             return found.kind
-        if found == _MISSING:
-            await self._check_missing(commit, [path])
+        if found == _LOST or (found == _MISSING and await self._lost(commit, [path])):
+            self.damaged()
+            raise unreadable(path, _LOST)
         return None
 
     async def files(self, commit: str, *, ending: str = "") -> list[TreeFile]:
         """All regular files of a commit, or those whose path ends so."""
-        output = await self._run("ls-tree", "-r", "-z", "--full-tree", commit)
+        options = own("-r", "-z", "--full-tree", "--end-of-options")
+        output = await self._run(*own("ls-tree"), *options, word(CommitHash(commit)))
         found = []
         wanted = ending.encode()
         for entry in output.split(b"\0"):
@@ -261,6 +286,7 @@ class Repository:
 
     async def _known_head(self) -> Commit | None:
         """Where the mirror says that the branch stands; None if it says nothing useful."""
+        await self.mirror.clean()
         if not (self.mirror.folder / "HEAD").is_file():
             return None
         try:
@@ -269,18 +295,27 @@ class Repository:
             return None
 
     async def _read_head(self) -> Commit:
-        (found,) = await self._objects.contents([self._ref])
+        (found,) = await self._objects.contents([self.branch.ref])
+        if isinstance(found, Absent) and found.why == "too large":
+            raise GitError(
+                f"the newest commit of {self.branch!r} is too large to be read: {found.size} bytes",
+                hint="its message cannot be meant",
+            )
         if not isinstance(found, GitObject) or found.kind != "commit":
             raise DamagedMirrorError(f"the mirror of {self.remote} lost its branch")
         return parse_commit(found.id, found.data)
 
-    async def _find_commit(self, commit_hash: str) -> Commit | None:
-        if not _HASH.fullmatch(commit_hash):
+    async def _find_commit(self, name: str) -> Commit | None:
+        try:
+            commit_hash = CommitHash(name)
+        except BadGitNameError:
             return None
         if self._watch.head is None:
             await self.open()
         (found,) = await self._contents([commit_hash])
-        if isinstance(found, Absent):
+        if found == _LOST:
+            raise unreadable(commit_hash, _LOST)
+        if found == _MISSING:
             async with self._fetching:
                 given = await self.mirror.fetch_commit(commit_hash)
             (found,) = await self._contents([commit_hash]) if given else (found,)
@@ -288,32 +323,86 @@ class Repository:
             return None
         return parse_commit(found.id, found.data)
 
-    async def _check_missing(self, commit: str, paths: list[str]) -> None:
-        """Raise for paths that the commit does have: an object that git cannot read is `missing`.
+    async def _lost(self, commit: str, paths: Sequence[str]) -> set[str]:
+        """Those of missing paths that the commit does have: git cannot read their objects.
 
         To take a broken disk for a deleted file would be a decision about somebody's application.
         """
-        for start in range(0, len(paths), _PATHS_AT_ONCE):
-            some = paths[start : start + _PATHS_AT_ONCE]
-            listed = await self._run("ls-tree", "-z", "--full-tree", commit, "--", *some)
-            # Neither links nor other repositories: of those git has no object by this name.
-            if any(entry.startswith((b"100", b"040")) for entry in listed.split(b"\0")):
-                self.damaged()
-                raise DamagedMirrorError(f"the mirror of {self.remote} lost a file of {commit[:7]}")
+        lost: set[str] = set()
+        for some in _together(paths):
+            lost |= await self._lost_among(commit, some)
+        if lost:
+            self.damaged()
+        return lost
 
-    async def _contents(self, names: Sequence[str]) -> list[GitObject | Absent]:
+    async def _lost_among(self, commit: str, paths: Sequence[str]) -> set[str]:
         try:
-            return await self._objects.contents(names)
+            command = own("ls-tree", "-z", "--full-tree", "--end-of-options")
+            wanted = (word(CommitHash(commit)), *own("--"), *(word(path) for path in paths))
+            listed = await self._run(*command, *wanted)
+        except DamagedMirrorError:
+            if len(paths) == 1:
+                return {*paths}
+            middle = len(paths) // 2
+            return await self._lost_among(commit, paths[:middle]) | await self._lost_among(
+                commit, paths[middle:]
+            )
+        # Neither links nor other repositories: of those git has no object by this name.
+        entries = [entry for entry in listed.split(b"\0") if entry.startswith((b"100", b"040"))]
+        return {os.fsdecode(entry.partition(b"\t")[2]) for entry in entries}
+
+    async def _contents(
+        self, names: Sequence[str], *, largest: int = LARGEST
+    ) -> list[GitObject | Absent]:
+        try:
+            found = await self._objects.contents(names, largest=largest)
+        except DamagedMirrorError:
+            self.damaged()
+            raise
+        if _LOST in found:
+            self.damaged()
+        return found
+
+    async def _run(self, *arguments: Argument) -> bytes:
+        try:
+            return await self.mirror.run(*arguments)
         except DamagedMirrorError:
             self.damaged()
             raise
 
-    async def _run(self, action: str, *arguments: str) -> bytes:
-        try:
-            return await self.mirror.run(action, *arguments)
-        except DamagedMirrorError:
-            self.damaged()
-            raise
+
+def _together(paths: Sequence[str]) -> Iterator[list[str]]:
+    """Paths in portions that fit into the arguments of one process."""
+    some: list[str] = []
+    size = 0
+    for path in paths:
+        size += len(os.fsencode(path)) + 1
+        if some and (size > _ARGUMENT_BYTES or len(some) == _PATHS_AT_ONCE):
+            yield some
+            some, size = [], 0
+        some.append(path)
+    if some:
+        yield some
+
+
+def unreadable(path: str, found: Absent) -> GitError:
+    """Why a path of a commit cannot be read, as its author is shown it."""
+    shown = repr(path if len(path) <= _SHOWN else f"{path[:_SHOWN]}…")
+    if found.why == "too large":
+        return GitError(
+            f"{shown} is too large to be read: {found.size} bytes", hint="is it the right file?"
+        )
+    if found.why == "unnameable":
+        return GitError(
+            f"{shown} cannot be read because of its name",
+            hint=f"use a path without control characters, of at most {LONGEST_NAME} bytes",
+        )
+    if found.why == "lost":
+        return DamagedMirrorError(
+            f"{shown} cannot be read, because the local copy of the repository is damaged",
+            hint="it is fetched again",
+        )
+    return out_of_bounds(path)
 
 
 def out_of_bounds(path: str) -> GitError:

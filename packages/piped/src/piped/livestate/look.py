@@ -55,6 +55,16 @@ class Looker:
         self._mask = mask
         self._offers: dict[str, tuple[int, bool]] = {}
 
+    def lane_of(self, application: Application) -> str:
+        """The plugin that an application is looked at with; empty when there is none."""
+        names = targets_of(application, self._configs).keys() & self._plugins.keys()
+        return min(names, default="")
+
+    @property
+    def lanes(self) -> list[str]:
+        """All that `lane_of` may answer."""
+        return ["", *self._plugins]
+
     async def view(
         self, application: Application, deployed: ApplicationDeploymentReference
     ) -> View | None:

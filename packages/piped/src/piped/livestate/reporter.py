@@ -8,7 +8,7 @@ changed is reported.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -36,7 +36,9 @@ INTERVAL: Final = 60.0
 """Seconds between two looks at an application that nobody touches."""
 
 AT_ONCE: Final = 2
-"""Applications that are looked at together: each costs a checkout."""
+"""Applications of one lane that are looked at together: each costs a checkout."""
+
+ONLY_LANE: Final = ""
 
 
 TellLiveState = Callable[[ApplicationLiveStateSnapshot], Awaitable[None]]
@@ -72,10 +74,16 @@ class LiveStates:
         tell_sync_state: TellSyncState,
         is_deploying: Callable[[str], bool],
         is_in_trouble: Callable[[str], bool],
+        lanes: Iterable[str] = (ONLY_LANE,),
+        lane_of: Callable[[Application], str] = lambda _: ONLY_LANE,
         interval: float = INTERVAL,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`is_in_trouble`: is there worse to tell about an application, e.g. a broken file?"""
+        """`is_in_trouble`: is there worse to tell about an application, e.g. a broken file?
+
+        `lanes` are worked on beside each other, so that a plugin that does not answer holds up its
+        own applications only; `lane_of` says to which an application belongs.
+        """
         self._mirror = mirror
         self._looker = looker
         self._successes = successes
@@ -83,11 +91,13 @@ class LiveStates:
         self._tell_sync_state = tell_sync_state
         self._is_deploying = is_deploying
         self._is_in_trouble = is_in_trouble
+        self._lanes = tuple(dict.fromkeys(lanes))
+        self._lane_of = lane_of
         self._interval = interval
         self._clock = clock
         self._due: dict[ApplicationId, float] = {}
         self._told: dict[ApplicationId, _Told] = {}
-        self._wanted = asyncio.Event()
+        self._wanted = {lane: asyncio.Event() for lane in self._lanes}
         self._looking: set[ApplicationId] = set()
 
     @property
@@ -97,14 +107,15 @@ class LiveStates:
     def look_at(self, application_id: str) -> None:
         """Something happened to an application: look as soon as possible."""
         self._due[ApplicationId(application_id)] = self._now()
-        self._wanted.set()
+        self._wake()
 
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow(), name="live state changes")
-            for number in range(AT_ONCE):
-                tasks.create_task(self._work(), name=f"live state {number}")
+            for lane in self._lanes:
+                for number in range(AT_ONCE):
+                    tasks.create_task(self._work(lane), name=f"live state {lane} {number}")
 
     async def _follow(self) -> None:
         async for change in self._mirror.changes():
@@ -118,28 +129,36 @@ class LiveStates:
             self._told.pop(gone, None)
         for deployment in change.deployments:
             self._due[ApplicationId(deployment.application_id)] = self._now()
-        self._wanted.set()
+        self._wake()
 
-    async def _work(self) -> None:
+    def _wake(self) -> None:
+        for wanted in self._wanted.values():
+            wanted.set()
+
+    async def _work(self, lane: str) -> None:
         while True:
-            application_id = await self._next()
+            application_id = await self._next(lane)
             self._looking.add(application_id)
             self._due[application_id] = self._now() + self._interval
             try:
                 await self._look(application_id)
             except PipecdError as error:
                 log.info("livestate.not_seen", application_id=application_id, reason=str(error))
+            except Exception:  # noqa: BLE001 - a bug of ours, met by one application: the others go on
+                log.bug("livestate.bug", application_id=application_id)
             finally:
                 self._looking.discard(application_id)
 
-    async def _next(self) -> ApplicationId:
+    async def _next(self, lane: str) -> ApplicationId:
         """The application that has waited longest, once one is due."""
         while True:
-            self._wanted.clear()
+            self._wanted[lane].clear()
             waiting = {
                 each: due
                 for each, due in self._due.items()
-                if each in self.applications and each not in self._looking
+                if each in self.applications
+                and each not in self._looking
+                and self._lane_of(self.applications[each]) == lane
             }
             first = min(waiting, key=waiting.__getitem__, default=None)
             if first is not None and waiting[first] <= self._now():
@@ -147,7 +166,7 @@ class LiveStates:
             pause = self._interval if first is None else waiting[first] - self._now()
             try:
                 async with asyncio.timeout(pause):
-                    await self._wanted.wait()
+                    await self._wanted[lane].wait()
             except TimeoutError:
                 continue
 

@@ -10,8 +10,9 @@ from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.plugins.state import PluginState
+from piped.report import metadata
 
-PLUGIN: Final = "pipecd/plugin"
+PLUGIN: Final = metadata.PLUGIN
 """Key in a stage's metadata: the plugin that was chosen for it, kept for resume and rollback."""
 
 

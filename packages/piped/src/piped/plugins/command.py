@@ -3,13 +3,12 @@
 
 A file gets exactly what a Go agent would give it, so that any plugin runs. A package is ours to
 agree with: its configuration, which may hold secrets, comes on a descriptor that nobody else can
-read. Both are invited to plugin management by a token in the environment.
+read. Both are invited to plugin management by a token in the environment, and get the one there
+with which piped proves itself to them.
 """
 
-import asyncio
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,11 +16,15 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.config import PluginConfig
+from pipecd_runtime import process as door
 from piped.plugins.fetch import Program
+from piped.plugins.orphans import MARK_VARIABLE, Mark
 
 PARENT_VARIABLE: Final = "PIPECD_PARENT_PID"
 """Tells a plugin whose death ends it, also when that has happened already."""
 TOKEN_VARIABLE: Final = "PIPECD_PLUGIN_TOKEN"  # noqa: S105 - the name of it
+PIPED_TOKEN_VARIABLE: Final = "PIPECD_PIPED_TOKEN"  # noqa: S105 - as above
+"""What piped sends with each of its calls. Only the plugin and we can read an environment."""
 SCRIPTS_VARIABLE: Final = "PIPECD_SCRIPTS_DIR"
 """Where the records of scripts are, which outlive plugins and piped."""
 
@@ -59,6 +62,8 @@ def command_of(
     service_port: int,
     port: int,
     token: str,
+    mark: Mark,
+    piped_token: str,
     scripts: Path,
     grace: float,
     wrapper: tuple[str, ...],
@@ -74,6 +79,8 @@ def command_of(
     ).start_json()
     environment = {
         TOKEN_VARIABLE: token,
+        MARK_VARIABLE: str(mark),
+        PIPED_TOKEN_VARIABLE: piped_token,
         SCRIPTS_VARIABLE: str(scripts),
         PARENT_VARIABLE: str(os.getpid()),
     }
@@ -93,7 +100,6 @@ async def death_wrapper() -> tuple[str, ...]:
         return ()
     wrapper = (setpriv, "--pdeathsig", "KILL", "--")
     # The one of busybox knows no such option.
-    probe = await asyncio.create_subprocess_exec(
-        *wrapper, "true", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    command = (door.word(setpriv), *door.own("--pdeathsig", "KILL", "--", "true"))
+    probe = await door.start(command, env=door.choose_environment(["PATH"]))
     return wrapper if await probe.wait() == 0 else ()

@@ -5,7 +5,6 @@
 """
 
 import asyncio
-import hmac
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any, Final
@@ -15,13 +14,24 @@ from google.protobuf.duration_pb2 import Duration
 from pipecd_model.errors import ConfigError, DeniedError, StateError, UnauthenticatedError
 from pipecd_wire.pipecd.plugin import plugin_pb2 as pb
 from pipecd_wire.pluginservice import service_pb2
-from pipecd_wire.rpc import Endpoints, Metadata, Method, rpc
+from pipecd_wire.rpc import (
+    Authenticator,
+    Endpoints,
+    IncomingCall,
+    Metadata,
+    Method,
+    has_token,
+    require_own_user,
+    rpc,
+)
 from piped.plugins.backend import PluginBackend
 from piped.plugins.lifetime import OverError
 from piped.plugins.running import RunningStages
 from piped.plugins.service import MetadataApi, SharedObjectsApi, StageApi
+from piped.report.numbering import RenumberedLogs
 
 TOKEN_KEY: Final = "pipecd-plugin-token"  # noqa: S105 - the name of it
+PIPED_TOKEN_KEY: Final = "pipecd-piped-token"  # noqa: S105 - as above
 MANAGEMENT: Final = pb.DESCRIPTOR.services_by_name["PluginManagementService"]
 SERVICE: Final = service_pb2.DESCRIPTOR.services_by_name["PluginService"]
 
@@ -29,13 +39,19 @@ SERVICE: Final = service_pb2.DESCRIPTOR.services_by_name["PluginService"]
 class Link:
     """One process, as it presents itself."""
 
-    def __init__(self, *, token: str, port: int) -> None:
-        """`port`: where it was told to serve; 0 for a package, which chooses."""
+    def __init__(self, *, token: str, piped_token: str = "", port: int) -> None:
+        """`token` is its proof, `piped_token` is ours: whoever learns one cannot use the other.
+
+        `port`: where it was told to serve; 0 for a package, which chooses.
+        """
         self.token = token
+        self.piped_token = piped_token
         self.port = port
         self.ready: asyncio.Future[pb.ReadyRequest] = asyncio.get_running_loop().create_future()
         self.last_ping = 0.0
         self.given_up = False
+        self.proved = False
+        """Has it shown its token?"""
 
     @property
     def has_token(self) -> bool:
@@ -117,21 +133,45 @@ class ManagementApi:
 def endpoints_of(
     plugin: str, link: Link, management: ManagementApi, backend: PluginBackend
 ) -> Endpoints:
-    """Everything that is served on the private port of one process."""
+    """Everything that is served on the private port of one process, see `authenticator_of`."""
 
     async def admit(method: Method, metadata: Metadata) -> None:
-        given = metadata.get(TOKEN_KEY)
-        if given is None and method.service == SERVICE.full_name and not link.has_token:
-            return
-        if given is None or not hmac.compare_digest(given.encode(), link.token.encode()):
-            raise UnauthenticatedError(
-                f"this is not the token of the plugin {plugin!r}",
-                hint=f"send what PIPECD_PLUGIN_TOKEN held as {TOKEN_KEY}",
-            )
+        # Whoever got here with a token has the right one.
+        if method.service == MANAGEMENT.full_name and TOKEN_KEY not in metadata:
+            raise _wrong_token(plugin)
+        link.proved = link.proved or TOKEN_KEY in metadata
 
+    # Whoever shows the token knows how piped numbers lines; others begin anew with each process.
+    logs = RenumberedLogs(backend.logs, backend.numbers, lambda: not link.proved)
     endpoints = Endpoints(admit=admit)
     endpoints.add(
-        SERVICE, StageApi(backend), MetadataApi(plugin, backend), SharedObjectsApi(backend)
+        SERVICE,
+        StageApi(plugin, backend, logs),
+        MetadataApi(plugin, backend),
+        SharedObjectsApi(backend),
     )
     endpoints.add(MANAGEMENT, management)
     return endpoints
+
+
+def authenticator_of(plugin: str, link: Link) -> Authenticator:
+    """Who may call on the private port of one process: who has its token.
+
+    A plugin of upstream's does not know of the token. Until a process has shown that it does, a
+    call without one is taken from our own user.
+    """
+
+    async def authenticate(call: IncomingCall) -> None:
+        if TOKEN_KEY not in call.metadata and not link.has_token:
+            await require_own_user(call)
+        elif not has_token(call, TOKEN_KEY, link.token):
+            raise _wrong_token(plugin)
+
+    return authenticate
+
+
+def _wrong_token(plugin: str) -> UnauthenticatedError:
+    return UnauthenticatedError(
+        f"this is not the token of the plugin {plugin!r}",
+        hint=f"send what PIPECD_PLUGIN_TOKEN held as {TOKEN_KEY}",
+    )

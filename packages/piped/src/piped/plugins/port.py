@@ -9,20 +9,21 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Final
 
-from pipecd_wire.rpc import AddressError, Endpoints, Server
+from pipecd_runtime.peer import has_ipv6
+from pipecd_wire.rpc import AddressError, Authenticator, Endpoints, Server
 
 ATTEMPTS: Final = 20
 SPAN: Final = 8192
 
 
 @asynccontextmanager
-async def private_port(endpoints: Endpoints) -> AsyncIterator[int]:
-    """Serve one plugin on a free port of the loopback while the block runs.
+async def private_port(endpoints: Endpoints, authenticator: Authenticator) -> AsyncIterator[int]:
+    """Serve one plugin, and nobody else, on a free port of the loopback while the block runs.
 
     Plugins are told `localhost`, which may be either loopback address: both are taken, so that
     nobody else can answer on the other one.
     """
-    server, port = _listening(endpoints)
+    server, port = _listening(endpoints, authenticator)
     await server.start()
     try:
         yield port
@@ -30,10 +31,10 @@ async def private_port(endpoints: Endpoints) -> AsyncIterator[int]:
         await server.stop(0)
 
 
-def _listening(endpoints: Endpoints) -> tuple[Server, int]:
-    both = _has_ipv6()
+def _listening(endpoints: Endpoints, authenticator: Authenticator) -> tuple[Server, int]:
+    both = has_ipv6()
     for _ in range(ATTEMPTS):
-        server = Server(endpoints)
+        server = Server(endpoints, authenticator=authenticator)
         port = server.listen("127.0.0.1:0")
         if not both:
             return server, port
@@ -43,15 +44,6 @@ def _listening(endpoints: Endpoints) -> tuple[Server, int]:
             continue
         return server, port
     raise AddressError("found no port that is free on both loopback addresses")
-
-
-def _has_ipv6() -> bool:
-    try:
-        with closing(socket.socket(socket.AF_INET6, socket.SOCK_STREAM)) as probe:
-            probe.bind(("::1", 0))
-    except OSError:
-        return False
-    return True
 
 
 def is_free(port: int) -> bool:

@@ -4,12 +4,16 @@
 import asyncio
 import os
 import signal
-import subprocess
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
+from typing import Final
 
+from pipecd_runtime import process as door
 from piped.plugins.command import Command
 from piped.plugins.errors import PluginError
+
+OUR_VARIABLES: Final = ("PIPECD_PLUGIN_CACHE", "PIPECD_CHAOS_")
+"""What a plugin gets of piped's own variables, beside those that are made for it."""
 
 
 class Process:
@@ -33,9 +37,10 @@ class Process:
             self._process.terminate()
 
     def kill(self) -> None:
-        """End it and all that is left of its group."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        """End it with its group. What is left of one that has ended is a matter of `orphans`."""
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
 
     async def killed(self, limit: float) -> None:
         """End it as a group, and wait until it is gone, not longer than the limit."""
@@ -50,10 +55,8 @@ class Process:
 
 
 @asynccontextmanager
-async def started(
-    command: Command, on_record: Callable[[int], AbstractContextManager[None]]
-) -> AsyncIterator[Process]:
-    """A process that lives no longer than the block, and is on record for as long.
+async def started(command: Command, on_start: Callable[[int], None]) -> AsyncIterator[Process]:
+    """A process that lives no longer than the block; `on_start` is told its pid.
 
     Raises PluginError when it cannot start.
 
@@ -71,28 +74,29 @@ async def started(
             process = Process(await _start(command, writing), said)
         finally:
             os.close(writing)
-        with on_record(process.pid):
-            try:
-                yield process
-            finally:
-                process.kill()
-                await process.end()
+        try:
+            on_start(process.pid)
+            yield process
+        finally:
+            process.kill()
+            await process.end()
     finally:
         transport.close()
 
 
 async def _start(command: Command, output: int) -> asyncio.subprocess.Process:
+    environment = door.operator_environment(also=OUR_VARIABLES) | dict(command.environment)
     with command.descriptors() as (arguments, descriptors):
         try:
-            return await asyncio.create_subprocess_exec(
-                *arguments,
-                env={**os.environ, **command.environment},
+            return await door.start(
+                door.trusted(arguments),
+                env=environment,
                 pass_fds=descriptors,
-                stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,
             )
+        except door.BadArgumentError as error:
+            raise PluginError(f"cannot start {arguments[0]!r}: {error}") from None
         except OSError as error:
             raise PluginError(f"cannot start {arguments[0]!r}: {error.strerror or error}") from None
 

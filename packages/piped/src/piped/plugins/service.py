@@ -13,6 +13,7 @@ from pipecd_wire.pluginservice import service_pb2 as pb
 from pipecd_wire.rpc import rpc
 from piped.plugins.backend import PluginBackend
 from piped.report.logs import StageKey
+from piped.report.masked import Logs
 
 PutRequest = (
     pb.PutStageMetadataRequest
@@ -34,8 +35,11 @@ def fill_empty_lines(request: LogRequest) -> None:
 class StageApi:
     """Stage logs, stage commands and tools."""
 
-    def __init__(self, backend: PluginBackend) -> None:
+    def __init__(self, plugin: str, backend: PluginBackend, logs: Logs | None = None) -> None:
+        """`logs`: those of one process, if they are not the backend's."""
+        self._plugin = plugin
         self._backend = backend
+        self._logs = logs or backend.logs
 
     @rpc("InstallTool")
     async def install_tool(self, _: Any, request: pb.InstallToolRequest) -> pb.InstallToolResponse:
@@ -48,17 +52,23 @@ class StageApi:
     async def report_stage_logs(
         self, _: Any, request: pb.ReportStageLogsRequest
     ) -> pb.ReportStageLogsResponse:
-        await self._backend.logs.report(_key(request), _blocks(request))
+        self._check(request)
+        await self._logs.report(_key(request), _blocks(request))
         return pb.ReportStageLogsResponse()
 
     @rpc("ReportStageLogsFromLastCheckpoint", prepare=fill_empty_lines)
     async def report_from_last_checkpoint(
         self, _: Any, request: pb.ReportStageLogsFromLastCheckpointRequest
     ) -> pb.ReportStageLogsFromLastCheckpointResponse:
-        await self._backend.logs.checkpoint(
-            _key(request), _blocks(request), completed=request.completed
-        )
+        self._check(request)
+        await self._logs.checkpoint(_key(request), _blocks(request), completed=request.completed)
         return pb.ReportStageLogsFromLastCheckpointResponse()
+
+    def _check(self, request: LogRequest) -> None:
+        """The log of a stage is written by the plugin that runs it, and by no other."""
+        store = self._backend.metadata.find(request.deployment_id)
+        if store is not None:
+            store.check_plugin(request.stage_id, self._plugin)
 
     @rpc("ListStageCommands")
     async def list_stage_commands(
@@ -97,6 +107,7 @@ class MetadataApi:
         self, _: Any, request: pb.PutStageMetadataRequest
     ) -> pb.PutStageMetadataResponse:
         store = self._stores.of(request.deployment_id)
+        store.check_plugin(request.stage_id, self._plugin)
         await store.put_stage(request.stage_id, self._shown(request, {request.key: request.value}))
         return pb.PutStageMetadataResponse()
 
@@ -105,6 +116,7 @@ class MetadataApi:
         self, _: Any, request: pb.PutStageMetadataMultiRequest
     ) -> pb.PutStageMetadataMultiResponse:
         store = self._stores.of(request.deployment_id)
+        store.check_plugin(request.stage_id, self._plugin)
         await store.put_stage(request.stage_id, self._shown(request, request.metadata))
         return pb.PutStageMetadataMultiResponse()
 

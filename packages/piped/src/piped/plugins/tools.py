@@ -2,16 +2,18 @@
 """Tools that plugins ask piped to install: kubectl, helm, terraform …
 
 A plugin gives a script; what the script leaves at its output path becomes
-`<tools folder>/<name>-<version>`, once for all plugins. A file put there beforehand counts as
-installed. The script belongs to the plugin and is trusted as much as the plugin is.
+`<tools folder>/<name>-<version>`, once for all plugins, and is never replaced. A file put there
+beforehand counts as installed. The script belongs to the plugin and is trusted as much as the
+plugin is; no other user of the machine may be able to change what plugins run.
 """
 
 import asyncio
 import os
 import platform
 import re
+import shutil
 import signal
-import subprocess
+import stat
 import tempfile
 from collections import defaultdict
 from contextlib import suppress
@@ -19,8 +21,9 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.errors import ConfigError, StateError
+from pipecd_runtime import process as door
 
-PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9._+-]*")
+PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9._+-]{0,99}")
 FIELD: Final = re.compile(r"\{\{\s*\.(Name|Version|OutPath|TmpDir|Arch|Os)\s*\}\}")
 LONGEST_OUTPUT: Final = 16 * 1024
 
@@ -43,17 +46,20 @@ class Tools:
             if not PLAIN_NAME.fullmatch(value):
                 raise ConfigError(
                     f"a tool cannot have the {what} {value!r}",
-                    hint="letters, digits and ._+- make a file's name",
+                    hint="up to 100 letters, digits and ._+- make a file's name",
                 )
         target = self._folder / f"{name}-{version}"
         # Whoever comes second waits and finds the file; when the first is cancelled it takes over.
         async with self._installing[target.name]:
             if not target.is_file():
                 await self._install(name, version, script, target)
+            _require_safe(self._folder)
+            _require_safe(target)
         return target
 
     async def _install(self, name: str, version: str, script: str, target: Path) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        _require_safe(self._folder)
         # In the tools folder, so that the last step is a rename and nobody sees half a tool.
         with tempfile.TemporaryDirectory(dir=self._folder, prefix=".install-") as scratch:
             out = Path(scratch) / "out"
@@ -76,21 +82,20 @@ class Tools:
                     f"the install script of {name} {version} left nothing",
                     hint="it must leave the tool at {{ .OutPath }}",
                 )
+            if out.is_symlink():  # what it leads to may be changed, or be gone with the scratch
+                out = Path(shutil.copyfile(out, out.with_name("copy")))
             out.chmod(0o755)
-            out.replace(target)
+            _keep(out, target)
 
     async def _run(self, tool: str, command: str, work: Path) -> None:
         said = work.with_name("output")
         with said.open("wb") as output:
-            process = await asyncio.create_subprocess_exec(
-                "/bin/sh",
-                "-c",
-                command,
+            process = await door.start(
+                (*door.own("/bin/sh", "-c", "--"), door.word(command)),
+                env=door.operator_environment(),
                 cwd=work,
-                stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,
             )
         try:
             async with asyncio.timeout(self._limit):
@@ -107,6 +112,36 @@ class Tools:
             raise StateError(
                 f"the install script of {tool} exited with code {code}: {_end_of(said)}"
             )
+
+
+def _keep(out: Path, target: Path) -> None:
+    """Give a tool its name, unless another piped has been faster: nothing is ever replaced."""
+    try:
+        target.hardlink_to(out)
+    except FileExistsError:
+        if not target.is_file():
+            raise StateError(
+                f"{str(target)!r} is in the way of a tool", hint="remove it; it is no file"
+            ) from None
+    except OSError:  # a file system without links
+        out.rename(target)
+
+
+def _require_safe(path: Path) -> None:
+    """Raises StateError when another user can change what is at the path.
+
+    What is our own is made safe instead. Root's may be writable by a group: images are made so for
+    users whose number nobody knows beforehand.
+    """
+    about = path.stat()
+    if about.st_uid == os.geteuid():
+        if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            path.chmod(stat.S_IMODE(about.st_mode) & ~(stat.S_IWGRP | stat.S_IWOTH))
+    elif about.st_uid != 0 or about.st_mode & stat.S_IWOTH:
+        raise StateError(
+            f"another user can change {str(path)!r}",
+            hint="give it to piped's user or to root, writable by nobody else",
+        )
 
 
 def _end_of(said: Path) -> str:

@@ -56,7 +56,11 @@ class PreviewBuilder:
 
         async def one(application: Application, outcome: ApplicationConfig | PipecdError) -> None:
             async with places:
-                found = await self._one(repository, merged, application, outcome, wanted)
+                try:
+                    found = await self._one(repository, merged, application, outcome, wanted)
+                except PipecdError as error:
+                    found = self._previewer.blank(application, wanted)
+                    found.error = sentence(error)
             if found is not None:
                 results[application.id] = found
 
@@ -76,7 +80,10 @@ class PreviewBuilder:
         """None for an application that the merge does not concern."""
         last = application.most_recently_triggered_deployment.trigger.commit.hash or None
         changed = await repository.changed_paths(last, merged.hash) if last else []
-        folder = place_of(application.git_path).folder
+        try:
+            folder = place_of(application.git_path).folder
+        except PipecdError:
+            return None  # nowhere in the repository, and so no concern of the merge
         if isinstance(outcome, PipecdError):
             head = await repository.head()
             mine = await repository.changed_paths(head.hash, merged.hash)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import Message
 
-from pipecd_model.errors import StateError
+from pipecd_model.errors import DeniedError, StateError
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
 
@@ -30,6 +30,9 @@ PATIENCE: Final = 2.0
 
 AWAY: Final = 0.2
 """Seconds for one that has not answered the last time."""
+
+PLUGIN: Final = "pipecd/plugin"
+"""Key in a stage's metadata: the plugin that was chosen for it, kept for resume and rollback."""
 
 Keep = Callable[[str, Message], Awaitable[None]]
 """Puts a report of an application on disk, behind all others of it."""
@@ -94,6 +97,15 @@ class MetadataStore:
         self._stages = {name: self._of_stage(name, values) for name, values in stages.items()}
         self._plugins = {name: self._of_plugin(name, values) for name, values in plugins.items()}
         self._shared = Values(kept.shared.keyValues, self._save_shared)
+
+    def check_plugin(self, stage_id: str, plugin: str) -> None:
+        """Raises DeniedError when a stage is another plugin's; one that is unknown is anybody's."""
+        owner = self.get_stage(stage_id, PLUGIN)
+        if owner and owner != plugin:
+            raise DeniedError(
+                f"the stage {stage_id!r} is run by the plugin {owner!r}, not by {plugin!r}",
+                hint="this is a fault of the plugin",
+            )
 
     def get_stage(self, stage_id: str, key: str) -> str | None:
         """A value of a stage, None when it has none."""
@@ -184,6 +196,10 @@ class MetadataStores:
             yield store
         finally:
             self.close(deployment.id)
+
+    def find(self, deployment_id: str) -> MetadataStore | None:
+        """The open store of a deployment, None when piped does not work on it."""
+        return self._stores.get(deployment_id)
 
     def of(self, deployment_id: str) -> MetadataStore:
         """The open store of a deployment; an error when piped does not work on it."""

@@ -30,6 +30,9 @@ from piped.sentence import sentence
 
 log = logger(__name__)
 
+LONGEST_REASON: Final = 16 * 1024
+"""Characters of what a plugin says at the end of a stage; the log has room for the rest."""
+
 RESTARTS: Final = 5
 """So often a stage is continued by a plugin that was lost; then the plugin is what is broken."""
 
@@ -90,15 +93,28 @@ async def run_stage(
     return _answered(stage, answer)
 
 
+@dataclass(slots=True)
+class Asked:
+    """What a plugin knows of the stage that it was asked to run."""
+
+    was_asked: bool = False
+    has_ended: bool = False
+    """Has it seen the stage's end, by itself or because it was told to stop it?"""
+
+
 async def execute_on(
-    plugin: Plugin, run: ExecutePluginInput, *, stopping: Callable[[], bool]
+    plugin: Plugin, run: ExecutePluginInput, asked: Asked, *, stopping: Callable[[], bool]
 ) -> ExecuteStageResponse:
     """Call ExecuteStage, and again on the restarted plugin when the first one is lost."""
     lost: PluginLostError | None = None
     for _ in range(RESTARTS):
         await _ready(plugin, stopping)
+        asked.was_asked = True
         try:
-            return await plugin.execute_stage(run)
+            answer = await plugin.execute_stage(run)
+        except asyncio.CancelledError:
+            asked.has_ended = True
+            raise
         except PluginLostError as error:
             if stopping():
                 raise StopRequestedError(Terminated()) from error
@@ -106,6 +122,9 @@ async def execute_on(
                 "stage.plugin_lost", plugin=plugin.name, stage=run.stage.name, reason=str(error)
             )
             lost = error
+        else:
+            asked.has_ended = True
+            return answer
     raise PluginError(
         f"the plugin {plugin.name!r} was lost {RESTARTS} times during the stage: {lost}"
     ) from lost
@@ -127,6 +146,9 @@ def _answered(stage: PipelineStage, answer: ExecuteStageResponse) -> Outcome:
             reason=f"the plugin answered {_name(answer.status)}, which is no end of a stage",
         )
     reason = answer.message
+    if len(reason) > LONGEST_REASON:
+        # The control plane would refuse the report, and the stage would never end for it.
+        reason = f"{reason[:LONGEST_REASON]}…"
     if not reason and answer.status == pb.STAGE_FAILURE:
         reason = f"{stage.name} failed, see its log"
     return Outcome(status=answer.status, reason=reason)

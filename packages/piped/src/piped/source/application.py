@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipecd_model.errors import SourceError
+from pipecd_model.gitnames import BadGitNameError, RepositoryPath
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from piped.git import Repository
 from piped.git.objects import Absent, GitObject
-from piped.git.repository import out_of_bounds
+from piped.git.repository import unreadable
 
 OLD_FILENAME: Final = ".pipe.yaml"
 """What an application file was called before its name was recorded with the application."""
@@ -48,14 +49,18 @@ def place_of(git_path: ApplicationGitPath, config_filename: str = "") -> Applica
 
 
 def file_in(found: GitObject | Absent, place: ApplicationPlace) -> ApplicationFile | None:
-    """What git answered for the file; None when the commit lacks it, and the caller says so."""
+    """What git answered for the file; None when the commit lacks it, and the caller says so.
+
+    Raises GitError when the file is there and cannot be read: DamagedMirrorError when that is our
+    fault and may pass.
+    """
     if isinstance(found, GitObject):
         if found.kind != "blob":
             return None
         return ApplicationFile(place=place, blob_id=found.id, data=found.data)
-    if found.why in {"outside", "loop"}:
-        raise out_of_bounds(place.file)
-    return None
+    if found.why in {"missing", "nowhere"}:
+        return None
+    raise unreadable(place.file, found)
 
 
 async def find_application(
@@ -82,11 +87,10 @@ async def missing(repository: Repository, commit: str, place: ApplicationPlace) 
     )
 
 
-def _inside(path: str) -> str:
-    clean = posixpath.normpath(path)
-    if path.startswith("/") or clean == ".." or clean.startswith("../") or "\0" in path:
+def _inside(path: str) -> RepositoryPath:
+    try:
+        return RepositoryPath(path)
+    except BadGitNameError as error:
         raise SourceError(
-            f"{path!r} is not inside the repository",
-            hint="write the application's path from the repository's root",
-        )
-    return "" if clean == "." else clean
+            str(error), hint="write the application's path from the repository's root"
+        ) from None

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from pipecd_model.errors import SourceError
+from pipecd_model.gitnames import CommitHash
+from pipecd_runtime.process import Argument, own, word
 from piped.git import DamagedMirrorError, GitError, Repository
 from piped.git import process as git
 from piped.git.folder import remove
@@ -85,22 +87,23 @@ class Tree:
 
     async def _restore(self, commit: str, *, clean: bool) -> None:
         used = await in_thread(_prepare, self.folder, self.path, clean)
-        await self._git("read-tree", "--reset", "-u", commit)
+        command = own("read-tree", "--reset", "-u", "--end-of-options")
+        await self._git(*command, word(CommitHash(commit)))
         if used:
-            await self._git("clean", "-ffdxq")
+            await self._git(*own("clean", "-ffdxq"))
         index = self.folder / "index"
         await in_thread(write_dot_git, self.path, commit, self.repository, self._identity, index)
 
-    async def _git(self, action: str, *arguments: str) -> None:
+    async def _git(self, *arguments: Argument) -> None:
         mirror = self.repository.mirror
         env = mirror.env | {
             "GIT_DIR": str(mirror.folder.absolute()),
             "GIT_WORK_TREE": str(self.path.absolute()),
             "GIT_INDEX_FILE": str((self.folder / "index").absolute()),
         }
-        options = ("-C", str(self.path))
+        options = (*own("-C"), word(self.path))
         try:
-            await git.run(action, *arguments, env=env, options=options, limit=_LIMIT)
+            await git.run(*arguments, env=env, options=options, limit=_LIMIT)
         except git.GitFailedError as error:
             raise mirror.meaning(error) from None
 

@@ -15,6 +15,7 @@ from piped.sentence import sentence
 from piped.trigger.deployment import Wanted, build_deployment
 from piped.trigger.memory import Memory
 from piped.trigger.ports import Calls
+from piped.trigger.standings import Standings
 
 log = logger(__name__)
 
@@ -32,6 +33,7 @@ class Creator:
         mirror: Mirror,
         calls: Calls,
         memory: Memory,
+        standings: Standings,
         on_created: Callable[[Deployment], None],
         clock: Callable[[], float],
     ) -> None:
@@ -39,6 +41,7 @@ class Creator:
         self._mirror = mirror
         self._calls = calls
         self._memory = memory
+        self._standings = standings
         self._on_created = on_created
         self._clock = clock
         self._calling = asyncio.Semaphore(CALLS_AT_ONCE)
@@ -91,6 +94,7 @@ class Creator:
     def _refused(self, wanted: Wanted, reason: str) -> None:
         """The control plane does not want it; the next commit may be another matter."""
         log.error("deployment.refused", application=wanted.application.name, reason=reason)
+        self._standings.refused(wanted.application, reason)
         if wanted.command is not None:
             self.refuse(wanted.command, reason)  # and the commit is still to be decided about
         else:

@@ -13,7 +13,7 @@ from pipecd_model.config import ApplicationConfig
 from pipecd_model.errors import PipecdError
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.command_pb2 import Command
-from piped.git import Commit, GitError, Reach, Repository
+from piped.git import Commit, DamagedMirrorError, GitError, Reach, Repository
 from piped.oplog import logger
 from piped.sentence import sentence
 from piped.source import place_of
@@ -61,15 +61,23 @@ class Decider:
         )
         usable: list[tuple[Application, ApplicationConfig]] = []
         for application, outcome in zip(due, outcomes, strict=True):
-            if isinstance(outcome, PipecdError):
+            if isinstance(outcome, DamagedMirrorError):
+                # Not its author's fault: undecided, and so looked at again.
+                self._standings.unreadable(application, sentence(outcome))
+            elif isinstance(outcome, PipecdError):
                 self._cannot(application, head, outcome, commands.get(application.id))
             else:
                 usable.append((application, outcome))
         await self._memory.recall([application for application, _ in usable])
         known = [each for each in usable if self._memory.recalls(each[0].id)]
-        changed = await self._changed(head, [application.id for application, _ in known])
+        changed, trouble = await self._changed(head, [application.id for application, _ in known])
         wanted = []
         for application, config in known:
+            base = self._memory.base(application.id)
+            if base in trouble and application.id not in commands:
+                # Git could not say; undecided, and so looked at again.
+                self._standings.unreadable(application, trouble[base])
+                continue
             chosen = self._on_command(
                 application, config, head, commands.get(application.id), note
             ) or self._on_commit(application, config, head, changed)
@@ -94,9 +102,13 @@ class Decider:
 
     async def _changed(
         self, head: Commit, application_ids: Sequence[str]
-    ) -> dict[str, ChangedFiles]:
-        """The changed files since each commit that some application is compared with."""
+    ) -> tuple[dict[str, ChangedFiles], dict[str | None, str]]:
+        """The changed files since each commit that some application is compared with.
+
+        And, for the commits that git could not compare with the head, why.
+        """
         found: dict[str, ChangedFiles] = {}
+        trouble: dict[str | None, str] = {}
         for base in {self._memory.base(application_id) for application_id in application_ids}:
             if base is None:
                 continue
@@ -104,9 +116,10 @@ class Decider:
                 paths = await self._repository.changed_paths(base, head.hash)
             except GitError as error:
                 log.warning("trigger.not_compared", base=base, head=head.hash, reason=str(error))
+                trouble[base] = f"{base[:7]} and {head.short} cannot be compared: {sentence(error)}"
             else:
                 found[base] = ChangedFiles(paths)
-        return found
+        return found, trouble
 
     def _on_command(
         self,
@@ -140,7 +153,7 @@ class Decider:
     ) -> Wanted | None:
         last, base = self._memory.last(application.id), self._memory.base(application.id)
         if base is not None and base not in changed:
-            return None  # git could not say; undecided, and so looked at again
+            return None
         folder = place_of(application.git_path).folder
         decision = trigger.on_commit(
             config,

@@ -37,6 +37,10 @@ LONGEST_PAUSE: Final = 30.0
 """Seconds before something that failed is looked at again; it doubles in between."""
 
 
+FAILURES_BEFORE_TOLD: Final = 2
+"""Looks in a row that may fail before people are told."""
+
+
 class RepositoryTrigger:
     """Watches one repository for its applications."""
 
@@ -64,6 +68,7 @@ class RepositoryTrigger:
             mirror=mirror,
             calls=calls,
             memory=self._memory,
+            standings=standings,
             on_created=on_created,
             clock=clock,
         )
@@ -130,7 +135,17 @@ class RepositoryTrigger:
             except (PipecdError, OSError) as error:
                 log.warning("trigger.failed", repository=self._repository.id, reason=str(error))
                 settled = False
+                if failures >= FAILURES_BEFORE_TOLD:
+                    self._tell_unreadable(str(error))
             failures = 0 if settled else failures + 1
+
+    def _tell_unreadable(self, reason: str) -> None:
+        """Nothing could be decided for a while: whoever looks at an application sees why."""
+        for application in self._mirror.applications.values():
+            if self._is_ours(application) and (
+                self._head is None or not self._memory.decided(application, self._head)
+            ):
+                self._standings.unreadable(application, reason)
 
     async def _woken(self, failures: int) -> None:
         if not failures:

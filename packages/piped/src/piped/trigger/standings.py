@@ -6,7 +6,7 @@ told.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pipecd_wire.model.application_pb2 import (
@@ -21,6 +21,11 @@ from piped.trigger.ports import Calls
 
 BROKEN_FILE: Final = "the application file cannot be used"
 GIT_AWAY: Final = "the git repository cannot be reached"
+REFUSED: Final = "the control plane refuses its deployment"
+GIT_UNREADABLE: Final = "the git repository cannot be read"
+
+LONGEST_REASON: Final = 8000
+"""Characters: a file can have a hundred thousand faults, and the first ones are enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,21 +52,38 @@ class Standings:
             Standing(status=INVALID_CONFIG, short_reason=BROKEN_FILE, reason=reason),
         )
 
+    def refused(self, application: Application, reason: str) -> None:
+        """The control plane does not take its deployment."""
+        self._tell(
+            application, Standing(status=INVALID_CONFIG, short_reason=REFUSED, reason=reason)
+        )
+
+    def unreadable(self, application: Application, reason: str) -> None:
+        """What git keeps of the application cannot be read now; it is tried again."""
+        self._tell(
+            application, Standing(status=UNKNOWN, short_reason=GIT_UNREADABLE, reason=reason)
+        )
+
     def away(self, application: Application, reason: str) -> None:
         """Nobody can say whether there is something newer. A broken file is the worse news."""
-        if self._of(application).status != INVALID_CONFIG:
+        told = self._of(application)
+        if told.status != INVALID_CONFIG and told.short_reason != GIT_UNREADABLE:
             self._tell(application, Standing(status=UNKNOWN, short_reason=GIT_AWAY, reason=reason))
 
     def well(self, application: Application, *, synced: bool, reachable: bool) -> None:
         """Its file is fine, and if the repository is too, there is no trouble any more."""
         trouble = self._of(application)
-        if trouble.status == INVALID_CONFIG or (trouble.short_reason == GIT_AWAY and reachable):
+        if (
+            trouble.status == INVALID_CONFIG
+            or trouble.short_reason == GIT_UNREADABLE
+            or (trouble.short_reason == GIT_AWAY and reachable)
+        ):
             self._tell(application, Standing(status=SYNCED if synced else UNKNOWN))
 
     def is_in_trouble(self, application: Application) -> bool:
         """Is there trouble that was told, and whose end was not?"""
         told = self._of(application)
-        return told.status == INVALID_CONFIG or told.short_reason == GIT_AWAY
+        return told.status == INVALID_CONFIG or told.short_reason in {GIT_AWAY, GIT_UNREADABLE}
 
     def forget(self, application_id: str) -> None:
         """The application is not ours any more."""
@@ -74,6 +96,8 @@ class Standings:
         return Standing(status=known.status, short_reason=known.short_reason, reason=known.reason)
 
     def _tell(self, application: Application, standing: Standing) -> None:
+        if len(standing.reason) > LONGEST_REASON:
+            standing = replace(standing, reason=f"{standing.reason[:LONGEST_REASON]}…")
         if self._of(application) == standing:
             return
         self._told[application.id] = standing

@@ -22,9 +22,10 @@ from pipecd_wire.pluginservice import service_pb2, service_pb2_grpc
 from pipecd_wire.rpc import (
     CallError,
     Endpoints,
+    Metadata,
+    Method,
     Server,
     StatusError,
-    admit_all,
     call,
     connect,
     rpc,
@@ -33,6 +34,7 @@ from pipecd_wire.rpc import (
 )
 
 TOKEN = os.environ.pop("PIPECD_PLUGIN_TOKEN", "")
+PIPED_TOKEN = os.environ.pop("PIPECD_PIPED_TOKEN", "")
 
 
 class Facts:
@@ -122,6 +124,9 @@ class DeploymentApi:
     async def _leave(self, _: pb.ExecutePluginInput) -> pb.ExecuteStageResponse:
         raise StatusError("UNAVAILABLE", "plugin is stopping")
 
+    async def _vanish(self, _: pb.ExecutePluginInput) -> pb.ExecuteStageResponse:
+        raise StatusError("UNAVAILABLE", "the connection broke")
+
     async def _wait(self, _: pb.ExecutePluginInput) -> pb.ExecuteStageResponse:
         try:
             await asyncio.sleep(3600)
@@ -202,7 +207,12 @@ async def serve(service: str, entry: dict[str, Any], *, is_package: bool) -> Non
         facts.add("reached piped")
         piped = service_pb2_grpc.PluginServiceStub(channel)
         piped.management = plugin_pb2_grpc.PluginManagementServiceStub(channel)
-        endpoints = Endpoints(admit=admit_all)
+
+        async def admit(method: Method, metadata: Metadata) -> None:
+            if not PIPED_TOKEN or metadata.get("pipecd-piped-token") != PIPED_TOKEN:
+                facts.add("unproved call", method.name)
+
+        endpoints = Endpoints(admit=admit)
         if manners != "livestate only":
             endpoints.add(
                 pb.DESCRIPTOR.services_by_name["DeploymentService"],

@@ -7,19 +7,21 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Final
 
+from pipecd_runtime.peer import has_ipv6
 from pipecd_sdk._glue import flags as command_line
 from pipecd_sdk._glue.entry import Setup, read_entry, set_up
 from pipecd_sdk._glue.execute import ExecuteApi, WaitApi
 from pipecd_sdk._glue.flags import Flags
 from pipecd_sdk._glue.management import (
     TOKEN_KEY,
+    Invitation,
     RefusedError,
     announce,
+    authenticator_of,
     keep_pinging,
-    take_token,
+    take_invitation,
 )
 from pipecd_sdk._glue.oplog import set_up_logging
 from pipecd_sdk._glue.parent import OrphanedError, die_with_parent
@@ -43,7 +45,7 @@ LAST_ANSWERS: Final = 1.0
 
 def main(plugin: StagePlugin, *, version: str, args: Sequence[str]) -> int:
     """Run a plugin's process until it is told to stop; the value is its exit code."""
-    token = take_token()
+    invitation = take_invitation()
     flags = command_line.parse(args, name=os.path.basename(sys.argv[0]), version=version)  # noqa: PTH119
     set_up_logging(flags.log_level, flags.log_encoding)
     try:
@@ -55,18 +57,23 @@ def main(plugin: StagePlugin, *, version: str, args: Sequence[str]) -> int:
     except (OrphanedError, OSError) as error:
         log.error("%s", error)  # noqa: TRY400
         return FAILED
-    return asyncio.run(_Process(plugin, version, flags, setup, token).run())
+    return asyncio.run(_Process(plugin, version, flags, setup, invitation).run())
 
 
 class _Process:
     def __init__(
-        self, plugin: StagePlugin, version: str, flags: Flags, setup: Setup, token: str
+        self,
+        plugin: StagePlugin,
+        version: str,
+        flags: Flags,
+        setup: Setup,
+        invitation: Invitation,
     ) -> None:
         self._plugin = plugin
         self._version = version
         self._flags = flags
         self._setup = setup
-        self._token = token
+        self._invitation = invitation
         self._asked = asyncio.Event()
         self._insisted = asyncio.Event()
         self._exit_code = 0
@@ -75,10 +82,11 @@ class _Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
-        metadata = [(TOKEN_KEY, self._token)] if self._token else []
+        token = self._invitation.token
+        metadata = [(TOKEN_KEY, token)] if token else []
         try:
             async with connect(self._flags.piped, metadata=lambda: metadata) as channel:
-                piped = Piped(channel, plugin=self._setup.name, managed=bool(self._token))
+                piped = Piped(channel, plugin=self._setup.name, managed=bool(token))
                 async with asyncio.TaskGroup() as tasks:
                     await self._serve(piped, tasks)
         except* (RefusedError, AddressError) as failures:
@@ -103,7 +111,11 @@ class _Process:
         services = plugin_pb2.DESCRIPTOR.services_by_name
         endpoints.add(services["PluginConfigService"], ConfigApi(self._plugin))
         endpoints.add(services["PluginStageService"], WaitApi(running))
-        server = Server(endpoints, max_message=self._plugin.largest_message)
+        server = Server(
+            endpoints,
+            max_message=self._plugin.largest_message,
+            authenticator=authenticator_of(self._invitation),
+        )
         port = self._listen(server)
         await server.start()
         log.info("plugin.serving", extra={"fields": {"plugin": self._setup.name, "port": port}})
@@ -127,14 +139,12 @@ class _Process:
                 certificate=self._flags.cert_file.read_bytes(),
                 key=self._flags.key_file.read_bytes(),
             )
-        if self._flags.config_fd is not None:
+        if self._flags.config_fd is not None or not self._setup.port:
             return server.listen("127.0.0.1:0", tls)
-        if not self._token:
-            # A Go agent dials `localhost`, which may be either family.
-            return server.listen(f"[::]:{self._setup.port}", tls)
-        # The same for a piped of ours, which is on this machine: nobody else can reach the port.
+        # Every agent is on this machine and dials `localhost`, which may be either family. Both are
+        # taken, or none: whoever had the other would get the agent's calls.
         port = server.listen(f"127.0.0.1:{self._setup.port}", tls)
-        with suppress(AddressError):  # a machine without IPv6
+        if has_ipv6():
             server.listen(f"[::1]:{port}", tls)
         return port
 

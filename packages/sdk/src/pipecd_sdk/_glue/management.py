@@ -1,19 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugin management: accept piped's invitation, say Ready, keep pinging."""
+"""Plugin management: accept piped's invitation, say Ready, keep pinging; and know piped's calls."""
 
 import asyncio
 import logging
 import os
+from dataclasses import dataclass
 from typing import Final
 
 from pipecd_sdk._glue.piped import Piped
 from pipecd_wire.pipecd.plugin import plugin_pb2
-from pipecd_wire.rpc import CallError, Retry, call
+from pipecd_wire.rpc import (
+    Authenticator,
+    CallError,
+    IncomingCall,
+    Retry,
+    StatusError,
+    call,
+    has_token,
+    require_own_user,
+)
 
 log = logging.getLogger(__name__)
 
 TOKEN_VARIABLE: Final = "PIPECD_PLUGIN_TOKEN"  # noqa: S105 - the name of it, not the token
 TOKEN_KEY: Final = "pipecd-plugin-token"  # noqa: S105
+PIPED_TOKEN_VARIABLE: Final = "PIPECD_PIPED_TOKEN"  # noqa: S105
+PIPED_TOKEN_KEY: Final = "pipecd-piped-token"  # noqa: S105
 PING_INTERVAL: Final = 5.0
 
 # piped may be slow to serve, but a plugin that it never hears of is one that it starts again.
@@ -24,9 +36,40 @@ class RefusedError(RuntimeError):
     """piped does not want this process any more."""
 
 
-def take_token() -> str:
-    """The one-time token of an invitation, empty without one; nobody after us can read it."""
-    return os.environ.pop(TOKEN_VARIABLE, "")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invitation:
+    """The secrets that piped and this process share, empty under a Go agent."""
+
+    token: str = ""
+    """Our proof, for piped."""
+    piped_token: str = ""
+    """piped's proof, for us."""
+
+    def __repr__(self) -> str:
+        return "Invitation(…)"
+
+
+def take_invitation() -> Invitation:
+    """Returns the invitation of the environment; no process that we start finds it there."""
+    return Invitation(
+        token=os.environ.pop(TOKEN_VARIABLE, ""),
+        piped_token=os.environ.pop(PIPED_TOKEN_VARIABLE, ""),
+    )
+
+
+def authenticator_of(invitation: Invitation) -> Authenticator:
+    """Who may call this process: who has piped's token, or, under a Go agent, which has none, our
+    own user."""
+
+    async def authenticate(call: IncomingCall) -> None:
+        if not has_token(call, PIPED_TOKEN_KEY, invitation.piped_token):
+            raise StatusError(
+                "UNAUTHENTICATED",
+                f"only the piped that started this plugin may call it ({PIPED_TOKEN_KEY} must be "
+                f"what {PIPED_TOKEN_VARIABLE} held)",
+            )
+
+    return authenticate if invitation.piped_token else require_own_user
 
 
 async def announce(

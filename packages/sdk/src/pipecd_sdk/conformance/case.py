@@ -29,6 +29,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rpc: str = ""
     request: Any = None
     status: tuple[str, ...] = ("OK",)
+    """What it may answer; `ANSWERED` stands for everything but a lost connection and silence."""
     check: tuple[Check, ...] = ()
     keep: str = ""
     """The name under which a later step finds this answer."""

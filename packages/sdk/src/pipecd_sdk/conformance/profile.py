@@ -16,8 +16,8 @@ class StageProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     """How one stage of the plugin is tried."""
 
     name: str
-    with_: dict[str, Any] = msgspec.field(name="with", default_factory=dict)
-    """Options with which it ends by itself within seconds."""
+    with_: dict[str, Any] | None = msgspec.field(name="with", default=None)
+    """Options with which it ends by itself within seconds; none at all unless `long` is given."""
     endless: bool = False
     """It never ends by itself, whatever its options: it is only cancelled."""
     results: tuple[str, ...] = ("SUCCESS", "FAILURE", "SKIPPED", "EXITED")
@@ -26,6 +26,16 @@ class StageProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     """Options with which it runs until somebody cancels it."""
     wrong: dict[str, Any] | None = None
     """Options that must be refused."""
+
+    @property
+    def ends(self) -> bool:
+        """Is it known how it ends by itself?"""
+        return not self.endless and (self.with_ is not None or self.long is None)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options that it takes, whether it ends with them or not."""
+        return self.with_ if self.with_ is not None else self.long or {}
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):

@@ -43,7 +43,7 @@ def known_names(
     }
     if stage is not None:
         known["stage"] = _stage(stage.name, 2)
-        known["options"] = _options(stage.with_)
+        known["options"] = _options(stage.options)
         known["result_numbers"] = [StageStatus.Value(f"STAGE_{result}") for result in stage.results]
         if stage.long is not None:
             known["long"] = _options(stage.long)
@@ -82,7 +82,7 @@ def _planned(stage: StageProfile, index: int) -> dict[str, Any]:
         "name": stage.name,
         "index": index,
         "timeout": "6h0m0s",
-        "config": _options(stage.with_),
+        "config": _options(stage.options),
     }
 
 

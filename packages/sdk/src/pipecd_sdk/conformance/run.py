@@ -51,11 +51,13 @@ async def judge_plugin(
     *,
     invite: bool = True,
     patience: float = 1.0,
+    tools: Path | None = None,
 ) -> AsyncIterator[Verdict]:
     """Walk the cases; one verdict for each, or for each stage where it is asked of stages.
 
     `invite` is how our piped starts a plugin; without it it is started as a Go agent does.
     `patience` stretches the limits of the cases, for a plugin that is slow by nature.
+    `tools` is a folder of programs as piped has one: `<name>-<version>` counts as installed.
     """
     with tempfile.TemporaryDirectory(prefix="pipecd-plugin-") as folder:
         there = profile.at(Path(folder))
@@ -63,6 +65,8 @@ async def judge_plugin(
         directory.mkdir()
         there.write_files(directory)
         async with FakePiped(managed=invite, ping_interval=0.5) as piped:
+            piped.tools = tools or Path(folder) / "tools"
+            piped.tools.mkdir(parents=True, exist_ok=True)
             scripts = {"PIPECD_SCRIPTS_DIR": str(Path(folder) / "scripts")}
             session = Session(command, there, piped, scripts, patience)
             try:
@@ -130,6 +134,8 @@ def _lacking(case: Case, profile: Profile, offer: Offer, stage: StageProfile | N
                 return "the profile has no wrong options (`wrong`)"
             case "ends" if stage is None or stage.endless:
                 return "the stage never ends by itself"
+            case "ends" if stage is not None and not stage.ends:
+                return "the profile has no options with which it ends by itself (`with`)"
             case "targets" if not profile.deploy_targets:
                 return "the profile has no deploy targets"
             case "long" | "wrong" | "ends" | "targets":

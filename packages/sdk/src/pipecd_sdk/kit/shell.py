@@ -6,7 +6,6 @@ import codecs
 import os
 import signal
 import tempfile
-from asyncio.subprocess import Process
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from pipecd_runtime import process as door
+from pipecd_runtime.process import Argument, Process
 from pipecd_sdk.results import StageFailedError
 from pipecd_sdk.stage_log import StageLog
 
@@ -23,6 +24,8 @@ GRACE: Final = timedelta(seconds=10)
 MOST_KEPT: Final = 16 * 1024 * 1024
 """Bytes of output that are kept; what comes after them only goes to the log."""
 CHUNK: Final = 64 * 1024
+MARK_VARIABLE: Final = "PIPECD_PLUGIN_PROCESS"
+"""Tells piped whose process it is: what a killed plugin has left must end before the next one."""
 LAST_OUTPUT: Final = 1.0
 """Seconds that what a program left running may keep its output open before it is ended too."""
 
@@ -58,7 +61,7 @@ class CommandFailedError(StageFailedError):
 
 
 async def run(
-    command: str | Sequence[str | Path],
+    command: str | Sequence[str | Path | Argument],
     *,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
@@ -70,7 +73,9 @@ async def run(
 ) -> Completed:
     """Run a program to its end. A text is run by `/bin/sh`, a list without a shell.
 
-    `env` is added to the environment of the plugin. With `log` both outputs are passed on line by
+    `env` is added to the environment of the plugin, without what PipeCD itself has in it. A word
+    that comes from outside goes into the list as `word(text)` of `pipecd_sdk.kit.process`: it is
+    never read as an option. With `log` both outputs are passed on line by
     line as they come. When the call is cancelled, or `limit` has passed, the whole process group is
     told to end and killed after `grace`; a limit raises CommandFailedError, as any exit code but 0
     does unless `check` is off.
@@ -81,26 +86,27 @@ async def run(
         >>> asyncio.run(run(["false"], check=False)).exit_code
         1
     """
-    words = ["/bin/sh", "-c", command] if isinstance(command, str) else [str(w) for w in command]
-    name = "the script" if isinstance(command, str) else repr(os.path.basename(words[0]))  # noqa: PTH119
+    words = _words(command)
+    is_script = isinstance(command, str)
+    name = "the script" if is_script else repr(os.path.basename(words[0].text))  # noqa: PTH119
     output, errors = _Output(log), _Output(log)
     async with AsyncExitStack() as opened:
         with tempfile.TemporaryFile() as given:
             given.write(input)
             given.seek(0)
             try:
-                process = await asyncio.create_subprocess_exec(
-                    *words,
+                process = await door.start(
+                    words,
                     cwd=cwd,
-                    env={**os.environ, **(env or {})},
+                    env=door.operator_environment(also=(MARK_VARIABLE,)) | dict(env or {}),
                     stdin=given,
                     stdout=await output.open(opened),
                     stderr=await errors.open(opened),
-                    start_new_session=True,
                 )
-            except OSError as error:
+            except (OSError, door.BadArgumentError) as error:
                 completed = Completed(exit_code=127, output="", errors=str(error))
-                message = f"{name} could not be started: {error.strerror}"
+                reason = error.strerror if isinstance(error, OSError) else str(error)
+                message = f"{name} could not be started: {reason}"
                 raise CommandFailedError(message, completed=completed) from error
             finally:
                 output.close_writer()
@@ -119,6 +125,15 @@ async def run(
     if check and completed.exit_code != 0:
         raise CommandFailedError(_reason(name, completed), completed=completed)
     return completed
+
+
+def _words(command: str | Sequence[str | Path | Argument]) -> tuple[Argument, ...]:
+    if isinstance(command, str):
+        return (*door.own("/bin/sh", "-c", "--"), door.word(command))
+    # A plain text is the author's own: the name of a program, an option.
+    return tuple(
+        each if isinstance(each, Argument) else door.trusted([str(each)])[0] for each in command
+    )
 
 
 def _reason(name: str, completed: Completed) -> str:

@@ -4,6 +4,7 @@
 Downloads are checked by their SHA-256 before they are unpacked, the program again before each use.
 """
 
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,6 +35,11 @@ _KNOWN: Final[Mapping[str, tuple[str, str]]] = {
         "terraform",
     ),
 }
+
+_SUM: Final = re.compile(r"[0-9A-Fa-f]+")
+_PLATFORM: Final = re.compile(r"[a-z0-9]+/[a-z0-9_]+")
+_ACTIVE_IN_QUOTES: Final = re.compile(r"[\"$`\\\x00-\x1f]")
+"""What a shell reads as more than itself between double quotes."""
 
 
 def known(name: str, version: str = "", *, sha256: Mapping[str, str] | None = None) -> Tool:
@@ -73,6 +79,7 @@ def download(
         >>> tool.sha256
         {'linux/amd64': 'ab12'}
     """
+    _check_words(url, member, sha256 or {})
     script = [
         "set -e",
         'cd "{{ .TmpDir }}"',
@@ -101,6 +108,18 @@ def on_path(name: str) -> Path | None:
     """
     found = shutil.which(name)
     return Path(found) if found else None
+
+
+def _check_words(url: str, member: str, sha256: Mapping[str, str]) -> None:
+    """Raise ToolError for what would be more than a word in the text of a script."""
+    for text in (url, member):
+        if _ACTIVE_IN_QUOTES.search(text) or text.startswith("-"):
+            raise ToolError(f"not the address or path of a tool: {text!r}")
+    for platform, value in sha256.items():
+        if not (_PLATFORM.fullmatch(platform) and _SUM.fullmatch(value)):
+            raise ToolError(
+                f"not a checksum: {platform!r}: {value!r}", hint="e.g. linux/amd64: 9efe8d…"
+            )
 
 
 def _filled(text: str) -> str:

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of FakePiped that installs tools and keeps what outlives a deployment."""
 
-import asyncio
 import re
 import tempfile
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
+from pipecd_runtime import process as door
 from pipecd_sdk.tools import this_platform
 from pipecd_wire.pluginservice import service_pb2
 from pipecd_wire.rpc import StatusError, rpc
+
+_FIELD: Final = re.compile(r"{{\s*\.(Name|Version|OutPath|TmpDir|Os|Arch)\s*}}")
 
 
 class Keeper(Protocol):
@@ -76,15 +78,15 @@ async def _install(request: service_pb2.InstallToolRequest, path: Path) -> None:
             "Os": system,
             "Arch": architecture,
         }
-        script = re.sub(
-            r"{{\s*\.(\w+)\s*}}", lambda field: values[field[1]], request.install_script
-        )
-        process = await asyncio.create_subprocess_exec(
-            "/bin/sh",
-            "-c",
-            script,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
+        script = _FIELD.sub(lambda field: values[field[1]], request.install_script)
+        if "{{" in script:
+            raise StatusError("INVALID_ARGUMENT", "the install script uses an unknown field")
+        process = await door.start(
+            (*door.own("/bin/sh", "-c", "--"), door.word(script)),
+            env=door.operator_environment(),
+            cwd=Path(folder),
+            stdout=door.PIPE,
+            stderr=door.STDOUT,
         )
         output, _ = await process.communicate()
         if process.returncode != 0:
@@ -93,5 +95,7 @@ async def _install(request: service_pb2.InstallToolRequest, path: Path) -> None:
 
 
 def _put(made: Path, path: Path) -> None:
+    if not made.is_file():
+        raise StatusError("INTERNAL", "the install script left nothing at {{ .OutPath }}")
     path.write_bytes(made.read_bytes())
     path.chmod(0o755)

@@ -53,6 +53,8 @@ class FakePiped:
         self.managed = managed
         self.ping_interval = ping_interval
         self.token = secrets.token_hex(8) if managed else ""
+        self.piped_token = secrets.token_hex(8) if managed else ""
+        """With what it proves itself to its plugins."""
         self.address = ""
         self.logs: dict[str, KeptLog] = {}
         """By stage id."""
@@ -108,6 +110,10 @@ class FakePiped:
     def log(self, stage_id: str) -> KeptLog:
         """The log of a stage, empty when there is none yet."""
         return self.logs.setdefault(stage_id, KeptLog())
+
+    def reopen_log(self, stage_id: str) -> None:
+        """Take lines again: a stage that is run once more is not over, whatever its log said."""
+        self.log(stage_id).sealed = False
 
     def refuse(self, rpc_name: str, *statuses: str) -> None:
         """Answer the next calls of an RPC with these statuses."""

@@ -14,7 +14,8 @@ from enum import Enum
 from pathlib import Path
 from typing import IO, Any
 
-from pipecd_sdk._glue.management import TOKEN_VARIABLE
+from pipecd_runtime import process as door
+from pipecd_sdk._glue.management import PIPED_TOKEN_KEY, PIPED_TOKEN_VARIABLE, TOKEN_VARIABLE
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_wire.model import common_pb2, deployment_pb2
 from pipecd_wire.pipecd.plugin import plugin_pb2, plugin_pb2_grpc
@@ -46,7 +47,7 @@ class PluginProcess:
     """A running plugin."""
 
     name: str
-    process: asyncio.subprocess.Process
+    process: door.Process
     port: int
     channel: Channel
     file: IO[str]
@@ -177,10 +178,13 @@ async def start_plugin(
     certificates to trust, as PEM, for a plugin that is started with `--tls`.
     """
     described = {"name": name, "url": f"file:///plugins/{name}", "port": 0, **(entry or {})}
-    variables = {**os.environ, **(environment or {})}
-    variables.pop(TOKEN_VARIABLE, None)
-    if piped.token:
-        variables[TOKEN_VARIABLE] = piped.token
+    variables = {**door.operator_environment(also=("PIPECD_",)), **(environment or {})}
+    secrets = {TOKEN_VARIABLE: piped.token, PIPED_TOKEN_VARIABLE: piped.piped_token}
+    for variable, secret in secrets.items():
+        variables.pop(variable, None)
+        if secret:
+            variables[variable] = secret
+    proof = [(PIPED_TOKEN_KEY, piped.piped_token)] if piped.piped_token else []
     start = [*command, "start", "--piped-plugin-service", piped.address, *flags]
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         if way is Way.COMMAND_LINE:
@@ -194,7 +198,7 @@ async def start_plugin(
         try:
             port = described["port"] or await _told_port(piped, process, output)
             tls = ClientTls(roots=roots) if roots else None
-            async with connect(f"localhost:{port}", tls=tls) as channel:
+            async with connect(f"localhost:{port}", tls=tls, metadata=lambda: proof) as channel:
                 await _connected(channel, process, output)
                 yield PluginProcess(
                     name=name, process=process, port=port, channel=channel, file=output
@@ -214,32 +218,28 @@ async def _spawn(
     variables: Mapping[str, str],
     output: IO[str],
     pass_fds: Sequence[int] = (),
-) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(str(part) for part in command),
+) -> door.Process:
+    return await door.start(
+        door.trusted(str(part) for part in command),
         env=variables,
         pass_fds=pass_fds,
-        stdin=asyncio.subprocess.DEVNULL,
         stdout=output,
         stderr=output,
-        start_new_session=True,
     )
 
 
-async def _told_port(piped: FakePiped, process: asyncio.subprocess.Process, output: IO[str]) -> int:
+async def _told_port(piped: FakePiped, process: door.Process, output: IO[str]) -> int:
     told = piped.until(lambda: any(each.pid == process.pid for each in piped.ready))
     await _unless_it_ends(told, process, output)
     return next(each.port for each in piped.ready if each.pid == process.pid)
 
 
-async def _connected(
-    channel: Channel, process: asyncio.subprocess.Process, output: IO[str]
-) -> None:
+async def _connected(channel: Channel, process: door.Process, output: IO[str]) -> None:
     await _unless_it_ends(wait_until_ready(channel, limit=START_LIMIT), process, output)
 
 
 async def _unless_it_ends(
-    waiting: Coroutine[Any, Any, None], process: asyncio.subprocess.Process, output: IO[str]
+    waiting: Coroutine[Any, Any, None], process: door.Process, output: IO[str]
 ) -> None:
     async with asyncio.TaskGroup() as tasks:
         wanted = tasks.create_task(waiting)

@@ -6,6 +6,13 @@ A service is written as small objects with `@rpc` methods, gathered by `Endpoint
 and `call` or `stream`.
 """
 
+from pipecd_wire.rpc.authentication import (
+    Authenticator,
+    IncomingCall,
+    has_token,
+    require_own_user,
+)
+from pipecd_wire.rpc.calls import RelayedClient
 from pipecd_wire.rpc.channel import (
     Channel,
     ClientTls,
@@ -19,6 +26,7 @@ from pipecd_wire.rpc.endpoint import (
     Admit,
     Endpoint,
     Endpoints,
+    GuardStream,
     Observe,
     ReadRequest,
     admit_all,
@@ -34,7 +42,7 @@ from pipecd_wire.rpc.handlers import (
     rpc,
 )
 from pipecd_wire.rpc.limits import MAX_MESSAGE, CallLimits
-from pipecd_wire.rpc.server import AddressError, RelayedClient, Server, ServerTls, serving
+from pipecd_wire.rpc.server import AddressError, Server, ServerTls, serving
 from pipecd_wire.rpc.status import CallError, StatusError
 
 __all__ = [
@@ -42,13 +50,16 @@ __all__ = [
     "PEER",
     "AddressError",
     "Admit",
+    "Authenticator",
     "CallError",
     "CallLimits",
     "Channel",
     "ClientTls",
     "Endpoint",
     "Endpoints",
+    "GuardStream",
     "HandlerTypeError",
+    "IncomingCall",
     "Metadata",
     "Method",
     "NoHandlerError",
@@ -64,6 +75,8 @@ __all__ = [
     "admit_all",
     "call",
     "connect",
+    "has_token",
+    "require_own_user",
     "rpc",
     "serving",
     "stream",

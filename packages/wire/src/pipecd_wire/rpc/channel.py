@@ -24,6 +24,8 @@ Response = TypeVar("Response")
 DEADLINE: Final = 15.0
 """Seconds a unary call may take unless its caller says otherwise: every wait has a limit."""
 
+UNREADABLE: Final = "the answer is not a message of the protocol"
+
 OPTIONS: Final = (
     # gRPC's own pause between connection attempts grows to two minutes; ours stays short, so that a
     # peer that is back is seen at once.
@@ -130,11 +132,15 @@ async def call(
     while True:
         attempt += 1
         try:
-            return await method(request, timeout=deadline, metadata=tuple(metadata))
+            response: Response | None = await method(
+                request, timeout=deadline, metadata=tuple(metadata)
+            )
         except grpc.aio.AioRpcError as failed:
             error = from_rpc_error(failed, method=_name(method))
             if retry is None or not retry.again(error, attempt):
                 raise error from None
+        else:
+            return _readable(response, method)
         await asyncio.sleep(retry.pause(attempt))
 
 
@@ -152,11 +158,18 @@ async def stream(
     reading = method(request, timeout=deadline, metadata=tuple(metadata))
     try:
         async for response in reading:
-            yield response
+            yield _readable(response, method)
     except grpc.aio.AioRpcError as failed:
         raise from_rpc_error(failed, method=_name(method)) from None
     finally:
         reading.cancel()
+
+
+def _readable(response: Response | None, method: object) -> Response:
+    """The library gives None for bytes that are no message of the type, or a text that is none."""
+    if response is None:
+        raise CallError("INTERNAL", UNREADABLE, method=_name(method))
+    return response
 
 
 def _is_local(target: str) -> bool:

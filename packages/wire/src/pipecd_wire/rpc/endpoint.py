@@ -31,6 +31,13 @@ Admit = Callable[[Method, Metadata], Awaitable[Any]]
 ReadRequest = Callable[[], Awaitable[Message]]
 """Reads the request of a call. Called once its caller was let in, and never for a stranger."""
 
+GuardStream = Callable[
+    [Method, Metadata, Any, Message, AsyncGenerator[Message, None]], AsyncGenerator[Message, None]
+]
+"""Stands between a stream's handler and its caller: the method, the metadata, the caller, the
+request, and what the handler answers. It passes the answers on while the caller keeps the right to
+them, raises an error with a status otherwise, and closes what it was given."""
+
 Observe = Callable[[Method, str, float], None]
 """Told of every finished call: the method, the status's name, the seconds it took."""
 
@@ -47,14 +54,20 @@ async def admit_all(_method: Method, metadata: Metadata) -> Metadata:
 class Endpoint:
     """One RPC with everything that stands between the wire and its handler."""
 
-    __slots__ = ("_admit", "_handler", "_observers", "_prepare", "method")
+    __slots__ = ("_admit", "_guard_stream", "_handler", "_observers", "_prepare", "method")
 
     def __init__(
-        self, method: Method, handler: Handler | None, admit: Admit, observers: tuple[Observe, ...]
+        self,
+        method: Method,
+        handler: Handler | None,
+        admit: Admit,
+        observers: tuple[Observe, ...],
+        guard_stream: GuardStream | None = None,
     ) -> None:
         self.method = method
         self._handler = handler
         self._admit = admit
+        self._guard_stream = guard_stream
         self._observers = observers
         self._prepare = preparation(handler)
 
@@ -99,7 +112,10 @@ class Endpoint:
         try:
             caller, message = await self._enter(request, metadata)
             handler = cast(Callable[[Any, Any], AsyncGenerator[Message, None]], self._handler)
-            async with aclosing(handler(caller, message)) as responses:
+            answers = handler(caller, message)
+            if self._guard_stream is not None:
+                answers = self._guard_stream(self.method, metadata, caller, message, answers)
+            async with aclosing(answers) as responses:
                 async for response in responses:
                     yield response
             status = "OK"
@@ -131,8 +147,15 @@ class Endpoint:
 class Endpoints:
     """All RPCs a process serves, found by their path."""
 
-    def __init__(self, *, admit: Admit, observers: Iterable[Observe] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        admit: Admit,
+        observers: Iterable[Observe] = (),
+        guard_stream: GuardStream | None = None,
+    ) -> None:
         self._admit = admit
+        self._guard_stream = guard_stream
         self._observers = tuple(observers)
         self._by_path: dict[str, Endpoint] = {}
 
@@ -141,7 +164,9 @@ class Endpoints:
         for method, handler in gather(service, apis, owed):
             if method.path in self._by_path:
                 raise TwoHandlersError(f"{service.full_name} is served twice")
-            self._by_path[method.path] = Endpoint(method, handler, self._admit, self._observers)
+            self._by_path[method.path] = Endpoint(
+                method, handler, self._admit, self._observers, self._guard_stream
+            )
 
     def find(self, path: str) -> Endpoint | None:
         """The endpoint of a path such as `/package.Service/Method`, also by its legacy prefix."""

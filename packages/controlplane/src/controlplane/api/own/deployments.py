@@ -6,7 +6,6 @@ from contextlib import aclosing
 from datetime import datetime
 
 from controlplane.auth.caller import User
-from controlplane.auth.standing import Standing
 from controlplane.store.stage_logs import LogKey
 from controlplane.store.stores import Stores
 from controlplane.usecases import commands, deployments, stage_logs
@@ -25,13 +24,11 @@ class DeploymentsApi:
         self,
         stores: Stores,
         bus: Bus,
-        standing: Standing,
         *,
         last_words: float = stage_logs.LAST_WORDS,
     ) -> None:
         self._stores = stores
         self._bus = bus
-        self._standing = standing
         self._last_words = last_words
 
     @rpc("ApproveStage")
@@ -87,7 +84,6 @@ class DeploymentsApi:
         )
         async with aclosing(watching) as seen:
             async for deployment in seen:
-                await self._standing.check(caller)
                 yield pb.WatchDeploymentResponse(deployment=deployment)
 
     @rpc("FollowStageLog")
@@ -110,7 +106,6 @@ class DeploymentsApi:
         )
         async with aclosing(following) as parts:
             async for part in parts:
-                await self._standing.check(caller)
                 yield pb.FollowStageLogResponse(blocks=part.blocks, completed=part.completed)
 
     async def _get(self, caller: User, deployment_id: str) -> deployment_pb2.Deployment:

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from controlplane.auth.caller import User
-from controlplane.auth.standing import Standing
 from controlplane.store.changes import Kind, project_topic
 from controlplane.usecases.bus import Bus
 from pipecd_wire.pipecd.api import api_pb2 as pb
@@ -29,9 +28,8 @@ KINDS: Final = {
 class ProjectApi:
     """The stream of changes."""
 
-    def __init__(self, bus: Bus, standing: Standing) -> None:
+    def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._standing = standing
 
     @rpc("WatchChanges")
     async def watch_changes(
@@ -42,8 +40,6 @@ class ProjectApi:
             yield pb.WatchChangesResponse()
             while True:
                 heard = await listener.changes()
-                # The end of a session is heard here, too.
-                await self._standing.check(caller)
                 changes = [
                     pb.Change(kind=KINDS[change.kind], id=change.id)
                     for change in heard

@@ -7,7 +7,9 @@ from controlplane.auth.caller import Agent
 from controlplane.store.entities import Now
 from controlplane.store.stores import Stores
 from controlplane.usecases import pipeds
+from controlplane.usecases.piped_metrics import ReportCheck
 from controlplane.usecases.sightings import Sightings, process_start
+from pipecd_model.errors import ConfigError
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import rpc
 
@@ -22,14 +24,24 @@ class PipedsApi:
         self._now = now
         self._web_base_url = web_base_url
         self._sightings = sightings
+        self._report_check = ReportCheck()
 
     @rpc("ReportStat")
     async def report_stat(
         self, caller: Agent, request: pb.ReportStatRequest
     ) -> pb.ReportStatResponse:
+        try:
+            self._report_check.check_size(request.piped_stats)
+        except ConfigError:
+            await self._note_stat(caller, pb.ReportStatRequest())  # a sign of life all the same
+            raise
+        await self._note_stat(caller, request)
+        await self._report_check.check(caller.piped_id, request.piped_stats)
+        return pb.ReportStatResponse()
+
+    async def _note_stat(self, caller: Agent, request: pb.ReportStatRequest) -> None:
         await self._sightings.note(caller, "ReportStat", process_start(request.piped_stats))
         await self._stores.piped_stats.put(caller.project_id, caller.piped_id, request)
-        return pb.ReportStatResponse()
 
     @rpc("ReportPipedMeta")
     async def report_piped_meta(

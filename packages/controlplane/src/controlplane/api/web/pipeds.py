@@ -137,5 +137,5 @@ class PipedsApi:
 
 
 def _check(name: str, description: str) -> None:
-    limits.text("name", name, limits.NAME)
+    limits.name("name", name)
     limits.text("desc", description, limits.DESCRIPTION)

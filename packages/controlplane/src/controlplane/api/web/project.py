@@ -41,14 +41,18 @@ class ProjectApi:
     async def enable_static_admin(
         self, caller: Person, request: pb.EnableStaticAdminRequest
     ) -> pb.EnableStaticAdminResponse:
-        await self._settings.switch_static_admin(caller.project_id, disabled=False)
+        await self._settings.switch_static_admin(
+            caller.project_id, disabled=False, own_session=caller.session_id
+        )
         return pb.EnableStaticAdminResponse()
 
     @rpc("DisableStaticAdmin")
     async def disable_static_admin(
         self, caller: Person, request: pb.DisableStaticAdminRequest
     ) -> pb.DisableStaticAdminResponse:
-        await self._settings.switch_static_admin(caller.project_id, disabled=True)
+        await self._settings.switch_static_admin(
+            caller.project_id, disabled=True, own_session=caller.session_id
+        )
         return pb.DisableStaticAdminResponse()
 
     @rpc("UpdateProjectSSOConfig", prepare=_with_session_time)

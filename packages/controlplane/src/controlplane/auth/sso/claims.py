@@ -2,9 +2,8 @@
 """What a provider's claims say: a name, a picture, and groups."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
-from controlplane.usecases import roles
 from controlplane.usecases.sessions import Identity
 from pipecd_model.errors import UnauthenticatedError
 from pipecd_wire.model import project_pb2
@@ -25,21 +24,20 @@ def identity(client: project_pb2.ProjectSSOConfig.Oidc, claims: Mapping[str, Any
         )
     pictured = [client.avatar_url_claim_key] if client.avatar_url_claim_key else PICTURES
     grouped = [client.roles_claim_key] if client.roles_claim_key else GROUPS
-    groups = tuple(dict.fromkeys(_texts(claims, grouped)))
     return Identity(
         subject=subject,
         via=access_pb2.Session.OIDC,
         avatar_url=_first(claims, pictured),
-        groups=groups,
-        # A built-in role may be named itself, as upstream has it; others come from user groups.
-        roles=tuple(group for group in groups if group in roles.BUILT_IN),
+        # Names and no more, also `Admin`: which role a group has, only the project says. Who names
+        # groups at the provider need not be who may give rights here.
+        groups=tuple(dict.fromkeys(_texts(claims, grouped))),
     )
 
 
 def _first(claims: Mapping[str, Any], names: Iterable[str]) -> str:
     for name in names:
         value = claims.get(name)
-        if isinstance(value, str) and value:
+        if _is_text(value) and value:
             return value
     return ""
 
@@ -47,7 +45,18 @@ def _first(claims: Mapping[str, Any], names: Iterable[str]) -> str:
 def _texts(claims: Mapping[str, Any], names: Iterable[str]) -> Iterable[str]:
     for name in names:
         value = claims.get(name)
-        if isinstance(value, str):
+        if isinstance(value, list):
+            yield from (each for each in value if _is_text(each))
+        elif _is_text(value):
             yield value
-        elif isinstance(value, list):
-            yield from (each for each in value if isinstance(each, str))
+
+
+def _is_text(value: Any) -> TypeGuard[str]:
+    """Is it text that can be written? Half a pair of surrogates can be spelled, and is none."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from pipecd_model.errors import UnavailableError
+from pipecd_model.errors import StateError, UnavailableError
 from pipecd_model.oplog import logger
 
 if TYPE_CHECKING:
@@ -47,12 +47,20 @@ class Provider:
                     if len(body) > MOST_BYTES:
                         raise _trouble(url, "it answers too much")
                 answer.raise_for_status()
-                return json.loads(body)
+                return _parsed(body)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             # Never the request itself: it holds codes and secrets.
             raise _trouble(url, type(error).__name__) from None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise _trouble(url, "it does not answer JSON") from None
+
+
+def _parsed(body: bytes) -> Any:
+    """Raises ValueError for what is no JSON, or holds text that cannot be written anywhere."""
+    value = json.loads(body)
+    # Half a pair of surrogates can be spelled in JSON and is no character.
+    json.dumps(value, ensure_ascii=False).encode()
+    return value
 
 
 def _trouble(url: str, why: str) -> UnavailableError:
@@ -65,7 +73,12 @@ async def provider(proxy_url: str) -> AsyncIterator[Provider]:
     """A provider to talk to, through the proxy if there is one, discovery included."""
     import httpx2  # noqa: PLC0415
 
-    async with httpx2.AsyncClient(
-        timeout=LIMIT, follow_redirects=False, proxy=proxy_url or None
-    ) as client:
+    try:
+        client = httpx2.AsyncClient(timeout=LIMIT, follow_redirects=False, proxy=proxy_url or None)
+    except (ValueError, httpx2.InvalidURL):
+        raise StateError(
+            "the proxy of the single sign-on is no URL",
+            hint="such as http://proxy.example.com:3128",
+        ) from None
+    async with client:
         yield Provider(client)

@@ -92,7 +92,8 @@ def _with_role(project: project_pb2.Project, identity: Identity) -> Identity:
         return replace(identity, roles=(*identity.roles, roles.VIEWER))
     log.info("sso.stray", project_id=project.id, subject=identity.subject)
     raise UnauthenticatedError(
-        "you have no role in this project", hint="ask its admin to give one of your groups a role"
+        "you have no role in this project",
+        hint="ask its admin to give one of your groups a role in the user groups",
     )
 
 

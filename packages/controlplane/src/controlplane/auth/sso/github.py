@@ -7,7 +7,7 @@ from urllib.parse import urlencode, urlsplit
 from controlplane.auth.sso.client import Provider, provider
 from controlplane.auth.sso.journey import Journey
 from controlplane.usecases.sessions import Identity
-from pipecd_model.errors import UnauthenticatedError
+from pipecd_model.errors import StateError, UnauthenticatedError
 from pipecd_wire.model import project_pb2
 from pipecd_wire.pipecd.api import access_pb2
 
@@ -23,7 +23,12 @@ class GitHub:
     def __init__(self, app: project_pb2.ProjectSSOConfig.GitHub, public_url: str) -> None:
         self._app = app
         self._public_url = public_url.rstrip("/")
-        base = urlsplit(app.base_url)
+        try:
+            base = urlsplit(app.base_url)
+        except ValueError:
+            raise StateError(
+                "the base URL of GitHub is no URL", hint="such as https://github.example.com/api/v3"
+            ) from None
         self._site = f"{base.scheme}://{base.netloc}" if app.base_url else SITE
         self._api = app.base_url.rstrip("/") or API
 
@@ -63,7 +68,7 @@ class GitHub:
             return Identity(
                 subject=login,
                 via=access_pb2.Session.GITHUB,
-                avatar_url=str(user.get("avatar_url") or ""),
+                avatar_url=_text(user.get("avatar_url")),
                 groups=await self._teams(github, token),
             )
 
@@ -76,6 +81,8 @@ class GitHub:
                 per_page=str(TEAMS_AT_ONCE),
                 page=str(page),
             )
+            if not isinstance(listed, list):
+                raise UnauthenticatedError("GitHub did not list the teams of who signed in")
             teams += [name for each in listed if (name := _team(each))]
             if len(listed) < TEAMS_AT_ONCE:
                 break
@@ -88,6 +95,12 @@ class GitHub:
 def _team(listed: Any) -> str:
     """`organisation/team`, as user groups name it; empty for what is no team."""
     try:
-        return f"{listed['organization']['login']}/{listed['slug']}"
+        organisation, slug = _text(listed["organization"]["login"]), _text(listed["slug"])
     except (KeyError, TypeError):
         return ""
+    return f"{organisation}/{slug}" if organisation and slug else ""
+
+
+def _text(value: Any) -> str:
+    """What is no text counts as nothing."""
+    return value if isinstance(value, str) else ""

@@ -4,18 +4,22 @@
 import time
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
-from controlplane.auth.sso import claims
+from controlplane.auth.sso import claims as told_claims
 from controlplane.auth.sso.client import Provider, provider
 from controlplane.auth.sso.journey import Journey
 from controlplane.usecases.sessions import Identity
 from pipecd_model.errors import StateError, UnauthenticatedError
+from pipecd_model.oplog import logger
 from pipecd_wire.model import project_pb2
+
+log = logger(__name__)
 
 DISCOVERY: Final = "/.well-known/openid-configuration"
 # Signatures by a key that only the provider has; nothing with a shared secret, never "none".
 ALGORITHMS: Final = ["RS256", "RS384", "RS512", "PS256", "PS384", "ES256", "ES384", "EdDSA"]
+AUTHORIZATION: Final = "authorization_endpoint"
 LEEWAY: Final = 60
 """Seconds by which our clock and the provider's may differ."""
 
@@ -66,10 +70,10 @@ class Oidc:
             access_token = tokens.get("access_token")
             if endpoints.userinfo and isinstance(access_token, str):
                 more = await issuer.get(endpoints.userinfo, token=access_token)
-                if not isinstance(more, dict) or more.get("sub") != known["sub"]:
+                if not isinstance(more, dict) or more.get("sub") != known.get("sub"):
                     raise UnauthenticatedError("the provider speaks of two different people")
                 known = {**known, **more}
-        return claims.identity(self._client, known)
+        return told_claims.identity(self._client, known)
 
     async def _discover(self, issuer: Provider) -> Endpoints:
         told = await issuer.get(self._client.issuer.rstrip("/") + DISCOVERY)
@@ -78,13 +82,16 @@ class Oidc:
                 "the provider calls itself by another name than its configured issuer",
                 hint="the issuer must be written as the provider writes it",
             )
-        methods = told.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+        methods = told.get("token_endpoint_auth_methods_supported")
+        client = self._client
         return Endpoints(
-            authorization=self._client.authorization_endpoint or told["authorization_endpoint"],
-            token=self._client.token_endpoint or told["token_endpoint"],
-            userinfo=self._client.user_info_endpoint or str(told.get("userinfo_endpoint") or ""),
-            keys=told["jwks_uri"],
-            basic="client_secret_basic" in methods,
+            authorization=client.authorization_endpoint or _endpoint(told, AUTHORIZATION),
+            token=client.token_endpoint or _endpoint(told, "token_endpoint"),
+            userinfo=client.user_info_endpoint
+            or _endpoint(told, "userinfo_endpoint", needed=False),
+            keys=_endpoint(told, "jwks_uri"),
+            # What is not said, or not as a list, is the default of the specification.
+            basic=not isinstance(methods, list) or "client_secret_basic" in methods,
         )
 
     async def _exchange(
@@ -107,7 +114,6 @@ class Oidc:
     def _verified(self, id_token: str, keys: Any, journey: Journey) -> dict[str, Any]:
         """The claims of an ID token that is whole, for us, of now and of this sign-in."""
         from joserfc import jwt  # noqa: PLC0415 - see provider
-        from joserfc.errors import JoseError  # noqa: PLC0415
         from joserfc.jwk import KeySet  # noqa: PLC0415
 
         refusal = UnauthenticatedError("the provider's ID token is not good")
@@ -123,11 +129,46 @@ class Oidc:
         try:
             token = jwt.decode(id_token, KeySet.import_key_set(keys), algorithms=ALGORITHMS)
             rules.validate(token.claims)
-        except (JoseError, ValueError, KeyError, TypeError):
+            claims = dict(token.claims)
+            is_good = self._is_for_us(claims) and claims["iat"] <= time.time() + LEEWAY
+        except Exception as error:  # noqa: BLE001 - whatever a library makes of a stranger's bytes
+            log.info("sso.token_refused", error=type(error).__name__)
             raise refusal from None
-        for_others = isinstance(token.claims["aud"], list) and len(token.claims["aud"]) > 1
-        if for_others and token.claims.get("azp") != self._client.client_id:
+        if not is_good:
             raise refusal
-        if token.claims["iat"] > time.time() + LEEWAY:
-            raise refusal
-        return dict(token.claims)
+        return claims
+
+    def _is_for_us(self, claims: dict[str, Any]) -> bool:
+        """Of several that a token is for, it must name us as the one who asked for it."""
+        for_others = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
+        return not for_others or bool(claims.get("azp") == self._client.client_id)
+
+
+def _endpoint(told: dict[str, Any], name: str, *, needed: bool = True) -> str:
+    """The URL that the discovery names; empty when it names none and need not.
+
+    Raises StateError for one that is missing, or is no URL.
+    """
+    url = told.get(name)
+    if url is None or url == "":
+        if not needed:
+            return ""
+        raise _bad_discovery(name, "is missing")
+    if not isinstance(url, str):
+        raise _bad_discovery(name, "is no text")
+    try:
+        parts = urlsplit(url)
+        is_url = parts.scheme in {"http", "https"} and bool(parts.hostname) and url.isprintable()
+    except ValueError:
+        is_url = False
+    if not is_url:
+        raise _bad_discovery(name, "is no URL")
+    return url
+
+
+def _bad_discovery(name: str, why: str) -> StateError:
+    log.warning("sso.discovery_refused", field=name, error=why)
+    return StateError(
+        f"the provider cannot be used: {name} {why} in its discovery document",
+        hint="see that the configured issuer is right",
+    )

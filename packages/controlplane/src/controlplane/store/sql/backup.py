@@ -22,6 +22,7 @@ from typing import IO, Final
 from controlplane.store.sql import tables
 from controlplane.store.sql.file import APPLICATION_ID, DATABASE_FILE, connect
 from controlplane.store.sql.folder import owned
+from controlplane.store.sql.schema_check import refuse_acting_schema
 from pipecd_model.errors import ConfigError, ConflictError, NotFoundError, StateError
 
 MANIFEST: Final = "manifest.json"
@@ -117,6 +118,7 @@ def _copy_database(source_path: Path, copy: Path) -> None:
 def _check(path: Path) -> int:
     """The schema of a whole database of ours. Raises StateError."""
     with contextlib.closing(connect(path, read_only=True)) as connection:
+        refuse_acting_schema(connection)
         found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if found != "ok":
             raise StateError(f"the copy is damaged: {found}")

@@ -10,6 +10,7 @@ from sqlalchemy.engine import Dialect
 
 from controlplane.store.sql import tables
 from controlplane.store.sql.migrations import migrate
+from controlplane.store.sql.schema_check import refuse_acting_schema
 from pipecd_model.errors import StateError
 
 DATABASE_FILE: Final = "pipecd.db"
@@ -48,6 +49,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         timeout=BUSY_SECONDS,
         cached_statements=256,
     )
+    connection.execute("PRAGMA trusted_schema = OFF")
     if read_only:
         connection.execute("PRAGMA query_only = ON")
     else:
@@ -117,6 +119,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, dialect: Dialect) -> No
             f" {tables.SCHEMA_VERSION}",
             hint="use the pipecd that wrote it, or a newer one",
         )
+    refuse_acting_schema(connection)
     if path.stat().st_size <= CHECKED_SIZE:
         found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if found != "ok":

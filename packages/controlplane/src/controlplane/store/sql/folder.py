@@ -1,23 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data folder: owned by one process at a time."""
+"""The data folder: owned by one process at a time, and closed to other users."""
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from pipecd_model.errors import StateError
+from pipecd_runtime.private_folder import UnsafeFolderError, close_folder
 
 LOCK_FILE = "lock"
+
+log = logging.getLogger(__name__)
 
 
 @contextmanager
 def owned(folder: Path) -> Iterator[None]:
     """Own the folder while the block runs; the kernel gives it up when the process dies."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if changed := close_folder(folder):
+            log.warning(changed)
+        descriptor = os.open(
+            folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
+    except UnsafeFolderError as unsafe:
+        raise StateError(str(unsafe), hint=unsafe.hint) from unsafe
     except OSError as error:
         raise _unusable(folder, error) from error
     try:

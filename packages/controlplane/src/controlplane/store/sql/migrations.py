@@ -158,7 +158,12 @@ def _columns_to_4(connection: sqlite3.Connection) -> None:
     )
 
 
-CHANGES: Final[dict[int, Step]] = {3: _columns_to_3, 4: _columns_to_4}
+def _columns_to_6(connection: sqlite3.Connection) -> None:
+    """Stage logs have a limit; what they held before does not count."""
+    _add(connection, "stage_log", ("bytes BIGINT",))
+
+
+CHANGES: Final[dict[int, Step]] = {3: _columns_to_3, 4: _columns_to_4, 6: _columns_to_6}
 """By the version they lead to: what is done to the tables that are there."""
 
 FILLS: Final[dict[int, Step]] = {3: _rows_to_3}

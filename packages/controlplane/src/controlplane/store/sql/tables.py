@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 """Grows when a table is added; a file of an older version gets what it lacks when it is opened."""
 
 metadata: Final = MetaData()
@@ -257,6 +257,7 @@ stage_log: Final = Table(
     _number("chunks"),
     _number("last_index"),
     _number("completed"),
+    _number("bytes"),
 )
 stage_log_chunk: Final = Table(
     "stage_log_chunk",

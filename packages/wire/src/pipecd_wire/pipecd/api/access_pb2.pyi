@@ -52,6 +52,7 @@ class Session(_message.Message):
     USER_AGENT_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
+    OUTLIVES_STATIC_ADMIN_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     project_id: _builtins.str
     subject: _builtins.str
@@ -64,6 +65,10 @@ class Session(_message.Message):
     created_at: _builtins.int
     """Unix seconds, as all times here."""
     expires_at: _builtins.int
+    outlives_static_admin: _builtins.bool
+    """It was opened with the password of a static admin whom it switched off itself: it goes on, so that whoever did that can
+    undo it.
+    """
     @_builtins.property
     def groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The person's groups at sign-in. What they may do is asked of the project's user groups at each call."""
@@ -86,10 +91,11 @@ class Session(_message.Message):
         user_agent: _builtins.str = ...,
         created_at: _builtins.int = ...,
         expires_at: _builtins.int = ...,
+        outlives_static_admin: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "avatar_url", b"avatar_url", "created_at", b"created_at", "expires_at", b"expires_at", "groups", b"groups", "id", b"id", "project_id", b"project_id", "roles", b"roles", "subject", b"subject", "user_agent", b"user_agent", "via", b"via"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "avatar_url", b"avatar_url", "created_at", b"created_at", "expires_at", b"expires_at", "groups", b"groups", "id", b"id", "outlives_static_admin", b"outlives_static_admin", "project_id", b"project_id", "roles", b"roles", "subject", b"subject", "user_agent", b"user_agent", "via", b"via"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

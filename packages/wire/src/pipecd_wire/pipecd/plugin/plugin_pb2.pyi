@@ -7,6 +7,10 @@ Call order, plugin to piped: Ready once, as soon as the plugin's server answers;
 Ready answered, until the process ends. A plugin that never calls Ready (upstream's) is ready when it answers
 FetchDefinedStages. Every call carries the one-time token of the invitation in the metadata `pipecd-plugin-token`;
 without it, or with another plugin's, the answer is UNAUTHENTICATED.
+
+The other way round: every call of piped's to a plugin, of whatever service, carries in the metadata
+`pipecd-piped-token` what the plugin finds in its environment as PIPECD_PIPED_TOKEN. A plugin that was given one
+answers UNAUTHENTICATED to every call without it, before it reads the message.
 """
 
 from collections import abc as _abc

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which addresses count as one: what one party can choose freely is no new party."""
+
+import ipaddress
+from typing import Final
+
+IPV6_PREFIX: Final = 64
+"""Bits: a site is given at least this network, and picks every address in it as it likes."""
+
+
+def network(address: str) -> str:
+    """Returns the network that stands for an address: all of IPv4, the /64 of IPv6.
+
+    What is no IP address (a socket of this machine has none) stands for itself.
+    """
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
+        return str(ipaddress.ip_network((parsed, IPV6_PREFIX), strict=False))
+    return str(parsed)

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each limit of signing in with a password, alone."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from controlplane.auth.addresses import network
+from controlplane.auth.attempts import TooManyAttemptsError
+from controlplane.auth.familiar import MOST_ACCOUNTS, MOST_NETWORKS, FamiliarNetworks
+from controlplane.auth.password import Pace, PasswordDoor, SignInPaces
+from controlplane.store.database import Transaction
+from controlplane.store.stores import Stores
+from controlplane.usecases.keys import quick_hash
+from pipecd_model.errors import UnauthenticatedError
+from pipecd_wire.model import project_pb2
+
+RIGHT, WRONG = "correct horse", "wrong"
+NO_LIMIT = Pace(burst=10**6, seconds=1)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+Try = Callable[..., Awaitable[str]]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def door_with(kept: Stores, clock: Clock) -> Callable[..., Try]:
+    """`try_ = door_with(account=…)`: a door with these limits and no others, for two projects.
+
+    The hashes are quick ones: what is counted does not depend on their cost.
+    """
+    for project_id in ("shop", "other"):
+        project = project_pb2.Project(id=project_id, created_at=1, updated_at=1)
+        project.static_admin.username = "boss"
+        project.static_admin.password_hash = quick_hash(RIGHT)
+
+        async def work(transaction: Transaction, project: Any = project) -> None:
+            await kept.projects.add_in(transaction, project)
+
+        await kept.database.write(work)
+
+    def make(**paces: Pace) -> Try:
+        limits = {"address": NO_LIMIT, "account_here": NO_LIMIT, "account": NO_LIMIT, **paces}
+        door = PasswordDoor(kept, SignInPaces(**limits), clock)
+
+        async def attempt(
+            address: str, password: str = WRONG, *, project: str = "shop", username: str = "boss"
+        ) -> str:
+            try:
+                await door.sign_in(project, username, password, address=address)
+            except TooManyAttemptsError:
+                return "too many"
+            except UnauthenticatedError:
+                return "wrong"
+            return "in"
+
+        return attempt
+
+    return make
+
+
+async def test_an_address_is_locked_for_all_accounts(door_with: Any, clock: Clock) -> None:
+    attempt = door_with(address=Pace(burst=3, seconds=10))
+    tried = [await attempt("10.0.0.1", username=f"user {number}") for number in range(4)]
+    assert tried == ["wrong", "wrong", "wrong", "too many"]
+
+    assert await attempt("10.0.0.1", RIGHT) == "too many"
+    assert await attempt("10.0.0.2", RIGHT) == "in"
+    clock.now = 10
+    assert await attempt("10.0.0.1", RIGHT) == "in"
+
+
+async def test_an_account_is_locked_for_the_address_that_fails_and_no_other(
+    door_with: Any, clock: Clock
+) -> None:
+    attempt = door_with(account_here=Pace(burst=3, seconds=10))
+    tried = [await attempt("10.0.0.1") for _ in range(500)]
+    assert tried[:4] == ["wrong", "wrong", "wrong", "too many"]
+    assert set(tried[4:]) == {"too many"}
+
+    assert await attempt("10.0.0.1", RIGHT) == "too many"
+    assert await attempt("10.0.0.1", RIGHT, project="other") == "in"
+    assert await attempt("10.0.0.2", RIGHT) == "in"
+    clock.now = 10
+    assert await attempt("10.0.0.1", RIGHT) == "in"
+
+
+async def test_one_address_alone_locks_nobody_else_out(door_with: Any) -> None:
+    """With the limits that count; the attempts that its own limit refuses use up nothing."""
+    paces = SignInPaces()
+    attempt = door_with(
+        address=paces.address, account_here=paces.account_here, account=paces.account
+    )
+    for _ in range(1000):
+        await attempt("10.0.0.1")
+
+    assert await attempt("10.0.0.1", RIGHT) == "too many"
+    assert await attempt("10.0.0.2", RIGHT) == "in"
+
+
+async def test_guesses_from_many_addresses_are_slowed_together(
+    door_with: Any, clock: Clock
+) -> None:
+    attempt = door_with(account=Pace(burst=5, seconds=10))
+    tried = [await attempt(f"10.0.0.{number}") for number in range(7)]
+    assert tried == ["wrong"] * 5 + ["too many"] * 2
+
+    assert await attempt("10.0.1.1", RIGHT) == "too many"
+    assert await attempt("10.0.1.1", RIGHT, project="other") == "in"
+    clock.now = 10
+    assert await attempt("10.0.1.1", RIGHT) == "in"
+
+
+async def test_where_the_account_was_signed_in_from_it_can_be_again(door_with: Any) -> None:
+    attempt = door_with(address=Pace(burst=5, seconds=10), account=Pace(burst=5, seconds=10))
+    assert await attempt("10.0.0.1", RIGHT) == "in"
+    for number in range(20):
+        await attempt(f"10.0.1.{number}")  # somebody guesses from everywhere
+        await attempt("10.0.0.1", username=f"user {number}")  # and somebody from the same place
+
+    assert await attempt("10.0.0.1", RIGHT) == "in"
+    assert await attempt("10.0.0.1", RIGHT, project="other") == "too many"
+    assert await attempt("10.0.2.1", RIGHT) == "too many"
+
+
+async def test_where_it_was_signed_in_from_guesses_are_limited_too(door_with: Any) -> None:
+    attempt = door_with(account_here=Pace(burst=3, seconds=10))
+    assert await attempt("10.0.0.1", RIGHT) == "in"
+
+    tried = [await attempt("10.0.0.1") for _ in range(4)]
+
+    assert tried == ["wrong", "wrong", "wrong", "too many"]
+
+
+async def test_success_gives_back_what_was_used_here(door_with: Any) -> None:
+    attempt = door_with(account_here=Pace(burst=3, seconds=10))
+    for _ in range(5):
+        assert await attempt("10.0.0.1") == "wrong"
+        assert await attempt("10.0.0.1") == "wrong"
+        assert await attempt("10.0.0.1", RIGHT) == "in"
+
+
+async def test_success_at_ones_own_account_does_not_pay_for_guesses_at_others(
+    door_with: Any,
+) -> None:
+    attempt = door_with(address=Pace(burst=4, seconds=1000))
+    tried = []
+    for _ in range(5):
+        tried.append(await attempt("10.0.0.1"))
+        assert await attempt("10.0.0.1", RIGHT, project="other") == "in"
+
+    assert tried == ["wrong"] * 4 + ["too many"]
+
+
+async def test_signing_in_again_and_again_locks_nobody(door_with: Any) -> None:
+    tight = Pace(burst=2, seconds=1000)
+    attempt = door_with(address=tight, account_here=tight, account=tight)
+
+    assert {await attempt("10.0.0.1", RIGHT) for _ in range(20)} == {"in"}
+
+
+async def test_made_up_names_leave_the_counters_of_real_ones(door_with: Any) -> None:
+    attempt = door_with(account_here=Pace(burst=3, seconds=10**6), account=NO_LIMIT)
+    for _ in range(3):
+        await attempt("10.0.0.1")
+
+    for number in range(10_050):
+        await attempt(f"10.1.{number % 250}.1", username=f"made up {number}")
+
+    assert await attempt("10.0.0.1", RIGHT) == "too many"
+
+
+async def test_addresses_of_one_ipv6_network_are_one(door_with: Any) -> None:
+    attempt = door_with(account_here=Pace(burst=3, seconds=10))
+    tried = [await attempt(f"2001:db8:1:1::{number:x}") for number in range(1, 5)]
+
+    assert tried == ["wrong", "wrong", "wrong", "too many"]
+    assert await attempt("2001:db8:1:2::1", RIGHT) == "in"
+
+
+@pytest.mark.parametrize(
+    ("address", "counted"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("2001:db8:1:1:aaaa::1", "2001:db8:1:1::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+        ("unix", "unix"),
+    ],
+)
+def test_what_one_party_can_choose_is_one(address: str, counted: str) -> None:
+    assert network(address) == counted
+
+
+def test_what_is_remembered_of_sign_ins_is_bounded_and_tells_no_address() -> None:
+    familiar = FamiliarNetworks()
+    for number in range(MOST_NETWORKS + 1):
+        familiar.add("account", f"10.0.0.{number}")
+    assert not familiar.has("account", "10.0.0.0")
+    assert familiar.has("account", "10.0.0.1")
+    assert not familiar.has("another", "10.0.0.1")
+
+    for number in range(MOST_ACCOUNTS):
+        familiar.add(f"account {number}", "10.0.0.1")
+    assert not familiar.has("account", "10.0.0.1")
+    assert len(familiar._accounts) == MOST_ACCOUNTS
+    assert b"10.0.0" not in repr(familiar._accounts).encode()

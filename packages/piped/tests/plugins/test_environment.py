@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What plugins and install scripts find in their environment: the operator's, nothing of ours."""
+
+import asyncio
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from piped.plugins.command import Command
+from piped.plugins.errors import PluginError
+from piped.plugins.process import started
+from piped.plugins.tools import Tools
+
+LIMIT = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OF_THE_OPERATOR", "1")
+    monkeypatch.setenv("PIPECD_PLUGIN_CACHE", "/cache")
+    monkeypatch.setenv("PIPECD_PLUGIN_TOKEN", "of-a-piped-above-us")
+    monkeypatch.setenv("PIPECD_SOME_SECRET", "x")
+
+
+async def test_a_plugin_has_the_operators_variables_and_those_made_for_it() -> None:
+    command = Command(arguments=("/usr/bin/env",), environment={"PIPECD_PLUGIN_TOKEN": "its own"})
+
+    async with (
+        asyncio.timeout(LIMIT),
+        started(command, lambda _: nullcontext()) as process,
+    ):
+        said = (await process.said.read()).decode().splitlines()
+
+    assert {"OF_THE_OPERATOR=1", "PIPECD_PLUGIN_CACHE=/cache", "PIPECD_PLUGIN_TOKEN=its own"} <= {
+        *said
+    }
+    assert not [line for line in said if line.startswith("PIPECD_SOME_SECRET")]
+
+
+async def test_a_plugin_that_cannot_be_started_is_a_sentence() -> None:
+    for arguments in (("/no/such/program",), ("/bin/echo", "a\0b")):
+        with pytest.raises(PluginError, match="cannot start"):
+            async with started(Command(arguments=arguments), lambda _: nullcontext()):
+                pass
+
+
+async def test_an_install_script_has_nothing_of_ours(tmp_path: Path) -> None:
+    path = await Tools(tmp_path).install("kubectl", "1", "/usr/bin/env > {{ .OutPath }}")
+
+    found = path.read_text()
+    assert "OF_THE_OPERATOR=1" in found
+    assert "PIPECD_" not in found
+
+
+async def test_an_install_script_that_begins_with_a_dash_is_a_script(tmp_path: Path) -> None:
+    """And not an option of the shell."""
+    with pytest.raises(Exception, match="exited with code 127"):
+        await Tools(tmp_path).install("kubectl", "1", "-x")

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one door through which a program of ours starts another.
+
+What every child has: an environment that the caller names, arguments of which a word from outside
+can never be read as an option, a session of its own, and no open file but those it is given. A test
+of the whole tree finds a start that goes around this module.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+from asyncio.subprocess import Process
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Final, TypeAlias
+
+from pipecd_runtime.arguments import (
+    Argument,
+    BadArgumentError,
+    command_line,
+    own,
+    trusted,
+    valued,
+    word,
+)
+from pipecd_runtime.environment import (
+    check_environment,
+    choose_environment,
+    operator_environment,
+)
+
+__all__ = [
+    "DEVNULL",
+    "PIPE",
+    "STDOUT",
+    "Argument",
+    "BadArgumentError",
+    "Completed",
+    "Process",
+    "choose_environment",
+    "operator_environment",
+    "own",
+    "run_blocking",
+    "spawn_detached",
+    "start",
+    "trusted",
+    "valued",
+    "word",
+]
+
+DEVNULL: Final = subprocess.DEVNULL
+PIPE: Final = subprocess.PIPE
+STDOUT: Final = subprocess.STDOUT
+
+Completed: TypeAlias = subprocess.CompletedProcess[str]
+File: TypeAlias = int | IO[bytes] | IO[str]
+"""A descriptor, an open file, or one of DEVNULL, PIPE and STDOUT."""
+
+
+async def start(
+    arguments: Sequence[Argument],
+    *,
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+    stdin: File = DEVNULL,
+    stdout: File = DEVNULL,
+    stderr: File = DEVNULL,
+    pass_fds: Sequence[int] = (),
+) -> Process:
+    """Start a child in a session of its own. Raises BadArgumentError, or OSError.
+
+    The first argument is the program: a path, or a name that is looked for on the PATH of `env`.
+    """
+    return await asyncio.create_subprocess_exec(
+        *command_line(arguments),
+        env=check_environment(env),
+        cwd=cwd,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        pass_fds=tuple(pass_fds),
+        close_fds=True,
+        start_new_session=True,
+    )
+
+
+def run_blocking(
+    arguments: Sequence[Argument], *, env: Mapping[str, str], cwd: Path | None = None
+) -> Completed:
+    """Run a child to its end and return its outputs as text. Raises as `start` does.
+
+    When the call is interrupted, the child's whole group is killed.
+    """
+    command = command_line(arguments)
+    with subprocess.Popen(  # noqa: S603 - the door itself
+        command,
+        env=check_environment(env),
+        cwd=cwd,
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=PIPE,
+        text=True,
+        errors="replace",
+        close_fds=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, errors = process.communicate()
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+def spawn_detached(
+    arguments: Sequence[Argument], *, env: Mapping[str, str], stdin: int, stdout: int
+) -> int:
+    """Start a child that outlives us, and return its pid; the program is a path. Raises as `start`.
+
+    Nobody watches it: the caller reaps it. It has the default handling of signals, and its errors
+    go nowhere.
+    """
+    command = command_line(arguments)
+    return os.posix_spawn(
+        command[0],
+        command,
+        check_environment(env),
+        file_actions=[
+            (os.POSIX_SPAWN_DUP2, stdin, 0),
+            (os.POSIX_SPAWN_DUP2, stdout, 1),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+            *((os.POSIX_SPAWN_CLOSE, number) for number in _inheritable()),
+        ],
+        setsid=True,
+        setsigmask=[],
+        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM],
+    )
+
+
+def _inheritable() -> list[int]:
+    """Returns open descriptors beyond the first three that a child would get unasked."""
+    found = []
+    for entry in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names are enough
+        number = int(entry)
+        with suppress(OSError):  # the one that lists them is closed already
+            if number > 2 and os.get_inheritable(number):
+                found.append(number)
+    return found

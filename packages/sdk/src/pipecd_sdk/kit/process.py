@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments of programs, of which a word from outside is never an option; and what outlives us.
+
+Example:
+    >>> [*own("kubectl", "get", "--"), word("-A")]
+    [own('kubectl'), own('get'), own('--'), word('-A')]
+"""
+
+from pipecd_runtime.process import Argument, BadArgumentError, own, spawn_detached, valued, word
+
+__all__ = ["Argument", "BadArgumentError", "own", "spawn_detached", "valued", "word"]

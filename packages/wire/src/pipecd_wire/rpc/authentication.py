@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is calling, asked before anything of a call is read: the ways two programs of one machine
+prove themselves to each other.
+
+A secret that both were given is enough. Without one, the kernel tells which user has called.
+"""
+
+import asyncio
+import hmac
+import logging
+import os
+import time
+import urllib.parse
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from pipecd_runtime.peer import PeerError, check_peer
+from pipecd_wire.rpc.handlers import Metadata
+from pipecd_wire.rpc.status import StatusError
+
+log = logging.getLogger(__name__)
+
+LOG_INTERVAL: Final = timedelta(minutes=1)
+"""Between two lines about refused calls: whoever may not call may not fill a log either."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncomingCall:
+    """A call of which nothing but its head has been read."""
+
+    metadata: Metadata
+    peer: str
+    """The caller's address as gRPC writes it: `ipv4:127.0.0.1:41808`."""
+    server_ports: frozenset[int]
+    """Where the server that was called listens."""
+
+
+Authenticator = Callable[[IncomingCall], Awaitable[None]]
+"""Raises an error with a status for a call that is not served, whatever its method."""
+
+
+def has_token(call: IncomingCall, key: str, token: str) -> bool:
+    """Does the call carry this token in its metadata? Takes the same time for every wrong one."""
+    given = call.metadata.get(key, "")
+    return bool(token) and hmac.compare_digest(given.encode(), token.encode())
+
+
+async def require_own_user(call: IncomingCall, *, uid: int | None = None) -> None:
+    """Raises StatusError UNAUTHENTICATED unless the caller is a process of our own user.
+
+    Asked for each call, never remembered: the next connection from the same address may be
+    somebody else's. Root is no exception: programs that run as root for others could be made to
+    call.
+    """
+    host, port = split_peer(call.peer)
+    expected = os.geteuid() if uid is None else uid
+    try:
+        # In a thread: the kernel takes its time on a machine with many connections.
+        await asyncio.to_thread(
+            check_peer, host, port, server_ports=call.server_ports, uid=expected
+        )
+    except PeerError as error:
+        raise StatusError(
+            "UNAUTHENTICATED", f"only processes of the user {expected} are served: {error}"
+        ) from error
+
+
+def split_peer(peer: str) -> tuple[str, int]:
+    """The address and port in `ipv4:10.0.0.7:41808` or `ipv6:%5B::1%5D:41808`.
+
+    Raises StatusError UNAUTHENTICATED when it has none.
+    """
+    family, _, rest = peer.partition(":")
+    host, _, port = urllib.parse.unquote(rest).rpartition(":")
+    if family not in {"ipv4", "ipv6"} or not (port.isascii() and port.isdigit()):
+        raise StatusError("UNAUTHENTICATED", f"nobody can tell who is calling from {peer!r}")
+    return host.strip("[]"), int(port)
+
+
+class RefusalLog:
+    """Tells of refused calls, now and then."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._unsaid = 0
+
+    def note(self, call: IncomingCall, refusal: StatusError) -> None:
+        """Log the first refusal, and after a while the next with the number of those between."""
+        now = time.monotonic()
+        if self._since is not None and now - self._since < LOG_INTERVAL.total_seconds():
+            self._unsaid += 1
+            return
+        fields = {"peer": call.peer, "reason": refusal.message, "others": self._unsaid}
+        log.warning("rpc.caller_refused", extra={"fields": fields})
+        self._since, self._unsaid = now, 0
