@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
 DISTRIBUTIONS := $(sort $(wildcard packages/*/pyproject.toml plugins/*/pyproject.toml))
 FOLDERS := $(patsubst %/pyproject.toml,%,$(DISTRIBUTIONS))
 STAMP := $(VENV)/.installed
@@ -13,7 +14,7 @@ SEED ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-all bench chaos fmt lint types imports docs proto
+.PHONY: help setup quickstart test test-all bench chaos fmt lint types imports docs proto pins
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -21,12 +22,13 @@ help: ## print this list
 setup: $(STAMP) ## install everything into .venv
 	@$(BIN)/python -m compileall -q packages plugins
 
-$(STAMP): constraints.txt requirements-dev.txt $(DISTRIBUTIONS)
+$(STAMP): requirements.lock $(DISTRIBUTIONS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=…"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile -c constraints.txt -r requirements-dev.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile --no-build-isolation -c constraints.txt $(addprefix -e ./,$(FOLDERS))
+	@$(PIP) install --quiet --compile --require-hashes --no-deps -r requirements.lock
+	@$(PIP) install --quiet --compile --no-deps --no-build-isolation $(addprefix -e ./,$(FOLDERS))
+	@$(PIP) check > $(VENV)/.requirements || { cat $(VENV)/.requirements; exit 1; }
 	@touch $@
 
 quickstart: setup ## start everything, make a first deployment, show where to look
@@ -55,6 +57,7 @@ lint: setup imports ## style, generated files, import contracts
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/python tools/gen_wire.py --check
 	$(BIN)/python tools/check_proto.py
+	$(BIN)/python tools/pin.py --check
 
 types: setup ## mypy strict
 	$(BIN)/mypy $(wildcard packages/*/src plugins/*/src) tools
@@ -66,6 +69,9 @@ docs: setup ## build the generated reference
 	$(BIN)/python tools/gen_docs.py
 	$(BIN)/python tools/gen_schemas.py
 	$(BIN)/python tools/gen_schemas.py
+
+pins: setup ## write requirements.lock from constraints.txt
+	$(BIN)/python tools/pin.py
 
 proto: setup ## generate the wire package from proto/
 	$(BIN)/python tools/gen_wire.py

@@ -3,12 +3,14 @@
 them.
 
 A script appends one line per event to the file of its application: `begin`, `end` or `undo`, the
-deployment, the stage's index and the shell's pid. It prints numbered lines, which the stage log
-must hold, each once and in order.
+deployment, the stage's index, the shell's pid and the time. It prints numbered lines, which the
+stage log must hold, each once and in order.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
+
+from chaos import foreign
 
 EXIT_CODE = 3
 
@@ -68,13 +70,21 @@ BEACON = "beacon"
 PIPELINES = {**APPLICATIONS, BEACON: (Stage(lines=120, pause=0.05, timed=True),)}
 CANCELLED = "cancelled"
 """The one that a person cancels in the middle."""
+ALL_CANCELLED = frozenset({CANCELLED, foreign.CANCELLED})
+ALL_NAMES = (*APPLICATIONS, *foreign.APPLICATIONS)
+"""Of the applications of a site, those of a plugin of another maker as well."""
 
 
 def document(name: str, effects: Path, nonce: str) -> str:
     """The application file."""
-    stages = "".join(
-        _stage(stage, index, effects / name) for index, stage in enumerate(PIPELINES[name])
-    )
+    file = effects / name
+    if name in foreign.APPLICATIONS:
+        stages = "".join(
+            foreign.stage_text(stage, index, file, nonce)
+            for index, stage in enumerate(foreign.APPLICATIONS[name])
+        )
+    else:
+        stages = "".join(_stage(stage, index, file) for index, stage in enumerate(PIPELINES[name]))
     return (
         f"# {nonce}\napiVersion: pipecd.dev/v1beta1\nkind: Application\nspec:\n  name: {name}\n"
         f"  planner:\n    alwaysUsePipeline: true\n  pipeline:\n    stages:\n{stages}"
@@ -95,7 +105,7 @@ def _stage(stage: Stage, index: int, file: Path) -> str:
 
 def _script(stage: Stage, index: int, file: Path) -> str:
     # One write each, to a file opened for appending: lines never mix.
-    body = [f'echo "begin $SR_DEPLOYMENT_ID {index} $$" >> {file}']
+    body = [_event("begin", index, file)]
     if stage.lines:
         sleep = f"; sleep {stage.pause:g}" if stage.pause else ""
         time = " $(date +%s.%N)" if stage.timed else ""
@@ -103,20 +113,24 @@ def _script(stage: Stage, index: int, file: Path) -> str:
             f"i=1; while [ $i -le {stage.lines} ]; do "
             f'echo "line $i{time}"{sleep}; i=$((i + 1)); done'
         )
-    body.append(f'echo "end $SR_DEPLOYMENT_ID {index} $$" >> {file}')
+    body.append(_event("end", index, file))
     if stage.fails:
         body.append(f"exit {EXIT_CODE}")
     text = "        with:\n          run: |\n" + "".join(f"            {line}\n" for line in body)
     if stage.undo:
         text += (
             "          onRollback: |\n"
-            f'            echo "undo $SR_DEPLOYMENT_ID {index} $$" >> {file}\n'
+            f"            {_event('undo', index, file)}\n"
             f"            sleep 0.1\n"
-            f'            echo "undone $SR_DEPLOYMENT_ID {index} $$" >> {file}\n'
+            f"            {_event('undone', index, file)}\n"
         )
     if stage.rerun:
         text += "          onInterrupted: rerun\n"
     return text
+
+
+def _event(event: str, index: int, file: Path) -> str:
+    return f'echo "{event} $SR_DEPLOYMENT_ID {index} $$ $(date +%s.%N)" >> {file}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,14 +141,26 @@ class Effect:
     deployment: str
     index: int
     pid: int
+    at: float = 0.0
+    """Unix seconds."""
+    application: str = ""
 
 
 def read_effects(effects: Path) -> list[Effect]:
     """All lines, in the order of each application."""
     found = []
-    for name in PIPELINES:
+    for name in (*PIPELINES, *foreign.APPLICATIONS):
         file = effects / name
         for line in file.read_text().splitlines() if file.exists() else ():
-            event, deployment, index, pid = line.split()
-            found.append(Effect(event=event, deployment=deployment, index=int(index), pid=int(pid)))
+            event, deployment, index, pid, at = line.split()
+            found.append(
+                Effect(
+                    event=event,
+                    deployment=deployment,
+                    index=int(index),
+                    pid=int(pid),
+                    at=float(at),
+                    application=name,
+                )
+            )
     return found

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from chaos.moments import Moment
 from chaos.observe import Observer
 from chaos.places import RACE, name_of, orders, program_of
 from chaos.processes import plugin_pids
@@ -30,6 +31,8 @@ class Tally:
     """Planned, but nothing was in flight any more, or the place was not reached."""
     shims: int = 0
     """How many shims have died."""
+    life: list[Moment] = field(default_factory=list)
+    """What happened at random moments, and when; of one round."""
 
     def add(self, other: "Tally") -> None:
         self.deaths += other.deaths
@@ -74,16 +77,19 @@ async def _inject(site: Site, observer: Observer, plan: Round, done: Tally) -> N
             if pids is None or not observer.in_flight():
                 done.missed[f"{each.kind} {each.what}"] += 1
             elif each.kind == "pause":
+                done.life.append(Moment.now(f"{each}: {pids}"))
                 await _pause(pids, each.lasts)
                 done.mishaps[f"pause {each.what}"] += 1
             else:
                 site.piped.restart_after = site.server.restart_after = each.lasts
                 send(pids, signal.SIGKILL)
+                done.life.append(Moment.now(f"{each}: {pids}"))
                 done.deaths[f"kill {each.what}"] += 1
                 done.shims += each.what == "shim"
         elif not observer.in_flight():
             done.missed[each.kind] += 1
         else:
+            done.life.append(Moment.now(str(each)))
             await _disturb(site, each)
             done.mishaps[f"{each.kind} {each.what}"] += 1
 

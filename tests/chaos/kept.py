@@ -8,6 +8,8 @@ import time
 from asyncio.subprocess import Process
 from pathlib import Path
 
+from chaos.moments import Moment
+
 from controlplane.quickstart.processes import program
 
 STOP_LIMIT = 30.0
@@ -29,6 +31,8 @@ class Kept:
         """Unix seconds."""
         self.unexpected: list[str] = []
         """Ends that nobody has caused."""
+        self.life: list[Moment] = []
+        """Its starts and ends."""
         self._environment = environment
         self._process: Process | None = None
         self._asked = False
@@ -53,6 +57,7 @@ class Kept:
                 await self._process.wait()
                 raise
             self._up.clear()
+            self.life.append(Moment.now(f"{self.name} {self._process.pid} ended with {code}"))
             if self._asked:
                 self._asked = False
                 continue
@@ -73,6 +78,7 @@ class Kept:
                 env=self._environment,
             )
         self.started_at = time.time()
+        self.life.append(Moment.now(f"{self.name} {self._process.pid} started"))
         self._up.set()
 
     async def running(self) -> int:

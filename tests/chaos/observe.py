@@ -2,9 +2,14 @@
 """What the control plane says over time: every status of every deployment of a round, in order."""
 
 import asyncio
+import os
+import signal
+from collections import Counter
 from contextlib import aclosing, suppress
 
-from chaos.applications import CANCELLED
+from chaos.applications import ALL_CANCELLED
+from chaos.moments import Moment
+from chaos.processes import plugin_pids
 from chaos.schedule import Round
 from chaos.site import PATIENT, Site
 
@@ -50,6 +55,14 @@ def backwards(before: Deployment, after: Deployment) -> list[str]:
     return found
 
 
+def _statuses(deployment: Deployment) -> dict[str, str]:
+    found = {"deployment": deployment_pb2.DeploymentStatus.Name(deployment.status)}
+    for stage in deployment.stages:
+        status = deployment_pb2.StageStatus.Name(stage.status)
+        found[f"stage {stage.index} {stage.name}"] = f"{status} {stage.status_reason}".strip()
+    return found
+
+
 class Observer:
     """Watches the deployments of one commit until all are completed."""
 
@@ -57,6 +70,10 @@ class Observer:
         self.latest: dict[str, Deployment] = {}
         self.backwards: list[str] = []
         self.cancels = 0
+        self.deaths: Counter[str] = Counter()
+        """Of those who were killed right before a cancel."""
+        self.life: list[Moment] = []
+        """What was seen, and what a person did, when."""
         self.first_seen = asyncio.Event()
         self.over = asyncio.Event()
         self._site = site
@@ -97,7 +114,7 @@ class Observer:
                         tasks.create_task(self._follow(each.id))
                         if each.application_name == "approved":
                             tasks.create_task(self._approve(each.id))
-                        if each.application_name == CANCELLED:
+                        if each.application_name in ALL_CANCELLED:
                             tasks.create_task(self._cancel(each.id))
                 await asyncio.sleep(PAUSE)
 
@@ -120,8 +137,17 @@ class Observer:
                                 f"{deployment_id} {each}"
                                 for each in backwards(before, change.deployment)
                             ]
+                        self._note(before, change.deployment)
                         before = self.latest[deployment_id] = change.deployment
             await asyncio.sleep(PAUSE)
+
+    def _note(self, before: Deployment | None, after: Deployment) -> None:
+        """Keep which statuses have changed."""
+        was = _statuses(before) if before is not None else {}
+        for what, status in _statuses(after).items():
+            if was.get(what) != status:
+                where = f"{after.application_name} {after.id}"
+                self.life.append(Moment.now(f"seen: {where} {what} is {status}"))
 
     async def _approve(self, deployment_id: str) -> None:
         """Approve as soon as it is asked for, a while later, until it counts."""
@@ -145,14 +171,38 @@ class Observer:
             stage.status != deployment_pb2.STAGE_NOT_STARTED_YET for stage in latest.stages
         )
 
+    def _kill_before_cancel(self, deployment_id: str) -> None:
+        """Let those die who would carry out the cancel, while the deployment runs."""
+        if not self._plan.cancel_with or self.latest[deployment_id].status in COMPLETED:
+            return
+        site, victims = self._site, self._plan.cancel_with.split(" and ")
+        pids = [site.piped.pid] if "piped" in victims else []
+        if "plugin" in victims and site.piped.pid:
+            there = plugin_pids(site.root, site.piped.pid)
+            running = {
+                stage.metadata["pipecd/plugin"]
+                for stage in self.latest[deployment_id].stages
+                if stage.status == deployment_pb2.STAGE_RUNNING
+                and "pipecd/plugin" in stage.metadata
+            }
+            pids += [there[name] for name in running if name in there]
+        if all(pids) and len(pids) == len(victims):
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self.deaths[f"kill {self._plan.cancel_with} before a cancel"] += 1
+            self.life.append(Moment.now(f"killed {pids} before the cancel"))
+
     async def _cancel(self, deployment_id: str) -> None:
         """Cancel a while after it has begun, whatever it does just then."""
         while not self._plan.cancel_early and not self._has_begun(deployment_id):  # noqa: ASYNC110 - it is polled
             await asyncio.sleep(PAUSE)
         await asyncio.sleep(self._plan.cancel_after)
+        self._kill_before_cancel(deployment_id)
         request = api_pb2.CancelDeploymentRequest(deployment_id=deployment_id)
         while self.latest[deployment_id].status not in COMPLETED:
             with suppress(CallError):
+                self.life.append(Moment.now(f"a person cancels {deployment_id}"))
                 await call(self._site.deployments.CancelDeployment, request)
                 self.cancels += 1
                 return

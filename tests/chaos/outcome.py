@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
 
-from chaos.applications import APPLICATIONS, read_effects
+from chaos import foreign
+from chaos.applications import ALL_NAMES, APPLICATIONS, Effect, read_effects
 from chaos.check import FAILURE, STOPPED, SUCCESS, Ended, is_interrupted, log_violation
 from chaos.observe import Observer
 from chaos.processes import Found, plugin_pids, processes_of
@@ -20,7 +21,7 @@ from pipecd_wire.rpc import CallError, stream
 LOG_LIMIT = 30.0
 LEFT_LIMIT = 30.0
 """Seconds for what is left of a round to go away."""
-MOST_TREES = 2 * len(APPLICATIONS)
+MOST_TREES = 2 * len(ALL_NAMES)
 """Of the one repository: more than are ever in use at once are left over."""
 
 
@@ -34,9 +35,7 @@ async def violations(site: Site, observer: Observer, lost_shims: int) -> AsyncIt
     effects = read_effects(site.effects)
     interrupted = 0
     for each in deployments:
-        mine = [effect for effect in effects if effect.deployment == each.id]
-        ended = Ended(deployment=each, effects=mine, lost_shims=lost_shims)
-        for violation in ended.violations():
+        for violation in _ended(each, effects, lost_shims).violations():
             yield violation
         interrupted += sum(is_interrupted(stage) for stage in each.stages)
         async for violation in _logs(site, each):
@@ -51,10 +50,33 @@ async def violations(site: Site, observer: Observer, lost_shims: int) -> AsyncIt
     site.reported |= {each.pid for each in processes_of(site.root)}
 
 
+def subjects(deployment: Deployment) -> set[str]:
+    """What stands for a deployment in the events of its scripts."""
+    if deployment.application_name in foreign.APPLICATIONS:
+        return {foreign.subject(deployment.trigger.commit.message)}
+    return {deployment.id}
+
+
+def _ended(
+    deployment: Deployment, effects: Iterable[Effect], lost_shims: int
+) -> Ended | foreign.ForeignEnded:
+    name = deployment.application_name
+    wanted = subjects(deployment)
+    if name in foreign.APPLICATIONS:
+        events = [
+            (each.event, each.index)
+            for each in effects
+            if each.deployment in wanted and each.application == name
+        ]
+        return foreign.ForeignEnded(deployment=deployment, events=events)
+    mine = [each for each in effects if each.deployment in wanted]
+    return Ended(deployment=deployment, effects=mine, lost_shims=lost_shims)
+
+
 def triggered(names: Iterable[str]) -> Iterator[Violation]:
     """Is there one deployment of each application?"""
     counts = Counter(names)
-    if counts != Counter(dict.fromkeys(APPLICATIONS, 1)):
+    if counts != Counter(dict.fromkeys(ALL_NAMES, 1)):
         yield Violation(promise="triggered", sentence=f"deployments of the commit: {dict(counts)}")
 
 
@@ -66,14 +88,19 @@ def alive(site: Site) -> Iterator[Violation]:
 
 
 async def _logs(site: Site, deployment: Deployment) -> AsyncIterator[Violation]:
-    plan = APPLICATIONS[deployment.application_name]
+    name = deployment.application_name
+    if name in foreign.APPLICATIONS:
+        async for violation in _foreign_logs(site, deployment):
+            yield violation
+        return
+    plan = APPLICATIONS[name]
     for stage in deployment.stages:
         if stage.rollback or stage.name != "SCRIPT_RUN" or stage.index >= len(plan):
             continue
         if stage.status not in {SUCCESS, FAILURE, STOPPED}:
             continue
         where = f"{deployment.application_name} {deployment.id} stage {stage.index}: the log"
-        lines, is_closed = await _log(site, deployment, stage)
+        lines, is_closed = await stage_log(site, deployment, stage)
         if not is_closed:
             yield Violation(promise="logs", sentence=f"{where} is not closed")
         expected = plan[stage.index].lines
@@ -85,13 +112,30 @@ async def _logs(site: Site, deployment: Deployment) -> AsyncIterator[Violation]:
             yield Violation(promise="logs", sentence=f"{where} {wrong}")
 
 
-async def _log(site: Site, deployment: Deployment, stage: PipelineStage) -> tuple[list[str], bool]:
+async def _foreign_logs(site: Site, deployment: Deployment) -> AsyncIterator[Violation]:
+    """Such a plugin closes no log of a stage that it was not let to end."""
+    plan = foreign.APPLICATIONS[deployment.application_name]
+    for stage in deployment.stages:
+        if stage.rollback or stage.status not in {SUCCESS, FAILURE}:
+            continue
+        lines, is_closed = await stage_log(site, deployment, stage)
+        where = f"{deployment.application_name} {deployment.id} stage {stage.index}: the log"
+        if not is_closed:
+            yield Violation(promise="logs", sentence=f"{where} is not closed")
+        if wrong := foreign.log_violation(lines, plan[stage.index].lines, is_whole=True):
+            yield Violation(promise="logs", sentence=f"{where} {wrong}")
+
+
+async def stage_log(
+    site: Site, deployment: Deployment, stage: PipelineStage, limit: float = LOG_LIMIT
+) -> tuple[list[str], bool]:
+    """The lines of a stage's log, and whether it is closed."""
     request = api_pb2.FollowStageLogRequest(
         deployment_id=deployment.id, stage_id=stage.id, retried_count=stage.retried_count
     )
     lines: list[str] = []
     try:
-        async with asyncio.timeout(LOG_LIMIT):
+        async with asyncio.timeout(limit):
             while True:
                 try:
                     answers = stream(site.deployments.FollowStageLog, request)

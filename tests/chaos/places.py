@@ -4,9 +4,11 @@
 import asyncio
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from chaos.seams.chaos_wrapped import AT_START, WRAPPED
+from chaos.moments import Moment
+from chaos.seams.chaos_wrapped import AT_START, LATER, WRAPPED
 from pipecd_plugin_scriptrun.shim.chaos import BOUNDARIES
 
 WRITES = (
@@ -28,8 +30,12 @@ WRITES = (
 """The calls of piped that change something and that these applications make: the server dies when
 it has kept what the call says, before it answers."""
 
-PLACES = (*BOUNDARIES, *WRAPPED, *(f"control plane.{name}" for name in WRITES))
-"""All of them."""
+PLACES = (
+    *BOUNDARIES,
+    *(place for place in WRAPPED if place not in LATER),
+    *(f"control plane.{name}" for name in WRITES),
+)
+"""All of them, without those that are drawn beside them."""
 
 RACE = "two shims at once"
 """A plugin dies when it has just started a shim that is slow: the next one starts another."""
@@ -57,6 +63,8 @@ class Armed:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._let_go: set[str] = set()
+        self.life: list[Moment] = []
+        """Which place was reached when, by whom."""
         folder.mkdir()
         paths = [str(SEAMS), *filter(None, [os.environ.get("PYTHONPATH")])]
         self.environment = {
@@ -77,9 +85,17 @@ class Armed:
         self._let_go.clear()
         for _ in range(2):  # one may be reached just now
             for file in list(self._folder.iterdir()):
-                file.unlink(missing_ok=True)
                 if file.suffix == ".reached":
+                    self._note(file)
                     yield file.stem
+                file.unlink(missing_ok=True)
+
+    def _note(self, reached: Path) -> None:
+        """Whoever reaches a place takes the file, and most write their pid into it."""
+        with suppress(OSError):
+            pid = reached.read_text().strip()
+            who = pid if pid.isdigit() else program_of(reached.stem)
+            self.life.append(Moment(reached.stat().st_ctime, f"{who} reached {reached.stem}"))
 
     async def let_slow_shim_go(self) -> None:
         """Wait for the slow shim, and for one that has overtaken it; then let it go on."""
@@ -87,6 +103,8 @@ class Armed:
         while not (record := _record_of(held)) or not (record / "started").exists():  # noqa: ASYNC110 - another process makes it
             await asyncio.sleep(0.005)
         self._let_go.add(SLOW_SHIM)
+        self._note(held)
+        self.life.append(Moment.now("the slow shim goes on"))
         held.unlink(missing_ok=True)
 
 

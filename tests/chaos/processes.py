@@ -24,9 +24,11 @@ class Found:
     def plugin(self) -> str:
         """The plugin's name, empty for anything else."""
         for word in self.command.split()[:3]:
-            name = Path(word).name
-            if name.startswith("pipecd-plugin-"):
-                return name.removeprefix("pipecd-plugin-")
+            path = Path(word)
+            if path.name.startswith("pipecd-plugin-"):
+                return path.name.removeprefix("pipecd-plugin-")
+            if path.parent.parent.name == path.name:  # a file that was fetched
+                return path.name
         return ""
 
     @property

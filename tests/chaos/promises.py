@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 PROMISES = {
     "once": "a script runs at most once, and exactly once when its stage has an outcome",
+    "beside": "a plugin of another maker runs no script beside one that is to be over",
     "outcome": "statuses agree with what the scripts have done and with what has died",
     "rollback": "exactly the scripts that had started are rolled back, once, in pipeline order",
     "triggered": "each commit makes one deployment per application",

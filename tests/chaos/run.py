@@ -13,10 +13,11 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from pathlib import Path
 
-from chaos.applications import APPLICATIONS
+from chaos.applications import ALL_NAMES
+from chaos.evidence import Trace, keep
 from chaos.inject import Tally, arm, disarm, inject
 from chaos.observe import Observer
 from chaos.outcome import violations
@@ -43,13 +44,14 @@ class World:
     async def round(self, plan: Round) -> None:
         """Deploy everything, let things die, judge."""
         site, done = self._site, Tally()
+        trace = Trace.begin(site)
         try:
             await site.ready()
         except TimeoutError:
             sentence = "piped and its plugins do not get ready"
-            self.broken.append(
-                Broken(self.seed, plan, Violation(promise="bounded", sentence=sentence))
-            )
+            observer = Observer(site, "", plan, expected=0)
+            found = [Violation(promise="bounded", sentence=sentence)]
+            await self._break(plan, found, trace, observer, done)
             return
         began = time.monotonic()
         commit = site.commit(f"round {plan.number}")
@@ -57,30 +59,55 @@ class World:
         if self.rounds == 0:
             await site.add_applications()
         self.rounds += 1
-        observer = Observer(site, commit, plan, expected=len(APPLICATIONS))
-        found: list[Violation] = []
+        observer = Observer(site, commit, plan, expected=len(ALL_NAMES))
+        found = await self._let_things_die(plan, trace, observer, done)
+        seconds = time.monotonic() - began
+        disarm(site, plan, done)
+        done.mishaps["cancel by a person"] += observer.cancels
+        done.deaths += observer.deaths
+        site.clocks.set_right()
+        site.piped.restart_after = site.server.restart_after = 0.0
+        found += [each async for each in violations(site, observer, done.shims)]
+        self.total.add(done)
+        deaths = ", ".join(done.deaths.elements()) or "no death"
+        say(f"[{self.seed}] {plan}  [{deaths}; {seconds:.1f} s; all: {self.total.deaths.total()}]")
+        await self._break(plan, found, trace, observer, done)
+
+    async def _let_things_die(
+        self, plan: Round, trace: Trace, observer: Observer, done: Tally
+    ) -> list[Violation]:
         try:
             async with asyncio.timeout(ROUND_LIMIT), asyncio.TaskGroup() as tasks:
+                watching = tasks.create_task(trace.records.run())
                 tasks.create_task(observer.watch())
-                tasks.create_task(inject(site, observer, plan, done))
+                await tasks.create_task(inject(self._site, observer, plan, done))
+                watching.cancel()
         except TimeoutError:
             waiting = ", ".join(
                 f"{each.application_name} {each.id}" for each in observer.in_flight()
             )
             sentence = f"after {ROUND_LIMIT:g} s there are still {waiting or 'none begun'}"
-            found.append(Violation(promise="bounded", sentence=sentence))
-        seconds = time.monotonic() - began
-        disarm(site, plan, done)
-        done.mishaps["cancel by a person"] += observer.cancels
-        site.clocks.set_right()
-        site.piped.restart_after = site.server.restart_after = 0.0
-        found += [each async for each in violations(site, observer, done.shims)]
-        self.total.add(done)
-        self.broken += [Broken(self.seed, plan, each) for each in found]
-        deaths = ", ".join(done.deaths.elements()) or "no death"
-        say(f"[{self.seed}] {plan}  [{deaths}; {seconds:.1f} s; all: {self.total.deaths.total()}]")
+            return [Violation(promise="bounded", sentence=sentence)]
+        return []
+
+    async def _break(
+        self,
+        plan: Round,
+        found: Sequence[Violation],
+        trace: Trace,
+        observer: Observer,
+        done: Tally,
+    ) -> None:
+        """Tell what was broken, and keep all that explains it; also when the site is gone."""
+        if not found:
+            return
+        folder = self._site.root.parent / "violations" / f"{self.seed}-round-{plan.number}"
+        broken = [Broken(self.seed, plan, each, folder) for each in found]
+        self.broken += broken
         for each in found:
             say(f"  VIOLATION {each}")
+        await keep(folder, broken, trace=trace, observer=observer, done=done)
+        say(f"  all that explains it is in {folder}")
 
     @property
     def is_stuck(self) -> bool:
@@ -130,7 +157,7 @@ async def run(
             deaths=deaths,
             least=least,
             title=f"seed {seed}: {sum(world.rounds for world in lives)} rounds of "
-            f"{len(APPLICATIONS)} deployments in {worlds} worlds, "
+            f"{len(ALL_NAMES)} deployments in {worlds} worlds, "
             f"{(time.monotonic() - began) / 60:.1f} min",
         )
 

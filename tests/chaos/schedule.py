@@ -6,11 +6,14 @@ Each round is drawn for itself, so that one can be repeated without those before
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from chaos.places import PLACES, RACE, RACERS, name_of, needs_restart, program_of
+from chaos import foreign
+from chaos.places import LATER, PLACES, RACE, RACERS, name_of, needs_restart, program_of
 
 PLUGINS = ("scriptrun", "wait", "waitapproval", "dummy")
+ALL_PLUGINS = (*PLUGINS, foreign.PLUGIN)
+"""With the one of another maker."""
 PROGRAMS = {"piped": ("piped",), "control plane": ("pipecd",), "plugin": PLUGINS}
 """What each is called where clocks are concerned."""
 
@@ -33,6 +36,10 @@ CLOCKS = (-8.0, -3.0, 5.0, 3600.0)
 """Seconds that a clock is moved by."""
 
 PLACES_PER_ROUND = 8
+FOREIGN_FIRST = 0.3
+"""How often the plugin of another maker is the one that is hit, if it has something to do."""
+CANCEL_WITH = {"": 6, "piped": 2, "plugin": 1, "plugin and piped": 1}
+"""Who is killed right before a person cancels, with weights: the cancel waits for the next one."""
 MOST_PLUGIN_DEATHS = 3
 """In one round: a plugin that is lost again and again during one stage is what is broken."""
 
@@ -84,10 +91,14 @@ class Round:
     cancel_after: float = 0.5
     cancel_early: bool = False
     """Before the first stage runs, perhaps before there is a plan."""
+    cancel_with: str = ""
+    """Who is killed right before."""
 
     def __str__(self) -> str:
         parts = [f"at {name_of(place, power=self.power)}" for place in self.places]
         parts += map(str, self.injections)
+        if self.cancel_with:
+            parts.append(f"kill {self.cancel_with} before the cancel")
         return f"round {self.number}: " + ("; ".join(parts) or "nothing")
 
 
@@ -114,15 +125,29 @@ def drawn(seed: str, number: int, places: tuple[str, ...] = (*PLACES, RACE)) -> 
     count = chance.choice((1, 2, 3))
     first = [_injection(chance, kind="kill", what="piped")] if needs_restart(mine) else []
     injections = [*first, *(_injection(chance) for _ in range(count))]
+    # Of its own, so that what was drawn before there was this is drawn as it was.
+    later = random.Random(f"{seed} later {number}")  # noqa: S311 - as above
+    injections = [_at_foreign(each, later) for each in injections]
+    cancel_with = later.choices(list(CANCEL_WITH), list(CANCEL_WITH.values()))[0]
+    beside = (later.choice(LATER),) if later.random() < 0.5 else ()
     return Round(
         number=number,
-        places=mine,
+        places=(*mine, *beside),
         power=chance.random() < 0.5,
         injections=tuple(_few_plugin_deaths(mine, injections)),
         approve_after=round(chance.uniform(0.0, 1.0), 2),
         cancel_after=round(chance.uniform(0.0, 3.0), 2),
         cancel_early=chance.random() < 0.15,
+        cancel_with=cancel_with,
     )
+
+
+def _at_foreign(injection: Injection, chance: random.Random) -> Injection:
+    """Have the plugin of another maker hit, first or last."""
+    plugins = injection.plugins
+    is_first = chance.random() < FOREIGN_FIRST
+    foreigns = (foreign.PLUGIN, *plugins) if is_first else (*plugins, foreign.PLUGIN)
+    return replace(injection, plugins=foreigns)
 
 
 def _few_plugin_deaths(places: tuple[str, ...], injections: list[Injection]) -> Iterator[Injection]:

@@ -13,12 +13,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from pathlib import Path
 from typing import Any
 
-from chaos.applications import APPLICATIONS, document
+from chaos import foreign
+from chaos.applications import ALL_NAMES, document
 from chaos.clocks import Clocks
 from chaos.kept import Kept
 from chaos.places import Armed
 from chaos.processes import kill_all, marks
-from chaos.schedule import PLUGINS
+from chaos.schedule import ALL_PLUGINS, PLUGINS
 from chaos.wire import Wire
 
 from pipecd_wire.apiservice import service_pb2 as pb
@@ -41,7 +42,7 @@ class Site:
     """All that a run works with."""
 
     def __init__(
-        self, root: Path, variables: dict[str, str], names: Iterable[str] = APPLICATIONS
+        self, root: Path, variables: dict[str, str], names: Iterable[str] = ALL_NAMES
     ) -> None:
         """`variables`: of all programs beside the usual ones. `names`: of its applications."""
         self.root = root
@@ -98,7 +99,7 @@ class Site:
                 with suppress(CallError):
                     answer = await call(self.pipeds.ListPipeds, api_pb2.ListPipedsRequest())
                     states = [plugin.state for item in answer.pipeds for plugin in item.plugins]
-                    if states.count(push_pb2.PluginState.READY) == len(PLUGINS):
+                    if states.count(push_pb2.PluginState.READY) == len(ALL_PLUGINS):
                         return
                 await asyncio.sleep(0.05)
 
@@ -133,6 +134,7 @@ class Site:
         self.piped_id = made.id
         (self.root / "piped.key").write_text(made.key)
         plugins = "".join(f"    - name: {name}\n" for name in PLUGINS)
+        plugins += foreign.configuration(self.root)
         (self.root / "piped.yaml").write_text(
             "apiVersion: pipecd.dev/v1beta1\nkind: Piped\nspec:\n  projectID: default\n"
             f"  pipedID: {made.id}\n  pipedKeyFile: {self.root / 'piped.key'}\n"
@@ -156,7 +158,7 @@ class Site:
 
 @asynccontextmanager
 async def running_site(
-    root: Path, variables: dict[str, str] | None = None, names: Iterable[str] = APPLICATIONS
+    root: Path, variables: dict[str, str] | None = None, names: Iterable[str] = ALL_NAMES
 ) -> AsyncIterator[Site]:
     """A site while the block runs; nothing of it is left behind."""
     site = Site(root, variables or {}, names)

@@ -4,9 +4,10 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from chaos.inject import Tally
-from chaos.places import PLACES, RACE
+from chaos.places import LATER, PLACES, RACE
 from chaos.promises import Violation
 from chaos.schedule import Round
 
@@ -18,6 +19,8 @@ class Broken:
     seed: str
     plan: Round
     violation: Violation
+    folder: Path | None = None
+    """Where all is kept that explains it."""
 
     @property
     def again(self) -> str:
@@ -41,6 +44,8 @@ def summary(total: Tally, broken: Sequence[Broken], *, deaths: int, least: int, 
     say(f"{title}: {total.deaths.total()} deaths, {len(broken)} violations")
     for each in broken:
         say(f"VIOLATION {each.violation}\n  [{each.seed}] {each.plan}\n  {each.again}")
+        if each.folder is not None:
+            say(f"  all that explains it is in {each.folder}")
     if broken:
         return 1
     return 2 if few or total.deaths.total() < deaths else 0
@@ -49,7 +54,8 @@ def summary(total: Tally, broken: Sequence[Broken], *, deaths: int, least: int, 
 def too_few(deaths: Counter[str], least: int) -> dict[str, int]:
     """The places with fewer deaths than wanted; a loss of power counts as one."""
     counts = {
-        place: deaths[f"at {place}"] + deaths[f"at {place} (power)"] for place in (*PLACES, RACE)
+        place: deaths[f"at {place}"] + deaths[f"at {place} (power)"]
+        for place in (*PLACES, *LATER, RACE)
     }
     return {place: count for place, count in counts.items() if count < least}
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from chaos.applications import APPLICATIONS, Effect
+from chaos.applications import ALL_NAMES, APPLICATIONS, Effect
 from chaos.check import Ended, log_violation
 from chaos.inject import Tally
 from chaos.observe import backwards
@@ -195,7 +195,7 @@ def test_a_log_that_is_wrong_is_found() -> None:
 
 
 def test_a_commit_without_its_deployments_is_found() -> None:
-    names = list(APPLICATIONS)
+    names = list(ALL_NAMES)
     assert list(triggered(names)) == []
     assert [each.promise for each in triggered(names[1:])] == ["triggered"]
     assert [each.promise for each in triggered([*names, names[0]])] == ["triggered"]

@@ -3,8 +3,10 @@
 
 from itertools import islice
 
-from chaos.places import PLACES, RACE, RACERS, needs_restart, program_of
+from chaos.foreign import PLUGIN
+from chaos.places import LATER, PLACES, RACE, RACERS, needs_restart, program_of
 from chaos.schedule import (
+    CANCEL_WITH,
     KILLS,
     MISHAPS,
     MOST_PLUGIN_DEATHS,
@@ -36,12 +38,36 @@ def test_the_first_round_is_peaceful() -> None:
 
 def test_every_place_comes_once_in_every_deck() -> None:
     per_deck = -(-(len(PLACES) + 1) // PLACES_PER_ROUND)
-    deck = [place for plan in many("seed")[1 : per_deck + 1] for place in plan.places]
+    drawn_places = [place for plan in many("seed")[1 : per_deck + 1] for place in plan.places]
+    deck = [place for place in drawn_places if place not in LATER]
     assert len(deck) == len(set(deck))
     # Those that take part in the race are left out of its round.
     assert {*PLACES, RACE} - set(deck) <= set(RACERS)
     reached = {place for plan in many("seed") for place in plan.places}
-    assert reached == {*PLACES, RACE}
+    assert reached == {*PLACES, *LATER, RACE}
+
+
+def test_what_an_older_kit_has_drawn_is_still_drawn() -> None:
+    places = set(drawn("71", 65).places) - set(LATER)
+    assert places == {
+        "control plane.commit.before",
+        "control plane.ReportDeploymentCompleted",
+        "piped.execute.after",
+        "piped.completed.before",
+        "piped.records-removed.before",
+        "piped.deliver.before",
+        "shim.exit-record",
+        RACE,
+    }
+
+
+def test_a_cancel_meets_every_death_that_it_can() -> None:
+    assert {plan.cancel_with for plan in many("seed")} == set(CANCEL_WITH)
+
+
+def test_the_plugin_of_another_maker_is_hit_as_well() -> None:
+    hit = [each.plugins[0] for plan in many("seed") for each in plan.injections]
+    assert 0.1 < hit.count(PLUGIN) / len(hit) < 0.5
 
 
 def test_all_kinds_of_mishaps_come() -> None:

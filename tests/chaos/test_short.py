@@ -56,8 +56,17 @@ async def test_the_kit_notices_when_a_script_is_not_protected(
     (tmp_path / "without").mkdir()
 
     done, kept = await broken(tmp_path / "with", plan, "")
+    assert not (tmp_path / "violations").exists()
     _, missed = await broken(tmp_path / "without", plan, promise)
 
     assert done.deaths.total() == 1, done
     assert kept == set()
     assert "once" in missed
+    explained = tmp_path / "violations" / "bites-round-1"
+    assert (
+        f"reached {'plugin.shim-started' if plan == TWO_SHIMS else 'shim.output'}"
+        in (explained / "timeline.txt").read_text()
+    )
+    assert list(explained.glob("deployments/quick-*.json"))
+    assert "line 1" in next(explained.glob("deployments/steady-*.log")).read_text()
+    assert "deployment.planned" in (explained / "piped.log").read_text()

@@ -12,7 +12,7 @@ import pytest
 
 from pipecd_model.errors import NotFoundError, UnavailableError
 from pipecd_wire.model import deployment_pb2 as pb
-from piped.scripts import ScriptRecords, forget
+from piped.scripts.records import ScriptRecords, forget
 
 LIMIT = 20
 

@@ -163,8 +163,11 @@ async def test_a_program_finds_the_plugins_environment_without_what_is_pipecds(
 ) -> None:
     monkeypatch.setenv("OF_THE_OPERATOR", "1")
     monkeypatch.setenv("PIPECD_PLUGIN_TOKEN", "secret")
+    monkeypatch.setenv("PIPECD_PLUGIN_PROCESS", "a mark")
 
     found = (await run(["env"], env={"MINE": "2"})).output.splitlines()
 
     assert {"OF_THE_OPERATOR=1", "MINE=2"} <= {*found}
-    assert not [line for line in found if line.startswith("PIPECD_")]
+    assert [line for line in found if line.startswith("PIPECD_")] == [
+        "PIPECD_PLUGIN_PROCESS=a mark"
+    ], "so that piped finds what a killed plugin has left"

@@ -37,7 +37,9 @@ _FUNCTIONS = {
     "piped.log-sent@": ("piped.report.spool", "Spool.taken"),
     "piped.metadata-saved.after": ("piped.report.metadata", "Values.put"),
     # The records of scripts go when their deployment has ended.
-    "piped.records-removed@": ("piped.scripts", "forget"),
+    "piped.records-removed@": ("piped.scripts.records", "forget"),
+    # What lives of a stage is ended before anything follows it.
+    "piped.scripts-end@": ("piped.scripts.ending", "RunningScripts.end"),
     # A stage in any plugin.
     "plugin.stage@": ("pipecd_sdk._execution", "execute"),
     "plugin.log-closed@": ("pipecd_sdk._glue.stage_log", "StageLogSender._finish"),
@@ -52,6 +54,9 @@ for _name, _function in _FUNCTIONS.items():
         (_name.replace("@", ".before"), _name.replace("@", ".after")) if "@" in _name else (_name,)
     ):
         WRAPPED[_place] = _function
+
+LATER = ("piped.scripts-end.before", "piped.scripts-end.after")
+"""Drawn beside the others: a place among them would change what older seeds draw."""
 
 AT_START = frozenset(
     {

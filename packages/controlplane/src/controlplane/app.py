@@ -23,7 +23,7 @@ from controlplane.auth.sso.journey import Journeys
 from controlplane.auth.standing import Standing
 from controlplane.http.admin import serve_admin
 from controlplane.http.cookie_jar import CookieJar
-from controlplane.http.front import FrontTls, serve_front
+from controlplane.http.front import DEFAULT_LIMITS, FrontTls, serve_front
 from controlplane.http.metrics import Metrics
 from controlplane.http.probes import Probes
 from controlplane.http.scrape import Scrape
@@ -43,7 +43,9 @@ from controlplane.usecases.leases import DEFAULT_TIMES, Leases, LeaseTimes
 from controlplane.usecases.releases import Releases
 from controlplane.usecases.vault import Vault, read_keys
 from pipecd_model.config.controlplane import ProjectConfig, SharedSsoConfig
+from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.errors import StateError
+from pipecd_runtime.logfold import FoldRepeats
 from pipecd_wire.rpc import AddressError, Observe
 
 
@@ -79,6 +81,12 @@ class Settings:
     """Keys for secrets at rest, the newest first; without any, one in the data folder."""
     retention: Retention = FOR_A_YEAR
     """How long things are kept."""
+    limits: FrontLimitsConfig = DEFAULT_LIMITS
+    """What callers may cost."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Networks whose word about the address of a caller is believed."""
+    folded: FoldRepeats | None = None
+    """What holds back equal lines of the log, and tells of them when it is asked."""
     releases_url: str = releases.URL
     observers: tuple[Observe, ...] = ()
     """Told of each call once its handler has ended, before it is answered."""
@@ -165,7 +173,13 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
             metrics_enabled=settings.metrics,
         )
         await opened.enter_async_context(
-            running_jobs([*_jobs(kept, held), *timed_jobs(kept, settings.retention, _now)])
+            running_jobs(
+                [
+                    *_jobs(kept, held),
+                    *timed_jobs(kept, settings.retention, _now),
+                    *_log_jobs(settings.folded),
+                ]
+            )
         )
         pages = site(parts)
         await opened.enter_async_context(serving_operator(settings.data_dir, _now))
@@ -176,6 +190,9 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
             settings.port,
             tls=settings.tls,
             grace=settings.grace,
+            limits=settings.limits,
+            trusted_proxies=settings.trusted_proxies,
+            public_url=settings.public_url,
             own_folder=settings.data_dir / "run",
         )
         try:
@@ -183,7 +200,9 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
             admin_address = ""
             if settings.admin_port is not None:
                 admin_address = await opened.enter_async_context(
-                    serve_admin(admin_site(parts), settings.admin_host, settings.admin_port)
+                    serve_admin(
+                        admin_site(parts), settings.admin_host, settings.admin_port, settings.limits
+                    )
                 )
         except AddressError as error:
             raise StateError(str(error), hint="choose another with --listen") from error
@@ -218,6 +237,16 @@ def _jobs(kept: Stores, held: Access) -> list[Job]:
         Job(name="key-uses", every=60, run=keep_uses, at_end=True),
         Job(name="expired-sessions", every=3600, run=forget_sessions),
     ]
+
+
+def _log_jobs(folded: FoldRepeats | None) -> list[Job]:
+    if folded is None:
+        return []
+
+    async def tell() -> None:
+        folded.flush()
+
+    return [Job(name="folded-lines", every=folded.seconds, run=tell, at_end=True)]
 
 
 async def run(settings: Settings, started: Callable[[ControlPlane], None]) -> None:

@@ -196,8 +196,10 @@ def server(
     admin.key, an API key that may read and write, and admin.password, for signing in as `admin`.
     """
     from controlplane import app  # noqa: PLC0415
+    from controlplane.http.descriptors import raise_limit  # noqa: PLC0415
     from controlplane.http.front import FrontTls  # noqa: PLC0415
     from controlplane.serve import config  # noqa: PLC0415
+    from controlplane.serve.folding import fold_lines_of_callers  # noqa: PLC0415
     from controlplane.usecases.leases import LeaseTimes  # noqa: PLC0415
     from pipecd_model import oplog  # noqa: PLC0415
 
@@ -215,6 +217,10 @@ def server(
     folder = data_dir or told.data_dir
     if folder is None:
         raise click.UsageError("--data-dir is missing: where shall everything be kept?")
+    config.warn_of_limits(
+        told.limits, with_tls=tls_cert is not None, with_admin_port=admin_port is not None
+    )
+    raise_limit()
     settings = app.Settings(
         data_dir=folder.absolute(),
         host=host,
@@ -226,6 +232,9 @@ def server(
         shared_sso=told.shared_sso,
         state_key=told.state_key,
         retention=told.retention,
+        limits=told.limits,
+        trusted_proxies=told.trusted_proxies,
+        folded=fold_lines_of_callers(told.limits),
         grace=grace_period,
         lease_times=LeaseTimes(lease=lease_time, take_over=take_over_after),
         encryption_key_files=encryption_key_file,

@@ -288,8 +288,12 @@ class TestFollow:
             await call(
                 agent.service.ReportStageLogsFromLastCheckpoint, self.last_report(build, 3, 4)
             )
+            third = await soon(anext(parts))
+            assert ([block.index for block in third.blocks], third.completed) == ([4], False)
+
+            await self.end_stage(agent, build)
             last = await soon(anext(parts))
-            assert ([block.index for block in last.blocks], last.completed) == ([4], True)
+            assert (list(last.blocks), last.completed) == ([], True)
             with pytest.raises(StopAsyncIteration):
                 await soon(anext(parts))
 
@@ -311,6 +315,7 @@ class TestFollow:
         await call(
             agent.service.ReportStageLogsFromLastCheckpoint, self.last_report(build, 1, 2, 3)
         )
+        await self.end_stage(agent, build)
 
         part = await soon(anext(self.follow(plane, from_index=3)))
 
@@ -362,14 +367,54 @@ class TestFollow:
             for index in range(30):
                 await call(agent.service.ReportStageLogs, self.report(build, index))
             await call(agent.service.ReportStageLogsFromLastCheckpoint, self.last_report(build))
+            await self.end_stage(agent, build)
 
         assert all(reader.result() == list(range(30)) for reader in readers)
 
-    async def test_a_sealed_log_takes_no_more(self, plane: Any, build: Any) -> None:
-        agent = await running(plane, build.stage("s1"))
+    async def test_the_log_of_a_stage_that_runs_again_opens_again(
+        self, plane: Any, build: Any, soon: Any
+    ) -> None:
+        """A plugin outlived its agent and sealed the log; the next agent runs the stage again."""
+        agent = await running(plane, build.stage("s1", status=model.STAGE_RUNNING))
+        report = agent.service.ReportStageLogsFromLastCheckpoint
+        async with aclosing(self.follow(plane)) as parts:
+            await call(report, self.last_report(build, 1))
+            first = await soon(anext(parts))
+            assert ([block.index for block in first.blocks], first.completed) == ([1], False)
+
+            await call(agent.service.ReportStageLogs, self.report(build, 2))
+            again = await soon(anext(parts))
+            assert ([block.index for block in again.blocks], again.completed) == ([2], False)
+
+            await call(report, self.last_report(build, 3))
+            await self.end_stage(agent, build)
+            rest = [part async for part in parts]
+            assert [block.index for part in rest for block in part.blocks] == [3]
+            assert rest[-1].completed
+
+    async def test_the_log_of_an_earlier_attempt_stays_sealed(self, plane: Any, build: Any) -> None:
+        agent = await running(plane, build.stage("s1", status=model.STAGE_RUNNING, retried_count=1))
+        report = agent.service.ReportStageLogsFromLastCheckpoint
+        await call(report, self.last_report(build, 1))
+
+        error = await refusal(agent.service.ReportStageLogs, self.report(build, 2))
+
+        assert error.status == "FAILED_PRECONDITION"
+
+    async def end_stage(self, agent: Any, build: Any) -> None:
+        await call(
+            agent.service.ReportStageStatusChanged,
+            build.stage_report("d1", "s1", model.STAGE_SUCCESS),
+        )
+
+    async def test_a_sealed_log_of_a_stage_that_is_over_takes_no_more(
+        self, plane: Any, build: Any
+    ) -> None:
+        agent = await running(plane, build.stage("s1", status=model.STAGE_RUNNING))
         report = agent.service.ReportStageLogsFromLastCheckpoint
         await call(report, self.last_report(build, 1))
         await call(report, self.last_report(build, 1))
+        await self.end_stage(agent, build)
 
         error = await refusal(agent.service.ReportStageLogs, self.report(build, 2))
 

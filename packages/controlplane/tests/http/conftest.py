@@ -40,6 +40,10 @@ class Api:
         answer = caller[PEER] if request.application_id == "peer" else request.application_id
         return pb.ReleaseHoldResponse(command_id=answer)
 
+    @property
+    def watch(self) -> "Watch":
+        return Watch(self)
+
 
 class Watch:
     """Streams a message, and the next when the test says so."""
@@ -71,7 +75,7 @@ def endpoints(api: Api) -> Endpoints:
     services: Any = pb.DESCRIPTOR.services_by_name
     applications = services["ApplicationService"]
     made.add(applications, api, owed=set(applications.methods_by_name) - {"ReleaseHold"})
-    made.add(services["ProjectService"], Watch(api), owed=["ListAudit"])
+    made.add(services["ProjectService"], api.watch, owed=["ListAudit"])
     return made
 
 

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from controlplane.http.front import FrontTls, serve_front
+from pipecd_model.config.frontlimits import FrontLimitsConfig
+from pipecd_model.config.values import Duration
 from pipecd_model.errors import ConfigError
 from pipecd_wire.pipecd.api import api_pb2 as pb
 from pipecd_wire.pipecd.api.api_pb2_grpc import ApplicationServiceStub, ProjectServiceStub
@@ -35,6 +37,13 @@ LIMIT = 30.0
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 EMPTY_SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 SETTINGS = 4
+
+BRIEF = FrontLimitsConfig(
+    header_timeout=Duration(milliseconds=50),
+    body_timeout=Duration(milliseconds=50),
+    body_idle_timeout=Duration(milliseconds=50),
+    keep_alive_timeout=Duration(milliseconds=50),
+)
 
 GET = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
 
@@ -170,7 +179,7 @@ async def one_by_one(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 
 async def test_a_connection_that_says_nothing_is_closed(endpoints: Endpoints, pages: Any) -> None:
-    async with serve_front(pages, endpoints, "127.0.0.1", 0, silent=0.05) as address:
+    async with serve_front(pages, endpoints, "127.0.0.1", 0, limits=BRIEF) as address:
         assert await exchange(address, b"PR") == b""
 
 
@@ -190,7 +199,7 @@ async def test_limits_of_http_do_not_cut_a_quiet_grpc_stream(
 ) -> None:
     async with (
         asyncio.timeout(LIMIT),
-        serve_front(pages, endpoints, "127.0.0.1", 0, idle=0, silent=0.05) as address,
+        serve_front(pages, endpoints, "127.0.0.1", 0, limits=BRIEF) as address,
         connect(address) as channel,
         aclosing(watch(channel)) as responses,
     ):
@@ -207,7 +216,7 @@ async def test_limits_of_http_do_not_cut_a_quiet_grpc_web_stream(
 ) -> None:
     async with (
         asyncio.timeout(LIMIT),
-        serve_front(pages, endpoints, "127.0.0.1", 0, idle=0, silent=0.05) as address,
+        serve_front(pages, endpoints, "127.0.0.1", 0, limits=BRIEF) as address,
         dialled(address) as (reader, writer),
     ):
         writer.write(web_request("ProjectService/WatchChanges", b""))

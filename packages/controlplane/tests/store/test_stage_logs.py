@@ -80,6 +80,15 @@ async def test_the_last_report_may_be_repeated(kept: Stores, build: Any) -> None
     assert await read(kept) == ([10, 11], True)
 
 
+async def test_a_sealed_log_opens_again_for_who_may_reopen_it(kept: Stores, build: Any) -> None:
+    await kept.stage_logs.append("ours", KEY, build.blocks(10), completed=True)
+
+    await kept.stage_logs.append("ours", KEY, build.blocks(11), completed=False, reopen=True)
+    await kept.stage_logs.append("ours", KEY, build.blocks(12), completed=False)
+
+    assert await read(kept) == ([10, 11, 12], False)
+
+
 async def test_an_empty_last_report_seals(kept: Stores, build: Any) -> None:
     await kept.stage_logs.append("ours", KEY, build.blocks(10), completed=False)
     await kept.stage_logs.append("ours", KEY, [], completed=True)

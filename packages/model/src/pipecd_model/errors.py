@@ -9,6 +9,7 @@ PipecdError                     something of ours failed                  INTERN
 ├── ConflictError               it is there already                       ALREADY_EXISTS      exit 1
 ├── StateError                  not possible in the state it is in        FAILED_PRECONDITION exit 1
 ├── SourceError                 git, or a commit, is not as needed        FAILED_PRECONDITION exit 1
+├── MissingExtraError           a distribution for this is not installed  FAILED_PRECONDITION exit 1
 ├── PluginError                 absent, silent or broken plugin           FAILED_PRECONDITION exit 1
 │   ├── NoPluginForStageError   no plugin offers the stage
 │   └── AmbiguousStageError     several do, and the application chose none
@@ -81,6 +82,18 @@ class SourceError(PipecdError):
     """The desired state cannot be had: git refuses, or the commit lacks what is needed."""
 
     status = "FAILED_PRECONDITION"
+
+
+class MissingExtraError(PipecdError):
+    """What is asked for needs a distribution that comes with an extra, and it is not installed."""
+
+    status = "FAILED_PRECONDITION"
+
+    def __init__(self, purpose: str, *, distribution: str, extras: str) -> None:
+        super().__init__(
+            f"{purpose} need the distribution {distribution!r}, which is not installed",
+            hint=f"install {extras}",
+        )
 
 
 class PluginError(PipecdError):

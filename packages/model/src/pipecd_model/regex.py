@@ -11,6 +11,8 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from pipecd_model.errors import MissingExtraError
+
 _MEMORY = 1 << 20  # bytes that one compiled expression may take
 _LONGEST = 1_000  # characters of an expression: more than anybody writes
 
@@ -36,6 +38,18 @@ class Regex:
         """Is there something in the text that it means?"""
         return self._compiled.search(_plain(text)) is not None
 
+    def search(self, content: bytes, position: int) -> tuple[tuple[int, int], ...] | None:
+        """Return where it and its groups are first found from a byte on; -1 for no such group."""
+        found = self._compiled.search(content, position)
+        if found is None:
+            return None
+        return tuple(found.span(number) for number in range(self.groups + 1))
+
+    def group_number(self, name: str) -> int | None:
+        """Return the number of a group that has a name."""
+        number: int | None = self._compiled.groupindex.get(name)
+        return number
+
     def means(self, text: str) -> bool:
         """Does it mean the whole text?"""
         return self._compiled.fullmatch(_plain(text)) is not None
@@ -43,10 +57,16 @@ class Regex:
 
 @lru_cache(maxsize=4096)
 def compiled(pattern: str, *, dot_matches_all: bool = False) -> Regex:
-    """Compile an expression; raises `BadRegexError`."""
+    """Compile an expression; raises `BadRegexError`, or `MissingExtraError` without RE2."""
     # Not every program reads expressions, and this one is a library of its own.
-    import re2  # type: ignore[import-untyped]  # noqa: PLC0415
-
+    try:
+        import re2  # type: ignore[import-untyped]  # noqa: PLC0415
+    except ModuleNotFoundError:
+        raise MissingExtraError(
+            "path patterns and regular expressions",
+            distribution="google-re2",
+            extras="pipecd-sdk[patterns] for a plugin, pipecd-model[regex] for anything else",
+        ) from None
     if len(pattern) > _LONGEST:
         raise BadRegexError(f"longer than {_LONGEST} characters")
     options = re2.Options()

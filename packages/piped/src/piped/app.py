@@ -40,13 +40,15 @@ from piped.report.journal import Journal
 from piped.report.logs import StageLogs
 from piped.report.masked import MaskedLogs
 from piped.report.metadata import MetadataStores
+from piped.report.numbering import LineNumbers
 from piped.report.outbox import Outbox
 from piped.report.statuses import Statuses
 from piped.schedule.controller import Controller
 from piped.schedule.needs import Needs
 from piped.schedule.run import DeploymentRun
 from piped.schedule.successes import LastSuccesses
-from piped.scripts import ScriptRecords
+from piped.scripts.ending import RunningScripts
+from piped.scripts.records import ScriptRecords
 from piped.secrets import KnownSecrets, read_keys
 from piped.source import Identity, Preparation, Sources
 from piped.stopping import Stopping
@@ -94,6 +96,8 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     spooled = StageLogs(control, data_dir / "outbox" / "logs")
     logs = MaskedLogs(spooled, known)
     await opened.enter_async_context(logs.open(drain=LAST_REPORTS))
+    numbers = LineNumbers(data_dir / "outbox" / "numbers")
+    numbers.prune()
     metadata = MetadataStores(InOrder(control, statuses.heard), statuses.keep)
     host = PluginHost(
         config.plugins,
@@ -104,6 +108,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
             commands=mirror,
             control=control,
             tools=Tools(settings.tools_dir),
+            numbers=numbers,
             secrets=known,
         ),
         grace=settings.grace,
@@ -126,6 +131,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     )
     sources = CommitSources(trees)
     plugins = MaskedPlugins(host, known)
+    scripts = RunningScripts(data_dir / "scripts")
     needs = Needs(
         planner=Planner(plugins, sources, secrets=known.of),
         plugins=plugins,
@@ -135,6 +141,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         metadata=OpenDeployments(metadata, known),
         successes=LastSuccesses(mirror.applications, control),
         permit=lease,
+        scripts=scripts,
         stored=lambda deployment_id: stored(control, deployment_id),
         clock=time.time,
     )
@@ -169,6 +176,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
 
     def completed(deployment: Deployment) -> None:
         records.completed(deployment)
+        numbers.forget(deployment.id)
         metrics.completed(deployment)
         live_states.look_at(deployment.application_id)
 
@@ -179,6 +187,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         needs.stored,
         lease,
         on_completed=completed,
+        on_handed_over=scripts.end_all,
     )
     files = ApplicationFiles(names=names)
     discovery = Discovery(

@@ -31,7 +31,7 @@ from piped.report.agent import PluginStates, Stats, introduce
 from piped.report.outbox import Outbox
 from piped.report.statuses import Statuses
 from piped.schedule.controller import Controller
-from piped.scripts import ScriptRecords
+from piped.scripts.records import ScriptRecords
 from piped.stopping import Stopping
 from piped.trigger import Trigger
 

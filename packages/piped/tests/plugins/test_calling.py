@@ -17,7 +17,7 @@ from pipecd_wire.plugin.deploymentapi.api_pb2 import (
 from pipecd_wire.plugin.livestateapi.api_pb2 import GetLivestateRequest
 from pipecd_wire.plugin.planpreviewapi.api_pb2 import GetPlanPreviewRequest
 from piped.plugins import Limits, PluginError, PluginLostError
-from piped.plugins.leftover import started_at
+from piped.plugins.orphans import start_of
 
 
 async def test_a_plugin_is_asked_for_versions(world: Any) -> None:
@@ -140,7 +140,7 @@ async def test_a_stage_that_does_not_end_after_its_cancel_ends_with_its_process(
             await asyncio.wait({stage}, timeout=20)
 
             assert stage.cancelled()
-            assert not started_at(pid)
+            assert not start_of(pid)
         assert "did not end a stage within 0.5s after it was cancelled" in seen[0]
         await plugin.ready(20)
         await plugin.execute_stage(world.run_input("SUCCEED"))

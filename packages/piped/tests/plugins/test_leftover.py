@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from piped.plugins.leftover import boot_id, recorded, started_at, sweep
+from piped.plugins.leftover import Leftovers, boot_id, pid_namespace
+from piped.plugins.orphans import start_of
 
 LIMIT = 20
 HOSTING = Path(__file__).parent / "programs" / "hosting.py"
@@ -41,8 +42,9 @@ def start() -> Iterator[Start]:
         process.stdout.close()
 
 
-def record(folder: Path, pid: int, **other: str) -> None:
-    about = {"plugin": "odd", "started": started_at(pid), "boot": boot_id(), **other}
+def record(data: Path, pid: int, **other: str) -> None:
+    about = {"plugin": "odd", "started": str(start_of(pid)), "boot": boot_id(), **other}
+    folder = data / "processes"
     folder.mkdir(exist_ok=True)
     (folder / str(pid)).write_text(json.dumps(about))
 
@@ -52,7 +54,7 @@ async def test_a_leftover_is_asked_to_end_and_forgotten(tmp_path: Path, start: S
     record(tmp_path, process.pid)
 
     async with asyncio.timeout(LIMIT):
-        await sweep(tmp_path)
+        await Leftovers(tmp_path).sweep()
 
     assert process.wait(LIMIT) == -15
     assert names_in(tmp_path) == []
@@ -66,11 +68,11 @@ async def test_one_that_does_not_listen_is_killed_with_its_group(
     record(tmp_path, process.pid)
 
     async with asyncio.timeout(LIMIT):
-        await sweep(tmp_path)
+        await Leftovers(tmp_path).sweep()
 
     assert process.wait(LIMIT) == -9
     assert child
-    assert not any(started_at(each) for each in child)
+    assert not any(start_of(each) for each in child)
 
 
 async def test_what_its_leader_left_in_the_group_is_ended(tmp_path: Path, start: Start) -> None:
@@ -79,11 +81,11 @@ async def test_what_its_leader_left_in_the_group_is_ended(tmp_path: Path, start:
     record(tmp_path, process.pid)
 
     async with asyncio.timeout(LIMIT):
-        await sweep(tmp_path)
+        await Leftovers(tmp_path).sweep()
 
     assert process.wait(LIMIT) == -15
     assert child
-    assert not any(started_at(each) for each in child)
+    assert not any(start_of(each) for each in child)
 
 
 @pytest.mark.parametrize("other", [{"started": "1"}, {"boot": "another"}, {"started": ""}])
@@ -93,7 +95,7 @@ async def test_a_process_that_only_has_its_pid_is_left_alone(
     process = start("echo up; exec sleep 600")
     record(tmp_path, process.pid, **other)
 
-    await sweep(tmp_path)
+    await Leftovers(tmp_path).sweep()
 
     assert process.poll() is None
     assert names_in(tmp_path) == []
@@ -104,10 +106,12 @@ async def test_a_record_that_is_not_whole_is_forgotten(
     tmp_path: Path, start: Start, text: str
 ) -> None:
     process = start("echo up; exec sleep 600")
-    (tmp_path / str(process.pid)).write_text(text)
-    (tmp_path / f"{process.pid}.new").write_text(text)
+    folder = tmp_path / "processes"
+    folder.mkdir()
+    (folder / str(process.pid)).write_text(text)
+    (folder / f"{process.pid}.new").write_text(text)
 
-    await sweep(tmp_path)
+    await Leftovers(tmp_path).sweep()
 
     assert process.poll() is None
     assert names_in(tmp_path) == []
@@ -119,21 +123,31 @@ async def test_a_process_that_has_ended_is_only_forgotten(tmp_path: Path, start:
     process.kill()
     process.wait(LIMIT)
 
-    await sweep(tmp_path)
+    await Leftovers(tmp_path).sweep()
 
     assert names_in(tmp_path) == []
 
 
-def test_a_process_is_on_record_while_the_block_runs(tmp_path: Path, start: Start) -> None:
+async def test_a_process_is_on_record_until_nothing_of_it_is_left(
+    tmp_path: Path, start: Start
+) -> None:
     process = start("echo up; exec sleep 600")
-    folder = tmp_path / "processes"
+    leftovers = Leftovers(tmp_path)
 
-    with recorded(folder, "odd", process.pid):
-        [file] = folder.iterdir()
-        about = json.loads(file.read_text())
+    leftovers.record("odd", process.pid)
 
-    assert about == {"plugin": "odd", "started": started_at(process.pid), "boot": boot_id()}
-    assert list(folder.iterdir()) == []
+    [file] = (tmp_path / "processes").iterdir()
+    assert json.loads(file.read_text()) == {
+        "plugin": "odd",
+        "started": start_of(process.pid),
+        "boot": boot_id(),
+        "namespace": pid_namespace(),
+    }
+    await leftovers.end("other", others={"odd"})
+    assert names_in(tmp_path) == [str(process.pid)]
+    await leftovers.end("odd", others={"other"})
+    assert names_in(tmp_path) == []
+    assert process.wait(LIMIT) == -15
 
 
 def test_a_folder_that_takes_nothing_keeps_no_plugin_from_running(
@@ -142,8 +156,7 @@ def test_a_folder_that_takes_nothing_keeps_no_plugin_from_running(
     process = start("echo up; exec sleep 600")
     (tmp_path / "processes").write_text("a file")
 
-    with recorded(tmp_path / "processes", "odd", process.pid):
-        pass
+    Leftovers(tmp_path).record("odd", process.pid)
 
 
 async def test_a_host_has_its_plugins_on_record_and_sweeps_before_it_starts_them(
@@ -154,10 +167,10 @@ async def test_a_host_has_its_plugins_on_record_and_sweeps_before_it_starts_them
     async with world.host(world.odd()) as host:
         await host.plugins["odd"].ready(LIMIT)
         [file] = folder.iterdir()
-        assert started_at(int(file.name))
+        assert start_of(int(file.name))
     assert list(folder.iterdir()) == []
 
-    record(folder, process.pid)
+    record(world.folder / "data", process.pid)
     async with world.host(world.odd()) as host:
         assert process.poll() == -15
         await host.plugins["odd"].ready(LIMIT)
@@ -179,14 +192,14 @@ async def test_the_plugin_of_a_killed_piped_is_gone_when_the_next_one_starts(
     await until((data / "processes" / str(pid)).exists)
     piped.kill()
     await piped.wait()
-    assert started_at(pid), "it must have outlived its piped"
+    assert start_of(pid), "it must have outlived its piped"
 
     async with world.host(world.odd(manners="go")):
-        assert not started_at(pid)
+        assert not start_of(pid)
 
 
-def names_in(folder: Path) -> list[str]:
-    return [each.name for each in folder.iterdir()]
+def names_in(data: Path) -> list[str]:
+    return [each.name for each in (data / "processes").iterdir()]
 
 
 def children_of(pid: int) -> list[int]:

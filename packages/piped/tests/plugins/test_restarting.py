@@ -10,7 +10,8 @@ import pytest
 from pipecd_model.errors import NotFoundError
 from pipecd_wire.model.deployment_pb2 import STAGE_SUCCESS
 from piped.plugins import Limits, Phase, PluginStoppingError
-from piped.plugins.leftover import started_at
+from piped.plugins.orphans import start_of
+from piped.plugins.state import PluginState
 
 
 async def test_a_plugin_that_works_is_told_to_stop_and_started_again(
@@ -60,7 +61,7 @@ async def test_one_that_does_not_stop_is_killed(world: Any, quick: Limits, until
 
         host.restart("odd", "Ada")
 
-        await until(lambda: not started_at(pid))
+        await until(lambda: not start_of(pid))
         await until(lambda: plugin.state.phase is Phase.READY)
 
 
@@ -86,3 +87,22 @@ async def outcome(waiting: Any) -> Any:
         return await waiting
     except PluginStoppingError as error:
         return error
+
+
+async def test_one_in_a_crash_loop_is_shown_with_its_crash_while_it_is_tried_again(
+    world: Any, quick: Limits, until: Any
+) -> None:
+    """Whoever looks between two tries wants to know what is wrong, not that it is tried again."""
+    seen: list[PluginState] = []
+    config = world.odd(manners="exit")
+    async with world.host(
+        config, limits=quick, on_change=lambda plugin: seen.append(plugin.state)
+    ) as host:
+        await until(lambda: host.plugins["odd"].failures > quick.crash_loop)
+
+    looping = [state for state in seen if state.crash_loop and state.phase is not Phase.STOPPING]
+    assert {state.phase for state in looping} == {Phase.FETCHING, Phase.STARTING, Phase.FAILED}
+    for state in looping:
+        assert state.sentence.startswith("crash loop, ")
+        assert "exited with code 3" in state.sentence
+        assert state.last_output[-1] == "bucket"

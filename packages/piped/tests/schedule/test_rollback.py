@@ -247,7 +247,7 @@ async def test_a_rollback_stage_has_a_time_of_its_own_and_the_next_one_runs() ->
     assert held.cancelled
     assert world.plugins.record[2:] == ["SCRIPT_RUN_ROLLBACK 0", "SCRIPT_RUN_ROLLBACK 1"]
     assert ended.status == pb.DEPLOYMENT_FAILURE
-    late = "the rollback failed: SCRIPT_RUN_ROLLBACK: SCRIPT_RUN_ROLLBACK took longer than 50ms"
+    late = "the rollback failed: SCRIPT_RUN_ROLLBACK took longer than 50ms"
     assert ended.status_reason.endswith(late)
 
 

@@ -210,6 +210,7 @@ async def test_a_failure_without_a_word_still_has_a_reason() -> None:
     ended = await run(world)
 
     assert ended.stages[0].status_reason == "FIRST failed, see its log"
+    assert ended.status_reason == "FIRST failed, see its log", "said once"
 
 
 async def test_a_stage_that_exits_ends_the_pipeline_with_success() -> None:

@@ -295,6 +295,26 @@ class Memory:
         return self.completed(deployment_id)
 
 
+class FakeScripts:
+    """What lives of each stage, by its id, whoever started it."""
+
+    def __init__(self, record: list[str]) -> None:
+        self.record = record
+        """Shared with the plugins: `ended <stage>` among the stages that ran."""
+        self.alive: set[str] = set()
+
+    def stop(self, deployment_id: str, stage_id: str) -> bool:
+        return stage_id in self.alive
+
+    async def end(
+        self, deployment_id: str, *, only: str | None = None, but: str | None = None
+    ) -> int:
+        ending = {each for each in self.alive if only in {None, each} and each != but}
+        self.alive -= ending
+        self.record += [f"ended {each}" for each in sorted(ending)]
+        return len(ending)
+
+
 class Successes:
     def __init__(self) -> None:
         self.known: dict[str, ApplicationDeploymentReference] = {}
@@ -344,6 +364,7 @@ class World:
         self.lease.take(None, asked=self.lease_clock.now)  # there are none, unless a test says so
         self.planner = Planner(plugins, sources, self.clock)
         self.successes = Successes()
+        self.scripts = FakeScripts(plugins.record)
         self.stored: dict[str, pb.Deployment] = {}
         self.stored_faults: list[PipecdError] = []
         """What the next questions for a stored deployment end with."""
@@ -356,6 +377,7 @@ class World:
             metadata=Metadata(),
             successes=self.successes,
             permit=self.lease,
+            scripts=self.scripts,
             stored=self._stored,
             clock=self.clock,
         )

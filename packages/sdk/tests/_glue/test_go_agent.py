@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -149,6 +149,7 @@ async def test_a_platform_has_versions_and_wants_the_pipeline() -> None:
 
     assert [(each.name, each.version) for each in versions.versions] == [("dummy", "0123456")]
     assert (strategy.unsupported, strategy.sync_strategy) == (False, 2)
+    assert strategy.summary == "Pipeline: chosen by the plugin 'dummy'", "a Go agent shows it"
 
 
 @pytest.mark.parametrize("outcome", ["", "fail", "skip", "exit", "bug"])
@@ -299,3 +300,23 @@ async def test_schemas_and_checks_are_there_for_whoever_asks() -> None:
     assert set(schemas.stages) == {"LAB_TELL", "LAB_FLOOD", "LAB_WAIT", "LAB_FINISH"}
     (fault,) = checked.faults
     assert (fault.path, fault.hint) == ("stages[2].with.linger", "e.g. 90s, 5m")
+
+
+async def test_a_stage_ends_within_the_grace_when_the_agent_takes_no_more_lines() -> None:
+    """Agent and plugins stop together: it closes its door before they have said their last word."""
+    async with under_go() as (piped, plugin), asyncio.TaskGroup() as tasks:
+        tasks.create_task(_ended(plugin.execute("LAB_WAIT", {}, stage_id="s1")))
+        await piped.until(lambda: piped.log("s1").lines == ["waiting"])
+        for rpc in ("ReportStageLogs", "ReportStageLogsFromLastCheckpoint"):
+            piped.refuse(rpc, *["UNAVAILABLE"] * 10_000)
+
+        plugin.process.send_signal(signal.SIGTERM)
+
+        assert await plugin.exit_code() == 0, "1 if it had to be torn away at the end of the grace"
+        [lost] = [line for line in plugin.output if "stage_log.lost" in line]
+        assert "the plugin stops" in lost
+
+
+async def _ended(answer: Awaitable[object]) -> None:
+    with suppress(CallError):
+        await answer

@@ -2,9 +2,12 @@
 """Log lines on their way to piped, over real gRPC: nothing lost, nothing doubled."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
+import grpc.aio
 import pytest
 
 from pipecd_sdk import Severity
@@ -251,3 +254,54 @@ async def test_a_line_said_again_at_its_index_is_kept_once(pace: Pace) -> None:
             (1002, "three"),
         ]
         assert log.blocks[1000].created_at == 60
+
+
+@BOTH
+async def test_a_call_that_hangs_ends_when_the_process_has_no_more_time(
+    pace: Pace, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever accepts the call and never answers must not cost the grace period."""
+    async with (
+        silent_server() as address,
+        asyncio.timeout(60),
+        connect(address) as channel,
+        asyncio.TaskGroup() as tasks,
+    ):
+        sender = StageLogSender(
+            service_pb2_grpc.PluginServiceStub(channel),
+            deployment_id="d1",
+            stage_id="s1",
+            retried_count=0,
+            pace=pace,
+        )
+        tasks.create_task(sender.run())
+        for line in numbers(2 * BATCH_BLOCKS):
+            sender.append(Severity.INFO, line)
+        sender.finish(completed=False)
+        sender.hurry(time.monotonic() + 0.2)
+
+    [lost] = [each for each in caplog.records if each.message == "stage_log.lost"]
+    assert lost.__dict__["fields"]["blocks"] == 2 * BATCH_BLOCKS
+
+
+@asynccontextmanager
+async def silent_server() -> AsyncIterator[str]:
+    """Somebody who takes every call and answers none."""
+
+    class Silent(service_pb2_grpc.PluginServiceServicer):
+        async def ReportStageLogs(self, _request: Any, _context: Any) -> None:  # noqa: N802
+            await asyncio.Event().wait()
+
+        async def ReportStageLogsFromLastCheckpoint(  # noqa: N802
+            self, _request: Any, _context: Any
+        ) -> None:
+            await asyncio.Event().wait()
+
+    server = grpc.aio.server()
+    service_pb2_grpc.add_PluginServiceServicer_to_server(Silent(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(0)

@@ -10,9 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipecd_wire.rpc import StatusError
-from pipecd_wire.rpc.frames import frame, from_text, only_message, seconds, trailers
+from pipecd_wire.rpc.frames import (
+    RequestReader,
+    TextDecoder,
+    frame,
+    only_message,
+    seconds,
+    trailers,
+)
 
 LIMIT = 100
+
+
+def from_text(*chunks: bytes) -> bytes:
+    decoder = TextDecoder()
+    decoded = b"".join(map(decoder.decode, chunks))
+    decoder.finish()
+    return decoded
 
 
 @given(st.binary(max_size=LIMIT))
@@ -61,11 +75,46 @@ def test_a_request_that_is_not_one_whole_message_is_refused(
     assert refused.value.status == status
 
 
-def test_text_that_is_not_base64_is_refused() -> None:
+@given(st.binary(max_size=LIMIT), st.integers(min_value=1, max_value=7))
+def test_base64_may_be_cut_anywhere_and_have_spaces(data: bytes, size: int) -> None:
+    text = b" \n".join(base64.b64encode(data[at : at + 10]) for at in range(0, len(data), 10))
+
+    assert from_text(*(text[at : at + size] for at in range(0, len(text), size))) == data
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"!!!!", b"A", b"AAA", b"=", b"====", b"A===", b"QQ=", b"QQ=A", b"QQ==Q", b"\xff\xff=="],
+)
+def test_text_that_is_not_base64_is_refused(text: bytes) -> None:
     with pytest.raises(StatusError, match="not base64") as refused:
-        from_text(b"!!!!")
+        from_text(text)
 
     assert refused.value.status == "INVALID_ARGUMENT"
+
+
+def test_base64_in_very_many_pieces_is_refused_early() -> None:
+    """Each padded piece costs a call: megabytes of them would hold the loop for seconds."""
+    decoder = TextDecoder()
+
+    with pytest.raises(StatusError, match="too many padded pieces"):
+        decoder.decode(b"QQ==" * (TextDecoder.MOST_PIECES + 1))
+
+
+def test_a_message_that_announces_too_much_is_refused_by_its_first_bytes() -> None:
+    reader = RequestReader(limit=LIMIT, in_text=False)
+
+    with pytest.raises(StatusError, match=r"101 vs\. 100"):
+        reader.feed(struct.pack(">BI", 0, LIMIT + 1))
+
+
+def test_spaces_without_end_are_refused() -> None:
+    reader = RequestReader(limit=LIMIT, in_text=True)
+
+    for _ in range(14):
+        reader.feed(b" " * 10)
+    with pytest.raises(StatusError, match="larger than max"):
+        reader.feed(b" ")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from pipecd_wire.rpc import (
     PEER,
     AddressError,
     CallError,
+    CallLimits,
     Channel,
     Endpoints,
     Metadata,
@@ -373,3 +374,100 @@ async def test_a_client_that_pings_often_is_not_cut_off(served: Served) -> None:
 
         assert ours.get_state() is grpc.ChannelConnectivity.READY
     await by_default.stop(0)
+
+
+async def test_a_stranger_is_refused_without_its_request_being_read(served: Served) -> None:
+    """Its headers say who it is. The rest never comes, and is not waited for."""
+
+    class UnknownError(Exception):
+        status = "UNAUTHENTICATED"
+
+    async def deny(_method: Method, _metadata: Metadata) -> None:
+        raise UnknownError("who are you?")
+
+    async with running(served(admit=deny)) as channel:
+        begun: Any = channel.stream_unary("/pipecd.api.v1.ApplicationService/ReleaseHold")()
+        with pytest.raises(grpc.aio.AioRpcError) as failed:
+            await begun
+
+    assert failed.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_a_request_that_does_not_arrive_is_given_up(served: Served) -> None:
+    limits = CallLimits(read_seconds=0.1)
+
+    async with limited(served(), limits) as channel:
+        begun: Any = channel.stream_unary("/pipecd.api.v1.ApplicationService/ReleaseHold")()
+        with pytest.raises(grpc.aio.AioRpcError) as failed:
+            await begun
+
+    assert failed.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert failed.value.details() == "the request did not arrive within 0.1 seconds"
+
+
+async def test_a_call_without_a_message_is_refused(served: Served) -> None:
+    async with running(served()) as channel:
+        begun: Any = channel.stream_unary("/pipecd.api.v1.ApplicationService/ReleaseHold")(iter([]))
+        with pytest.raises(grpc.aio.AioRpcError) as failed:
+            await begun
+
+    assert failed.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize(
+    ("limits", "metadata"),
+    [
+        (CallLimits(max_header_fields=20), [(f"field-{number}", "x") for number in range(30)]),
+        (CallLimits(max_header_bytes=20_000), [("field", "x" * 30_000)]),
+    ],
+)
+async def test_headers_over_the_limit_are_refused(
+    served: Served, limits: CallLimits, metadata: list[tuple[str, str]]
+) -> None:
+    async with limited(served(), limits) as channel:
+        stub = applications(channel)
+        with pytest.raises(CallError) as failed:
+            await call(stub.ReleaseHold, HOLD, metadata=metadata)
+        assert (await call(stub.ReleaseHold, HOLD)).command_id == "app-1"
+
+    assert failed.value.status == "RESOURCE_EXHAUSTED"
+
+
+async def test_headers_within_the_limit_always_pass(served: Served) -> None:
+    """gRPC's own default refuses some of the calls between 8 and 16 KiB, by chance."""
+    async with limited(served(), CallLimits(max_header_bytes=65_536)) as channel:
+        for _ in range(20):
+            await call(applications(channel).ReleaseHold, HOLD, metadata=[("field", "x" * 60_000)])
+
+
+async def test_calls_beyond_the_limit_of_all_are_refused(served: Served) -> None:
+    started, finish = asyncio.Event(), asyncio.Event()
+
+    async def slow(_caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+        started.set()
+        await finish.wait()
+        return pb.ReleaseHoldResponse(command_id="late")
+
+    async with limited(served(slow), CallLimits(max_calls=1)) as channel:
+        stub = applications(channel)
+        async with asyncio.TaskGroup() as tasks:
+            first = tasks.create_task(call(stub.ReleaseHold, HOLD))
+            await started.wait()
+            with pytest.raises(CallError) as failed:
+                await call(stub.ReleaseHold, HOLD)
+            finish.set()
+
+    assert failed.value.status == "RESOURCE_EXHAUSTED"
+    assert first.result().command_id == "late"
+
+
+@asynccontextmanager
+async def limited(endpoints: Endpoints, limits: CallLimits) -> AsyncIterator[Channel]:
+    server = Server(endpoints, limits=limits)
+    port = server.listen("127.0.0.1:0")
+    await server.start()
+    try:
+        async with asyncio.timeout(LIMIT), connect(f"127.0.0.1:{port}") as channel:
+            yield channel
+    finally:
+        await server.stop(0)

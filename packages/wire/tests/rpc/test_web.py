@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pytest
 
 from pipecd_wire.pipecd.api import api_pb2 as pb
-from pipecd_wire.rpc import PEER, Endpoints, Metadata, Method
+from pipecd_wire.rpc import PEER, Endpoints, Metadata, Method, StatusError
 from pipecd_wire.rpc.frames import frame
 from pipecd_wire.rpc.web import GrpcWeb, Scope, is_grpc_web
 
@@ -47,6 +47,8 @@ class Browser:
         self._app = app
         self._leaves = leaves or asyncio.Event()
         self.sent: list[dict[str, Any]] = []
+        self.left = 0
+        """Chunks of the request that nobody has read."""
 
     async def post(
         self,
@@ -74,6 +76,7 @@ class Browser:
         scope = make_scope(path, method, {"content-type": content_type} | headers)
         async with asyncio.timeout(10):
             await self._app(scope, receive, send)
+        self.left = len(events)
         return self._answer()
 
     def _answer(self) -> Answer:
@@ -384,3 +387,45 @@ def test_a_host_can_tell_which_requests_are_grpc_web(content_type: str, expected
 
 def test_a_request_without_a_type_is_not_grpc_web() -> None:
     assert not is_grpc_web(make_scope("/x", "GET", {}))
+
+
+class DeniedError(Exception):
+    status = "UNAUTHENTICATED"
+
+
+async def deny(_method: Method, _metadata: Metadata) -> None:
+    raise DeniedError("who are you?")
+
+
+async def test_the_body_of_a_stranger_is_not_read(served: Served) -> None:
+    """Who is calling is asked on the headers: nothing is held for somebody who is not let in."""
+    browser = Browser(GrpcWeb(served(admit=deny)))
+    chunks = [b"x" * 50] * 10
+
+    answer = await browser.post(RELEASE, *chunks, ends=False)
+
+    assert answer.grpc_status == 16
+    assert browser.left == 10
+
+
+async def test_a_host_learns_of_callers_that_were_let_in(served: Served) -> None:
+    seen: list[str] = []
+
+    def note(scope: Scope) -> None:
+        seen.append(scope["path"])
+
+    await Browser(GrpcWeb(served(admit=deny), identified=note)).post(RELEASE, request())
+    await Browser(GrpcWeb(served(), identified=note)).post(WATCH, frame(b""))
+
+    assert seen == [WATCH]
+
+
+async def test_a_host_may_refuse_by_the_head_of_a_request(served: Served) -> None:
+    def screen(_scope: Scope) -> None:
+        raise StatusError("PERMISSION_DENIED", "from another site")
+
+    browser = Browser(GrpcWeb(served(), screen=screen))
+    answer = await browser.post(RELEASE, request())
+
+    assert (answer.grpc_status, answer.grpc_message) == (7, "from another site")
+    assert browser.left == 1

@@ -60,13 +60,11 @@ class Shim:
         asyncio.get_running_loop().add_reader(self._wake_end, self._hear)
         try:
             if len(job) <= PIPE_ROOM:
-                _write(idle.job, job)
+                _hand_over(idle.job, job)
             else:
-                await asyncio.to_thread(_write, idle.job, job)
+                await asyncio.to_thread(_hand_over, idle.job, job)
         except BrokenPipeError:
             self._woken.set()  # it has ended while it was idle: its end is noticed like any other
-        finally:
-            os.close(idle.job)
 
     def _hear(self) -> None:
         assert self._wake_end is not None  # noqa: S101 - for the checker
@@ -134,6 +132,13 @@ def _job(record: Record, script: Script, floor: int) -> bytes:
     return len(job).to_bytes(8, "big") + job
 
 
-def _write(pipe: int, job: bytes) -> None:
-    while job:
-        job = job[os.write(pipe, job) :]
+def _hand_over(pipe: int, job: bytes) -> None:
+    """Write the job and close the pipe; here, because a thread goes on when its task is cancelled.
+
+    A pipe that somebody else closes meanwhile may be another file by the next write.
+    """
+    try:
+        while job:
+            job = job[os.write(pipe, job) :]
+    finally:
+        os.close(pipe)

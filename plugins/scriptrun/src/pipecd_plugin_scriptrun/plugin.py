@@ -4,11 +4,13 @@
 And CUSTOM_SYNC of older pipelines, whose rollback is the script that ran before.
 """
 
+import asyncio
 import os
 import secrets
 import signal
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from pipecd_plugin_scriptrun.config import ScriptConfig, ScriptRunConfig
@@ -18,11 +20,12 @@ from pipecd_plugin_scriptrun.customsync import (
     CustomSyncConfig,
     script_before,
 )
+from pipecd_plugin_scriptrun.ending import end_script
 from pipecd_plugin_scriptrun.environment import script_environment
 from pipecd_plugin_scriptrun.keeping import Script
 from pipecd_plugin_scriptrun.leftovers import end_leftovers
-from pipecd_plugin_scriptrun.records import Attempts, Record, scripts_folder, sweep
-from pipecd_plugin_scriptrun.run import Attempt
+from pipecd_plugin_scriptrun.records import Attempts, Ended, Record, scripts_folder, sweep
+from pipecd_plugin_scriptrun.run import DEATH_NOTICE, Attempt
 from pipecd_plugin_scriptrun.script import shell_text, shown
 from pipecd_plugin_scriptrun.shim import chaos
 from pipecd_plugin_scriptrun.spare import SPARE
@@ -40,6 +43,8 @@ SCRIPT_RUN: Final = "SCRIPT_RUN"
 ROLLBACK: Final = "SCRIPT_RUN_ROLLBACK"
 KEEP_RECORDS: Final = 7 * 24 * 3600.0
 """Seconds after which the records of a deployment go that nobody has removed at its end."""
+ROLLBACK_PREFIX: Final = "rollback-"
+"""Of the records and marks of a script that rolls back."""
 MARK: Final = "_"
 """The value of a mark; that it is there is what counts."""
 
@@ -68,8 +73,9 @@ class ScriptRun(StagePlugin):
 
     @stage(ROLLBACK, rollback=True, finishes_on_stop=True)
     async def roll_back(self, ctx: StageContext, config: ScriptConfig) -> None:
+        await self._end_others(ctx, self._attempts(ctx, ROLLBACK_PREFIX))
         if await self._was_started(ctx):
-            await self._run(ctx, config, config.rollback_commands, "rollback-", rollback=True)
+            await self._run(ctx, config, config.rollback_commands, ROLLBACK_PREFIX, rollback=True)
 
     @stage(CUSTOM_SYNC, finishes_on_stop=True)
     async def sync(self, ctx: StageContext, config: CustomSyncConfig) -> None:
@@ -77,15 +83,39 @@ class ScriptRun(StagePlugin):
 
     @stage(CUSTOM_SYNC_ROLLBACK, rollback=True, finishes_on_stop=True)
     async def sync_back(self, ctx: StageContext, config: CustomSyncConfig) -> None:
+        await self._end_others(ctx, self._attempts(ctx, ROLLBACK_PREFIX))
         if await self._was_started(ctx):
             script = script_before(ctx.source.running)
-            await self._run(ctx, script, script.commands, "rollback-", rollback=True, before=True)
+            commands = script.commands
+            await self._run(ctx, script, commands, ROLLBACK_PREFIX, rollback=True, before=True)
 
     async def _was_started(self, ctx: StageContext) -> bool:
         if await ctx.deployment_metadata.get(f"started-{ctx.stage.index}") is not None:
             return True
         ctx.log.info("The script had not been started: there is nothing to roll back")
         return False
+
+    def _attempts(self, ctx: StageContext, prefix: str) -> Attempts:
+        return Attempts(
+            scripts_folder(os.environ),
+            deployment=ctx.deployment.id,
+            stage=prefix + ctx.stage.id,
+            retry=ctx.stage.retried_count,
+        )
+
+    async def _end_others(self, ctx: StageContext, attempts: Attempts) -> None:
+        """One script of a deployment at a time: whatever died, none meets its own rollback."""
+        count = 0
+        for record in attempts.others():
+            count += await self._end_script(ctx, record)
+        if count:
+            ctx.log.info("Scripts of other stages that had to be ended first: %d", count)
+
+    async def _end_script(self, ctx: StageContext, record: Record) -> bool:
+        try:
+            return await end_script(ctx, record, self.config.kill_grace.total_seconds())
+        except OSError as error:
+            raise StageFailedError(f"a script's record cannot be kept: {error}") from error
 
     async def _run(
         self,
@@ -99,17 +129,42 @@ class ScriptRun(StagePlugin):
     ) -> None:
         """Run a script; `before`: in the files of what ran before."""
         chaos.reached("plugin.begin")
+        attempts = self._attempts(ctx, prefix)
+        await self._end_others(ctx, attempts)
+        number = attempts.last()
+        try:
+            if number is not None and attempts[number].is_forbidden():
+                await self._end_forbidden(ctx, commands, attempts, number)
+                return
+            await self._run_attempts(
+                ctx, config, commands, attempts, prefix, rollback=rollback, before=before
+            )
+        except BaseException as error:
+            # It may run already, begun by an earlier process: what ends here must not go on there.
+            if isinstance(error, asyncio.CancelledError) and ctx.is_handed_over():
+                raise
+            number = attempts.last()
+            if number is not None and attempts[number].ended() is None:
+                await asyncio.sleep(DEATH_NOTICE)
+                await self._end_script(ctx, attempts[number])
+            raise
+
+    async def _run_attempts(
+        self,
+        ctx: StageContext,
+        config: ScriptConfig,
+        commands: Sequence[str],
+        attempts: Attempts,
+        prefix: str,
+        *,
+        rollback: bool,
+        before: bool,
+    ) -> None:
         # The target commit also for a rollback: it holds the script that knows what to undo.
         files = ctx.source.running if before else ctx.source.target
         directory = (files or ctx.source.target).directory
-        attempts = Attempts(
-            scripts_folder(os.environ),
-            deployment=ctx.deployment.id,
-            stage=prefix + ctx.stage.id,
-            retry=ctx.stage.retried_count,
-        )
         # Before it counts as started: one that cannot be given its secrets is not run at all.
-        opened, variables = await self._open_secrets(ctx, config, commands, attempts)
+        opened, variables = await self._open_secrets(ctx, config, commands)
         number, token = await self._begin(ctx, config, attempts, prefix)
         script = Script(
             text=shell_text(opened),
@@ -130,32 +185,38 @@ class ScriptRun(StagePlugin):
             self._interrupted(ctx, config)
             number += 1
             attempts[number].begin(token)
-        if ended.code < 0:
-            raise StageFailedError(f"the script was ended by {signal.Signals(-ended.code).name}")
-        if ended.code > 0:
-            raise StageFailedError(f"the script failed with exit code {ended.code}")
-        ctx.log.success("The script has succeeded")
+        _judge(ctx, ended)
+
+    async def _end_forbidden(
+        self, ctx: StageContext, commands: Sequence[str], attempts: Attempts, number: int
+    ) -> None:
+        """End a script whose stage was stopped while nobody followed it, with its whole log.
+
+        Neither its files nor its secrets are needed for that.
+        """
+        script = Script(
+            text="",
+            directory=Path("/"),
+            environment={},
+            token=attempts[number].token() or "",
+            kill_grace=self.config.kill_grace.total_seconds(),
+        )
+        heading = ["Running:", *shown(commands)]
+        ended = await Attempt(ctx, attempts[number], script, heading=heading, floor=0).to_its_end()
+        if ended is None or ended.asked:
+            raise StageFailedError(
+                "the script was ended: its stage had been stopped while nobody followed it"
+            )
+        _judge(ctx, ended)
 
     async def _open_secrets(
-        self,
-        ctx: StageContext,
-        config: ScriptConfig,
-        commands: Sequence[str],
-        attempts: Attempts,
+        self, ctx: StageContext, config: ScriptConfig, commands: Sequence[str]
     ) -> tuple[list[str], dict[str, str]]:
         """The commands and variables with the secrets they name; the log shows only names."""
-        try:
-            opened = [(await ctx.secrets.in_command(each)).text for each in commands]
-            variables = {
-                name: (await ctx.secrets.in_variable(value)).text
-                for name, value in config.env.items()
-            }
-        except StageFailedError:
-            # It may run already, begun by an earlier process: what fails here must not go on there.
-            number = attempts.last()
-            if number is not None and (token := attempts[number].token()) is not None:
-                await end_leftovers(ctx, token, self.config.kill_grace.total_seconds())
-            raise
+        opened = [(await ctx.secrets.in_command(each)).text for each in commands]
+        variables = {
+            name: (await ctx.secrets.in_variable(value)).text for name, value in config.env.items()
+        }
         return opened, variables
 
     async def _begin(
@@ -196,6 +257,15 @@ class ScriptRun(StagePlugin):
                 "`onInterrupted: rerun` is for scripts that may run twice",
             )
         ctx.log.info("The script was interrupted: it is run again, as its author allows")
+
+
+def _judge(ctx: StageContext, ended: Ended) -> None:
+    """Say how a script ended that was not asked to; raises StageFailedError when it failed."""
+    if ended.code < 0:
+        raise StageFailedError(f"the script was ended by {signal.Signals(-ended.code).name}")
+    if ended.code > 0:
+        raise StageFailedError(f"the script failed with exit code {ended.code}")
+    ctx.log.success("The script has succeeded")
 
 
 def new_token() -> str:

@@ -79,6 +79,15 @@ class Record:
         """Was the start record made? It may be about to be written."""
         return (self.folder / files.STARTED).exists()
 
+    def forbid(self) -> None:
+        """Let nobody start the script from now on, nor start it again. Raises OSError."""
+        if self.folder.is_dir():
+            files.forbid(str(self.folder))
+
+    def is_forbidden(self) -> bool:
+        """Has somebody decided that the script shall not run, or not go on?"""
+        return (self.folder / files.STOPPED).exists()
+
     def started(self) -> Started | None:
         """The start record, once it is whole."""
         words = _read(self.folder / files.STARTED).split()
@@ -126,6 +135,17 @@ class Attempts:
         while self[0 if number is None else number + 1].token() is not None:
             number = 0 if number is None else number + 1
         return number
+
+    def others(self) -> list[Record]:
+        """The records of the deployment's other scripts."""
+        try:
+            folders = sorted(each for each in self._folder.iterdir() if each.is_dir())
+        except FileNotFoundError:
+            return []
+        return [Record(folder=each) for each in folders if not self._is_mine(each.name)]
+
+    def _is_mine(self, name: str) -> bool:
+        return name.startswith(self._prefix) and name.removeprefix(self._prefix).isdecimal()
 
 
 def scripts_folder(environment: Mapping[str, str]) -> Path:

@@ -5,14 +5,16 @@ import asyncio
 import signal
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
+from pipecd_plugin_scriptrun.ending import ending_limit
 from pipecd_plugin_scriptrun.keeping import Script, Shim
 from pipecd_plugin_scriptrun.leftovers import end_leftovers
 from pipecd_plugin_scriptrun.output import Block, OutputFile
 from pipecd_plugin_scriptrun.records import Ended, Record, Started
 from pipecd_plugin_scriptrun.shim import chaos
-from pipecd_plugin_scriptrun.shim.keeper import KILL_LIMIT, NOT_STARTED, OUTPUT_LIMIT, TAKEN
+from pipecd_plugin_scriptrun.shim.keeper import NOT_STARTED, TAKEN
 from pipecd_plugin_scriptrun.spare import SPARE
 from pipecd_sdk import StageContext, StageFailedError
 
@@ -22,7 +24,6 @@ MOST_STARTS: Final = 3
 """How often a shim is started that ends before it has done anything."""
 DEATH_NOTICE: Final = 0.05
 """Seconds until the kernel ends this process too, if piped has died."""
-ENDING_RESERVE: Final = 5.0
 
 
 class Attempt:
@@ -53,16 +54,21 @@ class Attempt:
         """How the script ended; None when nobody knows, and nothing of it runs any more.
 
         A cancellation ends the script and all it started before it gets through, unless the next
-        process continues the stage.
+        process continues the stage. So does whatever else goes wrong, and one whose stage was
+        stopped while nobody followed it is ended as well.
         """
         try:
-            ended = await self._follow()
+            ended = await (self._end() if self._record.is_forbidden() else self._follow())
         except asyncio.CancelledError:
             if self._ctx.is_handed_over():
                 raise
             # piped's death cancels, too, a moment before it is ours. That is no cancellation.
             await asyncio.sleep(DEATH_NOTICE)
             self._ctx.log.info("Cancelled: ending the script and all it started")
+            await self._end()
+            raise
+        except Exception:
+            await asyncio.sleep(DEATH_NOTICE)  # piped's death may be what went wrong
             await self._end()
             raise
         finally:
@@ -160,17 +166,25 @@ class Attempt:
                 "The script has ended; waiting for background processes that hold its output"
             )
 
-    async def _end(self) -> None:
-        """Let the shim end everything, or do it from here if the shim is gone."""
+    async def _end(self) -> Ended | None:
+        """Let the shim end everything, or do it from here if the shim is gone; how it ended.
+
+        First nobody can start the script any more: a shim of an earlier process may be about to.
+        When this process ends and the next one goes on, that is left to it.
+        """
         self._is_ending = True
-        limit = self._script.kill_grace + KILL_LIMIT + OUTPUT_LIMIT + ENDING_RESERVE
+        if not self._ctx.is_ending():
+            with suppress(OSError):  # a disk that takes no record takes none from a shim
+                self._record.forbid()
         ended = None
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(ending_limit(self._script.kill_grace)):
                 while not self._shim.signal(signal.SIGTERM) and self._record.is_locked():
                     await self._shim.wait()
                 ended = await self._follow()
         except TimeoutError:
             self._ctx.log.error("The script's shim does not answer")  # noqa: TRY400 - for people
+            self._shim.signal(signal.SIGKILL)
         if ended is None:
             await end_leftovers(self._ctx, self._script.token, self._script.kill_grace)
+        return ended

@@ -2,8 +2,9 @@
 """One address for everything: gRPC, gRPC-Web and HTTP/1.1, in plain text or under TLS.
 
 Upstream's `apiAddress` expects that, and no proxy is needed before it. `switch` tells HTTP/2 from
-the rest: it goes to the gRPC server through `relay`, anything else is uvicorn's. Requests of
-gRPC-Web go to the same endpoints as gRPC, all others to the ASGI application.
+the rest: it goes to the gRPC server through `relay`, anything else is uvicorn's (`http1`). Requests
+of gRPC-Web go to the same endpoints as gRPC, all others to the ASGI application. `accept` takes the
+connections, `connections` knows how many there may be and which have taken too long.
 
 A handler finds its caller's IP address in the metadata under `PEER`, whichever way the call came.
 """
@@ -12,25 +13,39 @@ import asyncio
 import shutil
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from asyncio import sslproto
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import uvicorn
-
-from controlplane.http.listen import BACKLOG, address_of, listen
+from controlplane.http.accept import Acceptor
+from controlplane.http.addresses import TrustedProxies
+from controlplane.http.bodies import BoundedBodies
+from controlplane.http.connections import ClientConnection, Connections
+from controlplane.http.descriptors import highest_descriptor, room_for_connections
+from controlplane.http.http1 import CONNECTION, BoundedHttp
+from controlplane.http.listen import address_of, listen
+from controlplane.http.origin import screen_cookies
 from controlplane.http.relay import Relay
-from controlplane.http.switch import ALPN, switch_protocol
+from controlplane.http.switch import ALPN, Switch
+from controlplane.http.tasks import task_group
+from controlplane.http.uvicorns import LAST_BYTES, make_http_server, stop_http, tick
+from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.errors import ConfigError
-from pipecd_wire.rpc import Endpoints, Server
+from pipecd_wire.rpc import CallLimits, Endpoints, Server
 from pipecd_wire.rpc.web import GrpcWeb, Receive, Scope, Send, is_grpc_web
 
 GRACE: Final = 10.0
 
-LAST_BYTES: Final = 1.0
-"""Seconds for what was answered to reach its caller when the grace is over."""
+TLS_BUFFER: Final = 32 * 1024
+"""Bytes; the longest record of TLS has 16 KiB."""
+
+WINDOW_BYTES: Final = 64 * 1024
+"""How much of a call may come before it is known whose it is; the least that HTTP/2 starts with."""
+
+DEFAULT_LIMITS: Final = FrontLimitsConfig()
 
 LONGEST_SOCKET_PATH: Final = 100
 """The system's limit is 108 bytes, the end of the string included."""
@@ -47,6 +62,7 @@ class FrontTls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(ALPN)
+        _shrink_tls_buffers()
         try:
             context.load_cert_chain(self.cert_file, self.key_file)
         except OSError as error:  # ssl.SSLError is one, too
@@ -67,8 +83,9 @@ async def serve_front(
     *,
     tls: FrontTls | None = None,
     grace: float = GRACE,
-    idle: int = 65,
-    silent: float = 30,
+    limits: FrontLimitsConfig = DEFAULT_LIMITS,
+    trusted_proxies: Iterable[str] = (),
+    public_url: str = "",
     own_folder: Path | None = None,
 ) -> AsyncIterator[str]:
     """Serve everything on one address while the block runs; the value is `host:port` as bound.
@@ -77,110 +94,90 @@ async def serve_front(
     and gets no lifespan: who builds it opens and closes its parts. Signals are left alone.
 
     At the end no new call is taken, running ones have `grace` seconds. Whoever holds streams open
-    without end should end them first, or each stop takes that long. `idle` seconds a kept-alive
-    connection of HTTP/1.1 may wait for its next request, `silent` seconds a new connection for its
-    first bytes; neither limits gRPC. `own_folder` belongs to this process alone and takes the
-    private socket: what a killed predecessor left there is removed. Without it a temporary does.
+    without end should end them first, or each stop takes that long. `own_folder` belongs to this
+    process alone and takes the private socket: what a killed predecessor left there is removed.
+    Without it a temporary does. `public_url` is where browsers reach it.
     """
     context = tls.context() if tls is not None else None
+    proxies = TrustedProxies(trusted_proxies)
     async with AsyncExitStack() as opened:
         listeners = await listen(host, port)
         for listener in listeners:
             opened.callback(listener.close)
+        address = address_of(listeners[0])
         folder = opened.enter_context(_socket_folder(own_folder))
-        tasks = await opened.enter_async_context(_task_group())
-        relay = Relay(f"{folder}/grpc.sock", tasks)
-        grpc = Server(endpoints, relayed=relay.clients)
+        tasks = await opened.enter_async_context(task_group())
+        highest = highest_descriptor(limits.descriptor_reserve)
+        connections = Connections(limits, room_for_connections(limits, highest), proxies)
+        relay = Relay(f"{folder}/grpc.sock", tasks, limits, proxies)
+        grpc = Server(endpoints, limits=_call_limits(limits), relayed=relay.clients)
         grpc.listen(f"unix:{folder}/grpc.sock")
-        http = _http_server(
-            _dispatch(app, endpoints), switch_protocol(relay, silent), context, idle
+        http = make_http_server(
+            _dispatch(app, endpoints, limits, public_url),
+            limits.keep_alive_timeout,
+        )
+
+        def speak_http(connection: ClientConnection) -> BoundedHttp:
+            return BoundedHttp(http.config, http.server_state, connection, limits, proxies)
+
+        def switch(connection: ClientConnection) -> Switch:
+            header_seconds = limits.header_timeout.total_seconds()
+            return Switch(connection, relay, speak_http, header_seconds)
+
+        acceptor = Acceptor(
+            listeners,
+            connections,
+            switch,
+            tasks,
+            highest_descriptor=highest,
+            tls=context,
+            handshake_seconds=limits.tls_handshake_timeout.total_seconds(),
         )
         await grpc.start()
-        await http.startup(sockets=listeners)
-        ticking = tasks.create_task(_tick(http), name="front.tick")
+        acceptor.start()
+        ticking = tasks.create_task(tick(http, connections, limits), name="front.tick")
         try:
-            yield address_of(listeners[0])
+            yield address
         finally:
+            acceptor.stop()
             relay.refuse()
             async with asyncio.TaskGroup() as stopping:
-                stopping.create_task(_stop_http(http, grace))
+                stopping.create_task(stop_http(http, grace))
                 stopping.create_task(_stop_grpc(grpc, relay, grace))
             ticking.cancel()
+            connections.abort()
 
 
-@asynccontextmanager
-async def _task_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """A task group that lets an error of the block itself through as it is, not wrapped."""
-    failure: Exception | None = None
-    async with asyncio.TaskGroup() as tasks:
-        try:
-            yield tasks
-        except Exception as error:  # noqa: BLE001 - raised below
-            failure = error
-    if failure is not None:
-        raise failure
+def _dispatch(app: Any, endpoints: Endpoints, limits: FrontLimitsConfig, public_url: str) -> Any:
+    def identify(scope: Scope) -> None:
+        scope[CONNECTION].identify()
 
-
-def _dispatch(app: Any, endpoints: Endpoints) -> Any:
-    web = GrpcWeb(endpoints)
+    web = GrpcWeb(
+        endpoints,
+        max_message=limits.max_message_bytes,
+        screen=screen_cookies(public_url),
+        identified=identify,
+    )
+    pages = BoundedBodies(app, limits.max_form_bytes)
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
-        await (web if is_grpc_web(scope) else app)(scope, receive, send)
+        await (web if is_grpc_web(scope) else pages)(scope, receive, send)
 
     return dispatch
 
 
-def _http_server(
-    app: Any, protocol: type[asyncio.Protocol], context: ssl.SSLContext | None, idle: int
-) -> uvicorn.Server:
-    config = uvicorn.Config(
-        app,
-        http=protocol,
-        interface="asgi3",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        # An address in a header is believed by nobody here; gRPC would not see it either.
-        proxy_headers=False,
-        server_header=False,
-        backlog=BACKLOG,
-        timeout_keep_alive=idle,
-        ssl_context_factory=(lambda _config, _default: context) if context is not None else None,
+def _call_limits(limits: FrontLimitsConfig) -> CallLimits:
+    return CallLimits(
+        max_message=limits.max_message_bytes,
+        max_header_bytes=limits.max_header_bytes,
+        max_header_fields=limits.max_header_fields,
+        max_streams_per_connection=limits.max_streams_per_connection,
+        max_calls=limits.max_calls,
+        read_seconds=limits.body_timeout.total_seconds(),
+        answer_seconds=limits.answer_timeout.total_seconds(),
+        idle_seconds=limits.grpc_idle_timeout.total_seconds(),
+        window_bytes=WINDOW_BYTES,
     )
-    config.load()
-    server = uvicorn.Server(config)
-    server.lifespan = config.lifespan_class(config)
-    return server
-
-
-async def _tick(http: uvicorn.Server) -> None:
-    """Keep the `date` header right. uvicorn's own loop would also wait for its signals."""
-    while True:
-        await http.on_tick(0)
-        await asyncio.sleep(1)
-
-
-async def _stop_http(http: uvicorn.Server, grace: float) -> None:
-    try:
-        async with asyncio.timeout(grace):
-            await http.shutdown()
-    except TimeoutError:
-        for connection in list(http.server_state.connections):
-            connection.transport.abort()
-        # An application that sees its caller leave ends by itself; one that does not is cancelled.
-        for task in await _running(http):
-            task.cancel()
-        await _running(http)
-
-
-async def _running(http: uvicorn.Server) -> set[asyncio.Task[None]]:
-    """The requests that are still worked on after a moment."""
-    if not (tasks := set(http.server_state.tasks)):
-        return set()
-    _, running = await asyncio.wait(tasks, timeout=LAST_BYTES)
-    return running
 
 
 async def _stop_grpc(grpc: Server, relay: Relay, grace: float) -> None:
@@ -191,6 +188,14 @@ async def _stop_grpc(grpc: Server, relay: Relay, grace: float) -> None:
     except TimeoutError:
         relay.abort()
         await relay.ended()
+
+
+def _shrink_tls_buffers() -> None:
+    """Have asyncio allocate less for each TLS connection than the 256 KiB it has for all of them.
+
+    A thousand connections that never finish their handshake would take a quarter of a gigabyte.
+    """
+    sslproto.SSLProtocol.max_size = min(sslproto.SSLProtocol.max_size, TLS_BUFFER)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The configuration file, as far as a server on SQLite is concerned."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
@@ -17,6 +17,7 @@ from pipecd_model.config.controlplane import (
     SharedSsoConfig,
     SqliteConfig,
 )
+from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.errors import ConfigError
 from pipecd_runtime.terminal import make_printable
 
@@ -31,6 +32,8 @@ class FromFile:
     projects: tuple[ProjectConfig, ...] = ()
     shared_sso: tuple[SharedSsoConfig, ...] = ()
     retention: Retention = FOR_A_YEAR
+    limits: FrontLimitsConfig = field(default_factory=FrontLimitsConfig)
+    trusted_proxies: tuple[str, ...] = ()
 
 
 def read(path: Path | None) -> FromFile:
@@ -52,7 +55,22 @@ def read(path: Path | None) -> FromFile:
         projects=config.projects,
         shared_sso=config.shared_sso_configs,
         retention=_retention(config.retention),
+        limits=config.limits,
+        trusted_proxies=config.trusted_proxies,
     )
+
+
+def warn_of_limits(limits: FrontLimitsConfig, *, with_tls: bool, with_admin_port: bool) -> None:
+    """Say which limits were given in vain."""
+    default = FrontLimitsConfig()
+    if not with_tls and limits.tls_handshake_timeout != default.tls_handshake_timeout:
+        _echo_no_effect("tlsHandshakeTimeout", "it serves without TLS: --tls-cert and --tls-key")
+    if not with_admin_port and limits.max_admin_connections != default.max_admin_connections:
+        _echo_no_effect("maxAdminConnections", "there is no admin port: --admin-port")
+
+
+def _echo_no_effect(key: str, why: str) -> None:
+    click.echo(f"warning: spec.limits.{key} has no effect: {why}", err=True)
 
 
 def _retention(told: RetentionConfig) -> Retention:

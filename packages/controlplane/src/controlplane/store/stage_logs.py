@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage logs: appended in chunks, never rewritten, sealed when complete.
+"""Stage logs: appended in chunks, never rewritten, sealed when complete, reopened if need be.
 
 A block is known by its index: what arrives twice is kept once, and the first one stays. A log of
 any length costs the same to append to, up to a limit: a script that prints for ever must not fill
@@ -130,7 +130,7 @@ class LogPart:
     at_end: bool
     """Nothing more is there now."""
     completed: bool
-    """Nothing will be added."""
+    """Whoever wrote it has said that nothing will be added."""
 
 
 EMPTY: Final = LogPart(blocks=[], position=0, at_end=True, completed=False)
@@ -150,15 +150,20 @@ class StageLogs:
         blocks: Iterable[logblock_pb2.LogBlock],
         *,
         completed: bool,
+        reopen: bool = False,
     ) -> None:
-        """Add the blocks that are not there yet. Raises StateError for new ones after the seal."""
+        """Add the blocks that are not there yet.
+
+        `reopen`: new ones take a seal away, as those of a stage that runs again; otherwise they
+        raise StateError.
+        """
         offered = list(blocks)
 
         async def work(transaction: Transaction) -> None:
             head = await transaction.one(HEAD, this_project=project_id, **key.parameters())
             chunks, last_index, sealed, size = head or (0, BELOW_ALL, 0, 0)
             new = await _new_ones(transaction, key, offered, last_index)
-            if sealed and new:
+            if sealed and new and not reopen:
                 raise StateError(f"the log of the stage {key.stage_id!r} is complete")
             new, size = _fit(new, size, self._max_bytes)
             if not new and completed <= bool(sealed):

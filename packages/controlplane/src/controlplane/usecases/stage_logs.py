@@ -41,6 +41,16 @@ def _cut_noted(part: LogPart) -> LogPart:
     return replace(part, blocks=[*part.blocks, note])
 
 
+def can_reopen(deployment: pb.Deployment, key: LogKey) -> bool:
+    """Whether a sealed log takes more lines: its stage is not over.
+
+    A plugin that has outlived its agent seals the log of a stage that the next agent runs again.
+    """
+    return any(stage.id == key.stage_id for stage in deployment.stages) and not _is_over(
+        deployment, key
+    )
+
+
 async def follow(
     stores: Stores,
     bus: Bus,
@@ -66,11 +76,12 @@ async def follow(
             if not part.at_end:
                 yield LogPart(blocks=part.blocks, position=position, at_end=False, completed=False)
                 continue
-            if part.completed or (over and waited):
+            # Sealed alone is no end: a stage that runs again opens its log again.
+            if over and (part.completed or waited):
                 yield LogPart(blocks=part.blocks, position=position, at_end=True, completed=True)
                 return
             if part.blocks:
-                yield part
+                yield replace(part, completed=False)
             news = await listener.changes(limit=last_words if over else None)
             waited = not news
 

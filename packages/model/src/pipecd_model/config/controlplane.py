@@ -6,12 +6,14 @@ All of it is optional: without a file a single process keeps everything in its d
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Any, ClassVar, Literal
 
 import msgspec
 
 from pipecd_model.config import rules
+from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.config.schema import ConfigModel, Report
 from pipecd_model.config.values import Duration, Secret
 
@@ -307,12 +309,18 @@ class ControlPlaneConfig(ConfigModel):
         default_factory=InsightCollectorConfig
     )
     retention: RetentionConfig = msgspec.field(default_factory=RetentionConfig)
+    limits: FrontLimitsConfig = msgspec.field(default_factory=FrontLimitsConfig)
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses or networks of proxies, e.g. `10.0.0.0/8`: only from these `X-Forwarded-For` is
+    believed. Without any, the address of whoever connects is the caller's."""
     projects: tuple[ProjectConfig, ...] = ()
     shared_sso_configs: tuple[SharedSsoConfig, ...] = msgspec.field(
         name="sharedSSOConfigs", default=()
     )
 
     def check(self, report: Report) -> None:
+        for index, network in enumerate(self.trusted_proxies):
+            _check_network(report, index, network)
         rules.unique(report, "projects", of="id", values=[each.id for each in self.projects])
         names = [each.name for each in self.shared_sso_configs]
         rules.unique(report, "sharedSSOConfigs", of="name", values=names)
@@ -320,6 +328,19 @@ class ControlPlaneConfig(ConfigModel):
             report.fault("address", message="missing", hint="signing in through others needs it")
         if self.shared_sso_configs and not self.state_key:
             report.fault("stateKey", message="missing", hint="signing in through others needs it")
+
+
+def _check_network(report: Report, index: int, network: str) -> None:
+    place = ("trustedProxies", index)
+    try:
+        found = ipaddress.ip_network(network)
+    except ValueError:
+        report.fault(
+            *place, message=f"not a network: {network!r}", hint="e.g. 10.0.0.7 or 10.0.0.0/8"
+        )
+        return
+    if found.prefixlen == 0:
+        report.fault(*place, message=f"{network!r} is everybody", hint="name your proxies")
 
 
 def check_cron(report: Report, key: str, schedule: str) -> None:

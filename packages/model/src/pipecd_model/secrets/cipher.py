@@ -14,7 +14,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self
 
-from pipecd_model.errors import ConfigError
+from pipecd_model.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:  # loaded only when a key is: it takes a while
     from cryptography.hazmat.primitives.asymmetric.padding import OAEP
@@ -105,6 +105,7 @@ class KeyPair:
     @classmethod
     def new(cls, bits: int = _BITS) -> Self:
         """Make one. Takes a moment."""
+        _check_installed()
         from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415
 
@@ -152,7 +153,18 @@ def _oaep() -> OAEP:
     return padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), None)
 
 
+def _check_installed() -> None:
+    """Raise MissingExtraError in a program that was installed without secrets."""
+    try:
+        import cryptography  # noqa: F401, PLC0415
+    except ModuleNotFoundError:
+        raise MissingExtraError(
+            "secrets", distribution="cryptography", extras="pipecd-model[secrets]"
+        ) from None
+
+
 def _public_key(pem: bytes) -> RSAPublicKey:
+    _check_installed()
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415
@@ -169,6 +181,7 @@ def _public_key(pem: bytes) -> RSAPublicKey:
 
 
 def _private_key(pem: bytes) -> RSAPrivateKey:
+    _check_installed()
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415

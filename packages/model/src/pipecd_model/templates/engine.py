@@ -1,52 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine that reads and runs Go templates, set up as our sandbox. Loaded only when needed."""
+"""The engine that reads and runs Go templates. Loaded only when needed."""
 
 from __future__ import annotations
 
-import functools
-from pathlib import Path
-from typing import Final
+from collections.abc import Mapping
 
-import gotpl
+from pipecd_model.templates.blocks import call
+from pipecd_model.templates.expressions import Run
+from pipecd_model.templates.faults import NoSuchKeyError, TemplateFaultError
+from pipecd_model.templates.functions.table import FUNCTIONS
+from pipecd_model.templates.kinds import StrangeValueError
+from pipecd_model.templates.limits import Limits, Meter, TooLongError, TooMuchError
+from pipecd_model.templates.parser import parse
 
-from pipecd_model.templates.functions import table
-from pipecd_model.templates.limits import Limits
-
-FAILURES: Final = (
-    gotpl.TemplateError,
-    RecursionError,
-    # What the engine itself stumbles over, such as a number of thousands of digits.
-    ArithmeticError,
-    LookupError,
-    TypeError,
-    ValueError,
-)
+__all__ = ["TemplateFaultError", "render"]
 
 
-FOLDERS: Final = (str(Path(gotpl.__file__).parent), str(Path(__file__).parent))
-"""Where the code is that runs while a template is rendered."""
+def render(text: str, data: Mapping[str, object], limits: Limits, *, strict: bool) -> str:
+    """Return what a template makes of the data; raises TemplateFaultError."""
+    run = Run(Meter(limits, strict=strict))
+    root = dict(data)
+    try:
+        definition = parse(text, limits, FUNCTIONS)
+        call(definition, run, root)
+    except TemplateFaultError as fault:
+        if fault.position is None:
+            fault.position = run.at
+        if isinstance(fault, NoSuchKeyError) and not _holds(root, fault.inside):
+            fault.hint = ""  # a map that was made of a value may have keys that nobody should see
+        raise
+    except TooMuchError as much:
+        raise TemplateFaultError(str(much), position=run.at) from None
+    except TooLongError:
+        raise TemplateFaultError(
+            "the template takes too long",
+            hint="it loops too often or over too much",
+            position=run.at,
+        ) from None
+    except RecursionError:
+        raise TemplateFaultError("the template is nested too deeply", position=run.at) from None
+    except StrangeValueError as strange:
+        raise TemplateFaultError(str(strange), position=run.at) from None
+    return "".join(run.written)
 
 
-def compiled(text: str, name: str, limits: Limits, *, strict: bool) -> gotpl.Template:
-    """Read a template; raises one of FAILURES."""
-    return _environment(limits, strict).from_string(text, name=name)
-
-
-@functools.cache
-def _environment(limits: Limits, strict: bool) -> gotpl.Environment:
-    functions = table()
-    budget = gotpl.ExecutionBudget(
-        max_output_chars=limits.output,
-        max_iterations=limits.iterations,
-        max_template_depth=limits.templates,
-        max_function_calls=limits.calls,
-    )
-    sandbox = gotpl.SandboxPolicy(
-        allow_functions=functions, max_template_chars=limits.text, default_budget=budget
-    )
-    return gotpl.Environment(
-        functions=functions,
-        missing_key="error" if strict else "default",
-        sandbox=sandbox,
-        budget=budget,
-    )
+def _holds(root: object, wanted: object) -> bool:
+    """Say whether a map is one of the data, and not one that a function made."""
+    waiting = [root]
+    while waiting:
+        each = waiting.pop()
+        if each is wanted:
+            return True
+        if isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, list | tuple):
+            waiting += each
+    return False

@@ -1,21 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much a template may be and do, and the meters that hold it to that.
-
-The engine counts output, loops and calls. What it does not see is measured here: the size of the
-values that functions make, and the time that all of it takes.
-"""
+"""How much a template may be and do, and the meter that holds one rendering to that."""
 
 from __future__ import annotations
 
-import inspect
-import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +19,8 @@ class Limits:
     """Actions, that is `{{ … }}`, in the template."""
     action_text: int = 1 << 16
     """Characters in all its actions together: reading these is what takes time."""
+    nesting: int = 100
+    """How deep blocks and parentheses may stand in each other."""
     value: int = 4 << 20
     """Size of one value, and of all arguments of one call."""
     made: int = 32 << 20
@@ -40,6 +33,10 @@ class Limits:
     calls: int = 20_000
     templates: int = 50
     """How deep templates may call each other."""
+    blocks: int = 200
+    """How deep blocks may be while they run, those of templates that call each other included."""
+    steps: int = 2_000_000
+    """Actions, operands and functions that are evaluated."""
     seconds: float = 0.4
     """Processor time: a busy machine does not make a good template fail."""
 
@@ -54,34 +51,80 @@ class TooMuchError(Exception):
     """A template makes more than it may."""
 
 
-class NoSuchKeyError(LookupError):
-    """A template asks a map for what it has not."""
-
-    def __init__(self, key: object) -> None:
-        super().__init__("no such key")
-        self.key = key
-
-
-class TooLongError(BaseException):
-    """A template takes longer than it may. Not an Exception: the engine catches those."""
+class TooLongError(Exception):
+    """A template takes longer than it may."""
 
 
 class Meter:
-    """What one rendering may do, and what it has made so far."""
+    """What one rendering may do, and what it has done so far."""
 
-    __slots__ = ("_made", "limits", "strict")
+    __slots__ = (
+        "_calls",
+        "_end",
+        "_iterations",
+        "_made",
+        "_steps",
+        "_until_clock",
+        "_written",
+        "limits",
+        "strict",
+    )
 
     def __init__(self, limits: Limits, *, strict: bool) -> None:
         self.limits = limits
         self.strict = strict  # is a key that a map lacks an error?
-        self._made = 0
+        self._made = self._calls = self._iterations = self._steps = self._written = 0
+        self._until_clock = _CLOCK
+        self._end = time.thread_time() + limits.seconds
 
-    def admit(self, arguments: Iterable[object]) -> int:
+    def step(self) -> None:
+        """Count one thing that is evaluated."""
+        self._steps += 1
+        if self._steps > self.limits.steps:
+            raise TooLongError
+        self._until_clock -= 1
+        if self._until_clock < 0:
+            self._look_at_clock()
+
+    def spend(self, work: int) -> None:
+        """Count work: characters that something goes through."""
+        self._until_clock -= work >> _CHARACTERS
+        if self._until_clock < 0:
+            self._look_at_clock()
+
+    def _look_at_clock(self) -> None:
+        self._until_clock = _CLOCK
+        if time.thread_time() > self._end:
+            raise TooLongError
+
+    def iterate(self, times: int = 1) -> None:
+        """Count turns of loops."""
+        self._iterations += times
+        if self._iterations > self.limits.iterations:
+            raise TooMuchError(f"the template loops more than {self.limits.iterations:,} times")
+
+    def can_iterate(self, times: int) -> bool:
+        return self._iterations + times <= self.limits.iterations
+
+    def call(self) -> None:
+        """Count a call of a function or a template."""
+        self._calls += 1
+        if self._calls > self.limits.calls:
+            raise TooMuchError(f"the template calls more than {self.limits.calls:,} functions")
+
+    def write(self, size: int) -> None:
+        """Count characters of the result."""
+        self._written += size
+        if self._written > self.limits.output:
+            raise TooMuchError(f"the template writes more than {self.limits.output:,} characters")
+
+    def admit(self, arguments: Sequence[object]) -> int:
         """Measure the arguments of a call; raises TooMuchError when they are too large."""
         total = 0
         for each in arguments:
             total += weigh(each, self.limits)
             self.allow(total)
+        self.spend(total)
         return total
 
     def allow(self, weight: int) -> None:
@@ -91,75 +134,44 @@ class Meter:
 
     def made(self, value: object) -> None:
         """Count a value that a function has made."""
-        self._made += weigh(value, self.limits)
+        weight = weigh(value, self.limits)
+        self.spend(weight)
+        self._made += weight
         if self._made > self.limits.made:
             raise TooMuchError("the values become too large")
 
 
-METER: Final[ContextVar[Meter]] = ContextVar("meter")
+_CLOCK: Final = 500
+"""Steps between two looks at the clock."""
+
+_CHARACTERS: Final = 8
+"""As a power of two: how many characters to go through count as one step."""
 
 
 def weigh(value: object, limits: Limits) -> int:
     """Say how large a value is when it is written out: what stands in it twice counts twice."""
     if isinstance(value, str):
         return len(value)
-    total = 0
-    waiting = [(value, 0)]
-    while waiting:
-        each, depth = waiting.pop()
-        if isinstance(each, str | bytes | bytearray):
-            total += len(each)
-        elif isinstance(each, int):
-            total += each.bit_length() >> 3
-        elif isinstance(each, dict | list | tuple):
-            if depth == limits.depth:
-                raise TooMuchError("a value is nested too deeply")
-            total += ITEM * len(each)
-            if isinstance(each, dict):
-                waiting += [(key, depth + 1) for key in each]
-                waiting += [(item, depth + 1) for item in each.values()]
-            else:
-                waiting += [(item, depth + 1) for item in each]
-        if total > limits.value:
-            raise TooMuchError("a value becomes too large")
+    if isinstance(value, bool | int | float):
+        return 8
+    total = depth = 0
+    level: list[object] = [value]
+    while level:
+        deeper: list[object] = []
+        for each in level:
+            if isinstance(each, str):
+                total += len(each)
+            elif isinstance(each, dict | list | tuple):
+                total += ITEM * len(each)
+                if isinstance(each, dict):
+                    deeper += each
+                    deeper += each.values()
+                else:
+                    deeper += each
+            if total > limits.value:
+                raise TooMuchError("a value becomes too large")
+        if deeper and depth == limits.depth:
+            raise TooMuchError("a value is nested too deeply")
+        depth += 1
+        level = deeper
     return total
-
-
-_EVENTS: Final = 500
-"""Calls between two looks at the clock."""
-
-
-@contextmanager
-def time_limit(seconds: float, *, within: tuple[str, ...]) -> Iterator[None]:
-    """Raise TooLongError in the block once this thread has worked for so long.
-
-    The interpreter tells a profiler of every call it makes in this thread, at a point where an
-    exception is safe. Nothing else stops code that runs in our own process. Only functions of the
-    folders `within` are stopped: in between the interpreter may clean up something of somebody
-    else, and what is raised there, or in a generator that is being closed, is lost.
-    """
-    end = time.thread_time() + seconds
-    events = 0
-    late = False
-
-    def called(frame: FrameType, event: str, _argument: Any) -> None:
-        nonlocal events, late
-        events += 1
-        if events % _EVENTS == 0:
-            late = time.thread_time() > end
-        if not late:
-            return
-        code = frame.f_code
-        stoppable = event in _BEGINS and not code.co_flags & inspect.CO_GENERATOR
-        if stoppable and code.co_filename.startswith(within):
-            raise TooLongError
-
-    before = sys.getprofile()
-    sys.setprofile(called)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
-
-
-_BEGINS: Final = frozenset({"call", "c_call"})

@@ -7,10 +7,12 @@ Here the limits are set and every failure becomes a fault with its place in the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
-from pipecd_model.templates import scan
-from pipecd_model.templates.explain import BadTemplateError, fault_of, place
-from pipecd_model.templates.limits import LIMITS, METER, Limits, Meter, TooLongError, time_limit
+from pipecd_model.templates.explain import BadTemplateError, place
+from pipecd_model.templates.limits import LIMITS, Limits
+
+_OPEN: Final = "{{"
 
 
 def render(
@@ -27,28 +29,15 @@ def render(
     author knows it. Bytes that are no UTF-8 may stand in `data` and in the result in the form of
     Python's `surrogateescape`.
     """
-    if scan.OPEN not in text:
+    if _OPEN not in text:
         return text
-    try:
-        scan.check(text, limits)
-    except scan.RefusedError as refused:
-        line, column = place(text, refused.position)
-        raise BadTemplateError(
-            name, str(refused), hint=refused.hint, line=line, column=column
-        ) from None
-    # The engine takes a quarter of a second to load, and most programs never need it.
+    # Most programs never need the engine.
     from pipecd_model.templates import engine  # noqa: PLC0415
 
-    meter = METER.set(Meter(limits, strict=missing_key_error))
     try:
-        template = engine.compiled(text, name, limits, strict=missing_key_error)
-        with time_limit(limits.seconds, within=engine.FOLDERS):
-            return template.render(data)
-    except engine.FAILURES as failure:
-        raise fault_of(failure, text, name, data) from None
-    except TooLongError:
+        return engine.render(text, data, limits, strict=missing_key_error)
+    except engine.TemplateFaultError as fault:
+        line, column = (0, 0) if fault.position is None else place(text, fault.position)
         raise BadTemplateError(
-            name, "the template takes too long", hint="it loops too often or over too much"
+            name, str(fault), hint=fault.hint, line=line, column=column
         ) from None
-    finally:
-        METER.reset(meter)

@@ -57,18 +57,22 @@ def read_project(folder: Path) -> Project:
 def closure(requirements: Iterable[str]) -> list[Distribution]:
     """All installed distributions that these need, each once. Raises BuildError."""
     found: dict[str, Distribution] = {}
-    waiting = list(requirements)
+    seen: set[tuple[str, str]] = set()
+    waiting = [(text, "") for text in requirements]
     while waiting:
-        text = waiting.pop()
+        text, of_extra = waiting.pop()
         try:
             wanted = Requirement(text)
         except InvalidRequirement:
             raise BuildError(f"not a requirement: {text!r}") from None
-        name = canonicalize_name(wanted.name)
-        if name in found or (wanted.marker and not wanted.marker.evaluate({"extra": ""})):
+        if wanted.marker and not wanted.marker.evaluate({"extra": of_extra}):
             continue
-        found[name] = _installed(wanted)
-        waiting += found[name].requires or ()
+        name = canonicalize_name(wanted.name)
+        for extra in ("", *wanted.extras):
+            if (name, extra) not in seen:
+                seen.add((name, extra))
+                found[name] = _installed(wanted)
+                waiting += [(each, extra) for each in found[name].requires or ()]
     return [found[name] for name in sorted(found)]
 
 

@@ -233,7 +233,8 @@ class Planner:
             except PluginError as error:
                 answers.append(strategy.Answer(plugin=plugin.name, error=str(error)))
                 continue
-            choice = strategy.Choice(strategy=said.sync_strategy, summary=said.summary)
+            summary = said.summary or f"chosen by the plugin {plugin.name!r}"
+            choice = strategy.Choice(strategy=said.sync_strategy, summary=summary)
             known = not said.unsupported and said.sync_strategy != AUTO
             answers.append(strategy.Answer(plugin=plugin.name, choice=choice if known else None))
             if known and said.sync_strategy == PIPELINE:

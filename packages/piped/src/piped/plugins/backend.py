@@ -15,6 +15,7 @@ from piped.mirror.controlplane import ControlPlane
 from piped.plugins.tools import Tools
 from piped.report.masked import Logs
 from piped.report.metadata import MetadataStores
+from piped.report.numbering import LineNumbers
 from piped.secrets import KnownSecrets
 
 
@@ -39,5 +40,7 @@ class PluginBackend:
     commands: StageCommands
     control: ControlPlane
     tools: Tools
+    numbers: LineNumbers = field(default_factory=LineNumbers)
+    """For lines of plugins that are not managed."""
     secrets: KnownSecrets = field(default_factory=KnownSecrets)
     """Those that are open: given to plugins, and taken out of what they say."""

@@ -18,6 +18,7 @@ from typing import Final
 from pipecd_model.config import PluginConfig
 from pipecd_runtime import process as door
 from piped.plugins.fetch import Program
+from piped.plugins.orphans import MARK_VARIABLE, Mark
 
 PARENT_VARIABLE: Final = "PIPECD_PARENT_PID"
 """Tells a plugin whose death ends it, also when that has happened already."""
@@ -61,6 +62,7 @@ def command_of(
     service_port: int,
     port: int,
     token: str,
+    mark: Mark,
     piped_token: str,
     scripts: Path,
     grace: float,
@@ -77,6 +79,7 @@ def command_of(
     ).start_json()
     environment = {
         TOKEN_VARIABLE: token,
+        MARK_VARIABLE: str(mark),
         PIPED_TOKEN_VARIABLE: piped_token,
         SCRIPTS_VARIABLE: str(scripts),
         PARENT_VARIABLE: str(os.getpid()),

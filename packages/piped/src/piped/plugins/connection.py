@@ -3,6 +3,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pipecd_wire.pipecd.plugin.plugin_pb2 import WaitStageRequest
@@ -17,6 +18,7 @@ from pipecd_wire.rpc import MAX_MESSAGE, CallError, Channel, call
 from piped.oplog import logger
 from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
 from piped.plugins.lifetime import Lifetime, OverError
+from piped.plugins.orphans import Search, StuckError, end_orphans
 from piped.plugins.state import Limits
 
 if TYPE_CHECKING:
@@ -47,6 +49,9 @@ TOO_LARGE: Final = "larger than max"
 GIVEN_UP: Final = 5.0
 """Seconds in which the process ends that was given up."""
 
+LEFTOVERS_END: Final = 30.0
+"""Seconds in which all ends that a process has started."""
+
 # What a caller sees when the process at the other end dies.
 BROKEN: Final = frozenset({"UNAVAILABLE", "CANCELLED", "UNKNOWN"})
 
@@ -54,14 +59,21 @@ BROKEN: Final = frozenset({"UNAVAILABLE", "CANCELLED", "UNKNOWN"})
 class Connection:
     """A process that serves, from the moment it is ready to its end."""
 
-    def __init__(self, plugin: str, channel: Channel, limits: Limits) -> None:
+    def __init__(
+        self, plugin: str, channel: Channel, limits: Limits, processes: Search | None = None
+    ) -> None:
+        """`processes`: what finds all that its process has started."""
         self._plugin = plugin
         self._limits = limits
+        self.processes = processes or Search()
+        """Finds the process, and all that comes from it."""
         self.life = Lifetime()
         self.managed = False
         """Has it sent Ready?"""
         self.stopping = False
         """Was it told to stop?"""
+        self.ending = False
+        """Is its process being ended, with all that it has started?"""
         self.end = ""
         """Why its life is over."""
         self.hopeless: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -97,8 +109,10 @@ class Connection:
 
         return await self.ask(rpc, unless_unknown)
 
-    async def handler_end(self, deployment_id: str, stage_id: str) -> None:
+    async def handler_end(self, deployment_id: str, stage_id: str) -> bool:
         """Wait until a cancelled stage has really ended, at the latest with its process.
+
+        False when the plugin cannot say it.
 
         Only then may anything else touch what the stage worked on. A further cancellation changes
         nothing about that, so it does not shorten the wait. A handler that does not end within the
@@ -114,15 +128,15 @@ class Connection:
             except asyncio.CancelledError:
                 continue
             except OverError:
-                return
+                return True
             except CallError as error:
                 if error.status == "UNIMPLEMENTED":
                     end = min(end, clock() + self._limits.silent_end)
                     await self._sleep_until(end)
-                    return
+                    return False
                 await self._sleep_until(clock() + ASK_AGAIN)
             else:
-                return
+                return True
         limit = self._limits.handler_end
         log.warning(
             "plugin.stage_hangs",
@@ -133,6 +147,36 @@ class Connection:
         )
         self._give_up(f"did not end a stage within {limit:g}s after it was cancelled")
         await self._sleep_until(clock() + GIVEN_UP)
+        return True
+
+    async def end_abandoned(self, search: Search) -> None:
+        """End what a cancelled stage has left. A further cancellation does not shorten this.
+
+        What cannot be ended is ended with the process, or keeps the next one from starting.
+        """
+        ending = asyncio.ensure_future(end_orphans(search))
+        while not ending.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({ending})
+        try:
+            count = ending.result()
+        except StuckError as error:
+            self._give_up(f"has left processes of a cancelled stage: {error}")
+            await self._sleep_until(asyncio.get_running_loop().time() + LEFTOVERS_END)
+            return
+        if count:
+            log.warning("plugin.stage_left_processes", plugin=self._plugin, processes=count)
+
+    async def stage_lost(self) -> None:
+        """Wait until nothing is left of a stage whose call was lost with its process.
+
+        A process that is not managed may live and have lost the call alone: called again, it would
+        begin the stage beside the one that it runs. It is given up.
+        """
+        if not (self.managed or self.ending or self.stopping):
+            self._give_up("has lost the call of a stage")
+        if self.ending or self.hopeless.done():
+            await self._over(LEFTOVERS_END)
 
     def lost(self) -> PluginLostError:
         """The error of a call that the process cannot answer any more."""

@@ -18,7 +18,7 @@ from piped.plugins.backend import PluginBackend
 from piped.plugins.choose import choose
 from piped.plugins.command import death_wrapper
 from piped.plugins.download import DownloadLimits
-from piped.plugins.leftover import sweep
+from piped.plugins.leftover import Leftovers
 from piped.plugins.plugin import Plugin
 from piped.plugins.state import Limits
 from piped.plugins.supervise import Supervisor, Surroundings
@@ -54,7 +54,7 @@ class PluginHost:
         """`grace`: seconds that plugins are told they have to stop."""
         self._configs = tuple(configs)
         self._folder = data_dir / "plugins"
-        self._processes = data_dir / "processes"
+        self._leftovers = Leftovers(data_dir)
         self._backend = backend
         self._limits = limits or Limits()
         self._download = download or DownloadLimits()
@@ -99,10 +99,11 @@ class PluginHost:
                     await plugin.tried()
 
     async def __aenter__(self) -> Self:
-        await sweep(self._processes)
+        await self._leftovers.sweep()
         around = Surroundings(
             folder=self._folder,
-            processes=self._processes,
+            leftovers=self._leftovers,
+            names=frozenset(self._plugins),
             backend=self._backend,
             limits=self._limits,
             wrapper=await death_wrapper(),
@@ -137,11 +138,19 @@ class PluginHost:
             await self._tasks.__aexit__(None, None, None)
 
     async def stop(self, grace: float) -> None:
-        """Tell all plugins to stop, wait up to `grace` seconds, end those that are left."""
+        """Tell all plugins to stop, wait up to `grace` seconds, end those that are left.
+
+        A plugin that cannot give its stage back is told when the stage has ended, or the grace.
+        """
         for supervisor in self._supervisors:
             supervisor.stop()
         grace = min(grace, self._limits.hurry) if self._hurried else grace
-        if await self._ended(grace + FINISH_LINE):
+        if await self._ended(grace):
+            return
+        for supervisor in self._supervisors:
+            if not supervisor.is_told:
+                supervisor.tell()
+        if await self._ended(FINISH_LINE):
             return
         log.warning("plugin.killed", tasks=[t.get_name() for t in self._running if not t.done()])
         for supervisor in self._supervisors:

@@ -28,6 +28,7 @@ from piped.plugins.backend import PluginBackend
 from piped.plugins.lifetime import OverError
 from piped.plugins.running import RunningStages
 from piped.plugins.service import MetadataApi, SharedObjectsApi, StageApi
+from piped.report.numbering import RenumberedLogs
 
 TOKEN_KEY: Final = "pipecd-plugin-token"  # noqa: S105 - the name of it
 PIPED_TOKEN_KEY: Final = "pipecd-piped-token"  # noqa: S105 - as above
@@ -49,6 +50,8 @@ class Link:
         self.ready: asyncio.Future[pb.ReadyRequest] = asyncio.get_running_loop().create_future()
         self.last_ping = 0.0
         self.given_up = False
+        self.proved = False
+        """Has it shown its token?"""
 
     @property
     def has_token(self) -> bool:
@@ -136,10 +139,16 @@ def endpoints_of(
         # Whoever got here with a token has the right one.
         if method.service == MANAGEMENT.full_name and TOKEN_KEY not in metadata:
             raise _wrong_token(plugin)
+        link.proved = link.proved or TOKEN_KEY in metadata
 
+    # Whoever shows the token knows how piped numbers lines; others begin anew with each process.
+    logs = RenumberedLogs(backend.logs, backend.numbers, lambda: not link.proved)
     endpoints = Endpoints(admit=admit)
     endpoints.add(
-        SERVICE, StageApi(plugin, backend), MetadataApi(plugin, backend), SharedObjectsApi(backend)
+        SERVICE,
+        StageApi(plugin, backend, logs),
+        MetadataApi(plugin, backend),
+        SharedObjectsApi(backend),
     )
     endpoints.add(MANAGEMENT, management)
     return endpoints

@@ -22,6 +22,11 @@ CHUNK: Final = 64 * 1024
 LINES_A_SECOND: Final = 100
 """A plugin that says more is heard, but not written down: it would fill the disk of the log."""
 
+OWN_QUESTION: Final = "DeploymentService/FetchDefinedStages"
+"""What piped asks all the time to see whether a plugin serves. One that tells each call would fill
+log and last words with it."""
+TROUBLE: Final = re.compile("error|fail|panic|fatal", re.IGNORECASE)
+
 COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 CONTROLS: Final = {code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != 0x09}
 
@@ -65,6 +70,9 @@ class Output:
             text = COLOURS.sub("", text).translate(CONTROLS)
             if text:
                 text = self._shown(text)
+                if OWN_QUESTION in text and not TROUBLE.search(text):
+                    log.debug("plugin.output", plugin=self._plugin, line=text)
+                    continue
                 self._lines.append(text)
                 self._write(text)
 

@@ -7,6 +7,7 @@ to a process that dies ends at once with PluginLostError, and `ready` waits for 
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from pipecd_wire.model.deployment_pb2 import (
@@ -22,8 +23,10 @@ from pipecd_wire.plugin.livestateapi import api_pb2 as livestate
 from pipecd_wire.plugin.planpreviewapi import api_pb2 as planpreview
 from pipecd_wire.rpc import call
 from piped.oplog import logger
+from piped.plugins.abandoned import StageSearch
 from piped.plugins.connection import Connection
 from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
+from piped.plugins.orphans import ticks_now
 from piped.plugins.output import Output
 from piped.plugins.running import RunningStages
 from piped.plugins.state import Limits, Phase, PluginState
@@ -56,6 +59,8 @@ class Plugin:
         """Has it ever been? Before that nobody knows its stages."""
         self.failures = 0
         """How often it has failed in a row; for the supervisor."""
+        self.failure = ""
+        """How it has failed the last time; for the supervisor."""
         self._starts = 0
         self._was_tried = False
         self.running = RunningStages()
@@ -79,7 +84,7 @@ class Plugin:
         """Wait until it can be called; PluginError with the reason when that takes too long."""
         try:
             async with asyncio.timeout(limit):
-                await self._until(lambda: self._connection is not None)
+                await self._until(self._is_there)
         except TimeoutError:
             raise PluginLostError(
                 f"the plugin {self.name!r} is not ready: {self.state.sentence}",
@@ -148,6 +153,7 @@ class Plugin:
         there = self._there()
         deployment_id, stage_id = request.deployment.id, request.stage.id
         message = pb.ExecuteStageRequest(input=request)
+        since = ticks_now()
         with self.running.enter(deployment_id, stage_id):
             try:
                 response = await there.ask(
@@ -155,7 +161,14 @@ class Plugin:
                     lambda: call(there.deployment.ExecuteStage, message, deadline=None),
                 )
             except asyncio.CancelledError:
-                await there.handler_end(deployment_id, stage_id)
+                await self._wait_cancelled(there, request, since)
+                raise
+            except PluginLostError:
+                try:
+                    await there.stage_lost()
+                except asyncio.CancelledError:
+                    await self._wait_cancelled(there, request, since)
+                    raise
                 raise
         if there.stopping and not there.managed and response.status not in WENT_WELL:
             # A plugin of upstream's cannot say that it only stops: its stages just end badly.
@@ -166,6 +179,23 @@ class Plugin:
                 f"with the status {response.status}, which is not an end"
             )
         return response
+
+    async def _wait_cancelled(
+        self, there: Connection, request: pb.ExecutePluginInput, since: int
+    ) -> None:
+        """Wait until nothing of a cancelled stage runs any more."""
+        if await there.handler_end(request.deployment.id, request.stage.id):
+            return
+        sources = (request.target_deployment_source, request.running_deployment_source)
+        folders = [each.application_directory for each in sources if each.application_directory]
+        search = StageSearch(
+            leaders=there.processes.leaders,
+            is_wanted=there.processes.is_wanted,
+            folders=tuple(map(Path, folders)),
+            since=since,
+            alone_until=ticks_now() if self.running.is_alone else 0,
+        )
+        await there.end_abandoned(search)
 
     async def check_config(
         self, request: plugin_pb2.CheckConfigRequest
@@ -201,12 +231,16 @@ class Plugin:
         """Be in another state; for the supervisor."""
         failed = phase is Phase.FAILED
         looping = self.failures >= self._limits.crash_loop and phase is not Phase.READY
-        if failed and looping:
+        has_failed = failed
+        if phase in (Phase.FETCHING, Phase.STARTING) and self.failures and self.failure:
+            # The next try has not changed anything yet: the last failure is what people look for.
+            sentence, has_failed = f"{self.failure}; now {sentence}", True
+        if has_failed and looping:
             sentence = f"crash loop, {self.failures} times in a row: {sentence}"
         self.state = PluginState(
             phase=phase,
             sentence=sentence,
-            last_output=self.output.last() if failed else (),
+            last_output=self.output.last() if has_failed else (),
             crash_loop=looping,
         )
         self._starts += phase is Phase.STARTING
@@ -226,6 +260,9 @@ class Plugin:
         """Wait for a state in which something holds, or for the stop."""
         while not holds() and self.state.phase is not Phase.STOPPING:
             await self._changed.wait()
+
+    def _is_there(self) -> bool:
+        return self._connection is not None and not self._connection.hopeless.done()
 
     def _there(self) -> Connection:
         if self._connection is not None:

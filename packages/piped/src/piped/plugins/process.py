@@ -5,7 +5,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from pipecd_runtime import process as door
@@ -37,9 +37,10 @@ class Process:
             self._process.terminate()
 
     def kill(self) -> None:
-        """End it and all that is left of its group."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        """End it with its group. What is left of one that has ended is a matter of `orphans`."""
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
 
     async def killed(self, limit: float) -> None:
         """End it as a group, and wait until it is gone, not longer than the limit."""
@@ -54,10 +55,8 @@ class Process:
 
 
 @asynccontextmanager
-async def started(
-    command: Command, on_record: Callable[[int], AbstractContextManager[None]]
-) -> AsyncIterator[Process]:
-    """A process that lives no longer than the block, and is on record for as long.
+async def started(command: Command, on_start: Callable[[int], None]) -> AsyncIterator[Process]:
+    """A process that lives no longer than the block; `on_start` is told its pid.
 
     Raises PluginError when it cannot start.
 
@@ -75,12 +74,12 @@ async def started(
             process = Process(await _start(command, writing), said)
         finally:
             os.close(writing)
-        with on_record(process.pid):
-            try:
-                yield process
-            finally:
-                process.kill()
-                await process.end()
+        try:
+            on_start(process.pid)
+            yield process
+        finally:
+            process.kill()
+            await process.end()
     finally:
         transport.close()
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which stages a plugin runs right now: what it may ask about, and for how long."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,6 +13,8 @@ class RunningStages:
 
     def __init__(self) -> None:
         self._stages: dict[tuple[str, str], list[Lifetime]] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     @contextmanager
     def enter(self, deployment_id: str, stage_id: str) -> Iterator[None]:
@@ -19,6 +22,7 @@ class RunningStages:
         life = Lifetime()
         lives = self._stages.setdefault((deployment_id, stage_id), [])
         lives.append(life)
+        self._idle.clear()
         try:
             yield
         finally:
@@ -26,6 +30,22 @@ class RunningStages:
             lives.remove(life)
             if not lives:
                 del self._stages[deployment_id, stage_id]
+            if not self._stages:
+                self._idle.set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Does no stage run?"""
+        return self._idle.is_set()
+
+    @property
+    def is_alone(self) -> bool:
+        """Does one stage run, and no other?"""
+        return len(self._stages) == 1
+
+    async def wait_idle(self) -> None:
+        """Wait until no stage runs."""
+        await self._idle.wait()
 
     def life(self, deployment_id: str, stage_id: str) -> Lifetime | None:
         """The life of the stage's latest run, None when it does not run."""

@@ -13,6 +13,7 @@ from pipecd_wire.pluginservice import service_pb2 as pb
 from pipecd_wire.rpc import rpc
 from piped.plugins.backend import PluginBackend
 from piped.report.logs import StageKey
+from piped.report.masked import Logs
 
 PutRequest = (
     pb.PutStageMetadataRequest
@@ -34,9 +35,11 @@ def fill_empty_lines(request: LogRequest) -> None:
 class StageApi:
     """Stage logs, stage commands and tools."""
 
-    def __init__(self, plugin: str, backend: PluginBackend) -> None:
+    def __init__(self, plugin: str, backend: PluginBackend, logs: Logs | None = None) -> None:
+        """`logs`: those of one process, if they are not the backend's."""
         self._plugin = plugin
         self._backend = backend
+        self._logs = logs or backend.logs
 
     @rpc("InstallTool")
     async def install_tool(self, _: Any, request: pb.InstallToolRequest) -> pb.InstallToolResponse:
@@ -50,7 +53,7 @@ class StageApi:
         self, _: Any, request: pb.ReportStageLogsRequest
     ) -> pb.ReportStageLogsResponse:
         self._check(request)
-        await self._backend.logs.report(_key(request), _blocks(request))
+        await self._logs.report(_key(request), _blocks(request))
         return pb.ReportStageLogsResponse()
 
     @rpc("ReportStageLogsFromLastCheckpoint", prepare=fill_empty_lines)
@@ -58,9 +61,7 @@ class StageApi:
         self, _: Any, request: pb.ReportStageLogsFromLastCheckpointRequest
     ) -> pb.ReportStageLogsFromLastCheckpointResponse:
         self._check(request)
-        await self._backend.logs.checkpoint(
-            _key(request), _blocks(request), completed=request.completed
-        )
+        await self._logs.checkpoint(_key(request), _blocks(request), completed=request.completed)
         return pb.ReportStageLogsFromLastCheckpointResponse()
 
     def _check(self, request: LogRequest) -> None:

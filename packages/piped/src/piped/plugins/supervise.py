@@ -11,7 +11,7 @@ import asyncio
 import os
 import random
 import secrets
-from contextlib import AbstractContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -38,7 +38,7 @@ from piped.plugins.download import DownloadLimits
 from piped.plugins.errors import PluginError, SourceAwayError
 from piped.plugins.fetch import Program
 from piped.plugins.getting import Getting
-from piped.plugins.leftover import recorded
+from piped.plugins.leftover import Leftovers
 from piped.plugins.management import (
     PIPED_TOKEN_KEY,
     Link,
@@ -46,6 +46,7 @@ from piped.plugins.management import (
     authenticator_of,
     endpoints_of,
 )
+from piped.plugins.orphans import Leader, Search, new_mark, start_of
 from piped.plugins.plugin import Plugin
 from piped.plugins.port import accepts, is_free, pick_port, private_port
 from piped.plugins.process import Process, ending, started
@@ -79,8 +80,9 @@ class Surroundings:
     """What all plugins of a host share."""
 
     folder: Path
-    processes: Path
-    """Where processes are on record, see `leftover`."""
+    leftovers: Leftovers
+    names: frozenset[str]
+    """Of all plugins."""
     backend: PluginBackend
     limits: Limits
     wrapper: tuple[str, ...]
@@ -128,15 +130,37 @@ class Supervisor:
         self._plugin.become(Phase.STOPPING, "has stopped")
 
     def stop(self) -> None:
-        """Let the process end, and start no other. May be repeated: then it shall hurry."""
+        """Let the process end, and start no other. May be repeated: then it shall hurry.
+
+        One that is not managed and runs a stage is told when the stage has ended.
+        """
         if not self._stop.is_set():
             self._stop.set()
             self._getting.stop()
             self._plugin.become(Phase.STOPPING, "was told to stop")
+            if self._is_spared():
+                return
+        self.tell()
+
+    def tell(self) -> None:
+        """Send the process the signal to stop, whatever it does."""
         if self._connection is not None:
             self._connection.stopping = True
         if self._process is not None:
             self._process.terminate()
+
+    @property
+    def is_told(self) -> bool:
+        """Has the process that is there got the signal to stop?"""
+        return self._connection is None or self._connection.stopping
+
+    def _is_spared(self) -> bool:
+        """Would the signal end a stage that can still end by itself?
+
+        A plugin of another maker cannot give a stage back: told to stop, it loses its result.
+        """
+        there = self._connection
+        return there is not None and not there.managed and not self._plugin.running.is_idle
 
     def restart(self, by: str) -> None:
         """Start another process now, instead of the one that is there, or of a pause."""
@@ -158,7 +182,7 @@ class Supervisor:
             self._pause = 0.0
         elif not self._stop.is_set():
             self._pause = self._pause_after(plugin.failures)
-            plugin.failures += 1
+            plugin.failures, plugin.failure = plugin.failures + 1, why
             plugin.become(Phase.FAILED, f"{why}; next try in {self._pause:.1f}s")
         if self._connection is not None:
             self._connection.end = why
@@ -192,6 +216,7 @@ class Supervisor:
         self._wanted.clear()  # whoever wanted another one meanwhile gets this one
         if program is None:
             return
+        await self._end_leftovers()
         port = self._port_for(program)
         link = Link(
             token=secrets.token_urlsafe(32), piped_token=secrets.token_urlsafe(32), port=port
@@ -203,19 +228,23 @@ class Supervisor:
             if self._stop.is_set():
                 return
             self._plugin.become(Phase.STARTING, f"has {self._limits.ready:g}s to serve")
+            mark = new_mark(self._around.folder.parent, self._plugin.name)
             command = command_of(
                 self._config,
                 program,
                 service_port=service_port,
                 port=port,
                 token=link.token,
+                mark=mark,
                 piped_token=link.piped_token,
                 scripts=(self._around.folder.parent / "scripts").absolute(),
                 grace=self._around.grace,
                 wrapper=self._around.wrapper,
             )
-            process = await opened.enter_async_context(started(command, self._on_record))
+            process = await opened.enter_async_context(started(command, self._record))
             self._process = process
+            leader = Leader(pid=process.pid, started=start_of(process.pid))
+            processes = Search(leaders=(leader,), is_wanted=lambda it: it == mark)
             if self._stop.is_set():
                 process.terminate()
             why, wanted = "piped is ending", False
@@ -223,7 +252,8 @@ class Supervisor:
                 async with asyncio.TaskGroup() as watches:
                     watches.create_task(self._watch_process(process, watches))
                     watches.create_task(self._watch_wishes())
-                    watches.create_task(self._serve(link, opened, watches))
+                    watches.create_task(self._watch_stages())
+                    watches.create_task(self._serve(link, processes, opened, watches))
             except* RestartedError as wish:
                 why, wanted = str(wish.exceptions[0]), True
                 await self._let_go(process, why)
@@ -231,9 +261,16 @@ class Supervisor:
                 why = str(gone.exceptions[0])
             finally:
                 link.given_up = True
+                self._plugin.serve_through(None)
                 try:
-                    # Before anybody is told: it must not go on with what the next one continues.
+                    # Before anybody is told: it must not go on with what the next one continues,
+                    # and nothing that it has started either.
+                    if self._connection is not None:
+                        self._connection.ending = True
                     await process.killed(KILLED)
+                    await self._end_leftovers()
+                except PluginError as error:
+                    why = f"{why}; {error}"
                 finally:
                     self._process = None
                     self._fail(why, wanted=wanted)
@@ -251,8 +288,13 @@ class Supervisor:
         process.terminate()
         await process.gone(self._limits.hurry)
 
-    def _on_record(self, pid: int) -> AbstractContextManager[None]:
-        return recorded(self._around.processes, self._plugin.name, pid)
+    def _record(self, pid: int) -> None:
+        self._around.leftovers.record(self._plugin.name, pid)
+
+    async def _end_leftovers(self) -> None:
+        """End what earlier processes have started. Raises PluginError when that is not possible."""
+        name = self._plugin.name
+        await self._around.leftovers.end(name, others=self._around.names - {name})
 
     def _endpoints(self, link: Link) -> Endpoints:
         management = ManagementApi(
@@ -280,12 +322,13 @@ class Supervisor:
     async def _watch_process(self, process: Process, watches: asyncio.TaskGroup) -> None:
         following = watches.create_task(self._plugin.output.follow(process.said))
         code = await process.end()
-        process.kill()  # what it has left behind in its group
         await asyncio.wait({following}, timeout=LAST_WORDS)
         when = "" if self._connection is not None else " before it was ready"
         raise GoneError(f"{ending(code)}{when}")
 
-    async def _serve(self, link: Link, opened: AsyncExitStack, watches: asyncio.TaskGroup) -> None:
+    async def _serve(
+        self, link: Link, processes: Search, opened: AsyncExitStack, watches: asyncio.TaskGroup
+    ) -> None:
         limit = self._limits.ready
         try:
             async with asyncio.timeout(limit):
@@ -293,7 +336,7 @@ class Supervisor:
                 channel = await opened.enter_async_context(
                     connect(await self._address(link), metadata=lambda: proof)
                 )
-                connection = Connection(self._plugin.name, channel, self._limits)
+                connection = Connection(self._plugin.name, channel, self._limits, processes)
                 stages = await self._stages_of(connection)
         except TimeoutError:
             raise GoneError(f"did not serve within {limit:g}s") from None
@@ -409,6 +452,13 @@ class Supervisor:
         await self._wanted.wait()
         if not self._stop.is_set():
             raise RestartedError(f"was restarted by {self._by}")
+
+    async def _watch_stages(self) -> None:
+        """Tell a process that was spared to stop, as soon as its last stage has ended."""
+        await self._stop.wait()
+        await self._plugin.running.wait_idle()
+        if not self.is_told:
+            self.tell()
 
     async def _watch_callers(self, connection: Connection) -> None:
         why = await connection.hopeless

@@ -58,14 +58,17 @@ class Controller:
         *,
         at_once: int = AT_ONCE,
         on_completed: Callable[[Deployment], None] = lambda _: None,
+        on_handed_over: Callable[[], Awaitable[object]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`on_handed_over` ends what outlives piped, once another instance goes on with it."""
         self._mirror = mirror
         self._statuses = statuses
         self._start = start
         self._stored = stored
         self._permit = permit
         self._on_completed = on_completed
+        self._on_handed_over = on_handed_over
         self._clock = clock
         self._slots = asyncio.Semaphore(at_once)
         self._lines: dict[str, Line] = {}
@@ -123,12 +126,14 @@ class Controller:
             await asyncio.wait(self._workers.values())
 
     async def _hand_over(self) -> None:
-        """Stop what runs when another instance is at work on it."""
+        """Stop what runs when another instance is at work on it, also what an earlier piped ran."""
         while True:
             await self._permit.gone()
             for line in self._lines.values():
                 if line.running is not None:
                     line.running.hand_over()
+            if self._on_handed_over is not None:
+                await self._on_handed_over()
             await self._permit.deployment(begun=False)
 
     def _take(self, change: Change) -> None:

@@ -55,6 +55,21 @@ class Permit(Protocol):
         """Wait until another instance goes on with what this one has begun."""
 
 
+class Scripts(Protocol):
+    """What stages run that outlives plugin and piped."""
+
+    def stop(self, deployment_id: str, stage_id: str) -> bool:
+        """Let nobody start the scripts of a stage, or start them again; are any on record?"""
+
+    async def end(
+        self, deployment_id: str, *, only: str | None = None, but: str | None = None
+    ) -> int:
+        """End the scripts of a deployment, `only` one stage's or all `but` those; how many lived.
+
+        When this returns none lives, and none can start any more.
+        """
+
+
 class Successes(Protocol):
     """What each application runs: its last deployment that succeeded."""
 
@@ -77,6 +92,7 @@ class Needs:
     metadata: Metadata
     successes: Successes
     permit: Permit
+    scripts: Scripts
     stored: Callable[[str], Awaitable[Deployment]]
     """The deployment as the control plane has it."""
     clock: Clock

@@ -48,6 +48,11 @@ class Ending:
         return replace(self, reason=f"{self.reason}; {more}")
 
 
+def name_once(stage: PipelineStage, what: str, reason: str) -> str:
+    """A reason with the name of its stage, which many reasons begin with."""
+    return reason if reason.startswith(f"{stage.name} ") else f"{stage.name}{what}: {reason}"
+
+
 class DeploymentRun:
     """Runs one deployment."""
 
@@ -123,6 +128,8 @@ class DeploymentRun:
                     status=pb.DEPLOYMENT_FAILURE,
                     reason="internal error of piped; its log has the details",
                 )
+            # Also where no stage had the time for it: whatever comes next begins after all of it.
+            await self._needs.scripts.end(deployment.id)
             self._complete(ending)
 
     def _leave(self, why: str) -> None:
@@ -201,7 +208,7 @@ class DeploymentRun:
                     reason = f"{outcome.reason or 'cancelled'} during {stage.name}"
                     return Ending(status=pb.DEPLOYMENT_CANCELLED, reason=reason, stage=stage)
                 case _:
-                    reason = f"{stage.name} failed: {outcome.reason}"
+                    reason = name_once(stage, " failed", outcome.reason)
                     return Ending(status=pb.DEPLOYMENT_FAILURE, reason=reason, stage=stage)
         return Ending(status=pb.DEPLOYMENT_SUCCESS, reason="all stages are done")
 
@@ -257,7 +264,7 @@ class DeploymentRun:
                 stage.requires[:] = [ending.stage.id]
             await stages.run(stage, self._new_scope())
         failed = [
-            f"{stage.name}: {stage.status_reason}"
+            name_once(stage, "", stage.status_reason)
             for stage in todo
             if stage.status not in {pb.STAGE_SUCCESS, pb.STAGE_SKIPPED, pb.STAGE_EXITED}
         ]

@@ -93,15 +93,28 @@ async def run_stage(
     return _answered(stage, answer)
 
 
+@dataclass(slots=True)
+class Asked:
+    """What a plugin knows of the stage that it was asked to run."""
+
+    was_asked: bool = False
+    has_ended: bool = False
+    """Has it seen the stage's end, by itself or because it was told to stop it?"""
+
+
 async def execute_on(
-    plugin: Plugin, run: ExecutePluginInput, *, stopping: Callable[[], bool]
+    plugin: Plugin, run: ExecutePluginInput, asked: Asked, *, stopping: Callable[[], bool]
 ) -> ExecuteStageResponse:
     """Call ExecuteStage, and again on the restarted plugin when the first one is lost."""
     lost: PluginLostError | None = None
     for _ in range(RESTARTS):
         await _ready(plugin, stopping)
+        asked.was_asked = True
         try:
-            return await plugin.execute_stage(run)
+            answer = await plugin.execute_stage(run)
+        except asyncio.CancelledError:
+            asked.has_ended = True
+            raise
         except PluginLostError as error:
             if stopping():
                 raise StopRequestedError(Terminated()) from error
@@ -109,6 +122,9 @@ async def execute_on(
                 "stage.plugin_lost", plugin=plugin.name, stage=run.stage.name, reason=str(error)
             )
             lost = error
+        else:
+            asked.has_ended = True
+            return answer
     raise PluginError(
         f"the plugin {plugin.name!r} was lost {RESTARTS} times during the stage: {lost}"
     ) from lost

@@ -4,8 +4,10 @@
 `schedule.stage` knows how a stage runs; here is what it runs with, and that its status is told.
 """
 
+import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import Final
 
 from pipecd_model.config import ApplicationConfig, StageConfig
 from pipecd_model.errors import ConfigError, PipecdError
@@ -21,11 +23,14 @@ from piped.plan.sources import enter_running, open_target
 from piped.plan.stages import config_bytes
 from piped.schedule.needs import Needs
 from piped.schedule.skip import skip_reason
-from piped.schedule.stage import Limit, Outcome, execute_on, run_stage
+from piped.schedule.stage import Asked, Limit, Outcome, execute_on, run_stage
 from piped.schedule.stop import HandedOver, StopRequestedError, StopScope, Terminated, TimedOut
 from piped.sentence import sentence
 
 log = logger(__name__)
+
+TELL_LIMIT: Final = 30.0
+"""Seconds for a plugin to end what it shall not go on with; then piped does it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +68,8 @@ class Stages:
         Raises StopRequestedError when the scope was stopped before the stage began, and always when
         piped stops: then the stage is as it was.
         """
+        # Whatever became of those who ran the others: one at a time, and rollbacks after all.
+        await self._needs.scripts.end(self._deployment.id, but=stage.id)
         # One that an earlier piped has begun: our control plane keeps the moment in `updated_at`,
         # upstream's in `completed_at`.
         began = float(stage.completed_at or stage.updated_at)
@@ -76,11 +83,34 @@ class Stages:
             stage.completed_at = stage.updated_at = int(began)
             self._needs.statuses.stage(self._deployment, stage)
         limits = self._limits(stage, began)
-        outcome = await run_stage(stage, lambda: self._execute(stage), scope, limits)
+        asked = Asked()
+        outcome = await run_stage(stage, lambda: self._execute(stage, asked), scope, limits)
         if not outcome.ended:
+            if isinstance(scope.reason, HandedOver):
+                await self._needs.scripts.end(self._deployment.id)
             raise StopRequestedError(Terminated())
+        can_tell = not asked.has_ended and (scope.reason is not None or not asked.was_asked)
+        await self._end_scripts(stage, told_by_plugin=can_tell and not self.stopping)
         self._tell(stage, outcome)
         return outcome
+
+    async def _end_scripts(self, stage: PipelineStage, *, told_by_plugin: bool) -> None:
+        """See to it that nothing of a stage lives when its end is told, and nothing can start.
+
+        Its plugin may not have been asked at all: the stage was stopped while piped was away, while
+        the plugin was, or while the commit was made ready. Then it is asked now, `told_by_plugin`,
+        to end a script that it shall not go on with, and to put the rest in its log.
+        """
+        scripts, deployment_id = self._needs.scripts, self._deployment.id
+        if told_by_plugin and scripts.stop(deployment_id, stage.id):
+            try:
+                async with asyncio.timeout(TELL_LIMIT):
+                    await self._execute(stage, Asked(), files=False)
+            except (PipecdError, StopRequestedError, TimeoutError) as error:
+                log.warning("stage.end_not_told", stage=stage.name, reason=str(error))
+            except Exception:  # noqa: BLE001 - one of the doors: the stage has its outcome already
+                log.bug("stage.bug", stage=stage.name)
+        await scripts.end(deployment_id, only=stage.id)
 
     async def _before(self, stage: PipelineStage, scope: StopScope) -> Outcome | None:
         """Decide whether the stage runs at all; its outcome when it does not."""
@@ -123,13 +153,15 @@ class Stages:
             changed=changed if running else None,
         )
 
-    async def _execute(self, stage: PipelineStage) -> ExecuteStageResponse:
+    async def _execute(
+        self, stage: PipelineStage, asked: Asked, *, files: bool = True
+    ) -> ExecuteStageResponse:
         plugin = self._plugin_of(stage)
         run = ExecutePluginInput(
             deployment=self._deployment, stage=stage, stage_config=self._stage_config(stage)
         )
         async with AsyncExitStack() as opened:
-            if stage.name in plugin.stages_without_files:
+            if not files or stage.name in plugin.stages_without_files:
                 run.target_deployment_source.CopyFrom(self._source)
             else:
                 await self._open_sources(run, opened)
@@ -137,7 +169,7 @@ class Stages:
             await self._needs.statuses.kept(self._deployment)
             self.with_a_plugin = True
             try:
-                return await execute_on(plugin, run, stopping=lambda: self.stopping)
+                return await execute_on(plugin, run, asked, stopping=lambda: self.stopping)
             finally:
                 self.with_a_plugin = False
 

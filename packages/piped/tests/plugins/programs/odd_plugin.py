@@ -124,6 +124,9 @@ class DeploymentApi:
     async def _leave(self, _: pb.ExecutePluginInput) -> pb.ExecuteStageResponse:
         raise StatusError("UNAVAILABLE", "plugin is stopping")
 
+    async def _vanish(self, _: pb.ExecutePluginInput) -> pb.ExecuteStageResponse:
+        raise StatusError("UNAVAILABLE", "the connection broke")
+
     async def _wait(self, _: pb.ExecutePluginInput) -> pb.ExecuteStageResponse:
         try:
             await asyncio.sleep(3600)

@@ -57,6 +57,9 @@ class ExecuteApi:
 
         async def work(run: Run) -> StageResult | None:
             sender, commands, ctx = self._prepare(given, targets, run)
+            run.hurry = sender.hurry
+            if self._running.reports_until is not None:
+                sender.hurry(self._running.reports_until)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(sender.run())
                 result = None

@@ -12,7 +12,7 @@ from pipecd_sdk._glue.piped import Piped
 from pipecd_sdk._planning import StageRequest
 from pipecd_sdk._schema import schemas_of
 from pipecd_sdk.context import PlanContext
-from pipecd_sdk.plugin import DeploymentPlugin, StagePlugin
+from pipecd_sdk.plugin import DeploymentPlugin, StagePlugin, SyncStrategy
 from pipecd_wire.model import common_pb2
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.deploymentapi import api_pb2
@@ -54,7 +54,7 @@ class PlanApi:
         strategy = await self._plugin.strategy(self._context(request.input))
         return api_pb2.DetermineStrategyResponse(
             sync_strategy=common_pb2.SyncStrategy.ValueType(strategy.sync),
-            summary=strategy.summary,
+            summary=strategy.summary or self._default_summary(strategy.sync),
         )
 
     @rpc("BuildPipelineSyncStages")
@@ -85,6 +85,11 @@ class PlanApi:
         return api_pb2.BuildQuickSyncStagesResponse(
             stages=[messages.to_stage(each) for each in planned]
         )
+
+    def _default_summary(self, chosen: SyncStrategy) -> str:
+        """What people read of a deployment when its plugin says nothing: a Go agent shows this."""
+        name = "Quick sync" if chosen is SyncStrategy.QUICK_SYNC else "Pipeline"
+        return f"{name}: chosen by the plugin {self._setup.name!r}"
 
     def _context(self, given: api_pb2.PlanPluginInput) -> PlanContext:
         return PlanContext(

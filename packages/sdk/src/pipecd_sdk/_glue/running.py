@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 SHORTEST_RESERVE: Final = 5.0
 """Seconds of the grace period that are kept for ending what has not ended by itself."""
 
+LAST_MOMENT: Final = 2.0
+"""Seconds of the grace period that are kept for the end of the process, after the last reports."""
+
 Key = tuple[str, str]
 """Deployment id and stage id."""
 
@@ -37,6 +40,8 @@ class Run:
     is_handed_over: bool = False
     """Cancelled because the process stops: the next one continues the stage."""
     task: asyncio.Task[StageResult | None] | None = field(default=None, repr=False)
+    hurry: Callable[[float], None] = field(default=lambda _: None, repr=False)
+    """Is told the moment until which the last reports must have left, when the process stops."""
 
     def cancel(self, *, hand_over: bool) -> None:
         """Cancel the handler, once: a second time would break into what it does on its way out."""
@@ -53,6 +58,8 @@ class Running:
         self._runs: dict[Key, Run] = {}
         self.is_stopping = False
         self.is_ending = False
+        self.reports_until: float | None = None
+        """When the process stops: the moment until which the last reports must have left."""
         self._is_insisted = False
 
     async def run(self, key: Key, work: Work, *, finishes_on_stop: bool) -> StageResult:
@@ -92,7 +99,9 @@ class Running:
         """
         self.is_stopping = True
         over = time.monotonic() + grace
+        self.reports_until = over - min(LAST_MOMENT, grace / 4)
         for run in self._runs.values():
+            run.hurry(self.reports_until)
             if not run.finishes_on_stop:
                 run.cancel(hand_over=True)
         patience = grace - min(SHORTEST_RESERVE, grace / 2)

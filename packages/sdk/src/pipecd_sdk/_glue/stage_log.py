@@ -31,6 +31,9 @@ MOST_WAITING: Final = 5_000
 MOST_WAITING_TEXT: Final = 16 * BATCH_TEXT
 LAST_FLUSH: Final = 60.0
 """Seconds that the last lines may take; then the stage ends without them."""
+STOPPING_FLUSH: Final = 5.0
+"""The same while the process stops under a Go agent: that one is on its way out too, and has closed
+its door already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,9 @@ class StageLogSender:
         self._sealed = False
         self._seal = False
         self._give_up_at: float | None = None
+        self._stop_at: float | None = None
+        self._lost = 0
+        self._sending: asyncio.Timeout | None = None
         self._some = asyncio.Event()
         self._enough = asyncio.Event()
         self._room = asyncio.Event()
@@ -123,11 +129,20 @@ class StageLogSender:
         await self._flush()
         if self._pace.checkpoint is not None or self._seal:
             await self._finish()
+        if self._lost:
+            fields = {"error": "the plugin stops", "blocks": self._lost, **self._ids}
+            log.warning("stage_log.lost", extra={"fields": fields})
+
+    def hurry(self, until: float) -> None:
+        """The process stops: what has not been taken until then is lost."""
+        self._stop_at = until
+        self._limit_sending()
 
     def finish(self, *, completed: bool) -> None:
         """Let `run` send the rest and end; `completed` seals the log, it takes no more lines."""
         self._seal = completed
         self._give_up_at = time.monotonic() + LAST_FLUSH
+        self._limit_sending()
         self._some.set()
         self._enough.set()
 
@@ -140,9 +155,11 @@ class StageLogSender:
             taken = await self._send(self._service.ReportStageLogs, request)
             if not taken and self._pace.checkpoint is None:
                 self._left_out += len(batch)
+                self._note_lost(batch)
             self._acknowledged(batch)
             if self._is_checkpoint_due():
-                await self._checkpoint(self._kept)
+                if not await self._checkpoint(self._kept):
+                    self._note_lost(self._kept)
                 self._kept, self._kept_text = [], 0
         if self._give_up_at is None:
             self._some.clear()
@@ -157,18 +174,24 @@ class StageLogSender:
             batch = _first(rest)
             for _ in batch:
                 rest.popleft()
-            await self._checkpoint(batch, completed=self._seal and not rest)
+            if not await self._checkpoint(batch, completed=self._seal and not rest):
+                self._note_lost(batch)
             if not rest:
                 return
 
+    def _note_lost(self, batch: list[logblock_pb2.LogBlock]) -> None:
+        """Count what nobody took because the process stops; what was refused has been told."""
+        if self._is_stopped() and not self._sealed:
+            self._lost += len(batch)
+
     async def _checkpoint(
         self, blocks: Iterable[logblock_pb2.LogBlock], *, completed: bool = False
-    ) -> None:
+    ) -> bool:
         self._checkpoint_at = time.monotonic()
         request = service_pb2.ReportStageLogsFromLastCheckpointRequest(
             **self._ids, blocks=blocks, completed=completed
         )
-        await self._send(self._service.ReportStageLogsFromLastCheckpoint, request)
+        return await self._send(self._service.ReportStageLogsFromLastCheckpoint, request)
 
     def _acknowledged(self, batch: list[logblock_pb2.LogBlock]) -> None:
         for block in batch:
@@ -189,10 +212,14 @@ class StageLogSender:
     async def _send(self, method: Any, request: Any) -> bool:
         """Send until it is taken, refused for good, or there is no more time: was it taken?"""
         attempt = 0
-        while not self._sealed:
+        while not self._sealed and not self._is_stopped():
             attempt += 1
             try:
-                await call(method, request)
+                async with asyncio.timeout_at(self._stop_at) as self._sending:
+                    await call(method, request)
+                    return True
+            except TimeoutError:
+                break
             except CallError as error:
                 if error.status == "FAILED_PRECONDITION":
                     # Sealed by an earlier run: there is nobody left to read these lines.
@@ -201,10 +228,28 @@ class StageLogSender:
                     fields = {"error": str(error), "blocks": len(request.blocks), **self._ids}
                     log.warning("stage_log.lost", extra={"fields": fields})
                     return False
-            else:
-                return True
-            await asyncio.sleep(_BACK_OFF.pause(attempt))
+            finally:
+                self._sending = None
+            await self._rest(_BACK_OFF.pause(attempt))
         return False
+
+    async def _rest(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._stop_at) as self._sending:
+                await asyncio.sleep(seconds)
+        self._sending = None
+
+    def _limit_sending(self) -> None:
+        """See to it that nothing under way takes longer than there is time."""
+        if self._stop_at is None or self._give_up_at is None:
+            return
+        if self._pace.checkpoint is not None:
+            self._stop_at = min(self._stop_at, time.monotonic() + STOPPING_FLUSH)
+        if self._sending is not None and not self._sending.expired():
+            self._sending.reschedule(self._stop_at)
+
+    def _is_stopped(self) -> bool:
+        return self._stop_at is not None and time.monotonic() >= self._stop_at
 
     def _is_over(self) -> bool:
         return self._give_up_at is not None and time.monotonic() >= self._give_up_at

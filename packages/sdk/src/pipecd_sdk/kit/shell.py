@@ -24,6 +24,8 @@ GRACE: Final = timedelta(seconds=10)
 MOST_KEPT: Final = 16 * 1024 * 1024
 """Bytes of output that are kept; what comes after them only goes to the log."""
 CHUNK: Final = 64 * 1024
+MARK_VARIABLE: Final = "PIPECD_PLUGIN_PROCESS"
+"""Tells piped whose process it is: what a killed plugin has left must end before the next one."""
 LAST_OUTPUT: Final = 1.0
 """Seconds that what a program left running may keep its output open before it is ended too."""
 
@@ -96,7 +98,7 @@ async def run(
                 process = await door.start(
                     words,
                     cwd=cwd,
-                    env=door.operator_environment() | dict(env or {}),
+                    env=door.operator_environment(also=(MARK_VARIABLE,)) | dict(env or {}),
                     stdin=given,
                     stdout=await output.open(opened),
                     stderr=await errors.open(opened),

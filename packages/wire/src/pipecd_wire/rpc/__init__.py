@@ -12,6 +12,7 @@ from pipecd_wire.rpc.authentication import (
     has_token,
     require_own_user,
 )
+from pipecd_wire.rpc.calls import RelayedClient
 from pipecd_wire.rpc.channel import (
     Channel,
     ClientTls,
@@ -27,6 +28,7 @@ from pipecd_wire.rpc.endpoint import (
     Endpoints,
     GuardStream,
     Observe,
+    ReadRequest,
     admit_all,
 )
 from pipecd_wire.rpc.handlers import (
@@ -39,7 +41,8 @@ from pipecd_wire.rpc.handlers import (
     TwoHandlersError,
     rpc,
 )
-from pipecd_wire.rpc.server import MAX_MESSAGE, AddressError, Server, ServerTls, serving
+from pipecd_wire.rpc.limits import MAX_MESSAGE, CallLimits
+from pipecd_wire.rpc.server import AddressError, Server, ServerTls, serving
 from pipecd_wire.rpc.status import CallError, StatusError
 
 __all__ = [
@@ -49,6 +52,7 @@ __all__ = [
     "Admit",
     "Authenticator",
     "CallError",
+    "CallLimits",
     "Channel",
     "ClientTls",
     "Endpoint",
@@ -61,6 +65,8 @@ __all__ = [
     "NoHandlerError",
     "NoRightError",
     "Observe",
+    "ReadRequest",
+    "RelayedClient",
     "Retry",
     "Server",
     "ServerTls",

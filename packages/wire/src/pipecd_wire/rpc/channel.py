@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar
 
 import grpc
 
+from pipecd_wire.rpc.limits import MAX_MESSAGE, message_limits
 from pipecd_wire.rpc.loop import claim_loop
-from pipecd_wire.rpc.server import MAX_MESSAGE, message_limits
 from pipecd_wire.rpc.status import CallError, from_rpc_error
 
 Channel = grpc.aio.Channel

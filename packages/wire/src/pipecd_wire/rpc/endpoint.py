@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The chain every call goes through, whatever transport brought it.
 
-Admit (who is calling, and may they) → validate the request → the handler → errors to statuses.
+Admit (who is calling, and may they) → read the request → validate it → the handler → errors to
+statuses.
 Handlers therefore hold no permission code, no validation and no `try`.
 """
 
@@ -26,6 +27,9 @@ from pipecd_wire.rpc.status import StatusError, to_status
 
 Admit = Callable[[Method, Metadata], Awaitable[Any]]
 """Answers the caller, the first argument of every handler, or raises an error with a status."""
+
+ReadRequest = Callable[[], Awaitable[Message]]
+"""Reads the request of a call. Called once its caller was let in, and never for a stranger."""
 
 GuardStream = Callable[
     [Method, Metadata, Any, Message, AsyncGenerator[Message, None]], AsyncGenerator[Message, None]
@@ -75,14 +79,18 @@ class Endpoint:
             name = self.method.request.DESCRIPTOR.name
             raise StatusError("INVALID_ARGUMENT", f"invalid request: not a {name}") from None
 
-    async def unary(self, request: Message, metadata: Metadata) -> Message:
-        """Answer one call; raises only StatusError (and lets a cancellation through)."""
+    async def unary(self, request: Message | ReadRequest, metadata: Metadata) -> Message:
+        """Answer one call; raises only StatusError (and lets a cancellation through).
+
+        A request that is still to be read is read once its caller was let in: a transport gives
+        `ReadRequest`, so that nobody's bytes are held before it is known whose they are.
+        """
         started = time.monotonic()
         status = "CANCELLED"  # unless one of the ways below is taken
         try:
-            caller = await self._enter(request, metadata)
+            caller, message = await self._enter(request, metadata)
             handler = cast(Callable[[Any, Any], Awaitable[Message]], self._handler)
-            response = await handler(caller, request)
+            response = await handler(caller, message)
             status = "OK"
         except Exception as error:  # the one door of all handlers: every error becomes a status
             refusal = to_status(error, method=self.method.path)
@@ -92,7 +100,9 @@ class Endpoint:
             self._observe(status, started)
         return response
 
-    async def stream(self, request: Message, metadata: Metadata) -> AsyncGenerator[Message, None]:
+    async def stream(
+        self, request: Message | ReadRequest, metadata: Metadata
+    ) -> AsyncGenerator[Message, None]:
         """Answer one call with many messages; raises as `unary` does.
 
         Whoever stops reading early must close the generator, which ends the handler.
@@ -100,11 +110,11 @@ class Endpoint:
         started = time.monotonic()
         status = "CANCELLED"
         try:
-            caller = await self._enter(request, metadata)
+            caller, message = await self._enter(request, metadata)
             handler = cast(Callable[[Any, Any], AsyncGenerator[Message, None]], self._handler)
-            answers = handler(caller, request)
+            answers = handler(caller, message)
             if self._guard_stream is not None:
-                answers = self._guard_stream(self.method, metadata, caller, request, answers)
+                answers = self._guard_stream(self.method, metadata, caller, message, answers)
             async with aclosing(answers) as responses:
                 async for response in responses:
                     yield response
@@ -116,15 +126,18 @@ class Endpoint:
         finally:
             self._observe(status, started)
 
-    async def _enter(self, request: Message, metadata: Metadata) -> Any:
+    async def _enter(
+        self, request: Message | ReadRequest, metadata: Metadata
+    ) -> tuple[Any, Message]:
         if self._handler is None:
             raise StatusError("UNIMPLEMENTED", f"{self.method.name} is not served yet")
         caller = await self._admit(self.method, metadata)
+        message = request if isinstance(request, Message) else await request()
         if self._prepare is not None:
-            self._prepare(request)
-        if violation := validation.check(request):
+            self._prepare(message)
+        if violation := validation.check(message):
             raise StatusError("INVALID_ARGUMENT", f"invalid request: {violation}")
-        return caller
+        return caller, message
 
     def _observe(self, status: str, started: float) -> None:
         for observe in self._observers:

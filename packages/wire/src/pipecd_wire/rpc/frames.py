@@ -4,7 +4,6 @@
 Pure functions for `web`, which knows when to read and when to write.
 """
 
-import base64
 import binascii
 import re
 import struct
@@ -21,7 +20,6 @@ TRAILERS: Final = 0x80
 
 # Printable ASCII without the percent sign travels as it is (gRPC over HTTP/2, "Status-Message").
 _PLAIN: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
-_SEGMENT: Final = re.compile(rb"[^=]+={0,2}")
 _TIMEOUT: Final = re.compile(r"(?P<amount>[0-9]{1,8})(?P<unit>[HMSmun])")
 _SECONDS: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 
@@ -62,15 +60,89 @@ def check_size(size: int, *, limit: int) -> None:
         raise StatusError("RESOURCE_EXHAUSTED", f"message larger than max ({size} vs. {limit})")
 
 
-def from_text(body: bytes) -> bytes:
-    """Decode the base64 of a `-text` request; each chunk that was sent may have its own padding."""
+class TextDecoder:
+    """Decodes the base64 of a `-text` request as it comes.
+
+    Each chunk that a caller has sent may have its own padding, so that a body is made of several
+    pieces; their number is limited, because each costs as much as kilobytes do.
+    """
+
+    MOST_PIECES: Final = 4096
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._pieces = 0
+
+    def decode(self, chunk: bytes) -> bytes:
+        """Returns what is complete; StatusError for what is no base64."""
+        data = self._rest + chunk.translate(None, b" \t\r\n\v\f")
+        decoded: list[bytes] = []
+        start = 0
+        while (padding := data.find(b"=", start)) >= 0:
+            end = padding + 4 - (padding - start) % 4
+            if (padding - start) % 4 < 2:
+                raise _not_base64()
+            if end > len(data):
+                break
+            self._pieces += 1
+            if self._pieces > self.MOST_PIECES:
+                raise StatusError(
+                    "INVALID_ARGUMENT", "invalid request: its base64 has too many padded pieces"
+                )
+            decoded.append(_decode(data[start:end]))
+            start = end
+        unpadded = (len(data) if padding < 0 else padding) - start
+        whole = start + unpadded // 4 * 4
+        decoded.append(_decode(data[start:whole]))
+        self._rest = data[whole:]
+        return b"".join(decoded)
+
+    def finish(self) -> None:
+        """StatusError when the text has ended within a group of four."""
+        if self._rest:
+            raise _not_base64()
+
+
+def _decode(text: bytes) -> bytes:
     try:
-        return b"".join(
-            base64.b64decode(segment, validate=True)
-            for segment in _SEGMENT.findall(b"".join(body.split()))
-        )
+        return binascii.a2b_base64(text, strict_mode=True)
     except binascii.Error:
-        raise StatusError("INVALID_ARGUMENT", "invalid request: it is not base64") from None
+        raise _not_base64() from None
+
+
+def _not_base64() -> StatusError:
+    return StatusError("INVALID_ARGUMENT", "invalid request: it is not base64")
+
+
+class RequestReader:
+    """Puts the one message of a request together from chunks; StatusError as soon as it is none.
+
+    It holds no more than the longest message that is allowed.
+    """
+
+    def __init__(self, *, limit: int, in_text: bool) -> None:
+        self._limit = limit
+        self._longest = limit + HEADER.size
+        self._longest_raw = (self._longest + 2) // 3 * 4 if in_text else self._longest
+        self._text = TextDecoder() if in_text else None
+        self._raw = 0
+        self._body = bytearray()
+
+    def feed(self, chunk: bytes) -> None:
+        self._raw += len(chunk)
+        check_size(self._raw, limit=self._longest_raw)
+        self._body += chunk if self._text is None else self._text.decode(chunk)
+        check_size(len(self._body), limit=self._longest)
+        if len(self._body) >= HEADER.size:
+            flag, length = HEADER.unpack_from(self._body)
+            if flag == MESSAGE:
+                check_size(length, limit=self._limit)
+
+    def finish(self) -> bytes:
+        """Returns the message's bytes."""
+        if self._text is not None:
+            self._text.finish()
+        return only_message(bytes(self._body), limit=self._limit)
 
 
 def seconds(timeout: str) -> float:

@@ -44,15 +44,13 @@ class GuardedRouter(grpc.GenericRpcHandler):
         return self._built[path]
 
     def _guarded(self, handler: RpcHandler) -> RpcHandler:
-        # With a stream of requests, which on the wire is the same: gRPC reads the message of a
-        # unary call before it asks anybody.
         make: Callable[..., RpcHandler]
         if handler.response_streaming:
-            make, inner = grpc.stream_stream_rpc_method_handler, handler.unary_stream
+            make, inner = grpc.stream_stream_rpc_method_handler, handler.stream_stream
         else:
-            make, inner = grpc.stream_unary_rpc_method_handler, handler.unary_unary
-        behaviour = _reading_one(cast(Behaviour, inner))
-        return make(self._guard(behaviour), response_serializer=handler.response_serializer)
+            make, inner = grpc.stream_unary_rpc_method_handler, handler.stream_unary
+        behaviour = self._guard(cast(Behaviour, inner))
+        return make(behaviour, response_serializer=handler.response_serializer)
 
     def _guard(self, behaviour: Behaviour) -> Behaviour:
         async def guarded(requests: object, context: Context) -> Any:
@@ -73,20 +71,6 @@ class GuardedRouter(grpc.GenericRpcHandler):
             refusal = to_status(error, method="authenticator")
             self._refusals.note(call, refusal)
             await context.abort(CODES[refusal.status], refusal.message)
-
-
-def _reading_one(inner: Behaviour) -> Behaviour:
-    """Reads the one message of a unary call for its handler."""
-
-    async def behaviour(_requests: object, context: Context) -> Any:
-        request: object = await context.read()
-        if request is grpc.aio.EOF:
-            await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT, "invalid request: it has no message"
-            )
-        return await inner(request, context)
-
-    return behaviour
 
 
 async def _not_found(_requests: object, context: Context) -> None:

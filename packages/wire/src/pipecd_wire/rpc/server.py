@@ -1,23 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serve endpoints over gRPC."""
 
-import urllib.parse
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import grpc
-from google.protobuf.message import Message
 
 from pipecd_wire.rpc.authentication import Authenticator
-from pipecd_wire.rpc.endpoint import Endpoint, Endpoints
-from pipecd_wire.rpc.guarded import Context, GuardedRouter, RpcHandler, text_metadata
-from pipecd_wire.rpc.handlers import PEER, Metadata
+from pipecd_wire.rpc.calls import RelayedClient, method_handler
+from pipecd_wire.rpc.endpoint import Endpoints
+from pipecd_wire.rpc.guarded import GuardedRouter, RpcHandler
+from pipecd_wire.rpc.limits import MAX_MESSAGE, CallLimits
 from pipecd_wire.rpc.loop import claim_loop
-from pipecd_wire.rpc.status import CODES, StatusError
-
-MAX_MESSAGE: Final = 10 * 1024 * 1024
 
 OPTIONS: Final = (
     # A taken port must be an error, not a second server that gets half of the calls.
@@ -31,14 +27,6 @@ OPTIONS: Final = (
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.http2.max_pings_without_data", 0),
 )
-
-
-def message_limits(size: int) -> tuple[tuple[str, int], ...]:
-    """Options for both directions. Give them once: of two equal names gRPC takes the first."""
-    return (
-        ("grpc.max_receive_message_length", size),
-        ("grpc.max_send_message_length", size),
-    )
 
 
 class AddressError(OSError):
@@ -56,8 +44,8 @@ class ServerTls:
 class Server:
     """A gRPC server over endpoints. Made inside the running loop, as grpc.aio wants it.
 
-    `relayed` is for a server behind a relay of this process: the IP addresses of the callers, by
-    the name that the relay's side of each connection has here (`unix-abstract:NAME`).
+    `relayed` is for a server behind a relay of this process: the callers, by the name that the
+    relay's side of each connection has here (`unix-abstract:NAME`).
     `authenticator` is asked before anything of a call is read, also of an unknown method.
     """
 
@@ -66,14 +54,18 @@ class Server:
         endpoints: Endpoints,
         *,
         max_message: int = MAX_MESSAGE,
-        relayed: Mapping[str, str] | None = None,
+        limits: CallLimits | None = None,
+        relayed: Mapping[str, RelayedClient] | None = None,
         authenticator: Authenticator | None = None,
     ) -> None:
         claim_loop()
         self._ports: set[int] = set()
-        self._server = grpc.aio.server(options=(*OPTIONS, *message_limits(max_message)))
+        limits = limits or CallLimits(max_message=max_message)
+        self._server = grpc.aio.server(
+            options=(*OPTIONS, *limits.options()), maximum_concurrent_rpcs=limits.max_calls
+        )
         # Not `relayed or {}`: it is empty now and is filled while the server runs.
-        router = _Router(endpoints, {} if relayed is None else relayed)
+        router = _Router(endpoints, {} if relayed is None else relayed, limits)
         if authenticator is None:
             self._server.add_generic_rpc_handlers((router,))
         else:
@@ -123,9 +115,12 @@ async def serving(
 class _Router(grpc.GenericRpcHandler):
     """Finds the endpoint of a call by its path."""
 
-    def __init__(self, endpoints: Endpoints, relayed: Mapping[str, str]) -> None:
+    def __init__(
+        self, endpoints: Endpoints, relayed: Mapping[str, RelayedClient], limits: CallLimits
+    ) -> None:
         self._endpoints = endpoints
         self._relayed = relayed
+        self._limits = limits
         self._built: dict[str, RpcHandler] = {}
 
     def service(self, details: grpc.HandlerCallDetails) -> "RpcHandler | None":
@@ -134,62 +129,5 @@ class _Router(grpc.GenericRpcHandler):
             endpoint = self._endpoints.find(path)
             if endpoint is None:
                 return None  # answered as UNIMPLEMENTED
-            self._built[path] = _method_handler(endpoint, self._relayed)
+            self._built[path] = method_handler(endpoint, self._relayed, self._limits)
         return self._built[path]
-
-
-def _method_handler(endpoint: Endpoint, relayed: Mapping[str, str]) -> RpcHandler:
-    method = endpoint.method
-    make: Callable[..., RpcHandler]
-    behaviour: Any
-    if method.streams:
-        make, behaviour = grpc.unary_stream_rpc_method_handler, _streaming(endpoint, relayed)
-    else:
-        make, behaviour = grpc.unary_unary_rpc_method_handler, _unary(endpoint, relayed)
-    # No deserializer: grpc would answer bytes that are no message with UNKNOWN and a traceback.
-    return make(behaviour, response_serializer=method.response.SerializeToString)
-
-
-def _unary(
-    endpoint: Endpoint, relayed: Mapping[str, str]
-) -> Callable[[bytes, Context], Awaitable[Message]]:
-    async def behaviour(request: bytes, context: Context) -> Message:
-        try:
-            return await endpoint.unary(endpoint.parse(request), _metadata(context, relayed))
-        except StatusError as refusal:
-            await context.abort(CODES[refusal.status], refusal.message)
-
-    return behaviour
-
-
-def _streaming(
-    endpoint: Endpoint, relayed: Mapping[str, str]
-) -> Callable[[bytes, Context], Awaitable[None]]:
-    # Written with `write` and not as a generator: grpc.aio leaves a generator of a cancelled call
-    # to the garbage collector, and the handler's `finally` would run at some time, in some task.
-    async def behaviour(request: bytes, context: Context) -> None:
-        try:
-            async with aclosing(
-                endpoint.stream(endpoint.parse(request), _metadata(context, relayed))
-            ) as responses:
-                async for response in responses:
-                    await context.write(response)
-        except StatusError as refusal:
-            await context.abort(CODES[refusal.status], refusal.message)
-
-    return behaviour
-
-
-def _metadata(context: Context, relayed: Mapping[str, str]) -> Metadata:
-    metadata = text_metadata(context)
-    peer = context.peer()
-    metadata[PEER] = relayed[peer] if peer in relayed else _address(peer)
-    return metadata
-
-
-def _address(peer: str) -> str:
-    """The IP address in a name such as `ipv4:10.0.0.7:41808` or `ipv6:%5B::1%5D:41808`."""
-    family, _, rest = peer.partition(":")
-    if family not in {"ipv4", "ipv6"}:
-        return ""
-    return urllib.parse.unquote(rest).rpartition(":")[0].strip("[]")

@@ -2,7 +2,8 @@
 """Serve endpoints as gRPC-Web: an ASGI application for whatever HTTP server hosts it.
 
 The same chain as over gRPC (`Endpoint`), binary and `-text`, unary and server streaming. A caller
-that goes away cancels its handler. Cross-origin rules are the host's business.
+that goes away cancels its handler. A request is read once its caller was let in. Cross-origin rules
+are the host's business: its `screen` may refuse a request by what its head says.
 """
 
 import asyncio
@@ -14,9 +15,9 @@ from typing import Any, Final, TypeAlias
 from google.protobuf.message import Message
 
 from pipecd_wire.rpc import frames
-from pipecd_wire.rpc.endpoint import Endpoint, Endpoints
+from pipecd_wire.rpc.endpoint import Endpoint, Endpoints, ReadRequest
 from pipecd_wire.rpc.handlers import PEER, Metadata
-from pipecd_wire.rpc.server import MAX_MESSAGE
+from pipecd_wire.rpc.limits import MAX_MESSAGE
 from pipecd_wire.rpc.status import StatusError
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -29,8 +30,21 @@ TEXT: Final = "application/grpc-web-text"
 TYPES: Final = {BINARY, f"{BINARY}+proto", TEXT, f"{TEXT}+proto"}
 
 
+Screen: TypeAlias = Callable[[Scope], None]
+"""Raises StatusError for a request that must not be answered."""
+
+Identified: TypeAlias = Callable[[Scope], None]
+"""Told of each request whose caller was let in."""
+
+
 class DisconnectedError(Exception):
     """The caller went away; nobody reads an answer any more."""
+
+    status = "CANCELLED"
+
+
+def _nothing(_scope: Scope) -> None:
+    """For a host that wants to know nothing."""
 
 
 def is_grpc_web(scope: Scope) -> bool:
@@ -41,9 +55,18 @@ def is_grpc_web(scope: Scope) -> bool:
 class GrpcWeb:
     """All endpoints of a process as one ASGI application."""
 
-    def __init__(self, endpoints: Endpoints, *, max_message: int = MAX_MESSAGE) -> None:
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        *,
+        max_message: int = MAX_MESSAGE,
+        screen: Screen = _nothing,
+        identified: Identified = _nothing,
+    ) -> None:
         self._endpoints = endpoints
         self._max_message = max_message
+        self._screen = screen
+        self._identified = identified
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "POST":
@@ -55,7 +78,8 @@ class GrpcWeb:
         exchange = _Exchange(scope, receive, send, self._max_message)
         try:
             async with asyncio.timeout(exchange.time_limit()):
-                status, message = await self._answer(exchange)
+                self._screen(scope)
+                status, message = await self._answer(exchange, scope)
         except StatusError as refusal:
             status, message = refusal.status, refusal.message
         except TimeoutError:
@@ -64,33 +88,41 @@ class GrpcWeb:
             return
         await exchange.end(status, message)
 
-    async def _answer(self, exchange: "_Exchange") -> tuple[str, str]:
+    async def _answer(self, exchange: "_Exchange", scope: Scope) -> tuple[str, str]:
         endpoint = self._endpoints.find(exchange.path)
         if endpoint is None:
-            raise StatusError("UNIMPLEMENTED", f"unknown method {exchange.path}")
-        request = endpoint.parse(await exchange.read())
+            raise StatusError("UNIMPLEMENTED", f"unknown method {exchange.path[:200]}")
         ending: tuple[str, str] | None = None
+        watching: asyncio.Task[None] | None = None
         try:
             async with asyncio.TaskGroup() as tasks:
-                watching = tasks.create_task(exchange.disconnected())
-                ending = await _run(endpoint, request, exchange)
-                watching.cancel()
+
+                async def read() -> Message:
+                    nonlocal watching
+                    self._identified(scope)
+                    request = endpoint.parse(await exchange.read())
+                    watching = tasks.create_task(exchange.disconnected())
+                    return request
+
+                ending = await _run(endpoint, read, exchange)
+                if watching is not None:
+                    watching.cancel()
         except* DisconnectedError:
             pass  # the group has cancelled the handler, and waited for it
-        if ending is None:
+        if ending is None or exchange.is_gone:
             raise DisconnectedError
         return ending
 
 
-async def _run(endpoint: Endpoint, request: Message, exchange: "_Exchange") -> tuple[str, str]:
+async def _run(endpoint: Endpoint, read: ReadRequest, exchange: "_Exchange") -> tuple[str, str]:
     """Call the handler and send what it answers; the value is how the call ended."""
     try:
         if endpoint.method.streams:
-            async with aclosing(endpoint.stream(request, exchange.metadata)) as responses:
+            async with aclosing(endpoint.stream(read, exchange.metadata)) as responses:
                 async for response in responses:
                     await exchange.write(response)
         else:
-            await exchange.write(await endpoint.unary(request, exchange.metadata))
+            await exchange.write(await endpoint.unary(read, exchange.metadata))
     except StatusError as refusal:
         return refusal.status, refusal.message
     return "OK", ""
@@ -109,6 +141,7 @@ class _Exchange:
         accept = self.metadata.get("accept", "")
         self._answer_in_text = TEXT in accept if BINARY in accept else self._asked_in_text
         self._started = False
+        self.is_gone = False
 
     def time_limit(self) -> float | None:
         timeout = self.metadata.get("grpc-timeout")
@@ -116,20 +149,16 @@ class _Exchange:
 
     async def read(self) -> bytes:
         """The request's one message. Reads no further than the longest that is allowed."""
-        longest = self._max_message + frames.HEADER.size
-        if self._asked_in_text:
-            longest = (longest + 2) // 3 * 4
-        body = bytearray()
+        reader = frames.RequestReader(limit=self._max_message, in_text=self._asked_in_text)
         more = True
         while more:
             event = await self._receive()
             if event["type"] == "http.disconnect":
+                self.is_gone = True
                 raise DisconnectedError
-            body += event.get("body", b"")
-            frames.check_size(len(body), limit=longest)
+            reader.feed(event.get("body", b""))
             more = event.get("more_body", False)
-        whole = frames.from_text(bytes(body)) if self._asked_in_text else bytes(body)
-        return frames.only_message(whole, limit=self._max_message)
+        return reader.finish()
 
     async def disconnected(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

@@ -80,6 +80,16 @@ def complain(error: OSError) -> None:
         return
 
 
+def write_whole(path: str, text: bytes) -> None:
+    """Write a file. Raises OSError."""
+    number = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+    try:
+        while text:
+            text = text[os.write(number, text) :]
+    finally:
+        os.close(number)
+
+
 def remove(path: str) -> None:
     """Remove a file if that can be done: nothing depends on it."""
     try:
@@ -147,15 +157,11 @@ class Keeper:
 
     def prepare(self, text: bytes) -> None:
         """Have all that needs room on the disk before the start record is made. Raises OSError."""
+        write_whole(f"{self._folder}/{record.GRACE}", f"{self._grace}\n".encode())
         self._output = os.open(
             f"{self._folder}/{record.OUTPUT}", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600
         )
-        number = os.open(self._own_script, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
-        try:
-            while text:
-                text = text[os.write(number, text) :]
-        finally:
-            os.close(number)
+        write_whole(self._own_script, text)
 
     def forget(self) -> None:
         """Somebody else runs the script."""

@@ -4,7 +4,10 @@
 
 `intent`   the script's token, written by the plugin before it tells anybody of the script
 `lock`     locked while the shim lives
-`started`  made by the shim exactly once, before the first command: `<pid> <index>`
+`started`  made by the shim exactly once, before the first command: `<pid> <index>`. Or, as
+           `stopped`, by whoever decides that the script shall not run: no shim starts it any more
+`stopped`  the script shall not run, or not go on: nobody starts it, again or at all
+`grace`    seconds that the script gets to end by itself
 `script.sh`, `output`, `errors`   the script, all it wrote (see `frames`), what went wrong here
 `exit`     how it ended: `<code> <was it asked to end>`
 """
@@ -19,6 +22,8 @@ from pipecd_plugin_scriptrun.shim import chaos
 INTENT = "intent"
 LOCK = "lock"
 STARTED = "started"
+STOPPED = "stopped"
+GRACE = "grace"
 SCRIPT = "script.sh"
 OUTPUT = "output"
 ERRORS = "errors"
@@ -64,6 +69,29 @@ def take(folder: str, floor: int) -> int | None:
     if not chaos.is_without("sync"):
         chaos.synced(f"{folder}/{STARTED}")
     return lock
+
+
+def forbid(folder: str) -> bool:
+    """Let no shim start the script from now on; False when one has started it before.
+
+    Not synced: what a loss of power takes, it takes together with every shim. Raises OSError.
+    """
+    _touch(f"{folder}/{STOPPED}")
+    try:
+        number = os.open(f"{folder}/{STARTED}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        return False
+    try:
+        os.write(number, f"{STOPPED}\n".encode())
+    except OSError:
+        return True  # that it is there is what counts
+    finally:
+        os.close(number)
+    return True
+
+
+def _touch(path: str) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
 
 
 def put_exit(folder: str, code: int, *, asked: bool) -> None:

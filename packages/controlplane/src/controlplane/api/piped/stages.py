@@ -8,6 +8,7 @@ from controlplane.store.stores import Stores
 from controlplane.usecases import deployment_reports as reports
 from controlplane.usecases import deployments
 from controlplane.usecases.ownership import own_deployment
+from controlplane.usecases.stage_logs import can_reopen
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import rpc
 
@@ -73,5 +74,9 @@ class StagesApi:
             retried_count=request.retried_count,
         )
         await self._stores.stage_logs.append(
-            caller.project_id, key, request.blocks, completed=completed
+            caller.project_id,
+            key,
+            request.blocks,
+            completed=completed,
+            reopen=can_reopen(deployment, key),
         )

@@ -3,15 +3,16 @@
 
 Scripts outlive piped, and their records are how they are found again and how nobody runs one
 twice. So a record goes only when the end of its deployment cannot be lost any more, and never while
-its script lives: the script's keeper holds a lock. What this piped did not see end is asked for
-once, at the start; what nobody knows stays, and the plugin removes it when it is old.
+its script lives: the script's keeper holds a lock. A script that lives on after its deployment, as
+on a machine that another one has taken the work from, is ended first. What this piped did not see
+end is asked for once, at the start; what nobody knows stays, and the plugin removes it when it is
+old.
 """
 
 import asyncio
+import errno
 import fcntl
-import hashlib
 import os
-import re
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -22,18 +23,14 @@ from pipecd_model.deployment import is_completed
 from pipecd_model.errors import NotFoundError, PipecdError
 from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.oplog import logger
+from piped.scripts.ending import RunningScripts
+from piped.scripts.folders import HASHED, REMOVED, deployments_in, folder_of
 
 log = logger(__name__)
 
 FIRST_PAUSE: Final = 0.2
 """Seconds until what could not be removed is tried again: a keeper about to end has its lock."""
 LONGEST_PAUSE: Final = 10.0
-
-PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
-"""An id that is the name of its folder; any other is hashed, so that none leads out of ours."""
-
-HASHED: Final = 64
-"""Characters of a folder whose deployment's id is no plain name; it does not tell the id."""
 
 
 class ScriptRecords:
@@ -50,6 +47,7 @@ class ScriptRecords:
     ) -> None:
         """`kept` waits until the end of a deployment is safe, `stored` asks the control plane."""
         self._folder = folder
+        self._scripts = RunningScripts(folder)
         self._kept = kept
         self._stored = stored
         self._running = running
@@ -68,14 +66,14 @@ class ScriptRecords:
     async def run(self) -> None:
         """Remove for ever. What an earlier piped had to tell must have been told before."""
         self._unknown = _names_in(self._folder)
+        await asyncio.to_thread(_finish_removals, self._folder)
         pause = FIRST_PAUSE
         while True:
             if self._changed.is_set():
                 pause = FIRST_PAUSE
             self._changed.clear()
             await self._ask()
-            for deployment in list(self._over.values()):
-                await self._remove(deployment)
+            await self._remove_all()
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause if self._unknown or self._over else None):
                     await self._changed.wait()
@@ -86,8 +84,7 @@ class ScriptRecords:
         with suppress(TimeoutError):
             async with asyncio.timeout(limit):
                 while self._over:
-                    for deployment in list(self._over.values()):
-                        await self._remove(deployment)
+                    await self._remove_all()
                     await asyncio.sleep(FIRST_PAUSE / 2 if self._over else 0)
 
     async def _ask(self) -> None:
@@ -106,10 +103,17 @@ class ScriptRecords:
                     self._over[deployment.id] = deployment
             self._unknown.discard(name)
 
+    async def _remove_all(self) -> None:
+        """At once: a script that takes long to end holds up no other."""
+        async with asyncio.TaskGroup() as tasks:
+            for deployment in self._over.values():
+                tasks.create_task(self._remove(deployment))
+
     async def _remove(self, deployment: Deployment) -> None:
         if deployment.id in self._running():
             return
         await self._kept(deployment)
+        await self._scripts.end(deployment.id)
         try:
             removed = await asyncio.to_thread(forget, self._folder, deployment.id)
         except OSError as error:
@@ -124,23 +128,22 @@ class ScriptRecords:
             log.info("script.records_removed", deployment=deployment.id)
 
 
-def folder_of(scripts: Path, deployment_id: str) -> Path:
-    """Where the records of a deployment are."""
-    if PLAIN.fullmatch(deployment_id):
-        return scripts / deployment_id
-    return scripts / hashlib.sha256(deployment_id.encode()).hexdigest()
-
-
 def forget(scripts: Path, deployment_id: str) -> bool:
     """Remove the records of a deployment; False when one of its scripts still runs.
 
     Raises OSError when they cannot be removed.
     """
     folder = folder_of(scripts, deployment_id)
+    away = scripts / f"{REMOVED}{folder.name}"
     try:
         # Held until all is gone: nobody begins to run what is being forgotten.
         with _locked(folder):
-            shutil.rmtree(folder)
+            shutil.rmtree(away, ignore_errors=True)
+            if folder.is_symlink():
+                raise OSError(errno.ELOOP, "it is a link, and none of ours", str(folder))
+            # Under another name: a shim that comes late finds nowhere to make its record.
+            folder.rename(away)
+            shutil.rmtree(away)
     except BlockingIOError:
         return False
     except FileNotFoundError:
@@ -162,10 +165,11 @@ def _locked(folder: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
+def _finish_removals(scripts: Path) -> None:
+    """Remove what an earlier piped was about to."""
+    for folder in scripts.glob(f"{REMOVED}*"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _names_in(scripts: Path) -> set[str]:
-    try:
-        return {
-            each.name for each in scripts.iterdir() if each.is_dir() and len(each.name) != HASHED
-        }
-    except OSError:
-        return set()
+    return {each.name for each in deployments_in(scripts) if len(each.name) != HASHED}

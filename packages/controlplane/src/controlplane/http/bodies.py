@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bodies of requests to pages: small, because all that comes that way is a form."""
+
+from typing import Any
+
+from starlette.requests import ClientDisconnect
+
+from pipecd_wire.rpc.web import Receive, Scope, Send
+
+
+class BoundedBodies:
+    """An ASGI application around another: a body over the limit is answered with 413."""
+
+    def __init__(self, app: Any, limit: int) -> None:
+        self._app = app
+        self._limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        body = _Body(receive, send, self._limit)
+        if _announced(scope) > self._limit:
+            await body.refuse()
+            return
+        try:
+            await self._app(scope, body.receive, body.send)
+        except ClientDisconnect:
+            return  # refused above, or gone: nobody reads an answer
+
+
+class _Body:
+    """One request, as the application sees it."""
+
+    def __init__(self, receive: Receive, send: Send, limit: int) -> None:
+        self._receive = receive
+        self._send = send
+        self._left = limit
+        self._is_answered = False
+        self.is_refused = False
+
+    async def receive(self) -> Any:
+        if self.is_refused:
+            return {"type": "http.disconnect"}
+        event = await self._receive()
+        self._left -= len(event.get("body", b""))
+        if self._left < 0:
+            await self.refuse()
+            return {"type": "http.disconnect"}
+        return event
+
+    async def send(self, event: Any) -> None:
+        if not self.is_refused:
+            self._is_answered = True
+            await self._send(event)
+
+    async def refuse(self) -> None:
+        self.is_refused = not self._is_answered
+        if self.is_refused:
+            text = b"Content Too Large\n"
+            headers = [
+                (b"content-type", b"text/plain; charset=utf-8"),
+                (b"content-length", str(len(text)).encode()),
+            ]
+            await self._send({"type": "http.response.start", "status": 413, "headers": headers})
+            await self._send({"type": "http.response.body", "body": text, "more_body": False})
+
+
+def _announced(scope: Scope) -> int:
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            return int(value) if value.isdigit() else 0
+    return 0

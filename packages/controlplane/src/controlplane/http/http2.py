@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The frames of HTTP/2 connections, as far as limits are concerned.
+
+gRPC reads the frames; here they are followed on their way to it. A stranger has few calls looked at
+at the same time: what comes after them waits in its socket. Nobody may send a head without end, or
+frames without data faster than anybody needs.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from pipecd_model.config.frontlimits import FrontLimitsConfig
+
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+HEAD: Final = 9
+"""Bytes before the payload of a frame: length, type, flags, stream."""
+
+DATA: Final = 0
+HEADERS: Final = 1
+RST_STREAM: Final = 3
+SETTINGS: Final = 4
+PING: Final = 6
+GOAWAY: Final = 7
+WINDOW_UPDATE: Final = 8
+CONTINUATION: Final = 9
+
+END_STREAM: Final = 0x1
+ACK: Final = 0x1
+
+MOST_CONTINUATIONS: Final = 32
+"""Frames that the head of one call may take; by default each has 16 KiB."""
+
+STRANGERS_SHARE: Final = 10
+"""Strangers have this part of the allowed control frames."""
+
+NO_ERROR: Final = 0x0
+ENHANCE_YOUR_CALM: Final = 0xB
+
+
+class TooMuchError(Exception):
+    """A connection has sent what nobody needs."""
+
+
+class StrangerCalls:
+    """How many calls of strangers are looked at, of all connections; the rest waits in order."""
+
+    def __init__(self, most: int) -> None:
+        self._free = most
+        self._waiting: dict[Callable[[], None], None] = {}
+
+    def take(self) -> bool:
+        """Returns whether there was a place."""
+        if self._free <= 0:
+            return False
+        self._free -= 1
+        return True
+
+    def wait(self, resume: Callable[[], None]) -> None:
+        """Call `resume` when there is a place again; it may find that it was not the first."""
+        self._waiting[resume] = None
+
+    def release(self, count: int = 1) -> None:
+        self._free += count
+        while self._free > 0 and self._waiting:
+            resume = next(iter(self._waiting))
+            del self._waiting[resume]
+            resume()
+
+
+class ClientFrames:
+    """Follows what a client sends, from its preface on."""
+
+    def __init__(self, limits: FrontLimitsConfig, calls: StrangerCalls) -> None:
+        self.is_known = False
+        self._limits = limits
+        self._calls = calls
+        self._open: set[int] = set()
+        self._skip = len(PREFACE)
+        self._partial = b""
+        self._head_bytes = 0
+        self._continuations = 0
+        self._resets = 0
+        self._tokens = float(limits.max_control_frames) / STRANGERS_SHARE
+        self._counted_at = time.monotonic()
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        """Returns what may pass, and what has to wait; TooMuchError for a flood."""
+        if self._partial:
+            data = self._partial + data
+            self._partial = b""
+        size = len(data)
+        at = self._skip
+        while at + HEAD <= size:
+            kind = data[at + 3]
+            length = data[at] << 16 | data[at + 1] << 8 | data[at + 2]
+            if kind == DATA:
+                if length == 0 and not data[at + 4] & END_STREAM:
+                    self._count_control()
+            elif not self._check(kind, data[at + 4], length, data[at + 5 : at + HEAD]):
+                self._skip = 0
+                return data[:at], data[at:]
+            at += HEAD + length
+        if at >= size:
+            self._skip = at - size
+            return data, b""
+        self._skip = 0
+        self._partial = data[at:]
+        return data[:at], b""
+
+    def close_stream(self, stream: int) -> None:
+        """A call of a stranger has ended."""
+        if stream in self._open:
+            self._open.discard(stream)
+            self._calls.release()
+
+    def identify(self) -> None:
+        """The caller is known: its calls wait no more."""
+        self.is_known = True
+        self.leave()
+
+    def leave(self) -> None:
+        """Give back the places that it has."""
+        count = len(self._open)
+        self._open.clear()
+        if count:
+            self._calls.release(count)
+
+    def is_full(self) -> bool:
+        """Has this connection itself as many calls as a stranger may have?"""
+        return len(self._open) >= self._limits.max_stranger_calls_per_connection
+
+    def _check(self, kind: int, flags: int, length: int, stream: bytes) -> bool:
+        """Returns whether a frame may pass now."""
+        if kind == HEADERS:
+            number = int.from_bytes(stream, "big") & 0x7FFFFFFF
+            if not self.is_known and not self._may_open(number):
+                return False
+            self._head_bytes, self._continuations = 0, 0
+            self._count_head(length)
+        elif kind == CONTINUATION:
+            self._continuations += 1
+            self._count_head(length)
+        elif kind == WINDOW_UPDATE:
+            if not self.is_known:  # who was sent nothing has no reason to ask for more
+                self._count_control()
+        elif kind == PING:
+            # Known callers measure with it as fast as answers come; gRPC has a limit of its own.
+            if not self.is_known and not flags & ACK:
+                self._count_control()
+        elif not (kind == SETTINGS and flags & ACK):
+            self._count_control()
+            if kind == RST_STREAM and not self.is_known:
+                self._count_reset(int.from_bytes(stream, "big") & 0x7FFFFFFF)
+        return True
+
+    def _may_open(self, stream: int) -> bool:
+        if stream in self._open:
+            return True
+        if self.is_full() or not self._calls.take():
+            return False
+        self._open.add(stream)
+        return True
+
+    def _count_reset(self, stream: int) -> None:
+        """A call that was reset may still cost as much as any other, but takes no place."""
+        self._resets += 1
+        if self._resets > self._limits.max_stranger_calls_per_connection:
+            raise TooMuchError("too many calls that were reset")
+        self.close_stream(stream)
+
+    def _count_head(self, length: int) -> None:
+        self._head_bytes += length
+        if (
+            self._head_bytes > self._limits.max_header_bytes
+            or self._continuations > MOST_CONTINUATIONS
+        ):
+            raise TooMuchError("too large a head")
+
+    def _count_control(self) -> None:
+        """Take one token of a bucket that holds those of one second."""
+        rate = self._limits.max_control_frames / (1 if self.is_known else STRANGERS_SHARE)
+        now = time.monotonic()
+        self._tokens = min(rate, self._tokens + (now - self._counted_at) * rate)
+        self._counted_at = now
+        if self._tokens < 1:
+            raise TooMuchError("too many frames without data")
+        self._tokens -= 1
+
+
+class ServerFrames:
+    """Follows what the gRPC server answers to a stranger: which of its calls have ended."""
+
+    def __init__(self, ended: Callable[[int], None]) -> None:
+        self._ended = ended
+        self._skip = 0
+        self._partial = b""
+
+    def feed(self, data: bytes) -> None:
+        if self._partial:
+            data = self._partial + data
+            self._partial = b""
+        size = len(data)
+        at = self._skip
+        while at + HEAD <= size:
+            kind = data[at + 3]
+            if kind == RST_STREAM or (kind in {DATA, HEADERS} and data[at + 4] & END_STREAM):
+                self._ended(int.from_bytes(data[at + 5 : at + HEAD], "big") & 0x7FFFFFFF)
+            at += HEAD + (data[at] << 16 | data[at + 1] << 8 | data[at + 2])
+        self._skip = max(at - size, 0)
+        self._partial = data[at:] if at < size else b""
+
+    def is_between_frames(self) -> bool:
+        return not self._skip and not self._partial
+
+
+def goaway(error: int) -> bytes:
+    """Returns the frame that says that no new call is taken on this connection."""
+    payload = (2**31 - 1).to_bytes(4, "big") + error.to_bytes(4, "big")
+    return len(payload).to_bytes(3, "big") + bytes([GOAWAY, 0, 0, 0, 0, 0]) + payload

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What processes of plugins have started and left behind, found and ended.
+
+A child of a plugin may outlive it, whatever ended the plugin: one that writes nothing does not even
+notice. It is found by three signs: the mark that piped puts into the environment of each process of
+a plugin, which its children inherit; the session of the process, and its group. One sign is enough:
+a child may leave the group and the session, another may clear its environment. Everything in the
+session of a marked process belongs to it as well.
+
+Scripts of our own SCRIPT_RUN carry no mark and have sessions of their own: they outlive plugins on
+purpose, and are none of these.
+
+A pid alone may belong to somebody else by now, together with the moment of its start it cannot.
+Signals go through descriptors of the processes, which never come to mean another one.
+"""
+
+import asyncio
+import hashlib
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, unquote
+
+MARK_VARIABLE: Final = "PIPECD_PLUGIN_PROCESS"
+"""Holds the mark; the children of a plugin inherit it."""
+
+GRACE_SECONDS: Final = 5.0
+"""What orphans have to end by themselves. They are asked once: a plugin of ours that is asked twice
+would end scripts that the next one shall follow."""
+
+KILL_SECONDS: Final = 5.0
+"""In which the system takes away processes that were killed."""
+
+LOOK_SECONDS: Final = 0.02
+
+SCAN_SECONDS: Final = 30.0
+"""For one look at all processes; one that hangs in the kernel may make the others wait for it."""
+
+PROC: Final = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """Which process of which plugin of which data folder."""
+
+    folder: str
+    plugin: str
+    start: str
+
+    def __str__(self) -> str:
+        return f"{self.folder}:{quote(self.plugin, safe='')}:{self.start}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Mark | None":
+        """Read a mark; None when the text is not one."""
+        match text.split(":"):
+            case [folder, plugin, start]:
+                return cls(folder=folder, plugin=unquote(plugin), start=start)
+        return None
+
+
+def new_mark(data_dir: Path, plugin: str) -> Mark:
+    """A mark for the next process of a plugin."""
+    return Mark(folder=folder_id(data_dir), plugin=plugin, start=secrets.token_hex(8))
+
+
+def folder_id(data_dir: Path) -> str:
+    """What tells the data folder of this piped from those of others on the machine."""
+    return hashlib.sha256(os.fsencode(data_dir.absolute())).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leader:
+    """A process of a plugin, which leads a session and a group that both have its number."""
+
+    pid: int
+    started: int
+    """In ticks since the boot of the machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orphan:
+    """A process that a plugin has left behind, or the plugin itself."""
+
+    pid: int
+    started: int
+    name: str
+    group: int
+    session: int
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """The numbers of its session and its group."""
+        return self.session, self.group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """Whose orphans are looked for."""
+
+    leaders: Collection[Leader] = ()
+    is_wanted: Callable[[Mark], bool] = lambda _: False
+
+    def find(self) -> list[Orphan]:
+        """Those that live, the oldest first."""
+        processes = list(_living_processes())
+        started = {each.pid: each.started for each in processes}
+        # While a session has members, its number is given to no other process.
+        leaders = {
+            leader.pid: leader.started
+            for leader in self.leaders
+            if started.get(leader.pid, leader.started) == leader.started
+        }
+        sessions = {
+            each.session
+            for each in processes
+            if any(each.started >= leaders.get(at, each.started + 1) for at in each.places)
+            or self._is_marked(each.pid)
+        }
+        # piped gives each plugin a session; its own is none of them.
+        sessions.discard(os.getsid(0))
+        found = [each for each in processes if each.session in sessions]
+        return sorted(found, key=lambda each: (each.started, each.pid))
+
+    def _is_marked(self, pid: int) -> bool:
+        mark = _mark_of(pid)
+        return mark is not None and self.is_wanted(mark)
+
+
+def ticks_now() -> int:
+    """This moment, as starts of processes are told."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
+class StuckError(Exception):
+    """Processes do not end; the message names them."""
+
+
+async def end_orphans(search: Search) -> int:
+    """End all that a search finds; returns how many there were.
+
+    Raises StuckError when some cannot be ended.
+    """
+    first = await _find(search)
+    if not first:
+        return 0
+    _signal(first, signal.SIGTERM)
+    await _wait_gone(first, GRACE_SECONDS)
+    clock = asyncio.get_running_loop().time
+    over = clock() + KILL_SECONDS
+    # Two looks in a row: one alone may miss what was started while it was taken.
+    clean = 0
+    while (clean := 0 if (found := await _find(search)) else clean + 1) < 2:
+        if found and clock() >= over:
+            raise StuckError(", ".join(f"{each.pid} ({each.name})" for each in found))
+        _signal(found, signal.SIGKILL)
+        await asyncio.sleep(LOOK_SECONDS)
+    return len(first)
+
+
+async def _find(search: Search) -> list[Orphan]:
+    try:
+        async with asyncio.timeout(SCAN_SECONDS):
+            return await asyncio.to_thread(search.find)
+    except TimeoutError:
+        raise StuckError("the system does not answer what is running") from None
+
+
+async def _wait_gone(orphans: Collection[Orphan], limit: float) -> None:
+    """Wait until all have ended, not longer than the limit; whoever adopted them reaps them."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(limit):
+            while any(start_of(each.pid) == each.started for each in orphans):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(LOOK_SECONDS)
+
+
+def _signal(orphans: Collection[Orphan], number: signal.Signals) -> None:
+    """Signal the oldest first: a shell whose command ends before it would begin the next one."""
+    for each in orphans:
+        with _descriptor(each) as descriptor, suppress(OSError):
+            if descriptor is not None:
+                signal.pidfd_send_signal(descriptor, number)
+                if number is signal.SIGTERM:
+                    signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # one that is stopped
+
+
+@contextmanager
+def _descriptor(orphan: Orphan) -> Iterator[int | None]:
+    try:
+        descriptor = os.pidfd_open(orphan.pid)
+    except OSError:
+        yield None
+        return
+    try:
+        # Looked at after it was opened: from here on it is this process and no other.
+        yield descriptor if start_of(orphan.pid) == orphan.started else None
+    finally:
+        os.close(descriptor)
+
+
+def _living_processes() -> Iterator[Orphan]:
+    for entry in PROC.iterdir() if PROC.is_dir() else ():
+        if entry.name.isdecimal() and (process := _read(int(entry.name))) is not None:
+            yield process
+
+
+def start_of(pid: int) -> int:
+    """When a process was started, in ticks since the boot; 0 when it does not live."""
+    process = _read(pid)
+    return process.started if process is not None else 0
+
+
+def _read(pid: int) -> Orphan | None:
+    try:
+        text = (PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    # The second field is the program's name in parentheses, and may hold anything.
+    begin, _, rest = text.rpartition(")")
+    fields = rest.split()
+    threads = int(fields[17])
+    if fields[0] in {"X", "x"} or (fields[0] == "Z" and threads <= 1):
+        return None  # it has ended; one whose first thread alone has ended lives on
+    return Orphan(
+        pid=pid,
+        name=begin.partition("(")[2],
+        group=int(fields[2]),
+        session=int(fields[3]),
+        started=int(fields[19]),
+    )
+
+
+def _mark_of(pid: int) -> Mark | None:
+    """The mark in the environment of a process of ours; those of other users prove nothing."""
+    folder = PROC / str(pid)
+    try:
+        if folder.stat().st_uid != os.geteuid():
+            return None
+        environment = (folder / "environ").read_bytes()
+    except OSError:
+        return None
+    beginning = f"{MARK_VARIABLE}=".encode()
+    for variable in environment.split(b"\0"):
+        if variable.startswith(beginning):
+            return Mark.parse(variable.removeprefix(beginning).decode(errors="replace"))
+    return None

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scripts end before anything follows them: the next stage, the rollback, the deployment's end.
+
+A script outlives the plugin that started it, and piped. So whoever decides that a stage is over may
+be a piped that was just started, with a plugin that was not asked, is lost, or is gone for good.
+What is on record counts then: the start record is taken away from a shim that has not made it yet,
+one that lives is asked to end its script, and what a dead one has left is ended here.
+"""
+
+import asyncio
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from piped.oplog import logger
+from piped.scripts.folders import deployments_in, folder_of, records_in
+from piped.scripts.processes import FIRST_LOOK, LONGEST_LOOK, end_marked
+
+log = logger(__name__)
+
+INTENT: Final = "intent"
+LOCK: Final = "lock"
+STARTED: Final = "started"
+STOPPED: Final = "stopped"
+GRACE: Final = "grace"
+EXIT: Final = "exit"
+
+DEFAULT_GRACE: Final = 10.0
+"""Seconds to end by itself for a script whose record does not say how long it has."""
+SHIM_RESERVE: Final = 15.0
+"""Seconds beyond that in which its shim has killed what is left, and has told the end."""
+FULL_DISK_LIMIT: Final = 15.0
+"""Seconds in which a shim that was started has made its record, or has found no room for it."""
+
+
+class RunningScripts:
+    """The scripts of this data folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def stop(self, deployment_id: str, stage_id: str) -> bool:
+        """Let nobody start the scripts of a stage, or start them again; are any on record?"""
+        records = records_in(folder_of(self._folder, deployment_id), only=stage_id)
+        for record in records:
+            with suppress(OSError):
+                forbid(record)
+        return bool(records)
+
+    async def end(
+        self, deployment_id: str, *, only: str | None = None, but: str | None = None
+    ) -> int:
+        """End the scripts of a deployment, `only` one stage's or all `but` those; how many lived.
+
+        When this returns none lives, and none can start any more.
+        """
+        folder = folder_of(self._folder, deployment_id)
+        return await self._end(records_in(folder, only=only, but=but))
+
+    async def end_all(self) -> int:
+        """End all scripts there are."""
+        folders = deployments_in(self._folder)
+        return await self._end(each for folder in folders for each in records_in(folder))
+
+    async def _end(self, records: Iterable[Path]) -> int:
+        async with asyncio.TaskGroup() as tasks:
+            ending = [
+                tasks.create_task(_end_logged(each)) for each in records if not _is_over(each)
+            ]
+        return sum(each.result() for each in ending)
+
+
+async def _end_logged(record: Path) -> bool:
+    lived = await end_script(record)
+    if lived:
+        log.warning("script.ended", deployment=record.parent.name, record=record.name)
+    return lived
+
+
+async def end_script(record: Path) -> bool:
+    """See to it that nothing of a script lives, nor can start; the value: did its shim live?"""
+    grace = _grace(record)
+    now = time.monotonic
+    began, pause = now(), FIRST_LOOK
+    is_asked = had_shim = False
+    while not _is_over(record):
+        is_started, is_locked = (record / STARTED).exists(), _is_locked(record)
+        if is_started and not is_locked:
+            break
+        try:
+            forbid(record)
+        except OSError as error:
+            # Nor can a shim make its record. One that has been started gives up very soon.
+            if now() >= began + FULL_DISK_LIMIT and not is_locked:
+                log.warning("script.not_forbidden", record=str(record), reason=str(error))
+                break
+        if is_locked:
+            had_shim = True
+            late = now() - began - grace
+            if late > 2 * SHIM_RESERVE:
+                log.error("script.shim_cannot_be_ended", record=str(record))
+                break
+            number = signal.SIGKILL if late > SHIM_RESERVE else signal.SIGTERM
+            if number == signal.SIGKILL or not is_asked:
+                is_asked = _signal_shim(record, number)
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, LONGEST_LOOK)
+    token = _read(record / INTENT)
+    has_run = not _is_over(record) and _read(record / STARTED) != STOPPED
+    if has_run and token and not await end_marked(token, grace):
+        log.error("script.cannot_be_ended", record=str(record))
+    return had_shim
+
+
+def forbid(record: Path) -> None:
+    """Let no shim start a script from now on: its start record can be made once. Raises OSError."""
+    (record / STOPPED).touch(mode=0o600)
+    with suppress(FileExistsError), (record / STARTED).open("x") as file:
+        file.write(f"{STOPPED}\n")
+
+
+def _is_over(record: Path) -> bool:
+    """Is it known how the script ended? Its shim has ended all of it by then."""
+    return (record / EXIT).exists() or not record.is_dir()
+
+
+def _grace(record: Path) -> float:
+    try:
+        return max(0.0, float(_read(record / GRACE)))
+    except ValueError:
+        return DEFAULT_GRACE
+
+
+def _is_locked(record: Path) -> bool:
+    """Does the shim live?"""
+    try:
+        lock = os.open(record / LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def _signal_shim(record: Path, number: signal.Signals) -> bool:
+    """Signal the shim that has the lock, and nobody else; False when it is not known yet."""
+    words = _read(record / STARTED).split()
+    try:
+        pid = int(words[0])
+        descriptor = os.pidfd_open(pid)
+    except (OSError, ValueError, IndexError, OverflowError):
+        return False
+    try:
+        # A number on record may be anybody's by now. Held, the descriptor stays with this process.
+        if not _has_open(pid, record / LOCK):
+            return False
+        signal.pidfd_send_signal(descriptor, number)
+        signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # a stopped one would not notice
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _has_open(pid: int, file: Path) -> bool:
+    """Has a process, which is none of ours here, this file open?"""
+    wanted = file.stat()
+    for each in Path(f"/proc/{pid}/fd").iterdir() if pid != os.getpid() else ():
+        with suppress(OSError):
+            if os.path.samestat(each.stat(), wanted):
+                return True
+    return False
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace").strip()
+    except OSError:
+        return ""

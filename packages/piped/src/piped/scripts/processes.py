@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of a script whose shim is gone: found by the script's token, and ended.
+
+A token is in the environment of all that a script starts. What was found once stays known by its
+pid and the moment of its start, and so do its children, with or without the token.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+TOKEN: Final = "PIPECD_SCRIPT_ID"  # noqa: S105 - the name of a variable
+FIRST_LOOK: Final = 0.01
+LONGEST_LOOK: Final = 0.2
+KILL_LIMIT: Final = 5.0
+"""Seconds in which the system takes away what was killed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptProcess:
+    """One that lives."""
+
+    pid: int
+    parent: int
+    group: int
+    started: int
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """A pid is used again; together with the start it is one process."""
+        return self.pid, self.started
+
+
+async def end_marked(token: str, grace: float) -> bool:
+    """End all with the token, by force after `grace` seconds; False when some cannot be ended."""
+    known: set[tuple[int, int]] = set()
+    over = time.monotonic() + grace
+    _signal(await asyncio.to_thread(_find, token, known), signal.SIGTERM)
+    pause = FIRST_LOOK
+    while alive := await asyncio.to_thread(_find, token, known):
+        if time.monotonic() >= over:
+            _signal(alive, signal.SIGKILL)
+        if time.monotonic() >= over + KILL_LIMIT:
+            return False
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, LONGEST_LOOK)
+    return True
+
+
+def _find(token: str, known: set[tuple[int, int]]) -> list[ScriptProcess]:
+    """All of the script that live; they are added to those that are known."""
+    mark = f"{TOKEN}={token}".encode()
+    seen = {each.pid: each for each in _all()}
+    mine = {pid for pid, each in seen.items() if each.identity in known or _has(pid, mark)}
+    children: dict[int, list[int]] = {}
+    for each in seen.values():
+        children.setdefault(each.parent, []).append(each.pid)
+    waiting = list(mine)
+    while waiting:
+        below = [pid for pid in children.get(waiting.pop(), ()) if pid not in mine]
+        mine.update(below)
+        waiting += below
+    mine.discard(os.getpid())
+    found = [seen[pid] for pid in mine]
+    known.update(each.identity for each in found)
+    return found
+
+
+def _signal(found: list[ScriptProcess], number: signal.Signals) -> None:
+    """Whole groups, the oldest first: a shell must not go on when its command has been ended."""
+    groups = dict.fromkeys(each.group for each in sorted(found, key=lambda it: it.started))
+    for group in groups:
+        if group in {0, os.getpgrp()}:
+            continue
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
+            os.killpg(group, signal.SIGCONT)  # a stopped one would not notice
+
+
+def _has(pid: int, mark: bytes) -> bool:
+    try:
+        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False  # gone, or another user's
+
+
+def _all() -> list[ScriptProcess]:
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [process for pid in pids if (process := _read(pid)) is not None]
+
+
+def _read(pid: int) -> ScriptProcess | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    if not fields or fields[0] in {"Z", "X"}:
+        return None
+    return ScriptProcess(
+        pid=pid, parent=int(fields[1]), group=int(fields[2]), started=int(fields[19])
+    )

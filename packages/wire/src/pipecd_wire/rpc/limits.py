@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How large and how slow calls over gRPC may be."""
+
+from dataclasses import dataclass
+from typing import Final
+
+MAX_MESSAGE: Final = 10 * 1024 * 1024
+
+
+def message_limits(size: int) -> tuple[tuple[str, int], ...]:
+    """Options for both directions. Give them once: of two equal names gRPC takes the first."""
+    return (
+        ("grpc.max_receive_message_length", size),
+        ("grpc.max_send_message_length", size),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallLimits:
+    """What callers may cost; None is no limit of ours."""
+
+    max_message: int = MAX_MESSAGE
+    max_header_bytes: int | None = None
+    max_header_fields: int | None = None
+    max_streams_per_connection: int | None = None
+    max_calls: int | None = None
+    """Calls that are answered at the same time, of all callers."""
+    read_seconds: float | None = None
+    """How long a request may take to arrive, from its headers to its end."""
+    answer_seconds: float | None = None
+    """How long a caller may take to accept one message of an answer."""
+    idle_seconds: float | None = None
+    """How long a connection may be without any call."""
+
+    window_bytes: int | None = None
+    """How much of a request may arrive before it is read."""
+
+    def options(self) -> tuple[tuple[str, int], ...]:
+        """Returns what of it gRPC itself enforces."""
+        given: list[tuple[str, int]] = [*message_limits(self.max_message)]
+        if self.max_header_bytes is not None:
+            # Between its soft and its hard limit gRPC refuses by chance: so both are the same.
+            given.append(("grpc.max_metadata_size", self.max_header_bytes))
+            given.append(("grpc.absolute_max_metadata_size", self.max_header_bytes))
+        if self.max_streams_per_connection is not None:
+            given.append(("grpc.max_concurrent_streams", self.max_streams_per_connection))
+        if self.window_bytes is not None:
+            # Otherwise 4 MiB, or what a measurement of the connection finds. A message that is
+            # being read is let in whole in any case.
+            given.append(("grpc.http2.lookahead_bytes", self.window_bytes))
+            given.append(("grpc.http2.bdp_probe", 0))
+        if self.idle_seconds is not None:
+            given.append(("grpc.max_connection_idle_ms", round(self.idle_seconds * 1000)))
+        return tuple(given)

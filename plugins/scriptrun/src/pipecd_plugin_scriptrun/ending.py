@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A script that nobody here follows: ended with all it started, and never started any more.
+
+What comes after a script, its rollback above all, must not meet it. A shim that another process has
+started may just be about to make its start record; so that record is taken away from it first.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from contextlib import suppress
+from typing import Final
+
+from pipecd_plugin_scriptrun.leftovers import end_leftovers
+from pipecd_plugin_scriptrun.records import Record
+from pipecd_plugin_scriptrun.shim.keeper import FIRST_LOOK, KILL_LIMIT, LONGEST_LOOK, OUTPUT_LIMIT
+from pipecd_sdk import StageContext
+
+ENDING_RESERVE: Final = 5.0
+"""Seconds beyond all others in which a shim ends that was asked to."""
+
+
+def ending_limit(grace: float) -> float:
+    """Seconds in which a shim that was asked to end a script has done so."""
+    return grace + KILL_LIMIT + OUTPUT_LIMIT + ENDING_RESERVE
+
+
+async def end_script(ctx: StageContext, record: Record, grace: float) -> bool:
+    """See to it that nothing of a script lives, and that nothing can start it; did its shim live?
+
+    Raises OSError when its record cannot be written.
+    """
+    if record.token() is None:
+        return False  # nobody meant to run it
+    is_asked = had_shim = False
+    over = time.monotonic() + ending_limit(grace)
+    pause = FIRST_LOOK
+    while record.ended() is None and record.folder.is_dir():
+        is_started = record.is_started()
+        is_locked = record.is_locked()
+        if not is_locked and (is_started or ctx.is_ending()):
+            break  # nothing of it lives; what was not started the next process goes on with
+        if not ctx.is_ending():
+            record.forbid()
+        if not is_locked:
+            continue
+        had_shim = True
+        if (started := record.started()) is not None:
+            is_late = time.monotonic() >= over
+            if is_late or not is_asked:
+                _signal(started.pid, signal.SIGKILL if is_late else signal.SIGTERM)
+                is_asked = True
+            if ctx.is_ending():
+                _signal(started.pid, signal.SIGUSR1)
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, LONGEST_LOOK)
+    if record.ended() is None and (token := record.token()) is not None:
+        await end_leftovers(ctx, token, grace)
+    return had_shim
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+        if number == signal.SIGTERM:
+            os.kill(pid, signal.SIGCONT)  # a stopped one would not notice
