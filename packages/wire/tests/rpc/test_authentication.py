@@ -186,7 +186,7 @@ async def test_a_call_without_a_message_is_told_so(served: Served) -> None:
             for each in ():
                 yield each
 
-        with pytest.raises(Exception, match="it has no message"):
+        with pytest.raises(Exception, match="exactly one message"):
             await channel.stream_unary(path)(nothing())
 
 
