@@ -24,7 +24,7 @@ CONNECTION: Final = "pipecd.connection"
 """The key of the connection in the scope of each of its requests."""
 
 LINGER_SECONDS: Final = 2.0
-LINGER_BYTES: Final = 1024 * 1024
+LINGER_BYTES: Final = 16 * 1024 * 1024
 """How long, and how much of, the rest of a refused request is thrown away.
 
 A connection that is closed before all was read is reset, and its client never sees the refusal.
@@ -141,6 +141,7 @@ class BoundedHttp(HttpToolsProtocol):
         if self._proxies:
             self._find_client(scope)
         super().on_headers_complete()
+        self.cycle.transport = cast(asyncio.Transport, _Outlet(self))
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
@@ -158,6 +159,13 @@ class BoundedHttp(HttpToolsProtocol):
         self._connection.hold(0)
         if self._in_body and not self.pipeline and not self.transport.is_closing():
             self._linger()
+
+    def close_after_answer(self) -> None:
+        """The answer is complete, and the last one."""
+        if self._in_body:
+            self._stop_listening()
+        else:
+            self.transport.close()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -231,9 +239,13 @@ class BoundedHttp(HttpToolsProtocol):
             self.transport.close()
             return
         self.transport.write(_plain_answer(status, reason))
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
+        self._stop_listening()
+
+    def _stop_listening(self) -> None:
+        """Nothing more is said on this connection, and nothing is understood."""
         self._is_refused = True
+        if self.transport.can_write_eof() and not self.transport.is_closing():
+            self.transport.write_eof()
         self._linger()
 
     def _discard(self, data: bytes) -> None:
@@ -252,6 +264,22 @@ class BoundedHttp(HttpToolsProtocol):
         found = self._proxies.find_client(self._connection.peer, forwarded)
         if found != self._connection.peer:
             scope["client"] = (found, 0)
+
+
+class _Outlet:
+    """What a request sees of its connection: it says when its answer was the last one."""
+
+    def __init__(self, http: BoundedHttp) -> None:
+        self._http = http
+
+    def write(self, data: bytes) -> None:
+        self._http.transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self._http.transport.is_closing()
+
+    def close(self) -> None:
+        self._http.close_after_answer()
 
 
 def _plain_answer(status: int, reason: str) -> bytes:
