@@ -44,6 +44,13 @@ class Besieged:
     def descriptors(self) -> int:
         return sum(1 for _ in Path(f"/proc/{self.pid}/fd").iterdir())
 
+    def descriptor_limits(self) -> tuple[str, str]:
+        """Returns the soft and the hard limit."""
+        lines = Path(f"/proc/{self.pid}/limits").read_text().splitlines()
+        [line] = [line for line in lines if line.startswith("Max open files")]
+        soft, hard = line.split()[3:5]
+        return soft, hard
+
     def log_bytes(self) -> int:
         return (self.folder / "log").stat().st_size
 
@@ -83,14 +90,14 @@ class Report:
 
 @asynccontextmanager
 async def besieged(
-    folder: Path, *flags: str, roots: bytes | None = None, descriptors: int = DESCRIPTORS
+    folder: Path, *flags: str, roots: bytes | None = None, ulimit: str = f"-n {DESCRIPTORS}"
 ) -> AsyncIterator[Besieged]:
-    """Run a server that may have `descriptors` descriptors and no more."""
+    """Run a server that may have so many descriptors and no more."""
     static = _make_static(folder)
     command = [sys.executable, "-c", "from controlplane.cli import main; main()", "server"]
     command += ["--data-dir", str(folder / "data"), "--listen", "127.0.0.1:0"]
     command += ["--admin-port", "0", "--static-dir", str(static), *flags]
-    limited = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh", *command]
+    limited = ["sh", "-c", f'ulimit {ulimit}; exec "$@"', "sh", *command]
     with (folder / "log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             *limited, stdout=asyncio.subprocess.PIPE, stderr=log, start_new_session=True

@@ -341,6 +341,7 @@ async def main(name: str, address: str, source: str) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     running = Running(FLOODS[name], host, int(port), source)
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, _context: None)  # connections end as they like
     workers = [
         asyncio.create_task(running.connect_and_attack()) for _ in range(FLOODS[name].connections)
     ]

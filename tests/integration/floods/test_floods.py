@@ -100,3 +100,18 @@ async def test_a_flood_of_floods_leaves_nothing_behind(tmp_path: Path) -> None:
         await ask_admin(server)
 
         assert server.memory() - after_one <= MOST_MEMORY / 2
+
+
+async def test_the_server_takes_all_descriptors_that_it_may_have(tmp_path: Path) -> None:
+    async with besieged(tmp_path, ulimit="-S -n 300") as server:
+        soft, hard = server.descriptor_limits()
+
+    assert soft == hard
+
+
+async def test_a_server_with_too_few_descriptors_says_so(tmp_path: Path) -> None:
+    with pytest.raises(IndexError):  # it does not print where it listens
+        async with besieged(tmp_path, ulimit="-n 150"):
+            raise AssertionError("it serves")
+
+    assert "150 descriptors are too few" in (tmp_path / "log").read_text()

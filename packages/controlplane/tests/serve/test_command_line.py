@@ -11,6 +11,8 @@ from click.testing import CliRunner
 
 from controlplane.cli import cli
 from controlplane.serve import config, flags
+from pipecd_model.config.frontlimits import FrontLimitsConfig
+from pipecd_model.config.values import Duration
 from pipecd_model.errors import ConfigError
 
 UPSTREAM = [
@@ -131,3 +133,38 @@ def test_projects_are_made_and_their_passwords_reset_while_the_server_is_stopped
     assert lines["password"] not in reset.output
     listed = run("project", "list", "--data-dir", str(tmp_path))
     assert listed.output.split("\t")[:3] == ["shop", "admin", "ours"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "flags_given", "told"),
+    [
+        ({"tls_handshake_timeout": Duration(seconds=3)}, {}, "spec.limits.tlsHandshakeTimeout"),
+        ({"max_admin_connections": 8}, {}, "spec.limits.maxAdminConnections"),
+        ({"tls_handshake_timeout": Duration(seconds=3)}, {"with_tls": True}, ""),
+        ({"max_admin_connections": 8}, {"with_admin_port": True}, ""),
+        ({}, {}, ""),
+    ],
+)
+def test_a_limit_without_effect_is_said(
+    capsys: pytest.CaptureFixture[str], limits: Any, flags_given: dict[str, bool], told: str
+) -> None:
+    where = {"with_tls": False, "with_admin_port": False} | flags_given
+
+    config.warn_of_limits(FrontLimitsConfig(**limits), **where)
+
+    said = capsys.readouterr().err
+    assert (f"warning: {told} has no effect" in said) if told else (said == "")
+
+
+async def test_limits_of_the_file_count(server: Any, tmp_path: Path) -> None:
+    document = tmp_path / "control-plane.yaml"
+    document.write_text(
+        "apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\nspec:\n  limits: {maxURLBytes: 4096}\n"
+    )
+    async with server(tmp_path / "data", f"--config-file={document}") as running:
+        host, _, port = running.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /" + b"x" * 5000 + b" HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 414 ")
+        writer.close()
+        await writer.wait_closed()

@@ -193,3 +193,54 @@ def test_signing_in_through_others_needs_an_address_and_a_key() -> None:
         "spec.address: missing (signing in through others needs it)",
         "spec.stateKey: missing (signing in through others needs it)",
     ]
+
+
+def test_limits_have_safe_defaults_and_can_be_set() -> None:
+    config = load(
+        "limits: {maxConnections: 500, maxConnectionsPerAddress: 500,"
+        " maxStrangerConnections: 300, headerTimeout: 5s}\n"
+        "trustedProxies: [10.0.0.0/8, '2001:db8::1']"
+    ).config
+
+    assert config.limits.max_connections == 500
+    assert config.limits.header_timeout == timedelta(seconds=5)
+    assert config.limits.max_header_bytes == 64 * 1024
+    assert config.limits.max_message_bytes == 10 * 1024 * 1024
+    assert config.trusted_proxies == ("10.0.0.0/8", "2001:db8::1")
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("limits: {headerTimeout: -1s}", "spec.limits.headerTimeout: must be positive"),
+        ("limits: {maxCalls: -5}", "spec.limits.maxCalls: must be positive"),
+        (
+            "limits: {bodyTimeout: 5s}",
+            "spec.limits.bodyIdleTimeout: 15s is more than bodyTimeout, which is 5s",
+        ),
+        (
+            "limits: {maxConnections: 100}",
+            "spec.limits.maxConnectionsPerAddress: 1000 is more than maxConnections",
+        ),
+        (
+            "limits: {maxStrangersPerAddress: 2000}",
+            "spec.limits.maxStrangersPerAddress: 2000 is more than maxStrangerConnections",
+        ),
+        ("limits: {maxStrangerCalls: 3}", "4 is more than maxStrangerCalls, which is 3"),
+        ("limits: {maxStreamsPerConnection: 3}", "4 is more than maxStreamsPerConnection"),
+        ("limits: {maxFormBytes: 100}", "spec.limits.maxFormBytes: 100 is too little"),
+        ("limits: {maxStrangerBytes: 50000}", "65536 is more than maxStrangerBytes"),
+        ("limits: {maxHeaderBytes: 100}", "spec.limits.maxHeaderBytes: 100 is too little"),
+        ("limits: {maxURLBytes: 100}", "spec.limits.maxURLBytes: 100 is too little"),
+        ("limits: {maxMessageBytes: 100}", "spec.limits.maxMessageBytes: 100 is too little"),
+        (
+            "limits: {maxAdminConnections: 100}",
+            "spec.limits.descriptorReserve: 128 is too little",
+        ),
+        ("trustedProxies: [proxy.example.com]", "not a network: 'proxy.example.com'"),
+        ("trustedProxies: [10.0.0.1/8]", "not a network: '10.0.0.1/8'"),
+        ("trustedProxies: ['0.0.0.0/0']", "'0.0.0.0/0' is everybody"),
+    ],
+)
+def test_limits_that_contradict_each_other_are_refused(spec: str, told: str) -> None:
+    assert any(told in fault for fault in faults(spec)), faults(spec)

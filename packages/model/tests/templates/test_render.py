@@ -132,6 +132,28 @@ def test_what_a_function_says_about_a_secret_is_not_repeated() -> None:
         assert "s3cret" not in str(caught.value), template
 
 
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ index .m .pw }}",
+        '{{ index .m "a" .pw }}',
+        '{{ index .m .pw "a" }}',
+        "{{ (fromJson .json).s3crey }}",
+        '{{ $x := fromJson .json }}{{ index $x "s3crey" }}',
+        "{{ with fromJson .json }}{{ .s3crey }}{{ end }}",
+        '{{ index (dict .pw 1) "s3crey" }}',
+    ],
+)
+def test_a_key_that_was_computed_is_not_repeated(template: str) -> None:
+    data = {"m": {"a": {}}, "pw": "s3cret", "json": '{"s3cret": 1}'}
+
+    with pytest.raises(BadTemplateError) as caught:
+        render(template, data, name="file")
+
+    assert "s3cret" not in str(caught.value)
+    assert "s3cret" not in caught.value.faults[0].hint
+
+
 HOSTILE = {
     "a long text": '{{ repeat 1000000000 "x" }}',
     "a text that doubles": (

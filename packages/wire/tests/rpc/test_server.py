@@ -411,7 +411,7 @@ async def test_a_call_without_a_message_is_refused(served: Served) -> None:
         with pytest.raises(grpc.aio.AioRpcError) as failed:
             await begun
 
-    assert failed.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert failed.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 @pytest.mark.parametrize(
@@ -438,6 +438,27 @@ async def test_headers_within_the_limit_always_pass(served: Served) -> None:
     async with limited(served(), CallLimits(max_header_bytes=65_536)) as channel:
         for _ in range(20):
             await call(applications(channel).ReleaseHold, HOLD, metadata=[("field", "x" * 60_000)])
+
+
+async def test_calls_beyond_the_limit_of_all_are_refused(served: Served) -> None:
+    started, finish = asyncio.Event(), asyncio.Event()
+
+    async def slow(_caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+        started.set()
+        await finish.wait()
+        return pb.ReleaseHoldResponse(command_id="late")
+
+    async with limited(served(slow), CallLimits(max_calls=1)) as channel:
+        stub = applications(channel)
+        async with asyncio.TaskGroup() as tasks:
+            first = tasks.create_task(call(stub.ReleaseHold, HOLD))
+            await started.wait()
+            with pytest.raises(CallError) as failed:
+                await call(stub.ReleaseHold, HOLD)
+            finish.set()
+
+    assert failed.value.status == "RESOURCE_EXHAUSTED"
+    assert first.result().command_id == "late"
 
 
 @asynccontextmanager

@@ -45,7 +45,7 @@ async def serve_admin(
     connections = Connections(own, 2 * most)
     http = make_http_server(
         BoundedBodies(app, limits.max_form_bytes),
-        round(limits.keep_alive_timeout.total_seconds()),
+        limits.keep_alive_timeout,
     )
 
     def speak_http(connection: ClientConnection) -> asyncio.Protocol:

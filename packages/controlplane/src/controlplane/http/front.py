@@ -114,7 +114,7 @@ async def serve_front(
         grpc.listen(f"unix:{folder}/grpc.sock")
         http = make_http_server(
             _dispatch(app, endpoints, limits, public_url),
-            round(limits.keep_alive_timeout.total_seconds()),
+            limits.keep_alive_timeout,
         )
 
         def speak_http(connection: ClientConnection) -> BoundedHttp:

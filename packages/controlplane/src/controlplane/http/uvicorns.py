@@ -2,7 +2,8 @@
 """uvicorn without its own sockets, signals and loop: how it is set up, ticks, and stops."""
 
 import asyncio
-from typing import Any, Final
+from datetime import timedelta
+from typing import Any, Final, cast
 
 import uvicorn
 
@@ -16,7 +17,7 @@ LONGEST_TICK: Final = 1.0
 SHORTEST_TICK: Final = 0.02
 
 
-def make_http_server(app: Any, keep_alive: int) -> uvicorn.Server:
+def make_http_server(app: Any, keep_alive: timedelta) -> uvicorn.Server:
     """Returns a server that has no listener: `accept` brings its connections."""
     config = uvicorn.Config(
         app,
@@ -29,7 +30,7 @@ def make_http_server(app: Any, keep_alive: int) -> uvicorn.Server:
         # `addresses` decides whose word about addresses is believed, for gRPC as well.
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=keep_alive,
+        timeout_keep_alive=cast(int, keep_alive.total_seconds()),  # it takes parts of seconds, too
     )
     config.load()
     server = uvicorn.Server(config)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pipecd_model.templates.blocks import call
 from pipecd_model.templates.expressions import Run
-from pipecd_model.templates.faults import TemplateFaultError
+from pipecd_model.templates.faults import NoSuchKeyError, TemplateFaultError
 from pipecd_model.templates.functions.table import FUNCTIONS
 from pipecd_model.templates.kinds import StrangeValueError
 from pipecd_model.templates.limits import Limits, Meter, TooLongError, TooMuchError
@@ -19,12 +19,15 @@ __all__ = ["TemplateFaultError", "render"]
 def render(text: str, data: Mapping[str, object], limits: Limits, *, strict: bool) -> str:
     """Return what a template makes of the data; raises TemplateFaultError."""
     run = Run(Meter(limits, strict=strict))
+    root = dict(data)
     try:
         definition = parse(text, limits, FUNCTIONS)
-        call(definition, run, dict(data))
+        call(definition, run, root)
     except TemplateFaultError as fault:
         if fault.position is None:
             fault.position = run.at
+        if isinstance(fault, NoSuchKeyError) and not _holds(root, fault.inside):
+            fault.hint = ""  # a map that was made of a value may have keys that nobody should see
         raise
     except TooMuchError as much:
         raise TemplateFaultError(str(much), position=run.at) from None
@@ -39,3 +42,17 @@ def render(text: str, data: Mapping[str, object], limits: Limits, *, strict: boo
     except StrangeValueError as strange:
         raise TemplateFaultError(str(strange), position=run.at) from None
     return "".join(run.written)
+
+
+def _holds(root: object, wanted: object) -> bool:
+    """Say whether a map is one of the data, and not one that a function made."""
+    waiting = [root]
+    while waiting:
+        each = waiting.pop()
+        if each is wanted:
+            return True
+        if isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, list | tuple):
+            waiting += each
+    return False

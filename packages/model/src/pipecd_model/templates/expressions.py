@@ -67,8 +67,7 @@ def _field(run: Run, value: object, names: Sequence[str], prefix: str) -> object
                 value = value[name]
                 continue
             if run.meter.strict:
-                where = prefix + "".join(f".{each}" for each in names[:number])
-                raise NoSuchKeyError(name, value, where)
+                raise NoSuchKeyError(name, value, names[:number], prefix)
             value = MISSING
         elif value is not MISSING or run.meter.strict:
             raise TemplateFaultError(f"only a map has {name!r}, and this is none")
@@ -226,12 +225,19 @@ class Call:
         except (TooMuchError, FunctionError) as failure:
             raise TemplateFaultError(f"{self.name}: {failure}") from None
         except NoSuchKeyError as missing:
-            first = self.arguments[0] if self.arguments else None
-            where = "".join(f".{name}" for name in first.names) if isinstance(first, Field) else ""
-            raise NoSuchKeyError(missing.key, missing.known, where + missing.where) from None
+            raise self._no_such_key(missing) from None
         except _FAILURES as failure:
             raise TemplateFaultError(f"{self.name}{_meaning(failure)}") from None
         return result
+
+    def _no_such_key(self, missing: NoSuchKeyError) -> TemplateFaultError:
+        """Tell of a key that is written in the template; one that was computed may be a secret."""
+        written = {each.value for each in self.arguments if isinstance(each, Literal)}
+        if missing.key not in written or not written.issuperset(missing.path):
+            return TemplateFaultError(f"{self.name}: there is no such key")
+        first = self.arguments[0]
+        names = (*first.names, *missing.path) if isinstance(first, Field) else ()
+        return NoSuchKeyError(missing.key, missing.inside, names)
 
 
 _FAILURES: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)

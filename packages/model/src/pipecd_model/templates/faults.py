@@ -2,12 +2,12 @@
 """What can be wrong with a template, as the engine raises it: a sentence, a hint, a place.
 
 The data may hold secrets. So these sentences are made of what stands in the template and of the
-names of keys, and never of values.
+keys of the data, and never of values or of what functions made of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final
 
@@ -27,14 +27,20 @@ class TemplateFaultError(Exception):
 
 
 class NoSuchKeyError(TemplateFaultError):
-    """A template asks a map for what it has not."""
+    """A template asks a map for what it has not.
 
-    def __init__(self, key: str, known: Collection[str], where: str = "") -> None:
-        inside = f" in {where}" if 0 < len(where) < SHOWN else ""
-        super().__init__(f"there is no {key[:SHOWN]!r}{inside}", hint=suggest(key, known))
+    `path` are the keys that led to the map, from the dot or from what `start` names.
+    """
+
+    def __init__(
+        self, key: str, inside: Mapping[str, object], path: Sequence[str] = (), start: str = ""
+    ) -> None:
+        where = start + "".join(f".{each}" for each in path)
+        told = f" in {where}" if 0 < len(where) < SHOWN else ""
+        super().__init__(f"there is no {key[:SHOWN]!r}{told}", hint=suggest(key, inside))
         self.key = key
-        self.known = known
-        self.where = where
+        self.inside = inside
+        self.path = path
 
 
 class FunctionError(Exception):

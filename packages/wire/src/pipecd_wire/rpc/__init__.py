@@ -12,6 +12,7 @@ from pipecd_wire.rpc.authentication import (
     has_token,
     require_own_user,
 )
+from pipecd_wire.rpc.calls import RelayedClient
 from pipecd_wire.rpc.channel import (
     Channel,
     ClientTls,
@@ -41,7 +42,7 @@ from pipecd_wire.rpc.handlers import (
     rpc,
 )
 from pipecd_wire.rpc.limits import MAX_MESSAGE, CallLimits
-from pipecd_wire.rpc.server import AddressError, RelayedClient, Server, ServerTls, serving
+from pipecd_wire.rpc.server import AddressError, Server, ServerTls, serving
 from pipecd_wire.rpc.status import CallError, StatusError
 
 __all__ = [

@@ -28,15 +28,15 @@ from pipecd_wire.rpc.status import StatusError, to_status
 Admit = Callable[[Method, Metadata], Awaitable[Any]]
 """Answers the caller, the first argument of every handler, or raises an error with a status."""
 
+ReadRequest = Callable[[], Awaitable[Message]]
+"""Reads the request of a call. Called once its caller was let in, and never for a stranger."""
+
 GuardStream = Callable[
     [Method, Metadata, Any, Message, AsyncGenerator[Message, None]], AsyncGenerator[Message, None]
 ]
 """Stands between a stream's handler and its caller: the method, the metadata, the caller, the
 request, and what the handler answers. It passes the answers on while the caller keeps the right to
 them, raises an error with a status otherwise, and closes what it was given."""
-
-ReadRequest = Callable[[], Awaitable[Message]]
-"""Reads the request of a call. Called once its caller was let in, and never for a stranger."""
 
 Observe = Callable[[Method, str, float], None]
 """Told of every finished call: the method, the status's name, the seconds it took."""

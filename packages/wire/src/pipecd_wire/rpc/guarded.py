@@ -5,12 +5,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, cast
 
 import grpc
+from google.protobuf.message import Message
 
 from pipecd_wire.rpc.authentication import Authenticator, IncomingCall, RefusalLog
 from pipecd_wire.rpc.status import CODES, to_status
 
 RpcHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+Context: TypeAlias = "grpc.aio.ServicerContext[bytes, Message]"
 Behaviour = Callable[[object, Context], Awaitable[Any]]
 
 
@@ -43,14 +44,13 @@ class GuardedRouter(grpc.GenericRpcHandler):
         return self._built[path]
 
     def _guarded(self, handler: RpcHandler) -> RpcHandler:
-        # The other router reads requests by itself, once a call gets there.
         make: Callable[..., RpcHandler]
-        inner: Any
         if handler.response_streaming:
             make, inner = grpc.stream_stream_rpc_method_handler, handler.stream_stream
         else:
             make, inner = grpc.stream_unary_rpc_method_handler, handler.stream_unary
-        return make(self._guard(inner), response_serializer=handler.response_serializer)
+        behaviour = self._guard(cast(Behaviour, inner))
+        return make(behaviour, response_serializer=handler.response_serializer)
 
     def _guard(self, behaviour: Behaviour) -> Behaviour:
         async def guarded(requests: object, context: Context) -> Any:

@@ -104,7 +104,7 @@ def _entry(
     if key in value:
         return value[key]
     if meter.strict:
-        raise NoSuchKeyError(key, value, "".join(f".{each}" for each in inside))
+        raise NoSuchKeyError(key, value, [str(each) for each in inside])
     return "" if isinstance(value, StringMap) else None
 
 

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One call over gRPC: its caller is let in, its request is read, its answer is taken."""
+
+import asyncio
+import urllib.parse
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, Protocol
+
+import grpc
+from google.protobuf.message import Message
+
+from pipecd_wire.rpc.endpoint import Endpoint, ReadRequest
+from pipecd_wire.rpc.guarded import Context, RpcHandler, text_metadata
+from pipecd_wire.rpc.handlers import PEER, Metadata
+from pipecd_wire.rpc.limits import CallLimits
+from pipecd_wire.rpc.status import CODES, StatusError
+
+
+class RelayedClient(Protocol):
+    """A caller whose connection a relay of this process has passed on."""
+
+    def address(self, metadata: Metadata) -> str:
+        """Returns the caller's IP address."""
+
+    def identify(self) -> None:
+        """Called for each call of it that was let in."""
+
+    def abort(self, reason: str) -> None:
+        """Ends its connection: it takes no answers."""
+
+
+def method_handler(
+    endpoint: Endpoint, relayed: Mapping[str, RelayedClient], limits: CallLimits
+) -> RpcHandler:
+    # Requests are single messages, but gRPC would read one to its end before it calls us. As a
+    # stream it is ours to read, once its caller was let in.
+    serialize = endpoint.method.response.SerializeToString
+    # No deserializer: grpc would answer bytes that are no message with UNKNOWN and a traceback.
+    if endpoint.method.streams:
+        return grpc.stream_stream_rpc_method_handler(
+            _streaming(endpoint, relayed, limits), response_serializer=serialize
+        )
+    return grpc.stream_unary_rpc_method_handler(
+        _unary(endpoint, relayed, limits), response_serializer=_same
+    )
+
+
+def _same(data: bytes) -> bytes:
+    return data
+
+
+def _unary(
+    endpoint: Endpoint, relayed: Mapping[str, RelayedClient], limits: CallLimits
+) -> Callable[[Any, Context], Awaitable[bytes]]:
+    answers = _Answers(limits.answer_seconds)
+
+    async def behaviour(_requests: Any, context: Context) -> bytes:
+        client = relayed.get(context.peer())
+        try:
+            metadata = _metadata(context, client, limits)
+            request = _reading(endpoint, context, client, limits.read_seconds)
+            answer = (await endpoint.unary(request, metadata)).SerializeToString()
+        except StatusError as refusal:
+            await context.abort(CODES[refusal.status], refusal.message)
+        if client is not None:
+            answers.watch(context, client)
+        return answer
+
+    return behaviour
+
+
+def _streaming(
+    endpoint: Endpoint, relayed: Mapping[str, RelayedClient], limits: CallLimits
+) -> Callable[[Any, Context], Awaitable[None]]:
+    # Written with `write` and not as a generator: grpc.aio leaves a generator of a cancelled call
+    # to the garbage collector, and the handler's `finally` would run at some time, in some task.
+    async def behaviour(_requests: Any, context: Context) -> None:
+        client = relayed.get(context.peer())
+        try:
+            metadata = _metadata(context, client, limits)
+            request = _reading(endpoint, context, client, limits.read_seconds)
+            async with aclosing(endpoint.stream(request, metadata)) as responses:
+                async for response in responses:
+                    async with asyncio.timeout(limits.answer_seconds):
+                        await context.write(response)
+        except TimeoutError:
+            await context.abort(CODES["CANCELLED"], "the caller does not take the answer")
+        except StatusError as refusal:
+            await context.abort(CODES[refusal.status], refusal.message)
+
+    return behaviour
+
+
+def _reading(
+    endpoint: Endpoint, context: Context, client: RelayedClient | None, limit: float | None
+) -> ReadRequest:
+    """Returns what reads the one message of a request, once its caller was let in."""
+
+    async def read() -> Message:
+        if client is not None:
+            client.identify()
+        try:
+            async with asyncio.timeout(limit):
+                data: Any = await context.read()
+        except TimeoutError:
+            raise StatusError(
+                "DEADLINE_EXCEEDED", f"the request did not arrive within {limit:g} seconds"
+            ) from None
+        if data is grpc.aio.EOF:
+            raise StatusError("INVALID_ARGUMENT", "invalid request: it has no message")
+        return endpoint.parse(data)
+
+    return read
+
+
+class _Answers:
+    """Answers on their way. Lets go of callers that do not take theirs, which is held for them.
+
+    One timer looks after all of them: most are gone before it looks for the first time.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._due: dict[Context, tuple[float, RelayedClient]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._forget: Any = lambda context: self._due.pop(context, None)  # Any: its stub is wrong
+
+    def watch(self, context: Context, client: RelayedClient) -> None:
+        if self._seconds is None:
+            return
+        loop = asyncio.get_running_loop()
+        self._due[context] = (loop.time() + self._seconds, client)
+        context.add_done_callback(self._forget)
+        if self._timer is None:
+            self._timer = loop.call_later(self._seconds / 2, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        now = loop.time()
+        for due, client in list(self._due.values()):
+            if now >= due:
+                client.abort("answer not taken")
+        if self._due and self._seconds is not None:
+            self._timer = loop.call_later(self._seconds / 2, self._look, loop)
+
+
+def _metadata(context: Context, client: RelayedClient | None, limits: CallLimits) -> Metadata:
+    given = context.invocation_metadata() or ()
+    if limits.max_header_fields is not None and len(given) > limits.max_header_fields:
+        raise StatusError(
+            "RESOURCE_EXHAUSTED", f"more than {limits.max_header_fields} header fields"
+        )
+    metadata = text_metadata(context)
+    metadata[PEER] = client.address(metadata) if client else _address(context.peer())
+    return metadata
+
+
+def _address(peer: str) -> str:
+    """The IP address in a name such as `ipv4:10.0.0.7:41808` or `ipv6:%5B::1%5D:41808`."""
+    family, _, rest = peer.partition(":")
+    if family not in {"ipv4", "ipv6"}:
+        return ""
+    return urllib.parse.unquote(rest).rpartition(":")[0].strip("[]")
