@@ -587,6 +587,44 @@ def http2_call(stream_id: int, *fields: tuple[str, str]) -> bytes:
     return http2_frame(1, 4, stream_id, block)
 
 
+class TestPlacesOfStrangers:
+    @pytest.mark.parametrize(
+        "heads",
+        [
+            http2_call(1)[:20],
+            http2_call(1).replace(b"\x01\x04", b"\x01\x00", 1),
+            http2_call(2),
+            http2_call(0),
+            http2_call(9) + http2_call(7) + http2_call(5) + http2_call(3),
+            http2_call(1).replace(RELEASE.encode(), b"/" * len(RELEASE)),
+            http2_frame(1, 4, 1, b""),
+        ],
+        ids=["cut", "without-end", "even", "zero", "backwards", "unknown", "empty"],
+    )
+    async def test_heads_that_begin_no_call_keep_no_place_from_a_new_caller(
+        self, serve: Any, heads: bytes
+    ) -> None:
+        limits = {"max_stranger_calls": 4, "max_stranger_calls_per_connection": 4}
+        async with serve(**limits) as address, AsyncExitStack() as opened:
+            for _ in range(8):
+                reader, writer = await opened.enter_async_context(dialled(address))
+                writer.write(PREFACE + http2_frame(SETTINGS) + heads)
+                await reader.readexactly(9)  # the server has seen what was sent with the preface
+            async with caller(address) as channel:
+                assert await hold(channel) == "app-1"
+
+    async def test_heads_that_do_not_end_count_as_bytes_of_strangers(self, serve: Any) -> None:
+        limits = {"max_stranger_bytes": 64 * KIB, "max_form_bytes": 64 * KIB}
+        unfinished = http2_frame(1, 0, 1, bytes(12 * KIB))
+        async with serve(**limits) as address, AsyncExitStack() as opened:
+            first, writer = await opened.enter_async_context(dialled(address))
+            writer.write(PREFACE + http2_frame(SETTINGS) + unfinished)
+            for _ in range(8):
+                _, writer = await opened.enter_async_context(dialled(address))
+                writer.write(PREFACE + http2_frame(SETTINGS) + unfinished)
+            await read_all(first)
+
+
 class TestProxies:
     @pytest.mark.parametrize(
         ("proxies", "expected"), [(("127.0.0.0/8",), "203.0.113.9"), ((), "127.0.0.1")]
