@@ -371,6 +371,29 @@ class TestWhoIsCalling:
             async with caller(address) as channel:
                 assert await hold(channel) == "app-1"
 
+    @pytest.mark.parametrize(
+        "request_",
+        [
+            post("/form", b"", "a: " + "x" * 12 * KIB).replace(b"length: 0", b"length: 9"),
+            get("/large") + get("/healthz", "a: " + "x" * 4 * KIB) * 3,
+        ],
+        ids=["without-body", "sent-ahead"],
+    )
+    async def test_heads_of_requests_that_wait_are_held_bytes_too(
+        self, serve: Any, request_: bytes
+    ) -> None:
+        limits = {"max_stranger_bytes": 64 * KIB, "max_form_bytes": 64 * KIB}
+        async with serve(**limits) as address, AsyncExitStack() as opened:
+            first, writer = await opened.enter_async_context(dialled(address))
+            writer.write(request_)
+            for _ in range(8):
+                _, writer = await opened.enter_async_context(dialled(address))
+                writer.write(request_)
+            received = await read_all(first)
+
+        assert b"408" not in received
+        assert len(received) < 64 * 1024 * KIB
+
 
 class TestStrangersAndKnownCallers:
     async def test_a_stranger_gives_way_to_a_new_one_of_its_address(self, serve: Any) -> None:
