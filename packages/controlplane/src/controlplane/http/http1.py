@@ -6,6 +6,7 @@ uvicorn's protocol parses and answers; it has no limits of its own but one for i
 
 import asyncio
 import http
+from collections import deque
 from typing import Any, Final, cast
 
 import httptools
@@ -66,6 +67,8 @@ class BoundedHttp(HttpToolsProtocol):
         self._in_body = False
         self._head_bytes = 0
         self._header_bytes = 0
+        self._unanswered: deque[int] = deque()
+        """Bytes of the heads of all requests that are not answered yet."""
         self._body_ends_at = 0.0
         self._body_bytes = 0
         self._raw_body_bytes = 0
@@ -138,6 +141,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._expect_body()
         scope = cast(dict[str, Any], self.scope)
         scope[CONNECTION] = self._connection
+        self._unanswered.append(len(self.url) + self._header_bytes)
         if self._proxies:
             self._find_client(scope)
         super().on_headers_complete()
@@ -156,7 +160,8 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._connection.hold(0)
+        self._unanswered.popleft()
+        self._connection.hold(self._held())
         if self._in_body and not self.pipeline and not self.transport.is_closing():
             self._linger()
 
@@ -208,10 +213,14 @@ class BoundedHttp(HttpToolsProtocol):
                 self._expect_body()
 
     def _held(self) -> int:
+        """Returns the bytes of all requests that are not answered yet, as far as they have come."""
+        held = sum(self._unanswered)
         if self._in_head:
-            return self._head_bytes
+            held += self._head_bytes
+        if self.pipeline:
+            return held + sum(len(cycle.body) for cycle, _app in self.pipeline)
         cycle = self._current()
-        return len(cycle.body) if cycle is not None else 0
+        return held + (len(cycle.body) if cycle is not None else 0)
 
     def _current(self) -> RequestResponseCycle | None:
         """Returns the last request; uvicorn does not say that there may be none yet."""
