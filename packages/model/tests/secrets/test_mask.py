@@ -7,6 +7,7 @@ import re
 import pytest
 
 from pipecd_model.secrets import Masker
+from pipecd_model.secrets.mask import LONGEST, MOST, MOST_TOGETHER
 
 KEY = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQEFAASC\nabc\n-----END KEY-----\n"
 
@@ -201,3 +202,45 @@ def test_a_long_hexadecimal_dump_in_lines_is_masked() -> None:
     lines = re.findall(".{1,60}", value.encode().hex())
 
     assert all(Masker([value]).line(line) == "***" for line in lines)
+
+
+def test_a_value_that_overlaps_itself_is_masked_once() -> None:
+    masker = Masker(["aa-aa-aa", "a" * LONGEST])
+
+    assert masker.line("x aa-aa-aa-aa-aa y") == "x *** y"
+    assert masker.line("a" * 1_000_000) == "***"
+    assert len(masker.places("a" * 1_000_000)) == 1
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["".join(f"line {number:06}\n" for number in range(100_000))],
+        [f"secret {number:06}" for number in range(100_000)],
+        ["long and longer " * 100_000],
+    ],
+    ids=["lines", "values", "one value"],
+)
+def test_hostile_values_cannot_make_the_search_endless(values: list[str]) -> None:
+    masker = Masker(values)
+
+    assert len(masker.needles) <= MOST
+    assert not masker.is_complete
+    assert masker.line(values[0][:LONGEST]) == "***", "whole values come first"
+
+
+def test_values_of_an_honest_application_are_all_looked_for() -> None:
+    keys = [KEY.replace("MII", f"{number:06}") * 3 for number in range(30)]
+
+    assert Masker([*keys, *keys]).is_complete
+
+
+def test_many_maskers_become_one_in_which_each_has_its_share() -> None:
+    hostile = [Masker(f"{each} {number:06}" for number in range(MOST)) for each in "abcdefg"]
+    honest = Masker(["an honest value"])
+
+    joined = Masker.joined([*hostile, honest])
+
+    assert len(joined.needles) <= MOST_TOGETHER
+    assert joined.line("an honest value, a 000000") == "***, ***"
+    assert not Masker.joined([])

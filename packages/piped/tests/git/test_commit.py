@@ -146,3 +146,14 @@ def test_a_hosted_commit_has_a_page(remote: str, page: str) -> None:
 @pytest.mark.parametrize("remote", ["/srv/repo", "./repo", "file:///srv/repo", "https://x:y/z", ""])
 def test_a_commit_that_is_nowhere_hosted_has_none(remote: str) -> None:
     assert commit_url(remote, HASH) == ""
+
+
+@pytest.mark.parametrize(
+    "encoding", [b"punycode", b"idna", b"unicode_escape", b"raw-unicode-escape"]
+)
+def test_what_is_no_charset_is_not_decoded_by(encoding: bytes) -> None:
+    message = rb"bcher-kva \u0041 \x41"
+
+    commit = parse_commit(HASH, raw(message, more=b"encoding " + encoding + b"\n"))
+
+    assert commit.message == message.decode()

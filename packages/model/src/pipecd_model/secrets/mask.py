@@ -4,15 +4,17 @@
 Looked for are values of six characters or more, each line of a longer one, as they are, with other
 line breaks, and as JSON, URLs, shells, hexadecimal dumps and base64 write them, also where the
 base64 is of something around the value. A net, not a promise: a script can write a value in a way
-that nobody recognises.
+that nobody recognises. What is looked for has a limit, since looking takes time: of very long
+values, or very many, first other forms are left out, then single lines.
 """
 
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from typing import Final, Self
 from urllib.parse import quote
@@ -27,6 +29,15 @@ _SHORTEST_BASE64: Final = 8
 LONGEST: Final = 1024
 """Longer values are looked for in pieces: that is how much of a text is held back at most."""
 
+MOST: Final = 20_000
+"""Texts that are looked for at most."""
+
+MOST_TOGETHER: Final = 100_000
+"""The same for all applications together."""
+
+_ENCODED: Final = 1 << 16
+"""Characters of values that are looked for in other forms: there are about twenty of them."""
+
 _LINES: Final = (76, 64)
 """Where programs break long base64."""
 
@@ -35,9 +46,24 @@ class Masker:
     """Masks one stream of text, given in pieces as they come; or single lines."""
 
     def __init__(self, values: Iterable[str]) -> None:
-        self._needles = _needles(values)
+        self.needles, self.is_complete = _needles(values)
+        """What it looks for, and whether that is all that it should look for."""
         self._held = ""
         self._covered = 0  # how much of the front of what is held is masked already
+
+    @classmethod
+    def joined(cls, maskers: Sequence[Masker]) -> Self:
+        """A masker of all that others look for; when that is too much, each has the same share."""
+        parts = [each.needles for each in maskers]
+        if sum(map(len, parts)) > MOST_TOGETHER:
+            parts = [each[: MOST_TOGETHER // len(parts)] for each in parts]
+        new = cls(())
+        new.needles = tuple(dict.fromkeys(itertools.chain.from_iterable(parts)))
+        return new
+
+    def effort(self, characters: int) -> int:
+        """How much work it is to mask this many characters; a million takes some milliseconds."""
+        return characters * len(self.needles) // 8
 
     def fresh(self) -> Self:
         """A masker of the same values for another stream."""
@@ -47,12 +73,12 @@ class Masker:
 
     def line(self, text: str) -> str:
         """Mask a text that is complete in itself; leaves the stream as it is."""
-        return _masked(text, _found(text, self._needles), 0, len(text))
+        return _masked(text, _found(text, self.needles), 0, len(text))
 
     def places(self, text: str) -> list[tuple[int, int]]:
         """Where values stand in a text, begin and end, from the first on; none overlap."""
         joined: list[tuple[int, int]] = []
-        for start, end in _found(text, self._needles):
+        for start, end in _found(text, self.needles):
             if joined and start < joined[-1][1]:
                 joined[-1] = (joined[-1][0], max(joined[-1][1], end))
             else:
@@ -61,19 +87,19 @@ class Masker:
 
     def unfinished(self, text: str) -> int:
         """How many characters at the end of a text could be the beginning of a value."""
-        return len(text) - _may_become(text, self._needles)
+        return len(text) - _may_become(text, self.needles)
 
     def __bool__(self) -> bool:
         """Is there anything to look for?"""
-        return bool(self._needles)
+        return bool(self.needles)
 
     def feed(self, text: str) -> str:
         """Take the next piece; gives what can be shown, and holds back what may become a secret."""
-        if not self._needles:
+        if not self.needles:
             return text
         text = self._held + text
-        found = _found(text, self._needles)
-        keep = _may_become(text, self._needles)
+        found = _found(text, self.needles)
+        keep = _may_become(text, self.needles)
         shown = _masked(text, found, self._covered, keep)
         self._held = text[keep:]
         ends = (end for start, end in found if start < keep)
@@ -84,7 +110,7 @@ class Masker:
         """Give what was held back: the stream is over and it became nothing."""
         rest, covered = self._held, self._covered
         self._held, self._covered = "", 0
-        return _masked(rest, _found(rest, self._needles), covered, len(rest))
+        return _masked(rest, _found(rest, self.needles), covered, len(rest))
 
 
 def _masked(text: str, found: list[tuple[int, int]], covered: int, until: int) -> str:
@@ -109,10 +135,20 @@ def _found(text: str, needles: tuple[str, ...]) -> list[tuple[int, int]]:
             continue
         start = text.find(needle)
         while start >= 0:
-            places.append((start, start + len(needle)))
-            start = text.find(needle, start + 1)
+            end = _end_of_chain(text, needle, start)
+            places.append((start, end))
+            start = text.find(needle, end)
     places.sort()
     return places
+
+
+def _end_of_chain(text: str, needle: str, start: int) -> int:
+    """Where a value ends that stands at a place; one that overlaps itself may go on and on."""
+    size = len(needle)
+    last = start
+    while (further := text.rfind(needle, last + 1, last + 2 * size - 1)) >= 0:
+        last = further
+    return last + size
 
 
 def _may_become(text: str, needles: tuple[str, ...]) -> int:
@@ -130,17 +166,35 @@ def _may_become(text: str, needles: tuple[str, ...]) -> int:
     return earliest
 
 
-def _needles(values: Iterable[str]) -> tuple[str, ...]:
+def _needles(values: Iterable[str]) -> tuple[tuple[str, ...], bool]:
+    """What to look for, and whether that is all; the most telling first."""
+    wholes: dict[str, None] = {}
+    for value in dict.fromkeys(values):
+        wholes.update(dict.fromkeys(_trimmed(value)))
+    lines = (text for whole in wholes for line in whole.splitlines() for text in _trimmed(line))
+    texts = dict.fromkeys(itertools.islice(itertools.chain(wholes, lines), MOST + 1))
     needles: dict[str, None] = {}
-    for value in values:
-        for part in (value, *value.splitlines()):
-            for text in (part, part.strip()):
-                if len(text) >= _SHORTEST and text.strip("*"):
-                    for form in _forms(text):
-                        needles.update(dict.fromkeys(_pieces(form)))
-                    needles.update(dict.fromkeys(_as_base64(text)))
-                    needles.update(dict.fromkeys(_as_hex(text, spaced=part is value)))
-    return tuple(needles)
+    for text in texts:
+        needles.update(dict.fromkeys(_pieces(text)))
+    left = _ENCODED
+    is_complete = len(texts) <= MOST
+    for text in texts:
+        if len(text) > left or len(needles) > MOST:
+            is_complete = False
+            continue
+        left -= len(text)
+        for form in _forms(text):
+            needles.update(dict.fromkeys(_pieces(form)))
+        needles.update(dict.fromkeys(_as_base64(text)))
+        needles.update(dict.fromkeys(_as_hex(text, spaced=text in wholes)))
+    return tuple(itertools.islice(needles, MOST)), is_complete and len(needles) <= MOST
+
+
+def _trimmed(text: str) -> Iterator[str]:
+    """A text with and without the space around it, if it is long enough to be looked for."""
+    for each in (text, text.strip()):
+        if len(each) >= _SHORTEST and each.strip("*"):
+            yield each
 
 
 def _forms(text: str) -> Iterator[str]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A commit as git keeps it, and where a person can look at it."""
 
+import codecs
 import re
 from dataclasses import dataclass, field
 from typing import Final
@@ -31,6 +32,9 @@ class Commit:
 _LONGEST_MESSAGE: Final = 64 * 1024
 _LONGEST_AUTHOR: Final = 1024
 """Bytes that are looked at; nobody writes more, and everybody who shows it would have to."""
+
+_NO_CHARSETS: Final = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape"})
+"""What Python decodes beside the charsets of people; of long texts it takes seconds for some."""
 
 _PERSON: Final = re.compile(r"(?P<name>.*?)\s*<(?P<mail>[^>]*)>\s*(?P<time>-?\d+)?")
 _TRAILER: Final = re.compile(r"(?P<key>[A-Za-z0-9][A-Za-z0-9-]*)\s*:\s*(?P<value>.*)")
@@ -67,7 +71,8 @@ def _headers(head: bytes) -> list[tuple[bytes, bytes]]:
 
 def _decode(data: bytes, encoding: bytes) -> str:
     try:
-        text = data.decode(encoding.decode("ascii", "replace"), "replace")
+        codec = codecs.lookup(encoding.decode("ascii", "replace")).name.replace("_", "-")
+        text = data.decode("utf-8" if codec in _NO_CHARSETS else codec, "replace")
     except (LookupError, ValueError):  # unknown, no name at all, or none that reads text
         text = data.decode("utf-8", "replace")
     # Some encodings bring halves of characters, which nobody can write down again.

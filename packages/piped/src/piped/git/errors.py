@@ -82,4 +82,6 @@ def advice(stderr: str) -> str:
 def says_damaged(stderr: str) -> bool:
     """Does git complain about our copy? What the remote complains about starts with `remote:`."""
     ours = [line for line in stderr.splitlines() if not line.startswith("remote:")]
+    if "out of memory" in stderr.lower():
+        return False  # what it could not read then, another can
     return any(_DAMAGE.search(line) and not _NOT_OURS.search(line) for line in ours)

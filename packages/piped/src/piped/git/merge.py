@@ -62,7 +62,9 @@ async def merge(folder: Path, base: CommitHash, head: CommitHash, *, env: dict[s
 async def _try(*arguments: Argument, env: dict[str, str]) -> tuple[bytes, int]:
     process = await git.start(*arguments, env=env)
     try:
-        output, _ = await process.communicate()
+        output = await git.read_output(process)
     finally:
         await git.end(process)
+    if output is None:
+        raise git.too_much("merge-tree")
     return output, process.returncode or 0

@@ -182,7 +182,7 @@ class MirrorFolder:
     ) -> bytes:
         try:
             return await self._git(
-                *arguments, env=self._remote_env, limit=limit, on_progress=on_progress
+                *arguments, env=self._remote_env, limit=limit, on_progress=on_progress, memory=None
             )
         except git.GitFailedError as error:
             if says_no_branch(error.stderr):
@@ -202,6 +202,7 @@ class MirrorFolder:
         env: dict[str, str],
         limit: float,
         on_progress: Callable[[str], None] | None = None,
+        memory: int | None = git.MOST_MEMORY,
     ) -> bytes:
         return await git.run(
             *arguments,
@@ -209,6 +210,7 @@ class MirrorFolder:
             options=(valued("--git-dir=", self.folder),),
             limit=limit,
             on_progress=on_progress,
+            memory=memory,
         )
 
     def _beside(self, what: str) -> Path:

@@ -8,6 +8,7 @@ credentials that work it fails, and the failure is told.
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -24,6 +25,13 @@ TERM_GRACE: Final = 2.0
 
 PROGRESS_PAUSE: Final = 2.0
 """Seconds between two looks at how far a transfer is."""
+
+MOST_OUTPUT: Final = 128 * 1024 * 1024
+"""Bytes. The lists of files of the largest repositories fit; a few kilobytes of trees that name
+each other stand for billions of files."""
+
+MOST_MEMORY: Final = 2 * 1024 * 1024 * 1024
+"""Bytes that a git may allocate to look at a commit, for the same reason."""
 
 _ERRORS_KEPT: Final = 16 * 1024
 _CHUNK: Final = 64 * 1024
@@ -120,24 +128,31 @@ async def run(
     options: Sequence[Argument] = (),
     limit: float = 60,
     on_progress: Callable[[str], None] | None = None,
+    memory: int | None = MOST_MEMORY,
+    most_output: int = MOST_OUTPUT,
 ) -> bytes:
-    """Run `git [options] [arguments]` and answer its output; `limit` is in seconds."""
+    """Run `git [options] [arguments]` and answer its output; `limit` is in seconds.
+
+    Raises GitError when it takes longer, or writes more than `most_output` bytes.
+    """
     action = arguments[0].text
     # Not a pipe: an ssh that stays behind for later connections would hold it open for ever.
     with os.fdopen(os.memfd_create("git-stderr"), "w+b", buffering=0) as errors:
-        process = await start(*options, *arguments, env=env, stderr=errors.fileno())
+        process = await start(*options, *arguments, env=env, stderr=errors.fileno(), memory=memory)
         try:
             async with asyncio.timeout(limit), asyncio.TaskGroup() as beside:
                 progress = None
                 if on_progress is not None:
                     progress = beside.create_task(_tell_progress(errors.fileno(), on_progress))
-                output, _ = await process.communicate()
+                output = await read_output(process, most=most_output)
                 if progress is not None:
                     progress.cancel()
         except TimeoutError:
             raise GitError(f"git {action} took longer than {limit:g}s") from None
         finally:
             await end(process)
+        if output is None:
+            raise too_much(action, most_output)
         if process.returncode:
             raise GitFailedError(action, process.returncode, _tail(errors.fileno()))
         return output
@@ -148,15 +163,51 @@ async def start(
     env: Mapping[str, str],
     stdin: int = door.DEVNULL,
     stderr: int = door.DEVNULL,
+    memory: int | None = MOST_MEMORY,
 ) -> Process:
-    """Start a git in a process group of its own; its output is a pipe."""
+    """Start a git in a process group of its own; its output is a pipe.
+
+    `memory`: the bytes that it may allocate, None for any number.
+    """
     command = (*own("git"), *arguments)
     try:
-        return await door.start(command, env=env, stdin=stdin, stdout=door.PIPE, stderr=stderr)
+        process = await door.start(command, env=env, stdin=stdin, stdout=door.PIPE, stderr=stderr)
     except BadArgumentError as error:
         raise GitError(f"git cannot be started: {error}") from None
     except FileNotFoundError:
         raise GitError("there is no git", hint="install git 2.36 or newer") from None
+    if memory is not None:
+        _limit_memory(process.pid, memory)
+    return process
+
+
+def _limit_memory(pid: int, most: int) -> None:
+    """Limit what a process may allocate; a limit that the operator has set lower stays."""
+    with contextlib.suppress(OSError, ValueError):  # it has ended, or the system does not say
+        _, hard = resource.prlimit(pid, resource.RLIMIT_DATA)
+        if hard == resource.RLIM_INFINITY or hard > most:
+            resource.prlimit(pid, resource.RLIMIT_DATA, (most, most))
+
+
+async def read_output(process: Process, *, most: int = MOST_OUTPUT) -> bytes | None:
+    """Read all that a git writes, and wait for its end; None when it is more than `most` bytes."""
+    parts: list[bytes] = []
+    size = 0
+    while process.stdout is not None and (part := await process.stdout.read(_CHUNK)):
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            return None
+    await process.wait()
+    return b"".join(parts)
+
+
+def too_much(action: str, most: int = MOST_OUTPUT) -> GitError:
+    """The error of a git that writes more than anybody can take."""
+    return GitError(
+        f"git {action} has more than {most / 2**20:g} MiB to say",
+        hint="the commit has more files than piped can work with",
+    )
 
 
 async def end(process: Process) -> None:

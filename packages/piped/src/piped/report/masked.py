@@ -20,6 +20,9 @@ from piped.secrets import KnownSecrets
 TELLING: Final = 4
 """Characters of a value that tell something of it; any line ends with one or two of them."""
 
+BESIDE: Final = 2_000_000
+"""From which effort on masking is done in a thread: a few milliseconds."""
+
 
 class Logs(Protocol):
     """Takes the lines of stages."""
@@ -67,7 +70,8 @@ class MaskedLogs:
         stream = self._stream(key)
         async with stream.reporting:
             given = list(blocks)
-            await self._logs.report(key, masked(stream.tail, given, masker, goes_on=True))
+            shown = await _masked_beside(stream.tail, given, masker, goes_on=True)
+            await self._logs.report(key, shown)
             stream.tail = _end(stream.tail, given)  # only now: lines that were not taken come again
 
     async def checkpoint(
@@ -81,7 +85,7 @@ class MaskedLogs:
         stream = self._stream(key)
         async with stream.reporting:
             given = list(blocks)
-            shown = masked(stream.tail, given, masker, goes_on=not completed)
+            shown = await _masked_beside(stream.tail, given, masker, goes_on=not completed)
             await self._logs.checkpoint(key, shown, completed=completed)
             stream.tail = _end(stream.tail, given)
         if completed:
@@ -93,6 +97,16 @@ class MaskedLogs:
                 del self._streams[each]  # of a deployment that ended without their end
             self._streams[key] = Stream()
         return self._streams[key]
+
+
+async def _masked_beside(
+    tail: str, blocks: list[LogBlock], masker: Masker, *, goes_on: bool
+) -> list[LogBlock]:
+    """As `masked`; in a thread where it takes long enough for others to notice."""
+    size = len(tail) + sum(len(block.log) for block in blocks)
+    if masker.effort(size) < BESIDE:
+        return masked(tail, blocks, masker, goes_on=goes_on)
+    return await asyncio.to_thread(masked, tail, blocks, masker, goes_on=goes_on)
 
 
 def masked(tail: str, blocks: list[LogBlock], masker: Masker, *, goes_on: bool) -> list[LogBlock]:

@@ -14,6 +14,9 @@ from pipecd_model.errors import ConfigError, StateError
 from pipecd_model.secrets import Masker
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from pipecd_wire.model.deployment_pb2 import Deployment
+from piped.oplog import logger
+
+log = logger(__name__)
 
 KEPT: Final = 16
 """Applications whose secrets stay known after their last deployment: its end is told after it."""
@@ -62,9 +65,9 @@ class KnownSecrets:
             del application.commits[next(iter(application.commits))]
         if before is None or before.values != opened.values:
             application.masker = Masker(_values(application))
-            self._all = Masker(
-                value for each in self._applications.values() for value in _values(each)
-            )
+            if not application.masker.is_complete:
+                log.warning("secrets.partly_masked", repository=place[0], path=place[1])
+            self._all = Masker.joined([each.masker for each in self._applications.values()])
 
     @contextmanager
     def opened(self, deployment: Deployment) -> Iterator[None]:
