@@ -411,7 +411,7 @@ async def test_a_call_without_a_message_is_refused(served: Served) -> None:
         with pytest.raises(grpc.aio.AioRpcError) as failed:
             await begun
 
-    assert failed.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert failed.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 @pytest.mark.parametrize(
