@@ -80,9 +80,12 @@ def test_lines_below_the_level_are_not_written(out: io.StringIO) -> None:
 
 
 def test_no_traceback_brings_a_control_to_the_terminal(out: io.StringIO) -> None:
+    def fail() -> None:
+        raise ValueError("\x1b]0;owned\x07")
+
     configure(json_lines=False, stream=out)
     try:
-        raise ValueError("\x1b]0;owned\x07")
+        fail()
     except ValueError:
         logger("test").bug("it.broke")
 
