@@ -77,3 +77,18 @@ def test_lines_below_the_level_are_not_written(out: io.StringIO) -> None:
     logger("piped.x").info("boring")
 
     assert out.getvalue() == ""
+
+
+def test_no_traceback_brings_a_control_to_the_terminal(out: io.StringIO) -> None:
+    def fail() -> None:
+        raise ValueError("\x1b]0;owned\x07")
+
+    configure(json_lines=False, stream=out)
+    try:
+        fail()
+    except ValueError:
+        logger("test").bug("it.broke")
+
+    assert "\x1b" not in out.getvalue()
+    assert r"\x1b]0;owned\x07" in out.getvalue()
+    assert "\n  File " in out.getvalue()

@@ -27,6 +27,10 @@ HOSTILE = {
     "other letters": "\x0e\x1b(0",
     "concealed": "\x1b[8mhidden",
     "concealed among colours": "\x1b[31;8mhidden",
+    "concealed after a colour by its number": "\x1b[38;5;1;8mhidden",
+    "concealed after a colour by its parts": "\x1b[48:2:1:2:3:8mhidden",
+    "concealed as a colour": "\x1b[38;8mhidden",
+    "a colour without its number": "\x1b[38;5m",
     "blinking": "\x1b[5m!",
     "a colour that is none": "\x1b[38;5;999m",
     "keys turned on": "\x1b[?1000h",
@@ -34,6 +38,7 @@ HOSTILE = {
     "a very long colour": "\x1b[" + "1;" * 1000 + "m",
     "right to left": "user\u202enimda",
     "isolate": "\u2066abc\u2069",
+    "letters that nobody sees": "a\u200bb\ufeffc\u2060d\u00ade",
     "tags": "a\U000e0041b",
     "not text": "\udcff",
     "delete": "a\x7fb",
@@ -56,7 +61,7 @@ def test_what_is_kept_out_is_shown_as_text(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["\x1b[31mred\x1b[0m", "\x1b[1;38;5;200mpink\x1b[0m", "\x1b[38;2;1;2;3mown\x1b[m\x1b[0m"],
+    ["\x1b[31mred\x1b[0m", "\x1b[1;38;5;200mpink\x1b[0m", "\x1b[38;2;1;2;3;1mown\x1b[m\x1b[0m"],
 )
 def test_colours_pass(text: str) -> None:
     assert make_printable(text) == text

@@ -98,7 +98,10 @@ class ShortFormatter(logging.Formatter):
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         fields = "".join(f" {key}={_plain(value)}" for key, value in _fields(record).items())
         text = f"{clock} {record.levelname.lower()} {record.getMessage()}{fields}"
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+        if not record.exc_info:
+            return text
+        lines = self.formatException(record.exc_info).split("\n")
+        return "\n".join((text, *(each if each.isprintable() else repr(each) for each in lines)))
 
 
 def _fields(record: logging.LogRecord) -> Mapping[str, object]:

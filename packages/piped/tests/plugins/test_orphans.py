@@ -94,6 +94,24 @@ async def test_what_carries_another_mark_or_none_is_left_alone(
     assert is_alive(other)
 
 
+async def test_what_another_piped_left_whose_folder_has_the_same_path_is_left_alone(
+    tmp_path: Path, start: Start
+) -> None:
+    """As in two containers that see each other's processes: there the paths are often the same."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    other = start("echo up; exec sleep 600", new_mark(folder, "odd"))
+    folder.rename(tmp_path / "elsewhere")
+    folder.mkdir()
+
+    await Leftovers(folder).sweep()
+    assert is_alive(other)
+
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    await Leftovers(tmp_path / "link").sweep()
+    assert other.wait(LIMIT) == -15
+
+
 async def test_only_what_belongs_to_no_other_plugin_is_ended_with_one(
     tmp_path: Path, start: Start
 ) -> None:

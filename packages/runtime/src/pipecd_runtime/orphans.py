@@ -71,8 +71,14 @@ def new_mark(data_dir: Path, plugin: str) -> Mark:
 
 
 def folder_id(data_dir: Path) -> str:
-    """What tells the data folder of this piped from those of others on the machine."""
-    return hashlib.sha256(os.fsencode(data_dir.absolute())).hexdigest()[:16]
+    """What tells the data folder of this piped from those of others on the machine.
+
+    Not its path: two containers that see each other's processes may have their own folders under
+    the same one.
+    """
+    data_dir.mkdir(parents=True, exist_ok=True)
+    found = data_dir.stat()
+    return hashlib.sha256(f"{found.st_dev}:{found.st_ino}".encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ _UNSAFE: Final = re.compile(
     _COLOUR
     + r"|[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but tab and line feed, DEL, C1
     + "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # order of letters, line separators
+    + "\u00ad\u034f\u180e\u200b\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb"  # invisible
     + "\U000e0000-\U000e007f"  # tags: letters that nobody sees
     + "\ud800-\udfff]"  # bytes that were no text
 )
@@ -26,6 +27,9 @@ _COLOUR_NUMBERS: Final = frozenset(
     {0, 1, 2, 3, 4, 7, 22, 23, 24, 27, *range(30, 50), *range(90, 98), *range(100, 108)}
 )
 """Colours and weights; not blinking, not concealed."""
+
+_COLOUR_PARTS: Final = {5: 1, 2: 3}
+"""How many numbers follow each way to name a colour."""
 
 _LINE_BREAKS: Final = re.compile(r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
@@ -57,15 +61,16 @@ def _show(found: re.Match[str]) -> str:
 
 
 def _is_colour(sequence: str) -> bool:
-    numbers = re.split("[;:]", sequence[2:-1])
-    position = 0
-    while position < len(numbers):
-        number = int(numbers[position] or 0)
+    numbers = [int(each or 0) for each in re.split("[;:]", sequence[2:-1])]
+    while numbers:
+        number = numbers.pop(0)
         if number not in _COLOUR_NUMBERS:
             return False
         if number in {38, 48}:  # a colour by number, or by its three parts
-            return all(int(each or 0) <= 255 for each in numbers[position + 1 :])
-        position += 1
+            size = _COLOUR_PARTS.get(numbers[0], 0) if numbers else 0
+            parts, numbers = numbers[1 : size + 1], numbers[size + 1 :]
+            if not size or len(parts) < size or max(parts) > 255:
+                return False
     return True
 
 

@@ -32,8 +32,8 @@ class Leftovers:
     """What is left of the plugins that run, or ran, on one data folder."""
 
     def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
         self._folder = data_dir / "processes"
-        self._id = folder_id(data_dir)
 
     def record(self, plugin: str, pid: int) -> None:
         """Have a process on record, until `end` has seen that nothing of it is left."""
@@ -81,9 +81,10 @@ class Leftovers:
     async def _end(self, is_wanted: Callable[[str], bool]) -> None:
         read = {file: _read(file) for file in self._files()}
         records = {file: it for file, it in read.items() if it is not None and is_wanted(it.plugin)}
+        own_folder = folder_id(self._data_dir)
 
         def is_marked(mark: Mark) -> bool:
-            return mark.folder == self._id and is_wanted(mark.plugin)
+            return mark.folder == own_folder and is_wanted(mark.plugin)
 
         search = Search(
             leaders=[it.leader for it in records.values() if it.leader is not None],
