@@ -152,6 +152,7 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
             now=_now,
             web_base_url=web_base_url,
             guard_stream=standing.guard_stream,
+            admit_late=door.admit_again,
             observers=(
                 open_calls.observe,
                 *settings.observers,

@@ -4,6 +4,7 @@
 import asyncio
 from typing import Any
 
+import bcrypt
 import pytest
 
 from pipecd_wire.apiservice import service_pb2 as apiservice
@@ -14,6 +15,8 @@ from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.pipedservice import service_pb2_grpc as pipedservice_grpc
 from pipecd_wire.rpc import CallError, call, connect, stream
+from pipecd_wire.rpc.endpoint import LATE_SECONDS
+from pipecd_wire.rpc.frames import frame
 
 
 async def refusal(method: Any, request: Any) -> CallError:
@@ -132,6 +135,35 @@ async def test_a_key_that_was_taken_away_is_out_with_the_next_call(plane: Any) -
     assert error.status == "UNAUTHENTICATED"
 
 
+async def test_a_key_that_was_taken_away_before_its_request_came_is_out(
+    plane: Any, soon: Any
+) -> None:
+    """The server says `100 Continue` when it has let the caller in and wants the request."""
+    agent = await plane.agent()
+    request = frame(pb.ListApplicationsRequest().SerializeToString())
+    head = (
+        "POST /grpc.service.pipedservice.PipedService/ListApplications HTTP/1.1\r\nhost: x\r\n"
+        "content-type: application/grpc-web\r\nexpect: 100-continue\r\nconnection: close\r\n"
+        f"authorization: PIPED-TOKEN default,{agent.id},{agent.key}\r\n"
+        f"content-length: {len(request)}\r\n\r\n"
+    )
+
+    def drop_keys(piped: piped_pb2.Piped) -> None:
+        del piped.keys[:]
+
+    host, _, port = plane.address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        writer.write(head.encode())
+        assert b"100 Continue" in await soon(reader.readuntil(b"\r\n\r\n"))
+        await plane.stores.pipeds.update("default", agent.id, drop_keys)
+        await asyncio.sleep(LATE_SECONDS)
+        writer.write(request)
+        assert b"grpc-status:16" in await soon(reader.read())
+    finally:
+        writer.close()
+
+
 async def test_either_of_two_piped_keys_works(plane: Any) -> None:
     agent, other = await plane.agent(), await plane.agent(name="other")
     both = await plane.stores.pipeds.get("default", other.id)
@@ -230,8 +262,14 @@ async def test_a_request_is_judged_after_its_caller(plane: Any) -> None:
 async def test_who_shows_many_wrong_keys_is_no_longer_looked_at(plane: Any) -> None:
     """Each one costs us time; a right key that was seen before costs none and goes on."""
     user = await plane.user(await plane.new_key("with a slow hash"))
-    await call(user.api.ListApplications, apiservice.ListApplicationsRequest())
     key_id = user.key.partition(".")[0]
+
+    def make_cheap(record: apikey_pb2.APIKey) -> None:
+        """Seventy of the real ones may take longer than a stranger's connection lasts."""
+        record.key_hash = bcrypt.hashpw(user.key.encode(), bcrypt.gensalt(4)).decode()
+
+    await plane.stores.api_keys.update("default", key_id, make_cheap)
+    await call(user.api.ListApplications, apiservice.ListApplicationsRequest())
 
     async def status_of(stub: Any, number: int) -> str:
         pairs = [("authorization", f"API-KEY {key_id}.wrong{number}")]

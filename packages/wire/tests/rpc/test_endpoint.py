@@ -53,6 +53,46 @@ async def test_the_handler_gets_what_admit_answered(served: Served) -> None:
     assert response == pb.ReleaseHoldResponse(command_id="ann for ReleaseHold")
 
 
+@pytest.mark.parametrize(("seconds", "asked"), [(0.5, ["admit"]), (90.0, ["admit", "late"])])
+async def test_a_request_that_was_long_in_coming_is_admitted_once_more(
+    seconds: float, asked: list[str]
+) -> None:
+    told: list[str] = []
+    now = 1000.0
+
+    class Api:
+        @rpc("ReleaseHold")
+        async def release_hold(
+            self, caller: str, _request: pb.ReleaseHoldRequest
+        ) -> pb.ReleaseHoldResponse:
+            return pb.ReleaseHoldResponse(command_id=caller)
+
+    async def admit(_method: Method, _metadata: Metadata) -> str:
+        told.append("admit")
+        return "early"
+
+    async def admit_late(_method: Method, _metadata: Metadata) -> str:
+        told.append("late")
+        raise DeniedError("no more")
+
+    async def arrive() -> pb.ReleaseHoldRequest:
+        nonlocal now
+        now += seconds
+        return pb.ReleaseHoldRequest(application_id="a")
+
+    endpoints = Endpoints(admit=admit, admit_late=admit_late, clock=lambda: now)
+    service = pb.DESCRIPTOR.services_by_name["ApplicationService"]
+    endpoints.add(service, Api(), owed=set(service.methods_by_name) - {"ReleaseHold"})
+    endpoint = found(endpoints, RELEASE)
+
+    if "late" in asked:
+        with pytest.raises(StatusError, match="no more"):
+            await endpoint.unary(arrive, {})
+    else:
+        assert (await endpoint.unary(arrive, {})).command_id == "early"  # type: ignore[attr-defined]
+    assert told == asked
+
+
 async def test_a_stranger_is_not_told_that_the_request_is_invalid(served: Served) -> None:
     """Admit comes before validation: who may not call learns nothing about the call."""
 

@@ -60,9 +60,12 @@ def endpoints(
     web_base_url: Callable[[], str],
     observers: Iterable[Observe] = (),
     guard_stream: GuardStream | None = None,
+    admit_late: Admit | None = None,
 ) -> Endpoints:
     """Every RPC of every service, behind one door."""
-    served = Endpoints(admit=admit, observers=observers, guard_stream=guard_stream)
+    served = Endpoints(
+        admit=admit, observers=observers, guard_stream=guard_stream, admit_late=admit_late
+    )
     presence = Presence(bus)
     served.add(
         pipedservice.DESCRIPTOR.services_by_name["PipedService"],

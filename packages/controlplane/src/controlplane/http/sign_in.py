@@ -49,6 +49,7 @@ class SignIn:
         self._jar = jar
         self._now = now
         self._begun = Attempts(burst=30, seconds=2)
+        self._finished = Attempts(burst=30, seconds=2)
 
     def routes(self) -> list[Route]:
         return [
@@ -61,8 +62,7 @@ class SignIn:
     async def login(self, request: Request) -> Response:
         """Begin a sign-in through the project's provider."""
         check_sender(request, self._jar.public_url)
-        if self._begun.take(network(_address(request))):
-            raise TooManyAttemptsError("too many attempts to sign in", hint="try again later")
+        _check_pace(self._begun, request)
         fields = await form(request)
         url, state = await self._sso.begin(fields.get("project", ""))
         response = RedirectResponse(url, status_code=302)
@@ -84,6 +84,8 @@ class SignIn:
 
     async def callback(self, request: Request) -> Response:
         """End a sign-in that `login` began in this browser."""
+        # Whoever has begun one can come back without end, and each time we call the provider.
+        _check_pace(self._finished, request)
         query = request.query_params
         arrival = await self._sso.finish(
             cookie(request.headers.get("cookie", ""), STATE),
@@ -142,6 +144,12 @@ class SignIn:
                 return self._jar.error(request, message)
 
         return shown
+
+
+def _check_pace(attempts: Attempts, request: Request) -> None:
+    """Raises TooManyAttemptsError for an address that tries too often."""
+    if attempts.take(network(_address(request))):
+        raise TooManyAttemptsError("too many attempts to sign in", hint="try again later")
 
 
 def _address(request: Request) -> str:

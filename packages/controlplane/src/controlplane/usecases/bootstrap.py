@@ -76,7 +76,8 @@ async def ensure_project(stores: Stores, folder: Path, project_id: str | None, n
 def _write_key(path: Path, key: str) -> None:
     """One line that only this user can read, whole or not at all."""
     fresh = path.with_suffix(".new")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(fresh, flags, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(f"{key}\n")
         file.flush()

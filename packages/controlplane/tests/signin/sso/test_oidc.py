@@ -75,6 +75,19 @@ async def test_the_sign_in_asks_with_state_nonce_and_challenge(
         assert first[name] != second[name]
 
 
+async def test_one_who_comes_back_without_end_is_told_to_wait(shop: Any, error_of: Any) -> None:
+    """Each time the provider would be called; the number of tries is for slow machines."""
+    browser = await shop.browser()
+
+    said = ""
+    for _ in range(300):
+        said = error_of(await browser.get("/auth/callback?state=made-up&code=made-up"))
+        if not said.startswith("the sign-in was not begun in this browser"):
+            break
+
+    assert said.startswith("too many attempts to sign in")
+
+
 async def test_a_code_brought_back_by_another_browser_is_refused(
     shop: Any, issuer: Any, through: Any, error_of: Any
 ) -> None:

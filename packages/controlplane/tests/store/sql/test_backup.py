@@ -3,6 +3,7 @@
 
 import asyncio
 import hashlib
+import io
 import json
 import sqlite3
 import tarfile
@@ -126,6 +127,72 @@ async def test_a_damaged_or_foreign_archive_is_refused_and_leaves_no_database(
     for name in ("damaged.tar", "cut.tar", "text.tar", "other.tar", "missing.tar"):
         assert refusal(restore, tmp_path / name, tmp_path / "restored")
         assert not (tmp_path / "restored" / DATABASE_FILE).exists()
+
+
+def repacked(archive: Path, target: Path, **changed: bytes) -> Path:
+    """The same archive with other content in some of its files; a name is that before its dot."""
+    with tarfile.open(archive) as old, tarfile.open(target, "w") as new:
+        for member in old:
+            content = old.extractfile(member)
+            assert content is not None
+            data = changed.get(member.name.partition(".")[0], content.read())
+            member.size = len(data)
+            new.addfile(member, io.BytesIO(data))
+    return target
+
+
+@pytest.mark.parametrize("manifest", [b"[]", b"null", b"{}", b"[" * 50_000, b"7", b"\xff"])
+async def test_a_manifest_that_is_none_is_refused_with_a_sentence(
+    tmp_path: Path, manifest: bytes
+) -> None:
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+        backup(tmp_path / "data", tmp_path / "copy.tar", now=5)
+    odd = repacked(tmp_path / "copy.tar", tmp_path / "odd.tar", manifest=manifest)
+
+    assert "is no backup of ours" in refusal(restore, odd, tmp_path / "restored")
+
+
+async def test_a_small_archive_does_not_fill_the_disk(tmp_path: Path) -> None:
+    """A sparse file of 8 EiB takes one block in an archive."""
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+        backup(tmp_path / "data", tmp_path / "copy.tar", now=5)
+    content = (tmp_path / "copy.tar").read_bytes()
+    start = content.index(DATABASE_FILE.encode() + b"\0")
+    head = bytearray(content[start : start + 512])
+    head[124:136], head[156] = b"00000000000\0", ord("S")
+    head[483:495] = b"\x80" + (2**63 - 1).to_bytes(11, "big")
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    (tmp_path / "bomb.tar").write_bytes(content[:start] + bytes(head) + bytes(1024))
+
+    assert "is no backup of ours" in refusal(restore, tmp_path / "bomb.tar", tmp_path / "restored")
+
+
+async def test_a_key_without_end_is_refused(tmp_path: Path) -> None:
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+        (tmp_path / "data" / "admin.key").write_text("key")
+        backup(tmp_path / "data", tmp_path / "copy.tar", now=5)
+    large = repacked(tmp_path / "copy.tar", tmp_path / "large.tar", admin=bytes(100_000))
+
+    assert "is no backup of ours" in refusal(restore, large, tmp_path / "restored")
+
+
+async def test_what_another_database_left_behind_is_not_applied_to_a_restored_one(
+    tmp_path: Path,
+) -> None:
+    """Its owner has moved the database away, but not the file with its last writes."""
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+        backup(tmp_path / "data", tmp_path / "copy.tar", now=5)
+    left = tmp_path / "restored" / f"{DATABASE_FILE}-wal"
+    left.parent.mkdir(mode=0o700)
+    left.write_bytes(b"the last writes")
+
+    assert repr(left.name) in refusal(restore, tmp_path / "copy.tar", left.parent)
+    assert names(left.parent) == {left.name, "lock"}
+    with pytest.raises(PipecdError, match="the last writes of a database are in"):
+        async with open_sqlite(left.parent, on_commit=lambda _changes: None):
+            pass
+    assert left.read_bytes() == b"the last writes"
 
 
 async def test_a_backup_of_a_newer_pipecd_is_refused(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 """The chain every call goes through, whatever transport brought it.
 
 Admit (who is calling, and may they) → read the request → validate it → the handler → errors to
-statuses.
+statuses. A request that was long in coming is admitted once more: the right to it may be gone.
 Handlers therefore hold no permission code, no validation and no `try`.
 """
 
@@ -27,6 +27,9 @@ from pipecd_wire.rpc.status import StatusError, to_status
 
 Admit = Callable[[Method, Metadata], Awaitable[Any]]
 """Answers the caller, the first argument of every handler, or raises an error with a status."""
+
+LATE_SECONDS: Final = 1.0
+"""A request that took longer to arrive is late."""
 
 ReadRequest = Callable[[], Awaitable[Message]]
 """Reads the request of a call. Called once its caller was let in, and never for a stranger."""
@@ -54,7 +57,16 @@ async def admit_all(_method: Method, metadata: Metadata) -> Metadata:
 class Endpoint:
     """One RPC with everything that stands between the wire and its handler."""
 
-    __slots__ = ("_admit", "_guard_stream", "_handler", "_observers", "_prepare", "method")
+    __slots__ = (
+        "_admit",
+        "_admit_late",
+        "_clock",
+        "_guard_stream",
+        "_handler",
+        "_observers",
+        "_prepare",
+        "method",
+    )
 
     def __init__(
         self,
@@ -63,10 +75,15 @@ class Endpoint:
         admit: Admit,
         observers: tuple[Observe, ...],
         guard_stream: GuardStream | None = None,
+        *,
+        admit_late: Admit | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.method = method
         self._handler = handler
         self._admit = admit
+        self._admit_late = admit_late
+        self._clock = clock
         self._guard_stream = guard_stream
         self._observers = observers
         self._prepare = preparation(handler)
@@ -132,7 +149,13 @@ class Endpoint:
         if self._handler is None:
             raise StatusError("UNIMPLEMENTED", f"{self.method.name} is not served yet")
         caller = await self._admit(self.method, metadata)
-        message = request if isinstance(request, Message) else await request()
+        if isinstance(request, Message):
+            message = request
+        else:
+            admitted_at = self._clock()
+            message = await request()
+            if self._admit_late is not None and self._clock() - admitted_at >= LATE_SECONDS:
+                caller = await self._admit_late(self.method, metadata)
         if self._prepare is not None:
             self._prepare(message)
         if violation := validation.check(message):
@@ -153,8 +176,13 @@ class Endpoints:
         admit: Admit,
         observers: Iterable[Observe] = (),
         guard_stream: GuardStream | None = None,
+        admit_late: Admit | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`admit_late` is asked once more for a call whose request was long in coming."""
         self._admit = admit
+        self._admit_late = admit_late
+        self._clock = clock
         self._guard_stream = guard_stream
         self._observers = tuple(observers)
         self._by_path: dict[str, Endpoint] = {}
@@ -165,7 +193,13 @@ class Endpoints:
             if method.path in self._by_path:
                 raise TwoHandlersError(f"{service.full_name} is served twice")
             self._by_path[method.path] = Endpoint(
-                method, handler, self._admit, self._observers, self._guard_stream
+                method,
+                handler,
+                self._admit,
+                self._observers,
+                self._guard_stream,
+                admit_late=self._admit_late,
+                clock=self._clock,
             )
 
     def find(self, path: str) -> Endpoint | None:

@@ -9,7 +9,6 @@ closed with them can be opened again: keep it as safe as the folder itself.
 import contextlib
 import hashlib
 import io
-import json
 import os
 import sqlite3
 import tarfile
@@ -18,6 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
+
+import msgspec
 
 from controlplane.store.sql import tables
 from controlplane.store.sql.file import APPLICATION_ID, DATABASE_FILE, connect
@@ -32,6 +33,9 @@ KEYS: Final = ("admin.key", "admin.password", "encryption.key")
 
 LARGEST_KEY: Final = 64 * 1024
 
+COMPANIONS: Final = tuple(f"{DATABASE_FILE}-{kind}" for kind in ("wal", "shm", "journal"))
+"""Files of SQLite beside a database that was not closed: it would apply them to any other."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
@@ -41,6 +45,16 @@ class Backup:
     schema: int
     size: int
     """Bytes of the database."""
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What an archive says of itself."""
+
+    format: int
+    created_at: int = 0
+    schema: int = 0
+    size: int = 0
+    sha256: dict[str, str] = {}
 
 
 def backup(folder: Path, target: Path, *, now: int) -> Backup:
@@ -79,6 +93,11 @@ def restore(archive: Path, folder: Path) -> Backup:
             raise ConflictError(
                 f"the folder {str(folder)!r} holds a database already",
                 hint="name an empty folder, or move the old one away",
+            )
+        if left := [name for name in COMPANIONS if (folder / name).exists()]:
+            raise ConflictError(
+                f"the folder {str(folder)!r} holds {left[0]!r} of a database that is not there",
+                hint="move it to the database that it belongs to, or name an empty folder",
             )
         try:
             with (
@@ -130,17 +149,17 @@ def _check(path: Path) -> int:
 def _pack(folder: Path, copy: Path, archive: Path, made: Backup) -> None:
     parts = {name: folder / name for name in KEYS if (folder / name).is_file()}
     sums = {name: _sum(path) for name, path in {**parts, DATABASE_FILE: copy}.items()}
-    manifest = {
-        "format": FORMAT,
-        "created_at": made.created_at,
-        "schema": made.schema,
-        "size": made.size,
-        "sha256": sums,
-    }
+    manifest = Manifest(
+        format=FORMAT,
+        created_at=made.created_at,
+        schema=made.schema,
+        size=made.size,
+        sha256=sums,
+    )
     descriptor = os.open(archive, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         with tarfile.open(fileobj=file, mode="w|") as packed:
-            text = json.dumps(manifest, indent=1).encode()
+            text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
             _add(packed, MANIFEST, io.BytesIO(text), len(text))
             for name, path in {**parts, DATABASE_FILE: copy}.items():
                 with path.open("rb") as part:
@@ -169,30 +188,43 @@ def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
 
 def _unpack(archive: Path, packed: tarfile.TarFile, scratch: Path) -> Backup:
     """Take what the manifest names, and nothing else: names in an archive are not to be trusted."""
-    held = {member.name: member for member in packed if member.isfile()}
+    # A file of one piece is no larger than the archive; a sparse one could fill any disk.
+    held = {member.name: member for member in packed if member.isreg() and not member.issparse()}
     if MANIFEST not in held or DATABASE_FILE not in held:
-        raise ConfigError(f"the file {str(archive)!r} is no backup of ours")
-    manifest = json.loads(_content(packed, held[MANIFEST]).read(LARGEST_KEY))
-    if manifest["format"] != FORMAT:
+        raise _foreign(archive)
+    try:
+        content = _content(packed, held[MANIFEST]).read(LARGEST_KEY)
+        manifest = msgspec.json.decode(content, type=Manifest)
+    except (msgspec.DecodeError, RecursionError):
+        raise _foreign(archive) from None
+    if manifest.format != FORMAT:
         raise ConfigError(f"the file {str(archive)!r} has a format that this pipecd does not know")
     for name in (*KEYS, DATABASE_FILE):
         if name not in held:
             continue
+        if name in KEYS and held[name].size > LARGEST_KEY:
+            raise _foreign(archive)
         target = scratch / name
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file, _content(packed, held[name]) as content:
-            while block := content.read(1 << 20):
-                file.write(block)
-            file.flush()
-            os.fsync(file.fileno())
-        if _sum(target) != manifest["sha256"].get(name):
+        _extract(packed, held[name], target)
+        if _sum(target) != manifest.sha256.get(name):
             raise StateError(
                 f"the file {str(archive)!r} is damaged: {name} is not as it was packed",
                 hint="use another copy of it",
             )
-    return Backup(
-        created_at=manifest["created_at"], schema=manifest["schema"], size=manifest["size"]
-    )
+    return Backup(created_at=manifest.created_at, schema=manifest.schema, size=manifest.size)
+
+
+def _extract(packed: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file, _content(packed, member) as content:
+        while block := content.read(1 << 20):
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _foreign(archive: Path) -> ConfigError:
+    return ConfigError(f"the file {str(archive)!r} is no backup of ours")
 
 
 def _content(packed: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:

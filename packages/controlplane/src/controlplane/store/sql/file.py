@@ -82,16 +82,23 @@ def open_file(path: Path, dialect: Dialect) -> sqlite3.Connection:
 def _check_whole(path: Path) -> None:
     """What SQLite would not mind: it takes a file shorter than its header for a new database, and
     reads what is missing at the end as zeros."""
+    companion = path.with_name(f"{path.name}-wal")
     try:
-        with path.open("rb") as file:
-            start = file.read(HEADER_BYTES)
-        size = path.stat().st_size
-        companion = path.with_name(f"{path.name}-wal")
         has_log = companion.exists() and companion.stat().st_size > 0
-    except FileNotFoundError:
-        return
+        if not path.exists():
+            start, size = b"", 0
+        else:
+            with path.open("rb") as file:
+                start = file.read(HEADER_BYTES)
+            size = path.stat().st_size
     except OSError as error:
         raise _refusal_for(path, error) from error
+    if not start and has_log:
+        raise StateError(
+            f"the last writes of a database are in {str(companion)!r}, but {str(path)!r} is"
+            f" {'empty' if path.exists() else 'not there'}",
+            hint="bring the database back, or move both away to start with an empty one",
+        )
     if not start:
         return
     if not start.startswith(MAGIC):
