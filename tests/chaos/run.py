@@ -59,7 +59,7 @@ class World:
         if self.rounds == 0:
             await site.add_applications()
         self.rounds += 1
-        observer = Observer(site, commit, plan, expected=len(ALL_NAMES))
+        observer = Observer(site, commit, plan, expected=len(site.names))
         found = await self._let_things_die(plan, trace, observer, done)
         seconds = time.monotonic() - began
         disarm(site, plan, done)

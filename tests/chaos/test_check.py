@@ -196,9 +196,9 @@ def test_a_log_that_is_wrong_is_found() -> None:
 
 def test_a_commit_without_its_deployments_is_found() -> None:
     names = list(ALL_NAMES)
-    assert list(triggered(names)) == []
-    assert [each.promise for each in triggered(names[1:])] == ["triggered"]
-    assert [each.promise for each in triggered([*names, names[0]])] == ["triggered"]
+    assert list(triggered(names, ALL_NAMES)) == []
+    assert [each.promise for each in triggered(names[1:], ALL_NAMES)] == ["triggered"]
+    assert [each.promise for each in triggered([*names, names[0]], ALL_NAMES)] == ["triggered"]
 
 
 async def test_what_is_left_over_is_found(tmp_path: Path) -> None:

@@ -34,13 +34,15 @@ async def test_a_script_runs_once_with_its_whole_log_whoever_is_killed_meanwhile
 
 
 TWO_SHIMS = Round(number=1, places=(RACE,))
+BITTEN = ("steady", "quick")
+"""Applications that are enough for that."""
 LOST_POWER = Round(number=1, places=("shim.output",), power=True)
 
 
 async def broken(folder: Path, plan: Round, without: str) -> tuple[Tally, set[str]]:
     """What a round has done, and which promises it has broken."""
     variables = {"PIPECD_CHAOS_WITHOUT": without} if without else {}
-    async with running_site(folder, variables) as site:
+    async with running_site(folder, variables, BITTEN) as site:
         world = World(site, "bites", Tally())
         await world.round(plan)
     return world.total, {each.violation.promise for each in world.broken}

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pipecd_sdk.conformance import Outcome, Profile, StageProfile, judge_plugin, load_cases
+
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 PLUGINS = sorted(file.parent.name for file in ROOT.glob("plugins/*/pyproject.toml"))
@@ -33,3 +35,35 @@ def test_our_plugins_pass_the_kit(name: str, agent: str) -> None:
     assert [each for each in cases if each["outcome"] == "BROKEN"] == []
     assert sum(each["outcome"] == "HOLDS" for each in cases) >= 15
     assert done.returncode == 0
+
+
+LEAVING = """
+    exec > /dev/null 2>&1
+    echo $$ >> {pids}
+    setsid sh -c 'echo $$ >> {pids}; exec sleep 1001' &
+    env -i sh -c 'echo $$ >> {pids}; exec sleep 1001' &
+    wait
+"""
+
+
+async def test_the_kit_leaves_nothing_running_that_a_plugin_has_started(tmp_path: Path) -> None:
+    """The plugin lets its scripts go on when their stage is cancelled, or it is killed."""
+    pids = tmp_path / "pids"
+    stage = StageProfile(name="SCRIPT_RUN", long={"run": LEAVING.format(pids=pids)})
+    profile = Profile(name="scripts", stages=(stage,))
+    cases = [each for each in load_cases() if each.id in {"cancel", "killed"}]
+    command = [sys.executable, str(ROOT / "tests" / "support" / "go_plugin.py")]
+
+    judged = [each async for each in judge_plugin(command, profile, cases, invite=False)]
+
+    assert [each.outcome for each in judged] == [Outcome.HOLDS] * len(cases)
+    started = [int(pid) for pid in pids.read_text().split()]
+    assert started
+    assert [pid for pid in started if is_alive(pid)] == []
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

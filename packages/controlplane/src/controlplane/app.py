@@ -17,6 +17,7 @@ from controlplane.api.own.telemetry import forwarding
 from controlplane.api.services import endpoints
 from controlplane.auth.calls import log_call
 from controlplane.auth.door import Door
+from controlplane.auth.open_calls import OpenCalls
 from controlplane.auth.password import PasswordDoor
 from controlplane.auth.sso.door import SsoDoor
 from controlplane.auth.sso.journey import Journeys
@@ -137,6 +138,8 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
         standing = Standing(kept, bus, door.admit_again, _now)
         await opened.enter_async_context(standing.running())
         metrics = Metrics()
+        open_calls = OpenCalls(settings.limits.max_calls_per_caller)
+        admit = open_calls.admitting(door.admit)
         telemetry = await opened.enter_async_context(forwarding(settings.otlp_endpoint))
         served = endpoints(
             kept,
@@ -145,11 +148,12 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
             held,
             Releases(settings.releases_url),
             telemetry,
-            admit=metrics.admitting(door.admit) if settings.metrics else door.admit,
+            admit=metrics.admitting(admit) if settings.metrics else admit,
             now=_now,
             web_base_url=web_base_url,
             guard_stream=standing.guard_stream,
             observers=(
+                open_calls.observe,
                 *settings.observers,
                 log_call,
                 *((metrics.observe,) if settings.metrics else ()),

@@ -155,6 +155,19 @@ async def test_bytes_of_strangers_are_counted_until_they_are_known_or_gone() -> 
     assert room.connections.held_bytes == 30_000
 
 
+async def test_the_address_that_holds_most_bytes_pays_for_them() -> None:
+    room = Room(max_stranger_bytes=65_536, max_form_bytes=65_536)
+    (first,) = room.fill("first", address="10.0.0.1")
+    other, more = room.fill("other", "more", address="10.0.0.2")
+    first.hold(20_000)
+    other.hold(30_000)
+
+    more.hold(30_000)
+
+    assert room.gone == ["other"]
+    assert room.connections.held_bytes == 50_000
+
+
 async def test_everything_is_as_before_when_all_are_gone() -> None:
     room = Room(max_strangers_per_address=3)
     entered = room.fill(*"abcdefgh")

@@ -82,6 +82,41 @@ def test_a_partial_head_of_a_frame_waits_for_its_rest() -> None:
     assert client.feed(call(1)[5:]) == (call(1), b"")
 
 
+@given(st.lists(st.integers(min_value=1, max_value=40), max_size=30))
+def test_a_call_takes_its_place_when_all_of_its_head_has_come(sizes: list[int]) -> None:
+    calls = StrangerCalls(1)
+    client = frames(calls)
+    head = frame(HEADERS, 0, 1, bytes(90)) + frame(CONTINUATION, 0, 1, bytes(90))
+    last = frame(CONTINUATION, END_HEADERS, 1, bytes(9))
+
+    passed, _ = fed(client, PREFACE + head + last[:-1], sizes)
+    assert (passed, client.held_bytes) == (PREFACE, len(head + last) - 1)
+    assert calls.take()
+    calls.release()
+
+    assert client.feed(last[-1:]) == (head + last, b"")
+    assert not calls.take()
+
+
+@pytest.mark.parametrize("stream", [0, 2])
+def test_a_head_that_no_client_may_send_is_refused(stream: int) -> None:
+    client = frames()
+    client.feed(PREFACE)
+
+    with pytest.raises(TooMuchError):
+        client.feed(call(stream))
+
+
+def test_a_head_of_a_call_that_is_over_takes_no_place() -> None:
+    calls = StrangerCalls(1)
+    client = frames(calls)
+    client.feed(PREFACE + call(5))
+    client.close_stream(5)
+
+    assert client.feed(call(5) + call(3)) == (call(5) + call(3), b"")
+    assert calls.take()
+
+
 def test_a_known_caller_waits_for_nothing() -> None:
     client = frames()
     _, waiting = client.feed(PREFACE + b"".join(call(stream) for stream in range(1, 41, 2)))

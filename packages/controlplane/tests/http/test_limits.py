@@ -371,6 +371,29 @@ class TestWhoIsCalling:
             async with caller(address) as channel:
                 assert await hold(channel) == "app-1"
 
+    @pytest.mark.parametrize(
+        "request_",
+        [
+            post("/form", b"", "a: " + "x" * 12 * KIB).replace(b"length: 0", b"length: 9"),
+            get("/large") + get("/healthz", "a: " + "x" * 4 * KIB) * 3,
+        ],
+        ids=["without-body", "sent-ahead"],
+    )
+    async def test_heads_of_requests_that_wait_are_held_bytes_too(
+        self, serve: Any, request_: bytes
+    ) -> None:
+        limits = {"max_stranger_bytes": 64 * KIB, "max_form_bytes": 64 * KIB}
+        async with serve(**limits) as address, AsyncExitStack() as opened:
+            first, writer = await opened.enter_async_context(dialled(address))
+            writer.write(request_)
+            for _ in range(8):
+                _, writer = await opened.enter_async_context(dialled(address))
+                writer.write(request_)
+            received = await read_all(first)
+
+        assert b"408" not in received
+        assert len(received) < 64 * 1024 * KIB
+
 
 class TestStrangersAndKnownCallers:
     async def test_a_stranger_gives_way_to_a_new_one_of_its_address(self, serve: Any) -> None:
@@ -585,6 +608,44 @@ def http2_call(stream_id: int, *fields: tuple[str, str]) -> bytes:
         for name, value in head
     )
     return http2_frame(1, 4, stream_id, block)
+
+
+class TestPlacesOfStrangers:
+    @pytest.mark.parametrize(
+        "heads",
+        [
+            http2_call(1)[:20],
+            http2_call(1).replace(b"\x01\x04", b"\x01\x00", 1),
+            http2_call(2),
+            http2_call(0),
+            http2_call(9) + http2_call(7) + http2_call(5) + http2_call(3),
+            http2_call(1).replace(RELEASE.encode(), b"/" * len(RELEASE)),
+            http2_frame(1, 4, 1, b""),
+        ],
+        ids=["cut", "without-end", "even", "zero", "backwards", "unknown", "empty"],
+    )
+    async def test_heads_that_begin_no_call_keep_no_place_from_a_new_caller(
+        self, serve: Any, heads: bytes
+    ) -> None:
+        limits = {"max_stranger_calls": 4, "max_stranger_calls_per_connection": 4}
+        async with serve(**limits) as address, AsyncExitStack() as opened:
+            for _ in range(8):
+                reader, writer = await opened.enter_async_context(dialled(address))
+                writer.write(PREFACE + http2_frame(SETTINGS) + heads)
+                await reader.readexactly(9)  # the server has seen what was sent with the preface
+            async with caller(address) as channel:
+                assert await hold(channel) == "app-1"
+
+    async def test_heads_that_do_not_end_count_as_bytes_of_strangers(self, serve: Any) -> None:
+        limits = {"max_stranger_bytes": 64 * KIB, "max_form_bytes": 64 * KIB}
+        unfinished = http2_frame(1, 0, 1, bytes(12 * KIB))
+        async with serve(**limits) as address, AsyncExitStack() as opened:
+            first, writer = await opened.enter_async_context(dialled(address))
+            writer.write(PREFACE + http2_frame(SETTINGS) + unfinished)
+            for _ in range(8):
+                _, writer = await opened.enter_async_context(dialled(address))
+                writer.write(PREFACE + http2_frame(SETTINGS) + unfinished)
+            await read_all(first)
 
 
 class TestProxies:

@@ -127,10 +127,12 @@ async def test_a_new_password_ends_all_sessions_of_the_old_one(site: Any) -> Non
 async def test_a_body_that_is_no_form_is_refused(site: Any, error_of: Any) -> None:
     browser = await site.browser()
 
-    large = await browser.post("/auth/login/static", content=b"x=" + b"y" * 100_000)
+    large = await browser.post("/auth/login/static", content=b"x=" + b"y" * 50_000)
+    huge = await browser.post("/auth/login/static", content=b"x=" + b"y" * 100_000)
     broken = await browser.post("/auth/login/static", content=b"\xff\xfe")
 
     assert error_of(large) == "the form is too large"
+    assert huge.status_code == 413
     assert error_of(broken) == "the form cannot be read"
 
 

@@ -108,7 +108,17 @@ async def test_one_row_larger_than_a_page_still_comes(kept: Stores, build: Any) 
     assert ([d.id for d in page.items], page.cursor) == (["d1"], "")
 
 
-@pytest.mark.parametrize("cursor", ["e30=", "nonsense", "ÿ", "MTIz"])
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        "e30=",
+        "nonsense",
+        "ÿ",
+        "MTIz",
+        paging.Position(created_at=2**63, id="x").encode(),
+        paging.Position(created_at=-(2**63) - 1, id="x").encode(),
+    ],
+)
 async def test_a_foreign_cursor_is_refused_with_a_sentence(kept: Stores, cursor: str) -> None:
     with pytest.raises(ConfigError, match="is not one of ours"):
         await kept.deployments.page("ours", ALL, limit=1, cursor=cursor)

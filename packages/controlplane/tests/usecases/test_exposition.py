@@ -21,6 +21,7 @@ from controlplane.usecases.piped_metrics import (
     MOST_FAMILIES,
     MOST_SERIES,
     read_report,
+    select_fitting,
     under_its_name,
 )
 
@@ -208,6 +209,14 @@ def test_no_report_makes_a_page_that_cannot_be_read(lines: list[str]) -> None:
     except PageError:
         return
     read_strictly(write_page(read_page(GO), [relabelled(page, {"project": "p"})]))
+
+
+def test_of_reports_that_do_not_fit_together_the_largest_are_left_out() -> None:
+    reports = {"flood": b"f" * 60, "small": b"s" * 10, "middle": b"m" * 30, "too": b"t" * 50}
+
+    assert set(select_fitting(reports, 100)) == {"small", "middle", "too"}
+    assert set(select_fitting(reports, 89)) == {"small", "middle"}
+    assert select_fitting(reports) == reports
 
 
 @given(st.dictionaries(st.sampled_from(string.ascii_letters), st.text(max_size=20), min_size=1))

@@ -227,6 +227,7 @@ def test_limits_have_safe_defaults_and_can_be_set() -> None:
             "spec.limits.maxStrangersPerAddress: 2000 is more than maxStrangerConnections",
         ),
         ("limits: {maxStrangerCalls: 3}", "4 is more than maxStrangerCalls, which is 3"),
+        ("limits: {maxCalls: 900}", "maxCallsPerCaller: 1000 is more than maxCalls, which is 900"),
         ("limits: {maxStreamsPerConnection: 3}", "4 is more than maxStreamsPerConnection"),
         ("limits: {maxFormBytes: 100}", "spec.limits.maxFormBytes: 100 is too little"),
         ("limits: {maxStrangerBytes: 50000}", "65536 is more than maxStrangerBytes"),

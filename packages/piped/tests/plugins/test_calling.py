@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pipecd_runtime.orphans import start_of
 from pipecd_wire.plugin.deploymentapi.api_pb2 import (
     BuildPipelineSyncStagesRequest,
     BuildQuickSyncStagesRequest,
@@ -17,7 +18,6 @@ from pipecd_wire.plugin.deploymentapi.api_pb2 import (
 from pipecd_wire.plugin.livestateapi.api_pb2 import GetLivestateRequest
 from pipecd_wire.plugin.planpreviewapi.api_pb2 import GetPlanPreviewRequest
 from piped.plugins import Limits, PluginError, PluginLostError
-from piped.plugins.orphans import start_of
 
 
 async def test_a_plugin_is_asked_for_versions(world: Any) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from pipecd_runtime.orphans import start_of
 from piped.plugins.leftover import Leftovers, boot_id, pid_namespace
-from piped.plugins.orphans import start_of
 
 LIMIT = 20
 HOSTING = Path(__file__).parent / "programs" / "hosting.py"

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from pipecd_runtime.orphans import MARK_VARIABLE, Mark, new_mark, start_of
 from piped.plugins import Limits, PluginLostError
 from piped.plugins.leftover import Leftovers
-from piped.plugins.orphans import MARK_VARIABLE, Mark, new_mark, start_of
 
 LIMIT = 60
 AS_NOBODY = Path(__file__).parent / "programs" / "ending_as_nobody.py"

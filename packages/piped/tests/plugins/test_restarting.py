@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pipecd_model.errors import NotFoundError
+from pipecd_runtime.orphans import start_of
 from pipecd_wire.model.deployment_pb2 import STAGE_SUCCESS
 from piped.plugins import Limits, Phase, PluginStoppingError
-from piped.plugins.orphans import start_of
 from piped.plugins.state import PluginState
 
 

@@ -8,7 +8,10 @@ from google.protobuf.message import Message
 
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.command_pb2 import COMMAND_FAILED, Command
-from pipecd_wire.pipedservice.service_pb2 import SaveStageMetadataRequest, SaveStageMetadataResponse
+from pipecd_wire.pipedservice.service_pb2 import (
+    SaveStageMetadataRequest,
+    SaveStageMetadataResponse,
+)
 from piped.report.inorder import InOrder
 from piped.report.outbox import Outbox
 from piped.report.statuses import Statuses
@@ -106,7 +109,7 @@ async def test_what_a_plugin_keeps_is_told_after_the_start_of_its_stage() -> Non
     class Control:
         service = push = None
 
-    async def save(request: Message, **_: object) -> Message:
+    async def save(request: Message, **_: object) -> SaveStageMetadataResponse:
         told.append("the mark")
         return SaveStageMetadataResponse()
 

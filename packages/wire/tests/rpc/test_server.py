@@ -411,7 +411,7 @@ async def test_a_call_without_a_message_is_refused(served: Served) -> None:
         with pytest.raises(grpc.aio.AioRpcError) as failed:
             await begun
 
-    assert failed.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert failed.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 @pytest.mark.parametrize(
@@ -471,3 +471,14 @@ async def limited(endpoints: Endpoints, limits: CallLimits) -> AsyncIterator[Cha
             yield channel
     finally:
         await server.stop(0)
+
+
+async def test_a_client_that_keeps_to_the_limit_of_calls_is_never_refused(served: Served) -> None:
+    """Each call begins as soon as the answer to another one is there, as gRPC clients do it."""
+    limits = CallLimits(max_streams_per_connection=2)
+    async with limited(served(), limits) as channel:
+        stub = applications(channel)
+        async with asyncio.TaskGroup() as calls:
+            made = [calls.create_task(call(stub.ReleaseHold, HOLD)) for _ in range(1000)]
+
+    assert {done.result().command_id for done in made} == {"app-1"}

@@ -28,6 +28,8 @@ class Call:
     peer: str
     project_id: str = ""
     caller: str = ""
+    is_counted: bool = False
+    """Does it count among the open calls of its caller?"""
 
 
 _current: ContextVar[Call | None] = ContextVar("call", default=None)

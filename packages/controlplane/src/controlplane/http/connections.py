@@ -199,14 +199,12 @@ class Connections:
         return True
 
     def hold(self, connection: ClientConnection, held: int) -> None:
-        if connection.is_known or connection not in self._all:
+        if connection.is_known or connection.is_leaving or connection not in self._all:
             return
         self._held_bytes += held - connection.held_bytes
         connection.held_bytes = held
         if self._held_bytes > self._limits.max_stranger_bytes:
-            holders = (each for each in self._strangers if each.held_bytes and not each.is_leaving)
-            if (oldest := next(holders, None)) is not None:
-                oldest.abort("strangers hold too many bytes")
+            self._evict_holder()
 
     def leave(self, connection: ClientConnection) -> None:
         if self._all.pop(connection, 0) == 0:
@@ -264,6 +262,18 @@ class Connections:
         ):
             return self._evict(self._most_strangers(), spared, "too many connections")
         return True
+
+    def _evict_holder(self) -> None:
+        """Let one go for whom bytes are held: of the address with most of them the oldest."""
+        held: Counter[str] = Counter()
+        for each in self._strangers:
+            if each.held_bytes:
+                held[each.key] += each.held_bytes
+        for key, _ in held.most_common(1):
+            oldest = next(each for each in self._strangers_of_key[key] if each.held_bytes)
+            self._held_bytes -= oldest.held_bytes
+            oldest.held_bytes = 0
+            oldest.abort("strangers hold too many bytes")
 
     def _most_strangers(self) -> dict[ClientConnection, None]:
         """Returns those of the address that has most: one that takes all pays for it itself."""

@@ -6,6 +6,7 @@ uvicorn's protocol parses and answers; it has no limits of its own but one for i
 
 import asyncio
 import http
+from collections import deque
 from typing import Any, Final, cast
 
 import httptools
@@ -24,7 +25,7 @@ CONNECTION: Final = "pipecd.connection"
 """The key of the connection in the scope of each of its requests."""
 
 LINGER_SECONDS: Final = 2.0
-LINGER_BYTES: Final = 1024 * 1024
+LINGER_BYTES: Final = 16 * 1024 * 1024
 """How long, and how much of, the rest of a refused request is thrown away.
 
 A connection that is closed before all was read is reset, and its client never sees the refusal.
@@ -66,6 +67,8 @@ class BoundedHttp(HttpToolsProtocol):
         self._in_body = False
         self._head_bytes = 0
         self._header_bytes = 0
+        self._unanswered: deque[int] = deque()
+        """Bytes of the heads of all requests that are not answered yet."""
         self._body_ends_at = 0.0
         self._body_bytes = 0
         self._raw_body_bytes = 0
@@ -138,9 +141,11 @@ class BoundedHttp(HttpToolsProtocol):
         self._expect_body()
         scope = cast(dict[str, Any], self.scope)
         scope[CONNECTION] = self._connection
+        self._unanswered.append(len(self.url) + self._header_bytes)
         if self._proxies:
             self._find_client(scope)
         super().on_headers_complete()
+        self.cycle.transport = cast(asyncio.Transport, _Outlet(self))
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
@@ -155,9 +160,17 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._connection.hold(0)
+        self._unanswered.popleft()
+        self._connection.hold(self._held())
         if self._in_body and not self.pipeline and not self.transport.is_closing():
             self._linger()
+
+    def close_after_answer(self) -> None:
+        """The answer is complete, and the last one."""
+        if self._in_body:
+            self._stop_listening()
+        else:
+            self.transport.close()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -200,10 +213,14 @@ class BoundedHttp(HttpToolsProtocol):
                 self._expect_body()
 
     def _held(self) -> int:
+        """Returns the bytes of all requests that are not answered yet, as far as they have come."""
+        held = sum(self._unanswered)
         if self._in_head:
-            return self._head_bytes
+            held += self._head_bytes
+        if self.pipeline:
+            return held + sum(len(cycle.body) for cycle, _app in self.pipeline)
         cycle = self._current()
-        return len(cycle.body) if cycle is not None else 0
+        return held + (len(cycle.body) if cycle is not None else 0)
 
     def _current(self) -> RequestResponseCycle | None:
         """Returns the last request; uvicorn does not say that there may be none yet."""
@@ -231,9 +248,13 @@ class BoundedHttp(HttpToolsProtocol):
             self.transport.close()
             return
         self.transport.write(_plain_answer(status, reason))
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
+        self._stop_listening()
+
+    def _stop_listening(self) -> None:
+        """Nothing more is said on this connection, and nothing is understood."""
         self._is_refused = True
+        if self.transport.can_write_eof() and not self.transport.is_closing():
+            self.transport.write_eof()
         self._linger()
 
     def _discard(self, data: bytes) -> None:
@@ -252,6 +273,22 @@ class BoundedHttp(HttpToolsProtocol):
         found = self._proxies.find_client(self._connection.peer, forwarded)
         if found != self._connection.peer:
             scope["client"] = (found, 0)
+
+
+class _Outlet:
+    """What a request sees of its connection: it says when its answer was the last one."""
+
+    def __init__(self, http: BoundedHttp) -> None:
+        self._http = http
+
+    def write(self, data: bytes) -> None:
+        self._http.transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self._http.transport.is_closing()
+
+    def close(self) -> None:
+        self._http.close_after_answer()
 
 
 def _plain_answer(status: int, reason: str) -> bytes:

@@ -2,7 +2,8 @@
 """The frames of HTTP/2 connections, as far as limits are concerned.
 
 gRPC reads the frames; here they are followed on their way to it. A stranger has few calls looked at
-at the same time: what comes after them waits in its socket. Nobody may send a head without end, or
+at the same time: what comes after them waits in its socket. A call counts from its whole head on,
+so that a head that never ends keeps no place from others. Nobody may send a head without end, or
 frames without data faster than anybody needs.
 """
 
@@ -26,6 +27,7 @@ WINDOW_UPDATE: Final = 8
 CONTINUATION: Final = 9
 
 END_STREAM: Final = 0x1
+END_HEADERS: Final = 0x4
 ACK: Final = 0x1
 
 MOST_CONTINUATIONS: Final = 32
@@ -76,6 +78,7 @@ class ClientFrames:
         self._limits = limits
         self._calls = calls
         self._open: set[int] = set()
+        self._last_stream = 0
         self._skip = len(PREFACE)
         self._partial = b""
         self._head_bytes = 0
@@ -83,6 +86,11 @@ class ClientFrames:
         self._resets = 0
         self._tokens = float(limits.max_control_frames) / STRANGERS_SHARE
         self._counted_at = time.monotonic()
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes are kept until the rest of their frame, or of their head, has come."""
+        return len(self._partial)
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
         """Returns what may pass, and what has to wait; TooMuchError for a flood."""
@@ -97,6 +105,8 @@ class ClientFrames:
             if kind == DATA:
                 if length == 0 and not data[at + 4] & END_STREAM:
                     self._count_control()
+            elif kind == HEADERS and not self.is_known and not self._is_head_whole(data, at):
+                break
             elif not self._check(kind, data[at + 4], length, data[at + 5 : at + HEAD]):
                 self._skip = 0
                 return data[:at], data[at:]
@@ -154,11 +164,30 @@ class ClientFrames:
                 self._count_reset(int.from_bytes(stream, "big") & 0x7FFFFFFF)
         return True
 
+    def _is_head_whole(self, data: bytes, at: int) -> bool:
+        """Returns whether all of a call's head has come; TooMuchError when it is too large."""
+        self._head_bytes, self._continuations = 0, 0
+        while at + HEAD <= len(data):
+            length = data[at] << 16 | data[at + 1] << 8 | data[at + 2]
+            self._count_head(length)
+            flags, next_at = data[at + 4], at + HEAD + length
+            if flags & END_HEADERS:
+                return next_at <= len(data)
+            if next_at + HEAD <= len(data) and data[next_at + 3] != CONTINUATION:
+                return True  # nothing else may follow: gRPC ends such a connection
+            self._continuations += 1
+            at = next_at
+        return False
+
     def _may_open(self, stream: int) -> bool:
-        if stream in self._open:
+        if stream % 2 == 0:
+            raise TooMuchError("a head of no call")
+        if stream <= self._last_stream:  # gRPC answers nothing to it unless the call is open
+            self._count_control()
             return True
         if self.is_full() or not self._calls.take():
             return False
+        self._last_stream = stream
         self._open.add(stream)
         return True
 

@@ -273,6 +273,8 @@ class _Client(_Side):
             return
         if passed:
             server.transport.write(passed)
+        if self._connection is not None and not self._connection.is_known:
+            self._connection.hold(self._frames.held_bytes)
         if self._waiting:
             self._update_reading()
             if not self._frames.is_full():

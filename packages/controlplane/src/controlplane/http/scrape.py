@@ -61,8 +61,16 @@ class Scrape:
                 if self._now() - stat.updated_at < ONLINE_SECONDS
             }
             online.append((project_id, len(fresh)))
-            for piped_id, stat in fresh.items():
-                reports[project_id, piped_id] = stat.message.piped_stats
+            told = {piped_id: stat.message.piped_stats for piped_id, stat in fresh.items()}
+            shown = piped_metrics.select_fitting(told)
+            if left_out := len(told) - len(shown):
+                log.warning(
+                    "piped.metrics_left_out",
+                    project=project_id,
+                    pipeds=left_out,
+                    reason=f"a page has {piped_metrics.LARGEST_PROJECT} bytes of each project",
+                )
+            reports |= {(project_id, piped_id): data for piped_id, data in shown.items()}
         self._metrics.set_applications(applications)
         self._metrics.set_pipeds(online)
         self._reported = await asyncio.to_thread(self._read_all, reports)

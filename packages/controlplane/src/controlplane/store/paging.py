@@ -43,15 +43,20 @@ class Position:
 
     @classmethod
     def decode(cls, cursor: str) -> "Position":
+        position: Position | None
         try:
             text = base64.b64decode(cursor, altchars=b"-_", validate=True).decode()
             created_at, row_id = text.split("/", 1)
-            return cls(created_at=int(created_at), id=row_id)
+            position = cls(created_at=int(created_at), id=row_id)
         except (binascii.Error, ValueError):
+            position = None
+        # A number that is larger could not even be compared by the database.
+        if position is None or abs(position.created_at) > START.created_at:
             raise ConfigError(
                 f"invalid request: the cursor {cursor[:40]!r} is not one of ours",
                 hint="leave it empty for the first page",
-            ) from None
+            )
+        return position
 
 
 # Before every row there is: times are Unix seconds, far below this.

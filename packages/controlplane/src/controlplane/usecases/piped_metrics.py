@@ -6,6 +6,7 @@ the report. Reading happens on a thread, one report at a time: a large one delay
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 from controlplane.usecases import exposition
@@ -14,6 +15,9 @@ from pipecd_model.errors import ConfigError
 
 LARGEST_REPORT: Final = 512 * 1024
 """Bytes; a Go agent reports some twenty thousand."""
+
+LARGEST_PROJECT: Final = 8 * 1024 * 1024
+"""Bytes of all reports of one project that are shown: its pipeds delay and cost nobody else."""
 
 MOST_SERIES: Final = 10_000
 MOST_FAMILIES: Final = 1_000
@@ -54,6 +58,18 @@ class ReportCheck:
             raise _unusable(error) from None
         finally:
             self._checking.discard(piped_id)
+
+
+def select_fitting(reports: Mapping[str, bytes], most: int = LARGEST_PROJECT) -> dict[str, bytes]:
+    """Returns those reports of one project, by piped, that fit; the largest are left out first."""
+    fitting: dict[str, bytes] = {}
+    left = most
+    for piped_id, data in sorted(reports.items(), key=lambda each: (len(each[1]), each[0])):
+        left -= len(data)
+        if left < 0:
+            break
+        fitting[piped_id] = data
+    return fitting
 
 
 def read_report(data: bytes) -> list[Family]:

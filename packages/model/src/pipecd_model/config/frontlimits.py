@@ -72,6 +72,8 @@ class FrontLimitsConfig(ConfigModel):
     """Calls that are open at the same time on one connection of gRPC."""
     max_calls: int = 10_000
     """Calls of gRPC that are open at the same time, open streams included."""
+    max_calls_per_caller: int = 1_000
+    """The same for one piped, API key or person, over gRPC and gRPC-Web."""
     max_stranger_calls: int = 64
     """Calls of strangers that are looked at at the same time; more wait for their turn."""
     max_stranger_calls_per_connection: int = 4
@@ -96,6 +98,7 @@ class FrontLimitsConfig(ConfigModel):
             ("max_stranger_calls_per_connection", "max_stranger_calls"),
             ("max_stranger_calls_per_connection", "max_streams_per_connection"),
             ("max_stranger_calls", "max_calls"),
+            ("max_calls_per_caller", "max_calls"),
             ("max_form_bytes", "max_stranger_bytes"),
             ("body_idle_timeout", "body_timeout"),
         ):

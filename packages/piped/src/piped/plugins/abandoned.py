@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from piped.plugins.orphans import PROC, Orphan, Search
+from pipecd_runtime.orphans import PROC, Orphan, Search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

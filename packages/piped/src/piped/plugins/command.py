@@ -17,8 +17,8 @@ from typing import Final
 
 from pipecd_model.config import PluginConfig
 from pipecd_runtime import process as door
+from pipecd_runtime.orphans import MARK_VARIABLE, Mark
 from piped.plugins.fetch import Program
-from piped.plugins.orphans import MARK_VARIABLE, Mark
 
 PARENT_VARIABLE: Final = "PIPECD_PARENT_PID"
 """Tells a plugin whose death ends it, also when that has happened already."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from pipecd_runtime.orphans import Search, StuckError, end_orphans
 from pipecd_wire.pipecd.plugin.plugin_pb2 import WaitStageRequest
 from pipecd_wire.pipecd.plugin.plugin_pb2_grpc import (
     PluginConfigServiceStub,
@@ -18,7 +19,6 @@ from pipecd_wire.rpc import MAX_MESSAGE, CallError, Channel, call
 from piped.oplog import logger
 from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
 from piped.plugins.lifetime import Lifetime, OverError
-from piped.plugins.orphans import Search, StuckError, end_orphans
 from piped.plugins.state import Limits
 
 if TYPE_CHECKING:

@@ -13,9 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from piped.oplog import logger
-from piped.plugins.errors import PluginError
-from piped.plugins.orphans import (
+from pipecd_runtime.orphans import (
     Leader,
     Mark,
     Search,
@@ -24,6 +22,8 @@ from piped.plugins.orphans import (
     folder_id,
     start_of,
 )
+from piped.oplog import logger
+from piped.plugins.errors import PluginError
 
 log = logger(__name__)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from pipecd_runtime.orphans import ticks_now
 from pipecd_wire.model.deployment_pb2 import (
     STAGE_CANCELLED,
     STAGE_EXITED,
@@ -26,7 +27,6 @@ from piped.oplog import logger
 from piped.plugins.abandoned import StageSearch
 from piped.plugins.connection import Connection
 from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
-from piped.plugins.orphans import ticks_now
 from piped.plugins.output import Output
 from piped.plugins.running import RunningStages
 from piped.plugins.state import Limits, Phase, PluginState

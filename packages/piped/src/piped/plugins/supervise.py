@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.config import PluginConfig
+from pipecd_runtime.orphans import Leader, Search, new_mark, start_of
 from pipecd_runtime.peer import PeerError, check_listeners
 from pipecd_wire.pipecd.plugin.plugin_pb2 import ReadyRequest
 from pipecd_wire.plugin.deploymentapi.api_pb2 import FetchDefinedStagesRequest
@@ -46,7 +47,6 @@ from piped.plugins.management import (
     authenticator_of,
     endpoints_of,
 )
-from piped.plugins.orphans import Leader, Search, new_mark, start_of
 from piped.plugins.plugin import Plugin
 from piped.plugins.port import accepts, is_free, pick_port, private_port
 from piped.plugins.process import Process, ending, started

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_runtime import process as door
+from pipecd_runtime.orphans import MARK_VARIABLE
 from pipecd_runtime.process import Argument, Process
 from pipecd_sdk.results import StageFailedError
 from pipecd_sdk.stage_log import StageLog
@@ -24,8 +25,6 @@ GRACE: Final = timedelta(seconds=10)
 MOST_KEPT: Final = 16 * 1024 * 1024
 """Bytes of output that are kept; what comes after them only goes to the log."""
 CHUNK: Final = 64 * 1024
-MARK_VARIABLE: Final = "PIPECD_PLUGIN_PROCESS"
-"""Tells piped whose process it is: what a killed plugin has left must end before the next one."""
 LAST_OUTPUT: Final = 1.0
 """Seconds that what a program left running may keep its output open before it is ended too."""
 

@@ -15,6 +15,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from pipecd_runtime import process as door
+from pipecd_runtime.orphans import (
+    MARK_VARIABLE,
+    Leader,
+    Search,
+    end_orphans,
+    new_mark,
+    start_of,
+)
 from pipecd_sdk._glue.management import PIPED_TOKEN_KEY, PIPED_TOKEN_VARIABLE, TOKEN_VARIABLE
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_wire.model import common_pb2, deployment_pb2
@@ -174,6 +182,8 @@ async def start_plugin(
 ) -> AsyncIterator[PluginProcess]:
     """Start a plugin and connect to it; it is killed at the end of the block if it still runs.
 
+    What it has started is ended with it, as piped does it. Raises StuckError when that fails.
+
     `entry` is the rest of its entry in the piped file: `config`, `deployTargets`. `roots` are the
     certificates to trust, as PEM, for a plugin that is started with `--tls`.
     """
@@ -184,6 +194,8 @@ async def start_plugin(
         variables.pop(variable, None)
         if secret:
             variables[variable] = secret
+    mark = new_mark(Path(tempfile.gettempdir()), name)
+    variables[MARK_VARIABLE] = str(mark)
     proof = [(PIPED_TOKEN_KEY, piped.piped_token)] if piped.piped_token else []
     start = [*command, "start", "--piped-plugin-service", piped.address, *flags]
     with tempfile.TemporaryFile("w+", errors="replace") as output:
@@ -195,6 +207,7 @@ async def start_plugin(
                 number = given.fileno()
                 start += ["--config-fd", str(number)]
                 process = await _spawn(start, variables, output, [number])
+        leader = Leader(pid=process.pid, started=start_of(process.pid))
         try:
             port = described["port"] or await _told_port(piped, process, output)
             tls = ClientTls(roots=roots) if roots else None
@@ -207,6 +220,7 @@ async def start_plugin(
             if process.returncode is None:
                 process.kill()
             await process.wait()
+            await end_orphans(Search(leaders=(leader,), is_wanted=lambda it: it == mark))
 
 
 class StartError(RuntimeError):

@@ -108,7 +108,9 @@ def _reading(
                 "DEADLINE_EXCEEDED", f"the request did not arrive within {limit:g} seconds"
             ) from None
         if data is grpc.aio.EOF:
-            raise StatusError("INVALID_ARGUMENT", "invalid request: it has no message")
+            raise StatusError(
+                "UNIMPLEMENTED", "a request must be exactly one message, this has none"
+            )
         return endpoint.parse(data)
 
     return read

@@ -44,6 +44,10 @@ class CallLimits:
             given.append(("grpc.absolute_max_metadata_size", self.max_header_bytes))
         if self.max_streams_per_connection is not None:
             given.append(("grpc.max_concurrent_streams", self.max_streams_per_connection))
+            # Otherwise gRPC also counts calls that have ended but whose memory is not freed yet,
+            # and refuses calls of clients that keep to the limit. Floods of resets are bounded
+            # by the front (`max_control_frames`), open calls in all by `max_calls`.
+            given.append(("grpc.http.overload_protection", 0))
         if self.window_bytes is not None:
             # Otherwise 4 MiB, or what a measurement of the connection finds. A message that is
             # being read is let in whole in any case.

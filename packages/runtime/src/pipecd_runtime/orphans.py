@@ -2,10 +2,10 @@
 """What processes of plugins have started and left behind, found and ended.
 
 A child of a plugin may outlive it, whatever ended the plugin: one that writes nothing does not even
-notice. It is found by three signs: the mark that piped puts into the environment of each process of
-a plugin, which its children inherit; the session of the process, and its group. One sign is enough:
-a child may leave the group and the session, another may clear its environment. Everything in the
-session of a marked process belongs to it as well.
+notice. It is found by three signs: the mark that who starts a plugin (piped, the conformance kit)
+puts into the environment of its process, and which its children inherit; the session of the
+process, and its group. One sign is enough: a child may leave the group and the session, another may
+clear its environment. Everything in the session of a marked process belongs to it as well.
 
 Scripts of our own SCRIPT_RUN carry no mark and have sessions of their own: they outlive plugins on
 purpose, and are none of these.
@@ -129,7 +129,7 @@ class Search:
             if any(each.started >= leaders.get(at, each.started + 1) for at in each.places)
             or self._is_marked(each.pid)
         }
-        # piped gives each plugin a session; its own is none of them.
+        # Each plugin is given a session; the one of this program is none of them.
         sessions.discard(os.getsid(0))
         found = [each for each in processes if each.session in sessions]
         return sorted(found, key=lambda each: (each.started, each.pid))
