@@ -48,7 +48,18 @@ ENVIRONMENTS: Final = {
 }
 """Where the whole environment may be looked at, and why."""
 
-MODULES: Final = frozenset({"subprocess", "_posixsubprocess", "pty", "multiprocessing", "popen2"})
+LIBRARIES: Final = {
+    "packages/sdk/src/pipecd_sdk/_glue/parent.py": "prctl",
+    "packages/wire/src/pipecd_wire/rpc/arenas.py": "mallopt",
+    "plugins/files/src/pipecd_plugin_files/provider/site.py": "syncfs",
+    "plugins/scriptrun/src/pipecd_plugin_scriptrun/shim/keeper.py": "prctl",
+}
+"""Where functions of the C library may be called, which has many that start a process."""
+
+MODULES: Final = frozenset(
+    {"subprocess", "_posixsubprocess", "pty", "multiprocessing", "popen2", "_winapi"}
+    | {"webbrowser", "venv", "ensurepip", "pydoc", "runpy"}
+)
 HARMLESS: Final = frozenset({"Process", "PIPE", "DEVNULL", "STDOUT"})
 """Names in `asyncio.subprocess` that start nothing."""
 SPAWNS: Final = frozenset(
@@ -57,9 +68,11 @@ SPAWNS: Final = frozenset(
     | {f"spawn{how}" for how in ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")}
     | {"create_subprocess_exec", "create_subprocess_shell", "subprocess_exec", "subprocess_shell"}
     | {"ProcessPoolExecutor", "startfile", "getoutput", "getstatusoutput", "check_output"}
+    | {"echo_via_pager"}
 )
 """Attributes that start a process, whatever they are looked up on."""
 OF_OS: Final = SPAWNS | {"system"}
+OF_CLICK: Final = frozenset({"edit", "launch"})
 LOADERS: Final = frozenset({"__import__", "import_module"})
 
 
@@ -87,8 +100,10 @@ def _start(node: ast.AST, system: set[str]) -> Iterator[str]:
             if name not in HARMLESS:
                 yield f"subprocess.{name}"
         case ast.Attribute(value=ast.Name(id=owner), attr=name) if owner in system:
-            if name in OF_OS:
+            if name in OF_OS or name == "__dict__":
                 yield f"{owner}.{name}"
+        case ast.Attribute(value=ast.Name(id="click"), attr=name) if name in OF_CLICK:
+            yield f"click.{name}"
         case ast.Attribute(attr=name) if name in SPAWNS:
             yield f".{name}"
         case ast.Name(id=name) if name in SPAWNS:
@@ -96,6 +111,9 @@ def _start(node: ast.AST, system: set[str]) -> Iterator[str]:
         case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name)), *_]):
             if name in OF_OS | MODULES:
                 yield f"getattr(…, {name!r})"
+        case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name(id=owner), *_]):
+            if owner in system:
+                yield f"getattr({owner}, …)"
         case ast.Call(func=function, args=[ast.Constant(value=str(name)), *_]):
             if _name_of(function) in LOADERS and name.split(".")[0] in MODULES | {"os", "posix"}:
                 yield f"import of {name!r} by its name"
@@ -107,6 +125,8 @@ def _is_start(module: str, name: str) -> bool:
         return True
     if module in {"os", "posix"}:
         return name in OF_OS or name == "*"
+    if module == "click":
+        return name in OF_CLICK | SPAWNS
     if module == "asyncio.subprocess":
         return name not in HARMLESS
     return top in {"asyncio", "concurrent"} and name in SPAWNS | {"subprocess"}
@@ -151,6 +171,21 @@ def find_whole_environments(source: str) -> Iterator[str]:
             case ast.ImportFrom(module="os" | "posix", names=names):
                 if any(each.name in {"environ", "environb"} for each in names):
                     yield f"line {node.lineno}: from os import environ"
+
+
+def find_libraries(source: str) -> Iterator[str]:
+    """Say where a source loads functions of a C library."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                loaded = {each.name.split(".")[0] for each in names}
+            case ast.ImportFrom(module=str(module), level=0):
+                loaded = {module.split(".")[0]}
+            case _:
+                continue
+        yield from (
+            f"line {node.lineno}: {each}" for each in loaded & {"ctypes", "_ctypes", "cffi"}
+        )
 
 
 def _aliases(tree: ast.AST, modules: set[str]) -> set[str]:
@@ -212,6 +247,7 @@ def found_by(find: "object") -> dict[str, list[str]]:
         (find_starts, STARTS),
         (find_unchecked_arguments, TRUSTED),
         (find_whole_environments, ENVIRONMENTS),
+        (find_libraries, LIBRARIES),
     ],
 )
 def test_nobody_goes_around_the_door(find: "object", allowed: dict[str, str]) -> None:
@@ -258,6 +294,15 @@ def test_nobody_goes_around_the_door(find: "object", allowed: dict[str, str]) ->
         "__import__('os').system('x')",
         "import _posixsubprocess",
         "def f(libc): libc.execve('x')",
+        "import webbrowser",
+        "from webbrowser import open as show",
+        "import click\nclick.launch('x')",
+        "import click\nclick.edit('x')",
+        "import click\nclick.echo_via_pager('x')",
+        "from click import edit",
+        "from click import echo_via_pager as echo",
+        "import os\ndef f(x): return getattr(os, x)('x')",
+        "import os as o\no.__dict__['system']('x')",
     ],
 )
 def test_a_planted_start_is_found(planted: str) -> None:
@@ -280,6 +325,13 @@ def test_a_planted_start_is_found(planted: str) -> None:
 )
 def test_a_planted_argument_is_found(planted: str) -> None:
     assert list(find_unchecked_arguments(planted))
+
+
+@pytest.mark.parametrize(
+    "planted", ["import ctypes", "import ctypes.util as c", "from ctypes import CDLL"]
+)
+def test_a_planted_library_is_found(planted: str) -> None:
+    assert list(find_libraries(planted))
 
 
 @pytest.mark.parametrize(
@@ -315,5 +367,10 @@ def test_what_starts_nothing_is_left_alone() -> None:
         """
     )
 
-    for find in (find_starts, find_unchecked_arguments, find_whole_environments):
+    for find in (
+        find_starts,
+        find_unchecked_arguments,
+        find_whole_environments,
+        find_libraries,
+    ):
         assert list(find(harmless)) == []

@@ -9,7 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import pipectl
+from pipectl.output import when
 
 SOURCE = Path(pipectl.__file__).parent
 HOSTILE = "\x1b]0;owned\x07\x1b]52;c;ZXZpbA==\x07\x1b[2J\x9b2J\x1b[31mred"
@@ -74,3 +77,8 @@ def _run_in_terminal(*command: str) -> str:
     text = shown.decode()
     assert process.returncode == 0, text
     return text
+
+
+@pytest.mark.parametrize("seconds", [2**63 - 1, -(2**63), 253_402_300_800, 1_700_000_000_000_000])
+def test_a_time_that_no_calendar_has_is_shown_as_its_number(seconds: int) -> None:
+    assert when(seconds) == str(seconds)

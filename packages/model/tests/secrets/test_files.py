@@ -276,3 +276,25 @@ def test_what_the_reader_refuses_is_passed_on() -> None:
 
     with pytest.raises(SourceError):
         prepare(config, file="app.pipecd.yaml", read=read, open_secret=opened)
+
+
+def test_many_faults_are_told_as_quickly_as_one() -> None:
+    """Each has its line, for which the file is read; not once for each of them."""
+    count = 3000
+    targets = "".join(f"    - missing-{number}\n" for number in range(count))
+
+    told = faults(f"  attachment:\n    sources: {{a: a}}\n    targets:\n{targets}", {"a": ""})
+
+    assert len(told) == count
+    assert told[-1].startswith(f"app.pipecd.yaml:{count + 7}:7:")
+
+
+def test_templates_share_the_time_of_their_application() -> None:
+    slow = "{{ range until 99999 }}{{ $x := list 1 2 3 }}{{ end }}"
+    names = [f"slow-{number}" for number in range(200)]
+    body = f"  attachment:\n    sources: {{a: a}}\n    targets: [{', '.join(names)}]\n"
+
+    told = faults(body, {"a": "", **dict.fromkeys(names, slow)})
+
+    assert any("the templates take longer than 5s together" in each for each in told)
+    assert len(told) < len(names)

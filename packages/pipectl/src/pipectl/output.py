@@ -62,7 +62,14 @@ def print_fields(fields: Sequence[tuple[str, str]]) -> None:
 
 
 def when(seconds: int) -> str:
-    """A Unix time in the reader's own zone; nothing for 0."""
+    """A Unix time in the reader's own zone; nothing for 0.
+
+    One that no calendar has is shown as its number: whoever reported it must not break the list.
+    """
     if not seconds:
         return ""
-    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        moment = datetime.fromtimestamp(seconds, UTC).astimezone()
+    except (OverflowError, OSError, ValueError):
+        return str(seconds)
+    return moment.strftime("%Y-%m-%d %H:%M:%S")

@@ -2,6 +2,7 @@
 """Commands that ask for a plan preview, and the answers they get."""
 
 import asyncio
+import base64
 import json
 from typing import Any
 
@@ -15,7 +16,7 @@ from pipecd_wire.model.planpreview_pb2 import (
     PluginPlanPreviewResult,
 )
 from piped.mirror.mirror import Change, Mirror
-from piped.preview.handler import PlanPreviews
+from piped.preview.handler import MOST_OUTPUT, PlanPreviews
 
 
 class World:
@@ -131,3 +132,34 @@ async def test_a_command_is_answered_once(world: World) -> None:
 
     assert output["command_id"] == "c2"
     assert world.built == 2
+
+
+async def test_a_preview_that_is_too_large_for_a_report_is_cut(world: World) -> None:
+    large = PluginPlanPreviewResult(plugin_name="k8s", plan_details=b"x" * 20 * 2**20)
+    small = PluginPlanPreviewResult(plugin_name="ecs", plan_details=b"one task")
+    world.answer = [
+        ApplicationPlanPreviewResult(application_id=each.plugin_name, plugin_plan_results=[each])
+        for each in (large, small)
+    ]
+    world.ask()
+
+    async with asyncio.timeout(30):
+        message = await world.reports.get()
+
+    assert message.status == COMMAND_SUCCEEDED
+    assert len(message.output) < MOST_OUTPUT
+    first, second = (
+        each["plugin_plan_results"][0] for each in json.loads(message.output)["results"]
+    )
+    assert b"the rest is left out" in base64.b64decode(first["plan_details"])
+    assert base64.b64decode(second["plan_details"]) == b"one task"
+
+
+async def test_a_preview_that_cannot_be_cut_says_so(world: World) -> None:
+    world.answer = [ApplicationPlanPreviewResult(application_id="x" * MOST_OUTPUT)]
+    world.ask()
+
+    status, answer = await world.report()
+
+    assert status == COMMAND_FAILED
+    assert answer["error"] == "the preview is too large to be told"

@@ -253,3 +253,15 @@ async def test_what_is_wrong_in_an_older_file_is_said_where_it_is_written(bench:
 
     with pytest.raises(ConfigError, match=r"app\.pipecd\.yaml:4:12: spec\.timeout"):
         await bench.sources.read(PLACE, commit)
+
+
+async def test_files_that_are_too_large_together_are_not_read(bench: Bench) -> None:
+    """Zeros take no room in a repository; read whole, they would take all memory."""
+    names = [f"zeros-{number}" for number in range(5)]
+    text = application(attachment={"sources": {each: each for each in names}, "targets": ["t"]})
+    files = {f"apps/web/{each}": bytes(8 * 2**20) for each in names}
+    commit = await bench.push({"apps/web/app.pipecd.yaml": text, "apps/web/t": "x", **files})
+
+    with pytest.raises(SourceError, match="have more than 32 MiB together"):
+        async with bench.sources.open(PLACE, commit):
+            pass

@@ -11,6 +11,7 @@ a template.
 from __future__ import annotations
 
 import posixpath
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -30,6 +31,9 @@ Read = Callable[[str], bytes | None]
 
 OpenSecret = Callable[[str], str]
 """Opens a closed secret; raises ConfigError."""
+
+SECONDS: Final = 5.0
+"""Processor time for all templates of one application: each has a limit, their number has none."""
 
 _SECRETS: Final = ("spec", "encryption", "encryptedSecrets")
 _SECRET_TARGETS: Final = ("spec", "encryption", "decryptionTargets")
@@ -87,6 +91,8 @@ class _Work:
         self._folder = folder
         self._read = cache(read)  # the files do not change under us
         self._faults: list[Fault] = []
+        self._places: Places | None = None
+        self._seconds = 0.0
         self._sources: dict[str, str] = {}
         self.secrets: dict[str, str] = {}
         self.secret_targets: dict[str, None] = {}
@@ -136,6 +142,11 @@ class _Work:
         }
         made: dict[str, bytes] = {}
         for path in waiting:
+            if self._seconds > SECONDS:
+                message = f"the templates take longer than {SECONDS:g}s together"
+                self._faults.append(Fault(file=path, message=message, hint=_LESS))
+                return
+            began = time.thread_time()
             try:
                 template = self._content(path).decode()
                 made[path] = as_bytes(render(template, data, name=path))
@@ -144,6 +155,8 @@ class _Work:
                 self._faults.append(Fault(file=path, message=message, hint=_NO_TEXT))
             except ConfigFaultsError as error:
                 self._faults += error.faults
+            finally:
+                self._seconds += time.thread_time() - began
         self.made |= made
 
     def give_up_on_faults(self) -> None:
@@ -203,11 +216,14 @@ class _Work:
     def _place(self, at: Path) -> tuple[int, int]:
         if not self._text:
             return (0, 0)
-        places = Places(self._text)
+        if self._places is None:
+            self._places = Places(self._text)
+        places = self._places
         # The script-run document keeps the secrets directly under spec.
         no_section = places.key(at[:2]) == places.key(at[:1])
         return places.value((at[0], *at[2:]) if no_section else at)
 
 
 _WHERE: Final = "paths start at the application's folder"
+_LESS: Final = "name fewer files, or let them compute less"
 _NO_TEXT: Final = "only a text can be a template; attach it to one with b64enc"

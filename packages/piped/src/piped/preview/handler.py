@@ -24,6 +24,12 @@ log = logger(__name__)
 AT_ONCE: Final = 3
 LIMIT: Final = 300.0
 """Seconds that a preview may take when the command does not say."""
+LONGEST: Final = 3600.0
+"""Seconds that it may take whatever the command says: the others wait for their turn."""
+
+MOST_OUTPUT: Final = 8 * 1024 * 1024
+"""Bytes of an answer; a larger one would be refused, and whoever asked would wait in vain."""
+CUT: Final = b"\n... the rest is left out, because the preview is too large\n"
 
 
 class Builder(Protocol):
@@ -67,7 +73,7 @@ class PlanPreviews:
 
     async def _handle(self, command: Command) -> None:
         wanted = command.build_plan_preview
-        limit = float(wanted.timeout) or LIMIT
+        limit = min(float(wanted.timeout) or LIMIT, LONGEST)
         result = PlanPreviewCommandResult(command_id=command.id, piped_id=self._piped_id)
         async with self._places:
             try:
@@ -80,6 +86,7 @@ class PlanPreviews:
             except Exception:  # noqa: BLE001 - the one who asked waits for an answer
                 log.bug("preview.failed", command_id=command.id)
                 result.error = "piped has a bug; its log has the details"
+        output = encode(result)
         log.info(
             "preview.built",
             command_id=command.id,
@@ -94,6 +101,29 @@ class PlanPreviews:
                 command_id=command.id,
                 status=COMMAND_FAILED if result.error else COMMAND_SUCCEEDED,
                 handled_at=max(1, int(self._clock())),
-                output=gojson.dumps(gojson.to_value(result)).encode(),
+                output=output,
             ),
         )
+
+
+def encode(result: PlanPreviewCommandResult) -> bytes:
+    """Write an answer as the control plane takes it; of one that is too large, each plan is cut."""
+    output = _dumped(result)
+    if len(output) <= MOST_OUTPUT:
+        return output
+    plans = [plan for each in result.results for plan in each.plugin_plan_results]
+    share = MOST_OUTPUT // 4 // max(len(plans), 1)
+    for plan in plans:
+        for text in ("plan_details", "plan_summary"):
+            if len(getattr(plan, text)) > share:
+                setattr(plan, text, getattr(plan, text)[:share] + CUT)
+    output = _dumped(result)
+    if len(output) <= MOST_OUTPUT:
+        return output
+    del result.results[:]
+    result.error = "the preview is too large to be told"
+    return _dumped(result)
+
+
+def _dumped(result: PlanPreviewCommandResult) -> bytes:
+    return gojson.dumps(gojson.to_value(result)).encode()

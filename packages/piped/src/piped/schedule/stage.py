@@ -26,12 +26,9 @@ from piped.schedule.stop import (
     Terminated,
     TimedOut,
 )
-from piped.sentence import sentence
+from piped.sentence import sentence, shorten
 
 log = logger(__name__)
-
-LONGEST_REASON: Final = 16 * 1024
-"""Characters of what a plugin says at the end of a stage; the log has room for the rest."""
 
 RESTARTS: Final = 5
 """So often a stage is continued by a plugin that was lost; then the plugin is what is broken."""
@@ -145,10 +142,7 @@ def _answered(stage: PipelineStage, answer: ExecuteStageResponse) -> Outcome:
             status=pb.STAGE_FAILURE,
             reason=f"the plugin answered {_name(answer.status)}, which is no end of a stage",
         )
-    reason = answer.message
-    if len(reason) > LONGEST_REASON:
-        # The control plane would refuse the report, and the stage would never end for it.
-        reason = f"{reason[:LONGEST_REASON]}…"
+    reason = shorten(answer.message)
     if not reason and answer.status == pb.STAGE_FAILURE:
         reason = f"{stage.name} failed, see its log"
     return Outcome(status=answer.status, reason=reason)

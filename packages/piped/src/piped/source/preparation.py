@@ -22,6 +22,9 @@ from piped.source.tree import in_thread
 REMEMBERED: Final = 512
 """Opened secrets that need not be opened again."""
 
+MOST_BYTES: Final = 32 * 1024 * 1024
+"""Of all files together that secrets and attachments are put into, or that are attached."""
+
 Names = Callable[[], Mapping[str, str]]
 """How the well-known plugins are called here, where they are not called as usual."""
 
@@ -72,7 +75,7 @@ class Preparation:
             file=file.place.file,
             folder=file.place.folder,
             text=file.data.decode(errors="replace"),
-            read=lambda path: _read(root, path),
+            read=_Reader(root),
             open_secret=partial(self._open, self._keys) if self._keys is not None else None,
         )
         return {_inside(root, path): content for path, content in prepared.files.items()}
@@ -116,12 +119,31 @@ def _inside(root: Path, path: str) -> Path:
     return Path(found)
 
 
-def _read(root: Path, path: str) -> bytes | None:
-    target = _inside(root, path)
-    try:
-        return target.read_bytes() if target.is_file() else None
-    except OSError as error:
-        raise SourceError(f"cannot read {path!r}: {os.strerror(error.errno or 0)}") from error
+class _Reader:
+    """Reads files of a tree, up to a number of bytes for all of them: a few kilobytes of a
+    repository can stand for gigabytes."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._left = MOST_BYTES
+
+    def __call__(self, path: str) -> bytes | None:
+        """Return what is in a file, None when there is none. Raises SourceError."""
+        target = _inside(self._root, path)
+        try:
+            if not target.is_file():
+                return None
+            with target.open("rb") as file:
+                content = file.read(self._left + 1)
+        except OSError as error:
+            raise SourceError(f"cannot read {path!r}: {os.strerror(error.errno or 0)}") from error
+        self._left -= len(content)
+        if self._left < 0:
+            raise SourceError(
+                f"the attachments and targets have more than {MOST_BYTES // 2**20} MiB together",
+                hint=f"is {path!r} the right file?",
+            )
+        return content
 
 
 def write(rendered: Mapping[Path, bytes]) -> None:
