@@ -73,10 +73,15 @@ class MirrorFolder:
         """The remote's address as it may be shown."""
         return without_credentials(self._access.address)
 
-    async def run(self, *arguments: Argument, limit: float = 60) -> bytes:
+    async def run(
+        self,
+        *arguments: Argument,
+        limit: float = 60,
+        memory: int | None = git.MOST_MEMORY,
+    ) -> bytes:
         """Run git in the mirror, on this machine alone."""
         try:
-            return await self._git(*arguments, env=self.env, limit=limit)
+            return await self._git(*arguments, env=self.env, limit=limit, memory=memory)
         except git.GitFailedError as error:
             raise self.meaning(error) from None
 
@@ -234,9 +239,13 @@ class MirrorFolder:
         packs, loose = _count(self.folder / "objects")
         if loose > _MANY_LOOSE:
             # Merges that were only looked at are on no branch; they count as everything else does.
-            await self.run(*own("repack", "-a", "-d", "-k", "-q"), limit=FIRST_FETCH)
+            how = own("repack", "-a", "-d", "-k", "-q")
         elif packs > _MANY_PACKS:
-            await self.run(*own("repack", "--geometric=2", "-d", "-q"), limit=FIRST_FETCH)
+            how = own("repack", "--geometric=2", "-d", "-q")
+        else:
+            return
+        # It takes what all objects together need, which the limit for one commit is not made for.
+        await self.run(*how, limit=FIRST_FETCH, memory=None)
 
     def _remove_stale_locks(self) -> None:
         for lock in _locks(self.folder):
