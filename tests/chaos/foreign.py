@@ -9,16 +9,14 @@ A script holds a lock while it lives, and so does a silent child of it: whoever 
 is held leaves the event `beside`. All stages of a deployment share the lock, its rollback as well.
 """
 
-import random
-import socket
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.promises import Violation
 
+from pipecd_runtime.ports import pick_port
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
 
@@ -27,7 +25,6 @@ KIND = "FOREIGN_RUN"
 ROLLBACK = f"{KIND}_ROLLBACK"
 SOURCE = Path(__file__).parents[1] / "support" / "go_plugin.py"
 TICK_SECONDS = 0.1
-PORTS = (20000, 30000)
 UNTOUCHED = frozenset({deployment_pb2.STAGE_NOT_STARTED_YET, deployment_pb2.STAGE_SKIPPED})
 
 
@@ -59,18 +56,9 @@ def configuration(root: Path) -> str:
     file.write_text(f"#!{sys.executable}\n{SOURCE.read_text()}")
     file.chmod(0o755)
     return (
-        f"    - name: {PLUGIN}\n      url: file://{file}\n      port: {_free_port()}\n"
+        f"    - name: {PLUGIN}\n      url: file://{file}\n      port: {pick_port()}\n"
         f"      config:\n        stage: {KIND}\n        tick: {TICK_SECONDS:g}\n"
     )
-
-
-def _free_port() -> int:
-    """One that stays free: not of those that the system gives to whoever connects somewhere."""
-    while True:
-        port = random.randint(*PORTS)  # noqa: S311 - any will do
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def subject(nonce: str) -> str:

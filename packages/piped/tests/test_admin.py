@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from pipecd_model.errors import StateError
+from pipecd_runtime.ports import pick_port
 from piped.admin import Page, serving_admin
 from piped.cli import run
 
@@ -23,12 +24,6 @@ PAGES = {
     "/away": lambda: Page(body="{}", status="503 Away", content_type="application/json"),
     "/broken": broken,
 }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def ask(port: int, request: str) -> str:
@@ -54,7 +49,7 @@ async def ask(port: int, request: str) -> str:
     ],
 )
 async def test_it_answers_get_of_its_pages(request_line: str, status: str) -> None:
-    port = free_port()
+    port = pick_port()
     async with serving_admin(HERE, port, PAGES):
         answer = await ask(port, f"{request_line}\r\nHost: x\r\n\r\n")
 
@@ -62,7 +57,7 @@ async def test_it_answers_get_of_its_pages(request_line: str, status: str) -> No
 
 
 async def test_a_page_is_sent_whole() -> None:
-    port = free_port()
+    port = pick_port()
     async with serving_admin(HERE, port, PAGES):
         answer = await ask(port, "GET /healthz HTTP/1.1\r\n\r\n")
 
@@ -70,7 +65,7 @@ async def test_a_page_is_sent_whole() -> None:
 
 
 async def test_a_page_has_its_type_and_the_head_has_no_body() -> None:
-    port = free_port()
+    port = pick_port()
     async with serving_admin(HERE, port, PAGES):
         whole = await ask(port, "GET /away HTTP/1.1\r\n\r\n")
         head = await ask(port, "HEAD /away HTTP/1.1\r\n\r\n")
@@ -100,7 +95,7 @@ def test_by_default_only_this_machine_reaches_it() -> None:
 
 
 async def test_it_listens_where_it_is_told_and_nowhere_else() -> None:
-    port = free_port()
+    port = pick_port()
     async with serving_admin("127.0.0.2", port, PAGES):
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", port)

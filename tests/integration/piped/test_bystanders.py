@@ -7,7 +7,6 @@ plugin and one that answers in every wrong way.
 
 import asyncio
 import json
-import socket
 import stat
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from pipecd_runtime.ports import pick_port
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model import application_pb2
 from pipecd_wire.model import deployment_pb2 as pb
@@ -190,7 +190,7 @@ def town(server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town
     hostile = {
         "name": "hostile",
         "url": f"file://{plugin}",
-        "port": free(),
+        "port": pick_port(),
         "deployTargets": [{"name": "here"}],
     }
     dummy = {"name": "dummy", "deployTargets": [{"name": "there"}]}
@@ -211,12 +211,6 @@ async def client(town: Town) -> AsyncIterator[Any]:
             town.same_repository = await town.register(opened, "good")
             town.other_repository = await town.register(opened, "good", "second")
         yield opened
-
-
-def free() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.timeout(300)

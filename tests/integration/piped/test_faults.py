@@ -3,12 +3,12 @@
 
 import asyncio
 import shutil
-import socket
 import stat
 from typing import Any
 
 import pytest
 
+from pipecd_runtime.ports import pick_port
 from pipecd_wire.model import deployment_pb2 as pb
 
 SCRIPT = {"name": "SCRIPT_RUN", "with": {"run": "true"}}
@@ -77,7 +77,7 @@ async def test_a_plugin_that_exits_at_start_is_named_with_its_last_words(
     site: Any, client: Any
 ) -> None:
     plugin = executable(site, "#!/bin/sh\necho 'cannot find my licence' >&2\nexit 7\n")
-    site.configure("scriptrun", {"name": "broken", "url": f"file://{plugin}", "port": free()})
+    site.configure("scriptrun", {"name": "broken", "url": f"file://{plugin}", "port": pick_port()})
     site.start()
 
     states = await client.plugins_are(broken="FAILED", scriptrun="READY")
@@ -92,7 +92,7 @@ async def test_a_plugin_that_never_answers_does_not_keep_the_others_from_work(
 ) -> None:
     """Its stages are unknown: those who need them are told that it is not ready."""
     plugin = executable(site, "#!/bin/sh\nexec sleep 600\n")
-    site.configure("scriptrun", {"name": "mute", "url": f"file://{plugin}", "port": free()})
+    site.configure("scriptrun", {"name": "mute", "url": f"file://{plugin}", "port": pick_port()})
     site.start()
 
     await client.plugins_are(mute="STARTING", scriptrun="READY")
@@ -201,10 +201,3 @@ def executable(site: Any, text: str) -> Any:
     file.write_text(text)
     file.chmod(file.stat().st_mode | stat.S_IXUSR)
     return file
-
-
-def free() -> int:
-    """A port that is free; nobody will listen on it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -6,7 +6,6 @@ cancelled stage at once, and lets the script go on.
 """
 
 import asyncio
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pipecd_runtime.ports import pick_port
 from pipecd_wire.model import deployment_pb2 as pb
 
 LIMIT = 60
@@ -32,13 +32,10 @@ def go_plugin(site: Any) -> dict[str, Any]:
     plugin = site.folder / "go-plugin"
     plugin.write_text(f"#!{sys.executable}\n{GO_PLUGIN.read_text()}")
     plugin.chmod(0o755)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
     return {
         "name": "scripts",
         "url": f"file://{plugin}",
-        "port": port,
+        "port": pick_port(),
         "config": {"tick": 0.1},
     }
 

@@ -8,12 +8,12 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pipecd_runtime.ports import pick_port
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.rpc import call
@@ -29,12 +29,6 @@ async def until(holds: Callable[[], object], site: Any) -> None:
                 await asyncio.sleep(0.02)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def go_plugin(site: Any, **config: Any) -> dict[str, Any]:
     """The plugin, as piped's configuration names it."""
     plugin = site.folder / "go-plugin"
@@ -43,7 +37,7 @@ def go_plugin(site: Any, **config: Any) -> dict[str, Any]:
     return {
         "name": "scripts",
         "url": f"file://{plugin}",
-        "port": free_port(),
+        "port": pick_port(),
         "config": {"record": str(site.folder / "facts"), "tick": 0.1, **config},
     }
 

@@ -4,13 +4,13 @@
 import asyncio
 import os
 import signal
-import socket
 import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pipecd_runtime.ports import pick_port
 from pipecd_wire.model import deployment_pb2 as pb
 
 LIMIT = 60
@@ -50,13 +50,6 @@ def executable(site: Any, text: str) -> Path:
     return file
 
 
-def free() -> int:
-    """A port that is free."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 async def until(holds: Callable[[], bool], site: Any) -> None:
     with site.explained():
         async with asyncio.timeout(LIMIT):
@@ -72,7 +65,7 @@ async def test_a_plugin_that_dies_while_a_deployment_is_planned_is_waited_for(
         site, PLUGIN.format(python=sys.executable, record=str(site.record), gate=str(gate))
     )
     commit = site.commit_application("web", [{"name": "SLOW_SYNC"}])
-    site.configure({"name": "slow", "url": f"file://{plugin}", "port": free()})
+    site.configure({"name": "slow", "url": f"file://{plugin}", "port": pick_port()})
     site.start()
     deployment_id = await client.deploy("web", commit)
     await until(lambda: len(site.records()) == 1, site)
@@ -96,7 +89,7 @@ async def test_a_control_plane_that_goes_away_while_a_deployment_is_planned_is_w
         site, PLUGIN.format(python=sys.executable, record=str(site.record), gate=str(gate))
     )
     commit = site.commit_application("web", [{"name": "SLOW_SYNC"}])
-    site.configure({"name": "slow", "url": f"file://{plugin}", "port": free()})
+    site.configure({"name": "slow", "url": f"file://{plugin}", "port": pick_port()})
     site.start()
     async with site.client() as client:
         deployment_id = await client.deploy("web", commit)
@@ -116,7 +109,7 @@ async def test_a_plugin_in_a_crash_loop_fails_the_deployment_and_is_named(
 ) -> None:
     plugin = executable(site, "#!/bin/sh\necho 'cannot find my licence' >&2\nexit 7\n")
     commit = site.commit_application("web", [{"name": "BROKEN", "plugin": "broken"}])
-    site.configure({"name": "broken", "url": f"file://{plugin}", "port": free()})
+    site.configure({"name": "broken", "url": f"file://{plugin}", "port": pick_port()})
     site.start()
 
     ended = await client.completed(await client.deploy("web", commit))

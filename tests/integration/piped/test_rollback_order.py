@@ -8,7 +8,6 @@ seen in the order of what both have written.
 import asyncio
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from pipecd_runtime.ports import pick_port
 from pipecd_wire.model import deployment_pb2 as pb
 
 LIMIT = 60
@@ -102,10 +102,7 @@ async def test_a_plugin_that_cannot_start_again_leaves_no_script(site: Any, clie
     plugin = site.folder / "plugin"
     plugin.write_text(f'#!/bin/sh\n[ -e {broken} ] && exit 1\nexec {PLUGIN} "$@"\n')
     plugin.chmod(0o755)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    site.configure({"name": "scriptrun", "url": f"file://{plugin}", "port": port})
+    site.configure({"name": "scriptrun", "url": f"file://{plugin}", "port": pick_port()})
     site.start()
     deployment_id = await begun(site, client)
     await killed(site)

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from pipecd_runtime.ports import pick_port
 from pipecd_wire.model import deployment_pb2 as pb
 
 BIN = Path(sys.executable).parent
@@ -63,18 +63,12 @@ async def test_the_records_of_scripts_go_when_their_deployment_has_ended(
     await until(lambda: names_in(scripts) == ["another"], site)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class Admin:
     """piped's admin port."""
 
     def __init__(self, site: Any) -> None:
         self._site = site
-        self.port = free_port()
+        self.port = pick_port()
 
     async def get(self, path: str) -> tuple[int, str]:
         """The status and the body of a page; 0 while nobody answers."""
@@ -156,7 +150,7 @@ async def test_readiness_names_a_crash_loop_a_repository_and_a_control_plane_tha
     plugin.chmod(0o755)
     site.configure(
         "wait",
-        {"name": "broken", "url": f"file://{plugin}", "port": free_port()},
+        {"name": "broken", "url": f"file://{plugin}", "port": pick_port()},
         repositories=[{"repoId": "gone", "remote": str(site.folder / "gone"), "branch": "main"}],
     )
     site.start("--admin-port", str(admin.port))
@@ -238,7 +232,7 @@ async def test_a_flood_of_output_costs_little_memory_and_is_named(site: Any, cli
     )
     plugin.chmod(0o755)
     commit = site.commit_application("web", [script("true")])
-    site.configure("scriptrun", {"name": "dummy", "url": f"file://{plugin}", "port": free_port()})
+    site.configure("scriptrun", {"name": "dummy", "url": f"file://{plugin}", "port": pick_port()})
     site.start()
     application_id = await client.register("web")
     await client.completed(await client.deploy("web", commit, application_id))
@@ -273,7 +267,7 @@ async def test_an_answer_of_100_mb_costs_little_memory_and_its_plugin_is_named(
         {
             "name": "odd",
             "url": f"file://{plugin}",
-            "port": free_port(),
+            "port": pick_port(),
             "config": {"record": str(site.record), "answer": 100},
         },
     )

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pipecd_model.config import PluginConfig
+from pipecd_runtime.ports import pick_port
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
 from pipecd_wire.pipedservice import service_pb2 as pb
@@ -20,7 +21,6 @@ from pipecd_wire.plugin.deploymentapi.api_pb2 import ExecutePluginInput
 from pipecd_wire.rpc import Endpoints, StatusError, admit_all, connect, rpc, serving
 from piped.mirror.controlplane import ControlPlane
 from piped.plugins import Limits, PluginBackend, PluginHost, Tools
-from piped.plugins.port import pick_port
 from piped.report.logs import StageLogs
 from piped.report.metadata import MetadataStores
 

@@ -2,12 +2,12 @@
 """Ports on the loopback."""
 
 import socket
-from pathlib import Path
 
 import pytest
 
+from pipecd_runtime.ports import is_free
 from pipecd_wire.rpc import Endpoints, admit_all, require_own_user
-from piped.plugins.port import accepts, is_free, pick_port, private_port
+from piped.plugins.port import accepts, private_port
 
 
 async def test_the_private_port_is_on_the_loopback_only() -> None:
@@ -31,13 +31,6 @@ async def test_a_port_on_which_somebody_listens_is_not_free(address: str) -> Non
 
     assert is_free(port)
     assert not await accepts(port)
-
-
-def test_a_picked_port_is_not_one_that_connections_get() -> None:
-    given = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
-    lowest, highest = map(int, given.split())
-
-    assert pick_port() not in range(lowest, highest + 1)
 
 
 def connects(address: str, port: int) -> bool:

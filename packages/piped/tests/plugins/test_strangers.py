@@ -13,6 +13,7 @@ import pytest
 
 from pipecd_model.config import PluginConfig
 from pipecd_runtime.peer import has_ipv6
+from pipecd_runtime.ports import pick_port
 from pipecd_wire.model.deployment_pb2 import STAGE_SUCCESS
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.deploymentapi import api_pb2
@@ -24,7 +25,7 @@ from pipecd_wire.pluginservice.service_pb2_grpc import PluginServiceStub
 from pipecd_wire.rpc import call, connect
 from piped.plugins import Limits, Phase, Plugin, PluginLostError
 from piped.plugins.management import Link, ManagementApi, authenticator_of, endpoints_of
-from piped.plugins.port import pick_port, private_port
+from piped.plugins.port import private_port
 from piped.plugins.running import RunningStages
 
 sys.path.insert(0, str(Path(__file__).parents[4] / "tests" / "support"))

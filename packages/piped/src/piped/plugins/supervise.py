@@ -19,6 +19,7 @@ from typing import Final
 from pipecd_model.config import PluginConfig
 from pipecd_runtime.orphans import Leader, Search, new_mark, start_of
 from pipecd_runtime.peer import PeerError, check_listeners
+from pipecd_runtime.ports import is_free, pick_port
 from pipecd_wire.pipecd.plugin.plugin_pb2 import ReadyRequest
 from pipecd_wire.plugin.deploymentapi.api_pb2 import FetchDefinedStagesRequest
 from pipecd_wire.rpc import (
@@ -48,7 +49,7 @@ from piped.plugins.management import (
     endpoints_of,
 )
 from piped.plugins.plugin import Plugin
-from piped.plugins.port import accepts, is_free, pick_port, private_port
+from piped.plugins.port import accepts, private_port
 from piped.plugins.process import Process, ending, started
 from piped.plugins.state import Limits, Phase
 from piped.sentence import sentence
@@ -310,7 +311,10 @@ class Supervisor:
         if program.is_package:
             return 0
         if not self._config.port:
-            return pick_port()
+            try:
+                return pick_port()
+            except OSError as error:
+                raise PluginError("no free port was found for it") from error
         if not is_free(self._config.port):
             # Started all the same, it would fail, and piped would talk to whoever is there.
             raise PluginError(

@@ -4,7 +4,6 @@
 import asyncio
 import json
 import os
-import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
@@ -23,6 +22,7 @@ from pipecd_runtime.orphans import (
     new_mark,
     start_of,
 )
+from pipecd_runtime.ports import pick_port
 from pipecd_sdk._glue.management import PIPED_TOKEN_KEY, PIPED_TOKEN_VARIABLE, TOKEN_VARIABLE
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_wire.model import common_pb2, deployment_pb2
@@ -200,7 +200,7 @@ async def start_plugin(
     start = [*command, "start", "--piped-plugin-service", piped.address, *flags]
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         if way is Way.COMMAND_LINE:
-            described["port"] = free_port()
+            described["port"] = pick_port()
             process = await _spawn([*start, "--config", json.dumps(described)], variables, output)
         else:
             with _text_fd(json.dumps(described)) as given:
@@ -268,13 +268,6 @@ async def _unless_it_ends(
 def _lines(output: IO[str]) -> list[str]:
     output.seek(0)
     return output.read().splitlines()
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _text_fd(text: str) -> Any:
