@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from piped.plugins.port import pick_port
+from pipecd_runtime.ports import pick_port
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent

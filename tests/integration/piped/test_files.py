@@ -10,10 +10,10 @@ from types import MappingProxyType
 from typing import Any
 
 from pipecd_model.ids import new_id
+from pipecd_runtime.ports import pick_port
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipedservice import service_pb2 as piped_pb
 from pipecd_wire.rpc import call
-from piped.plugins.port import pick_port
 
 TARGETS = ("a", "b", "c")
 NEXT = f'''#!{sys.executable}

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from pipecd_runtime.ports import pick_port
 from pipecd_wire.apiservice import service_pb2 as external
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.rpc import Retry, call
-from piped.plugins.port import pick_port
 
 PLUGIN = f'''#!{sys.executable}
 """A cluster on paper: it writes down what it was given."""

@@ -21,11 +21,11 @@ from typing import Any
 import pytest
 
 from pipecd_model.secrets import KeyPair, Sealer
+from pipecd_runtime.ports import pick_port
 from pipecd_wire.apiservice import service_pb2 as external
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.application_pb2 import OUT_OF_SYNC, SYNCED
 from pipecd_wire.rpc import call
-from piped.plugins.port import pick_port
 
 PLANTED = "Pl4nted/secret+value"
 ODD = "Planted 'odd' $(touch injected) \"value\"\nof two lines & more"

@@ -15,8 +15,8 @@ import pytest
 from oci_registry import OciRegistry
 from web_server import Answer
 
+from pipecd_runtime.ports import pick_port
 from pipecd_wire.model import deployment_pb2 as pb
-from piped.plugins.port import pick_port
 
 ROOT = Path(__file__).parents[3]
 LIMIT = 240

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pipecd_runtime.ports import pick_port
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import PluginProcess, Way, start_plugin
 from pipecd_wire.model import deployment_pb2 as pb
@@ -24,7 +25,6 @@ from pipecd_wire.plugin.deploymentapi.api_pb2 import (
 )
 from pipecd_wire.plugin.deploymentapi.api_pb2_grpc import DeploymentServiceStub
 from pipecd_wire.rpc import CallError, call, connect, stream
-from piped.plugins.port import pick_port
 
 ROOT = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
