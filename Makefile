@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-DISTRIBUTIONS := $(sort $(wildcard packages/*/pyproject.toml plugins/*/pyproject.toml))
+DISTRIBUTIONS := $(sort $(wildcard packages/*/pyproject.toml plugins/*/pyproject.toml) tests/support/pyproject.toml)
 FOLDERS := $(patsubst %/pyproject.toml,%,$(DISTRIBUTIONS))
 STAMP := $(VENV)/.installed
 SOURCES := packages plugins tools tests bench
@@ -67,7 +67,6 @@ imports: setup ## the import contracts
 
 docs: setup ## build the generated reference
 	$(BIN)/python tools/gen_docs.py
-	$(BIN)/python tools/gen_schemas.py
 	$(BIN)/python tools/gen_schemas.py
 
 pins: setup ## write requirements.lock from constraints.txt

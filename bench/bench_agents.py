@@ -40,7 +40,7 @@ async def started(folder: str) -> tuple[asyncio.subprocess.Process, str]:
     server = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
-        "from controlplane.cli import main; main()",
+        "from pipecd_controlplane.cli import main; main()",
         "server",
         "--data-dir",
         folder,

@@ -6,15 +6,13 @@ API key, on a connection that was there before and on new ones; memory and log t
 """
 
 import asyncio
-import sys
 import tempfile
 from pathlib import Path
 
 from report import Bar, info, report
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-from besieged import MIB, besieged, endure, warm_up
-from floods import FLOODS
+from pipecd_test_support.besieged import MIB, besieged, endure, warm_up
+from pipecd_test_support.floods import FLOODS
 
 CALLS = 30
 

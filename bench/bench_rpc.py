@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 from report import Bar, info, report
 
-from controlplane.http.front import serve_front
+from pipecd_controlplane.http.front import serve_front
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import application_pb2
 from pipecd_wire.rpc import Endpoints, Metadata, Method, rpc, serving

@@ -21,18 +21,18 @@ from typing import Any
 
 from report import Bar, info, report
 
-from controlplane.store.applications import ApplicationFilter
-from controlplane.store.database import Transaction
-from controlplane.store.deployments import LIST, DeploymentFilter
-from controlplane.store.listing import listing
-from controlplane.store.paging import Position
-from controlplane.store.sql.compile import Compiled
-from controlplane.store.sql.file import DATABASE_FILE
-from controlplane.store.sql.sqlite import SQLiteDialect, open_sqlite
-from controlplane.store.stores import Stores, stores
-from controlplane.usecases import deployment_reports as reports
-from controlplane.usecases import deployments, insights
-from controlplane.usecases.ownership import Agent
+from pipecd_controlplane.store.applications import ApplicationFilter
+from pipecd_controlplane.store.database import Transaction
+from pipecd_controlplane.store.deployments import LIST, DeploymentFilter
+from pipecd_controlplane.store.listing import listing
+from pipecd_controlplane.store.paging import Position
+from pipecd_controlplane.store.sql.compile import Compiled
+from pipecd_controlplane.store.sql.file import DATABASE_FILE
+from pipecd_controlplane.store.sql.sqlite import SQLiteDialect, open_sqlite
+from pipecd_controlplane.store.stores import Stores, stores
+from pipecd_controlplane.usecases import deployment_reports as reports
+from pipecd_controlplane.usecases import deployments, insights
+from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_wire.model import application_pb2, common_pb2, insight_pb2
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.webservice import service_pb2 as webservice

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controlplane.quickstart.processes import Program, listening_address, running
-from controlplane.quickstart.session import until_ready
+from pipecd_controlplane.quickstart.processes import Program, listening_address, running
+from pipecd_controlplane.quickstart.session import until_ready
 from pipecd_model.deployment import COMPLETED
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub

@@ -24,7 +24,6 @@ from chaos.observe import COMPLETED
 from chaos.processes import plugin_pids
 from chaos.site import PATIENT, Site, running_site
 from chaos.summary import say
-
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipecd.api import api_pb2

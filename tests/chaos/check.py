@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from chaos.applications import CANCELLED, PIPELINES, Effect, Stage
 from chaos.promises import Violation
-
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
 

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from google.protobuf.json_format import MessageToJson
+
 from chaos.applications import Effect, read_effects
 from chaos.inject import Tally
 from chaos.moments import Moment
@@ -24,8 +26,6 @@ from chaos.processes import processes_of
 from chaos.schedule import Round
 from chaos.site import Site
 from chaos.summary import Broken
-from google.protobuf.json_format import MessageToJson
-
 from pipecd_wire.model.deployment_pb2 import Deployment
 
 LOOK_SECONDS = 0.05

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Applications whose stages run on a plugin of another maker, and what must come of them.
 
-The plugin is `tests/support/go_plugin.py`, which has the habits of one made with the Go SDK: no
+The plugin is `pipecd_test_support.go_plugin`, which has the habits of one made with the Go SDK: no
 Ready, no ping, no record of its scripts, children that nobody ends with it. It runs a stage again
 after a death, which is what its makers promise; beside itself it never does.
 
@@ -15,15 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.promises import Violation
-
 from pipecd_runtime.ports import pick_port
+from pipecd_test_support.programs import GO_PLUGIN
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
 
 PLUGIN = "foreign"
 KIND = "FOREIGN_RUN"
 ROLLBACK = f"{KIND}_ROLLBACK"
-SOURCE = Path(__file__).parents[1] / "support" / "go_plugin.py"
 TICK_SECONDS = 0.1
 UNTOUCHED = frozenset({deployment_pb2.STAGE_NOT_STARTED_YET, deployment_pb2.STAGE_SKIPPED})
 
@@ -53,7 +52,7 @@ APPLICATIONS: dict[str, tuple[ForeignStage, ...]] = {
 def configuration(root: Path) -> str:
     """The plugin, as piped's configuration names it."""
     file = root / PLUGIN
-    file.write_text(f"#!{sys.executable}\n{SOURCE.read_text()}")
+    file.write_text(f"#!{sys.executable}\n{GO_PLUGIN.read_text()}")
     file.chmod(0o755)
     return (
         f"    - name: {PLUGIN}\n      url: file://{file}\n      port: {pick_port()}\n"

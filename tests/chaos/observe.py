@@ -12,7 +12,6 @@ from chaos.moments import Moment
 from chaos.processes import plugin_pids
 from chaos.schedule import Round
 from chaos.site import PATIENT, Site
-
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.model.deployment_pb2 import Deployment

@@ -13,7 +13,6 @@ from chaos.observe import Observer
 from chaos.processes import Found, plugin_pids, processes_of
 from chaos.promises import Violation
 from chaos.site import Site
-
 from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.rpc import CallError, stream

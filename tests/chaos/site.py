@@ -21,7 +21,6 @@ from chaos.places import Armed
 from chaos.processes import kill_all, marks
 from chaos.schedule import ALL_PLUGINS, PLUGINS
 from chaos.wire import Wire
-
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
 from pipecd_wire.model import common_pb2

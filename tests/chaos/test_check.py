@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+
 from chaos.applications import ALL_NAMES, APPLICATIONS, Effect
 from chaos.check import Ended, log_violation
 from chaos.inject import Tally
@@ -17,7 +18,6 @@ from chaos.promises import Violation
 from chaos.schedule import Round
 from chaos.site import Site
 from chaos.summary import Broken, summary, too_few
-
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
 

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from chaos.evidence import RecordWatch, Trace, keep
 from chaos.inject import Tally
 from chaos.moments import Moment
@@ -13,7 +14,6 @@ from chaos.promises import Violation
 from chaos.schedule import drawn
 from chaos.site import Site
 from chaos.summary import Broken, summary
-
 from pipecd_wire.model import deployment_pb2 as pb
 
 PLAN = drawn("seed", 7)

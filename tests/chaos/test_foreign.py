@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+
 from chaos.applications import document
 from chaos.foreign import CANCELLED, KIND, ForeignEnded, log_violation
-
 from pipecd_wire.model import deployment_pb2 as pb
 
 DONE, FAILED, STOPPED, FRESH = (

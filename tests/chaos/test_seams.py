@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+
 from chaos.clocks import Clocks
 from chaos.places import PLACES, RACE, SEAMS, Armed, orders
 from chaos.seams.chaos_wrapped import WRAPPED

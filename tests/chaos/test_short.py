@@ -8,6 +8,7 @@ to limits that a machine under load keeps.
 from pathlib import Path
 
 import pytest
+
 from chaos.back import measure
 from chaos.inject import Tally
 from chaos.places import RACE

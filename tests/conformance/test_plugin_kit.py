@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipecd_sdk.conformance import Outcome, Profile, StageProfile, judge_plugin, load_cases
+from pipecd_test_support.programs import GO_PLUGIN
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -52,7 +53,7 @@ async def test_the_kit_leaves_nothing_running_that_a_plugin_has_started(tmp_path
     stage = StageProfile(name="SCRIPT_RUN", long={"run": LEAVING.format(pids=pids)})
     profile = Profile(name="scripts", stages=(stage,))
     cases = [each for each in load_cases() if each.id in {"cancel", "killed"}]
-    command = [sys.executable, str(ROOT / "tests" / "support" / "go_plugin.py")]
+    command = [sys.executable, str(GO_PLUGIN)]
 
     judged = [each async for each in judge_plugin(command, profile, cases, invite=False)]
 

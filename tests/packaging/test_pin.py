@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from web_server import Answer, WebServer
+
+from pipecd_test_support.web_server import Answer, WebServer
 
 TOOL = Path(__file__).parents[2] / "tools" / "pin.py"
 PAGE = """<!DOCTYPE html><html><body>

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from controlplane.app import ControlPlane, Settings, control_plane
-from controlplane.store.changes import Change
-from controlplane.store.database import Database, Transaction
-from controlplane.store.sql.sqlite import open_sqlite
-from controlplane.store.stores import Stores, stores
-from controlplane.usecases.keys import hash_of, new_api_key
+from pipecd_controlplane.app import ControlPlane, Settings, control_plane
+from pipecd_controlplane.store.changes import Change
+from pipecd_controlplane.store.database import Database, Transaction
+from pipecd_controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store.stores import Stores, stores
+from pipecd_controlplane.usecases.keys import hash_of, new_api_key
 from pipecd_model.ids import new_id
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.apiservice import service_pb2_grpc as apiservice_grpc
@@ -37,8 +37,6 @@ from pipecd_wire.pipecd.push import push_pb2_grpc
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
 from pipecd_wire.pipedservice import service_pb2_grpc as pipedservice_grpc
 from pipecd_wire.rpc import call, connect
-
-sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 LIMIT = 20.0
 """Seconds that any one wait of a test may take, on the slowest machine."""
@@ -389,7 +387,7 @@ def server() -> Callable[..., Any]:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
-            "from controlplane.cli import main; main()",
+            "from pipecd_controlplane.cli import main; main()",
             "server",
             "--data-dir",
             str(folder),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.app import Settings, control_plane
+from pipecd_controlplane.app import Settings, control_plane
 from pipecd_model.errors import ConfigError, StateError
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.pipecd.push import push_pb2

@@ -24,12 +24,12 @@ NOBODY = 65534
 
 START = """
 import os, resource, sys
-import controlplane.app, controlplane.cli
+import pipecd_controlplane.app, pipecd_controlplane.cli
 size, user = (int(sys.argv.pop(1)) for _ in range(2))
 resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 if user:
     os.setresuid(user, user, user)
-controlplane.cli.main()
+pipecd_controlplane.cli.main()
 """
 """No file may grow beyond a size: what a full disk is to a program that writes. The user is changed
 late, as it may not be able to read the Python that runs."""

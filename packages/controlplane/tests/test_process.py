@@ -20,7 +20,7 @@ from pipecd_wire.pipedservice import service_pb2_grpc as pipedservice_grpc
 from pipecd_wire.rpc import CallError, call, connect
 
 LIMIT = 60.0
-PIPECD = (sys.executable, "-c", "from controlplane.cli import main; main()")
+PIPECD = (sys.executable, "-c", "from pipecd_controlplane.cli import main; main()")
 
 
 async def run(*arguments: str) -> tuple[int, str]:

@@ -6,7 +6,15 @@ import sys
 
 import pytest
 
-HEAVY = ["sqlalchemy", "starlette", "uvicorn", "httpx2", "pipecd_sdk", "controlplane", "uvloop"]
+HEAVY = [
+    "sqlalchemy",
+    "starlette",
+    "uvicorn",
+    "httpx2",
+    "pipecd_sdk",
+    "pipecd_controlplane",
+    "uvloop",
+]
 
 
 @pytest.fixture(scope="module")

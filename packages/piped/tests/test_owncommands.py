@@ -9,7 +9,7 @@ from typing import Any
 from pipecd_model.errors import NotFoundError
 from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.rpc import Endpoints, admit_all, connect, rpc, serving
-from piped.mirror.controlplane import ControlPlane
+from piped.controlplane.client import ControlPlane
 from piped.owncommands import OwnCommands
 
 LIMIT = 20

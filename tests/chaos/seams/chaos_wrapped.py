@@ -25,10 +25,10 @@ _FUNCTIONS = {
     "piped.outbox-sync@": ("piped.report.journal", "Journal.sync"),
     "piped.outbox-taken@": ("piped.report.journal", "Journal.taken"),
     "piped.outbox-rewrite@": ("piped.report.journal", "Journal._rewrite"),
-    "piped.deliver@": ("piped.mirror.controlplane", "ControlPlane.deliver"),
+    "piped.deliver@": ("piped.controlplane.client", "ControlPlane.deliver"),
     # What the control plane pushes, and the lease, whose epoch is kept.
-    "piped.push@": ("piped.mirror.watch", "Watch._take"),
-    "piped.lease@": ("piped.mirror.epoch", "keep_epoch"),
+    "piped.push@": ("piped.controlplane.watch", "Watch._take"),
+    "piped.lease@": ("piped.controlplane.epoch", "keep_epoch"),
     # What plugins ask of piped.
     "piped.plugin-start.after": ("piped.plugins.process", "_start"),
     "piped.log-taken.after": ("piped.report.logs", "StageLogs.report"),
@@ -44,7 +44,7 @@ _FUNCTIONS = {
     "plugin.stage@": ("pipecd_sdk._execution", "execute"),
     "plugin.log-closed@": ("pipecd_sdk._glue.stage_log", "StageLogSender._finish"),
     # What the control plane keeps.
-    "control plane.commit@": ("controlplane.store.sql.writer", "Writer._commit"),
+    "control plane.commit@": ("pipecd_controlplane.store.sql.writer", "Writer._commit"),
 }
 
 WRAPPED: dict[str, tuple[str, str]] = {}

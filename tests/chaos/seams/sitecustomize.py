@@ -24,7 +24,7 @@ from chaos_wrapped import WRAPPED
 from pipecd_plugin_scriptrun.shim.chaos import reached
 
 CLOCK = "pipecd_sdk.clock"
-OURS = {"piped", "controlplane", "__main__"}
+OURS = {"piped", "pipecd_controlplane", "__main__"}
 MODULES = {module for module, _ in WRAPPED.values()} | {CLOCK}
 
 

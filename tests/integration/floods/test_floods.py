@@ -4,14 +4,12 @@
 How fast it answers meanwhile is measured by `bench/bench_floods.py`.
 """
 
-import sys
 from pathlib import Path
 
 import pytest
 import trustme
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-from besieged import (
+from pipecd_test_support.besieged import (
     DESCRIPTORS,
     Besieged,
     ask_admin,
@@ -20,7 +18,7 @@ from besieged import (
     endure,
     warm_up,
 )
-from floods import FLOODS
+from pipecd_test_support.floods import FLOODS
 
 MOST_MEMORY = 64.0
 MOST_LOG = 1_000_000

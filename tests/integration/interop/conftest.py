@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from controlplane.http.front import FrontTls, serve_front
+from pipecd_controlplane.http.front import FrontTls, serve_front
 from pipecd_model.errors import NotFoundError, UnauthenticatedError
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import application_pb2, logblock_pb2

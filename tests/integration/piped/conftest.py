@@ -36,8 +36,6 @@ from pipecd_wire.pipedservice import service_pb2 as piped_pb
 from pipecd_wire.pipedservice.service_pb2_grpc import PipedServiceStub as AgentStub
 from pipecd_wire.rpc import Retry, call, connect, stream
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
 BIN = Path(sys.executable).parent
 LIMIT = 60
 LISTENING = "pipecd server listening on "

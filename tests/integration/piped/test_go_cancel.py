@@ -1,23 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cancelled stage of a plugin of another maker: its rollback meets nothing of it.
 
-The plugin is `tests/support/go_plugin.py`. As one made with the Go SDK it gives up the call of a
+The plugin is `pipecd_test_support.go_plugin`. As one made with the Go SDK it gives up the call of a
 cancelled stage at once, and lets the script go on.
 """
 
 import asyncio
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipecd_runtime.ports import pick_port
+from pipecd_test_support.programs import GO_PLUGIN
 from pipecd_wire.model import deployment_pb2 as pb
 
 LIMIT = 60
-GO_PLUGIN = Path(__file__).parents[2] / "support" / "go_plugin.py"
 
 
 async def until(holds: Callable[[], object], site: Any) -> None:

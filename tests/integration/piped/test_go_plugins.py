@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plugins of other makers under a real piped: nothing runs beside itself, and no line is lost.
 
-The plugin is `tests/support/go_plugin.py`, which has the habits of one made with the Go SDK.
+The plugin is `pipecd_test_support.go_plugin`, which has the habits of one made with the Go SDK.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from pipecd_runtime.ports import pick_port
+from pipecd_test_support.programs import GO_PLUGIN
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.rpc import call
 
 LIMIT = 60
-GO_PLUGIN = Path(__file__).parents[2] / "support" / "go_plugin.py"
 
 
 async def until(holds: Callable[[], object], site: Any) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oci_registry import OciRegistry
-from web_server import Answer
 
 from pipecd_runtime.ports import pick_port
+from pipecd_test_support.oci_registry import OciRegistry
+from pipecd_test_support.web_server import Answer
 from pipecd_wire.model import deployment_pb2 as pb
 
 ROOT = Path(__file__).parents[3]

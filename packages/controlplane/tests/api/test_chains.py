@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.usecases import chains
+from pipecd_controlplane.usecases import chains
 from pipecd_wire.model import command_pb2, deployment_pb2
 from pipecd_wire.model import deployment_chain_pb2 as model
 from pipecd_wire.pipedservice import service_pb2 as pb

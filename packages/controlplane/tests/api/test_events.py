@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.store.events import EventFilter
-from controlplane.usecases import traces
+from pipecd_controlplane.store.events import EventFilter
+from pipecd_controlplane.usecases import traces
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import event_pb2
 from pipecd_wire.pipecd.api import api_pb2

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from controlplane.app import Settings, control_plane
-from controlplane.auth.door import LEASE_EPOCH, UNFENCED
-from controlplane.usecases.leases import LeaseTimes
+from pipecd_controlplane.app import Settings, control_plane
+from pipecd_controlplane.auth.door import LEASE_EPOCH, UNFENCED
+from pipecd_controlplane.usecases.leases import LeaseTimes
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.pipecd.push import push_pb2 as pb
 from pipecd_wire.pipedservice import service_pb2 as pipedservice

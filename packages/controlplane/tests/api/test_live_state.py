@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.usecases import live_state
+from pipecd_controlplane.usecases import live_state
 from pipecd_model.errors import NotFoundError
 from pipecd_wire.model import analysis_result_pb2, common_pb2
 from pipecd_wire.model import application_live_state_pb2 as model

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from controlplane.usecases.agent_watch import AgentWatch, Presence
-from controlplane.usecases.leases import Instance, Leases
-from controlplane.usecases.ownership import Agent
+from pipecd_controlplane.usecases.agent_watch import AgentWatch, Presence
+from pipecd_controlplane.usecases.leases import Instance, Leases
+from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model import deployment_pb2 as model
 from pipecd_wire.model import piped_pb2

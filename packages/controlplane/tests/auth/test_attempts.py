@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A bucket of attempts that fills again with time."""
 
-from controlplane.auth.attempts import MOST, Attempts
+from pipecd_controlplane.auth.attempts import MOST, Attempts
 
 
 class Clock:

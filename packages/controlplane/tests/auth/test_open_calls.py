@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.app import Settings, control_plane
+from pipecd_controlplane.app import Settings, control_plane
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import apikey_pb2

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from controlplane.auth.addresses import network
-from controlplane.auth.attempts import TooManyAttemptsError
-from controlplane.auth.familiar import MOST_ACCOUNTS, MOST_NETWORKS, FamiliarNetworks
-from controlplane.auth.password import Pace, PasswordDoor, SignInPaces
-from controlplane.store.database import Transaction
-from controlplane.store.stores import Stores
-from controlplane.usecases.keys import quick_hash
+from pipecd_controlplane.auth.addresses import network
+from pipecd_controlplane.auth.attempts import TooManyAttemptsError
+from pipecd_controlplane.auth.familiar import MOST_ACCOUNTS, MOST_NETWORKS, FamiliarNetworks
+from pipecd_controlplane.auth.password import Pace, PasswordDoor, SignInPaces
+from pipecd_controlplane.store.database import Transaction
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases.keys import quick_hash
 from pipecd_model.errors import UnauthenticatedError
 from pipecd_wire.model import project_pb2
 

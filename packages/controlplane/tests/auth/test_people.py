@@ -3,8 +3,8 @@
 
 import pytest
 
-from controlplane.usecases import roles
-from controlplane.usecases.keys import new_api_key, new_password, new_piped_key
+from pipecd_controlplane.usecases import roles
+from pipecd_controlplane.usecases.keys import new_api_key, new_password, new_piped_key
 from pipecd_wire.model import project_pb2 as pb
 
 Resource, Policy = pb.ProjectRBACResource, pb.ProjectRBACPolicy

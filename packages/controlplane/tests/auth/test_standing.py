@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from controlplane.auth.door import Door
-from controlplane.auth.standing import Standing
-from controlplane.store.database import Transaction
-from controlplane.store.sql.sqlite import open_sqlite
-from controlplane.store.stores import Stores, stores
-from controlplane.usecases import sessions
-from controlplane.usecases.api_keys import KeyUses
-from controlplane.usecases.bus import Bus
-from controlplane.usecases.leases import Leases
-from controlplane.usecases.project import ProjectSettings
+from pipecd_controlplane.auth.door import Door
+from pipecd_controlplane.auth.standing import Standing
+from pipecd_controlplane.store.database import Transaction
+from pipecd_controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store.stores import Stores, stores
+from pipecd_controlplane.usecases import sessions
+from pipecd_controlplane.usecases.api_keys import KeyUses
+from pipecd_controlplane.usecases.bus import Bus
+from pipecd_controlplane.usecases.leases import Leases
+from pipecd_controlplane.usecases.project import ProjectSettings
 from pipecd_model.errors import DeniedError, UnauthenticatedError
 from pipecd_wire.model import project_pb2
 from pipecd_wire.pipecd.api import access_pb2, api_pb2

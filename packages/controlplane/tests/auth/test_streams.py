@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 import pipecd_wire
-from controlplane.auth.standing import subject_of
-from controlplane.store.stage_logs import LogKey
-from controlplane.usecases import api_keys, pipeds, sessions
-from controlplane.usecases.project import ProjectSettings
+from pipecd_controlplane.auth.standing import subject_of
+from pipecd_controlplane.store.stage_logs import LogKey
+from pipecd_controlplane.usecases import api_keys, pipeds, sessions
+from pipecd_controlplane.usecases.project import ProjectSettings
 from pipecd_wire.model import apikey_pb2, deployment_pb2, piped_pb2, project_pb2
 from pipecd_wire.options import rights_pb2
 from pipecd_wire.pipecd.api import access_pb2, api_pb2

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.auth.tenure import LONGEST_TIMER_SECONDS, Tenure
+from pipecd_controlplane.auth.tenure import LONGEST_TIMER_SECONDS, Tenure
 from pipecd_model.errors import UnauthenticatedError
 from pipecd_wire.pipecd.api import api_pb2
 

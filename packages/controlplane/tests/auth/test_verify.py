@@ -4,8 +4,14 @@
 import asyncio
 import time
 
-from controlplane.auth.verify import REMEMBERED, Verifier
-from controlplane.usecases.keys import hash_of, matches, new_api_key, new_piped_key, quick_hash
+from pipecd_controlplane.auth.verify import REMEMBERED, Verifier
+from pipecd_controlplane.usecases.keys import (
+    hash_of,
+    matches,
+    new_api_key,
+    new_piped_key,
+    quick_hash,
+)
 
 
 async def test_the_right_key_matches_and_another_does_not() -> None:

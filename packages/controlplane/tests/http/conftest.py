@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from controlplane.http.front import FrontTls
+from pipecd_controlplane.http.front import FrontTls
 from pipecd_wire.pipecd.api import api_pb2 as pb
 from pipecd_wire.rpc import PEER, Endpoints, Metadata, admit_all, rpc
 

@@ -3,7 +3,7 @@
 
 import pytest
 
-from controlplane.http.addresses import TrustedProxies, limit_key
+from pipecd_controlplane.http.addresses import TrustedProxies, limit_key
 
 PROXIES = TrustedProxies(["10.0.0.0/8", "fd00::/8", "127.0.0.1"])
 

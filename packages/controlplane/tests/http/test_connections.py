@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from controlplane.http.addresses import TrustedProxies
-from controlplane.http.connections import GRPC_DESCRIPTORS, ClientConnection, Connections
-from controlplane.http.descriptors import highest_descriptor, room_for_connections
+from pipecd_controlplane.http.addresses import TrustedProxies
+from pipecd_controlplane.http.connections import GRPC_DESCRIPTORS, ClientConnection, Connections
+from pipecd_controlplane.http.descriptors import highest_descriptor, room_for_connections
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.errors import ConfigError
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.http.front import FrontTls, serve_front
+from pipecd_controlplane.http.front import FrontTls, serve_front
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.config.values import Duration
 from pipecd_model.errors import ConfigError

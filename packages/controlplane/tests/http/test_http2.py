@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.http.http2 import (
+from pipecd_controlplane.http.http2 import (
     PREFACE,
     ClientFrames,
     ServerFrames,

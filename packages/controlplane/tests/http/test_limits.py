@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from controlplane.http.admin import serve_admin
-from controlplane.http.front import FrontTls, serve_front
+from pipecd_controlplane.http.admin import serve_admin
+from pipecd_controlplane.http.front import FrontTls, serve_front
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.config.values import Duration
 from pipecd_wire.pipecd.api import api_pb2 as pb

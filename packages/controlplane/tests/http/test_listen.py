@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from controlplane.http.listen import address_of, listen
+from pipecd_controlplane.http.listen import address_of, listen
 from pipecd_wire.rpc import AddressError
 
 

@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from controlplane.http.relay import Relay
+from pipecd_controlplane.http.relay import Relay
 
 LIMIT = 30.0
 MIB = 1024 * 1024

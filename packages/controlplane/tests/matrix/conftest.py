@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.app import Settings, control_plane
-from controlplane.store.database import Transaction
-from controlplane.store.stage_logs import LogKey
-from controlplane.usecases import api_keys, pipeds, sessions
+from pipecd_controlplane.app import Settings, control_plane
+from pipecd_controlplane.store.database import Transaction
+from pipecd_controlplane.store.stage_logs import LogKey
+from pipecd_controlplane.usecases import api_keys, pipeds, sessions
 from pipecd_model.ids import new_id
 from pipecd_model.secrets import KeyPair
 from pipecd_wire.model import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.ops.jobs import Job, running
+from pipecd_controlplane.ops.jobs import Job, running
 from pipecd_model.errors import UnavailableError
 
 

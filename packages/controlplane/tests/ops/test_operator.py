@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.ops.operator import LONGEST, SOCKET, ask_for_backup, serving_operator
-from controlplane.store.sql.backup import restore
-from controlplane.store.sql.file import DATABASE_FILE
-from controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.ops.operator import LONGEST, SOCKET, ask_for_backup, serving_operator
+from pipecd_controlplane.store.sql.backup import restore
+from pipecd_controlplane.store.sql.file import DATABASE_FILE
+from pipecd_controlplane.store.sql.sqlite import open_sqlite
 from pipecd_model.errors import PipecdError
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.rpc import call
@@ -27,7 +27,7 @@ async def pipecd(*arguments: str) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
-        "from controlplane.cli import main; main()",
+        "from pipecd_controlplane.cli import main; main()",
         *arguments,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

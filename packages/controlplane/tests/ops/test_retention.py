@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from controlplane.ops.retention import DAY, Retention, purge, time_out_commands, timed_jobs
-from controlplane.serve import config
-from controlplane.store import purge as steps
-from controlplane.store.events import EventFilter
-from controlplane.store.stage_logs import LogKey
-from controlplane.store.stores import Stores
-from controlplane.usecases import events
-from controlplane.usecases.traces import NewTrace
+from pipecd_controlplane.ops.retention import DAY, Retention, purge, time_out_commands, timed_jobs
+from pipecd_controlplane.serve import config
+from pipecd_controlplane.store import purge as steps
+from pipecd_controlplane.store.events import EventFilter
+from pipecd_controlplane.store.stage_logs import LogKey
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases import events
+from pipecd_controlplane.usecases.traces import NewTrace
 from pipecd_model.errors import ConfigError
 from pipecd_wire.model import application_pb2, command_pb2, deployment_chain_pb2
 from pipecd_wire.model import deployment_pb2 as pb

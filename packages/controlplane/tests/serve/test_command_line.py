@@ -9,8 +9,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from controlplane.cli import cli
-from controlplane.serve import config, flags
+from pipecd_controlplane.cli import cli
+from pipecd_controlplane.serve import config, flags
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.config.values import Duration
 from pipecd_model.errors import ConfigError

@@ -11,9 +11,9 @@ from urllib.parse import unquote
 import httpx2
 import pytest
 
-from controlplane.app import Settings, control_plane
-from controlplane.store.database import Transaction
-from controlplane.usecases.keys import hash_of
+from pipecd_controlplane.app import Settings, control_plane
+from pipecd_controlplane.store.database import Transaction
+from pipecd_controlplane.usecases.keys import hash_of
 from pipecd_wire.model import project_pb2
 from pipecd_wire.rpc import CallError, call, connect
 from pipecd_wire.webservice import service_pb2 as web

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.usecases.keys import hash_of
+from pipecd_controlplane.usecases.keys import hash_of
 from pipecd_model.config.controlplane import ProjectConfig, StaticAdminConfig
 from pipecd_model.config.values import Secret
 from pipecd_wire.rpc import CallError

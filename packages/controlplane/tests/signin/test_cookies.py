@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import trustme
 
-from controlplane.auth.cookies import cookie
-from controlplane.http.front import FrontTls
+from pipecd_controlplane.auth.cookies import cookie
+from pipecd_controlplane.http.front import FrontTls
 from pipecd_wire.rpc import CallError, call, connect
 from pipecd_wire.rpc.frames import frame
 from pipecd_wire.webservice import service_pb2 as web

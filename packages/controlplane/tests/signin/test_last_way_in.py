@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.usecases.ways_in import has_admin_way_in
+from pipecd_controlplane.usecases.ways_in import has_admin_way_in
 from pipecd_wire.model import project_pb2
 from pipecd_wire.rpc import CallError
 from pipecd_wire.webservice import service_pb2 as web

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from controlplane.app import Settings, control_plane
+from pipecd_controlplane.app import Settings, control_plane
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@
 from pathlib import Path
 from typing import Any
 
-from controlplane.http.probes import Probes
-from controlplane.store.sql.sqlite import open_sqlite
-from controlplane.store.stores import stores
+from pipecd_controlplane.http.probes import Probes
+from pipecd_controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store.stores import stores
 
 
 async def test_a_server_that_works_is_well_and_ready(plane: Any, client: Any) -> None:

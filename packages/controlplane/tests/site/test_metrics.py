@@ -14,9 +14,9 @@ from prometheus_client import (
     generate_latest,
 )
 from prometheus_client.parser import text_string_to_metric_families
-from strict_exposition import read_strictly
 
-from controlplane.usecases.piped_metrics import LARGEST_PROJECT
+from pipecd_controlplane.usecases.piped_metrics import LARGEST_PROJECT
+from pipecd_test_support.strict_exposition import read_strictly
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.pipedservice import service_pb2 as piped
 from pipecd_wire.rpc import CallError, call

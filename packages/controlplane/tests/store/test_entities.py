@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from controlplane.store.changes import Change, Kind
-from controlplane.store.database import Transaction
-from controlplane.store.stores import Stores
+from pipecd_controlplane.store.changes import Change, Kind
+from pipecd_controlplane.store.database import Transaction
+from pipecd_controlplane.store.stores import Stores
 from pipecd_model.errors import ConflictError, NotFoundError, StateError
 from pipecd_wire.model import application_pb2
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from controlplane.store.applications import ApplicationFilter
-from controlplane.store.deployments import LIST, DeploymentFilter
-from controlplane.store.listing import FREQUENT
-from controlplane.store.paging import MOST_ITEMS
-from controlplane.store.stores import Stores
+from pipecd_controlplane.store.applications import ApplicationFilter
+from pipecd_controlplane.store.deployments import LIST, DeploymentFilter
+from pipecd_controlplane.store.listing import FREQUENT
+from pipecd_controlplane.store.paging import MOST_ITEMS
+from pipecd_controlplane.store.stores import Stores
 from pipecd_model.errors import ConfigError
 from pipecd_wire.model import deployment_pb2 as pb
 

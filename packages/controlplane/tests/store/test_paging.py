@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.store import paging
-from controlplane.store.applications import ApplicationFilter
-from controlplane.store.deployments import DeploymentFilter
-from controlplane.store.stores import Stores
+from pipecd_controlplane.store import paging
+from pipecd_controlplane.store.applications import ApplicationFilter
+from pipecd_controlplane.store.deployments import DeploymentFilter
+from pipecd_controlplane.store.stores import Stores
 from pipecd_model.errors import ConfigError
 from pipecd_wire.model import deployment_pb2
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.store.changes import Change, Kind
-from controlplane.store.stores import Stores
+from pipecd_controlplane.store.changes import Change, Kind
+from pipecd_controlplane.store.stores import Stores
 from pipecd_model.errors import NotFoundError
 from pipecd_wire.model import command_pb2
 from pipecd_wire.pipecd.push import push_pb2

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from controlplane.store import stage_logs
-from controlplane.store.changes import Change, Kind
-from controlplane.store.sql import tables
-from controlplane.store.stage_logs import LogKey
-from controlplane.store.stores import Stores
+from pipecd_controlplane.store import stage_logs
+from pipecd_controlplane.store.changes import Change, Kind
+from pipecd_controlplane.store.sql import tables
+from pipecd_controlplane.store.stage_logs import LogKey
+from pipecd_controlplane.store.stores import Stores
 from pipecd_model.errors import StateError
 
 KEY = LogKey(deployment_id="d1", stage_id="s1")

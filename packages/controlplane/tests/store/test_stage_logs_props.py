@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controlplane.store.sql.sqlite import open_sqlite
-from controlplane.store.stage_logs import LogKey, StageLogs
+from pipecd_controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store.stage_logs import LogKey, StageLogs
 from pipecd_wire.model import logblock_pb2
 
 KEY = LogKey(deployment_id="d1", stage_id="s1")

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from controlplane.usecases.agent_watch import in_messages
+from pipecd_controlplane.usecases.agent_watch import in_messages
 from pipecd_wire.pipecd.push import push_pb2
 
 

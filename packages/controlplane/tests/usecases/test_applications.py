@@ -3,7 +3,7 @@
 
 import pytest
 
-from controlplane.usecases.applications import browse_url
+from pipecd_controlplane.usecases.applications import browse_url
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.store.changes import Change, Kind, piped_topic, project_topic, topic
-from controlplane.usecases.bus import Bus
+from pipecd_controlplane.store.changes import Change, Kind, piped_topic, project_topic, topic
+from pipecd_controlplane.usecases.bus import Bus
 from pipecd_model.errors import UnavailableError
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controlplane.usecases import chain_state
+from pipecd_controlplane.usecases import chain_state
 from pipecd_wire.model import deployment_chain_pb2 as pb
 from pipecd_wire.model import deployment_pb2 as model
 

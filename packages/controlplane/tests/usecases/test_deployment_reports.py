@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.usecases import deployment_reports as reports
+from pipecd_controlplane.usecases import deployment_reports as reports
 from pipecd_model.errors import ConfigError
 from pipecd_wire.model import common_pb2
 from pipecd_wire.model import deployment_pb2 as pb

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controlplane.usecases import deployment_reports as reports
+from pipecd_controlplane.usecases import deployment_reports as reports
 from pipecd_model import deployment as deployments
 from pipecd_model import stage as stages
 from pipecd_wire.model import deployment_pb2 as pb

@@ -6,9 +6,8 @@ import string
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strict_exposition import read_strictly
 
-from controlplane.usecases.exposition import (
+from pipecd_controlplane.usecases.exposition import (
     LONGEST_HELP,
     PageError,
     of_project,
@@ -16,7 +15,7 @@ from controlplane.usecases.exposition import (
     relabelled,
     write_page,
 )
-from controlplane.usecases.piped_metrics import (
+from pipecd_controlplane.usecases.piped_metrics import (
     LARGEST_REPORT,
     MOST_FAMILIES,
     MOST_SERIES,
@@ -24,6 +23,7 @@ from controlplane.usecases.piped_metrics import (
     select_fitting,
     under_its_name,
 )
+from pipecd_test_support.strict_exposition import read_strictly
 
 GO = """\
 # HELP go_gc_duration_seconds A summary of the pause duration.

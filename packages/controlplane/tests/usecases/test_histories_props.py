@@ -16,15 +16,15 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from controlplane.api.piped.deployments import DeploymentsApi
-from controlplane.api.piped.events import EventsApi
-from controlplane.api.piped.live_state import LiveStateApi
-from controlplane.api.piped.stages import StagesApi
-from controlplane.store.sql.sqlite import open_sqlite
-from controlplane.store.stage_logs import LogKey
-from controlplane.store.stores import Stores, stores
-from controlplane.usecases import events
-from controlplane.usecases.ownership import Agent
+from pipecd_controlplane.api.piped.deployments import DeploymentsApi
+from pipecd_controlplane.api.piped.events import EventsApi
+from pipecd_controlplane.api.piped.live_state import LiveStateApi
+from pipecd_controlplane.api.piped.stages import StagesApi
+from pipecd_controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store.stage_logs import LogKey
+from pipecd_controlplane.store.stores import Stores, stores
+from pipecd_controlplane.usecases import events
+from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_model import deployment as deployments
 from pipecd_model import stage as stages
 from pipecd_model.errors import ConfigError, ConflictError, NotFoundError, StateError

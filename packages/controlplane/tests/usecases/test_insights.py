@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.store.stores import Stores
-from controlplane.usecases import insights
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases import insights
 from pipecd_model.errors import ConfigError
 from pipecd_wire.model import deployment_pb2 as model
 from pipecd_wire.model import insight_pb2 as pb

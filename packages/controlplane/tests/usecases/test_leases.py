@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from controlplane.store.changes import Change, Kind
-from controlplane.store.database import Database
-from controlplane.store.leases import LeaseRecords
-from controlplane.usecases.leases import Instance, Leases, LeaseTimes
-from controlplane.usecases.ownership import Agent
+from pipecd_controlplane.store.changes import Change, Kind
+from pipecd_controlplane.store.database import Database
+from pipecd_controlplane.store.leases import LeaseRecords
+from pipecd_controlplane.usecases.leases import Instance, Leases, LeaseTimes
+from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_model.errors import StateError
 from pipecd_wire.pipecd.push import push_pb2 as pb
 

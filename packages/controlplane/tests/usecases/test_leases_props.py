@@ -11,10 +11,10 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from controlplane.store.leases import LeaseRecords
-from controlplane.store.sql.sqlite import open_sqlite
-from controlplane.usecases.leases import Instance, Leases, LeaseTimes
-from controlplane.usecases.ownership import Agent
+from pipecd_controlplane.store.leases import LeaseRecords
+from pipecd_controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.usecases.leases import Instance, Leases, LeaseTimes
+from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_model.errors import StateError
 from pipecd_wire.pipecd.push import push_pb2 as pb
 

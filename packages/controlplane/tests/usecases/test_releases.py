@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.usecases.releases import FRESH, Release, Releases, breaking_notes, parse
+from pipecd_controlplane.usecases.releases import FRESH, Release, Releases, breaking_notes, parse
 from pipecd_model.errors import UnavailableError
 
 LISTED = [

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from controlplane.store.stores import Stores
-from controlplane.usecases.ownership import Agent
-from controlplane.usecases.sightings import WINDOW, Sightings, process_start
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases.ownership import Agent
+from pipecd_controlplane.usecases.sightings import WINDOW, Sightings, process_start
 
 
 @dataclass

@@ -3,9 +3,9 @@
 
 from typing import Any
 
-from controlplane.store.stage_logs import LogKey
-from controlplane.store.stores import Stores
-from controlplane.usecases import stage_logs
+from pipecd_controlplane.store.stage_logs import LogKey
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases import stage_logs
 from pipecd_wire.model import deployment_pb2 as pb
 
 ONE_MESSAGE = 10 * 1024 * 1024

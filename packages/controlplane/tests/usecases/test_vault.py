@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.usecases.vault import Vault, is_closed, read_keys
+from pipecd_controlplane.usecases.vault import Vault, is_closed, read_keys
 from pipecd_model.errors import ConfigError, StateError
 
 OLD, NEW = b"o" * 40, b"n" * 40

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.usecases import sessions
+from pipecd_controlplane.usecases import sessions
 from pipecd_wire.model import project_pb2
 from pipecd_wire.pipecd.api import access_pb2, access_pb2_grpc, api_pb2_grpc
 from pipecd_wire.rpc import CallError, call, connect

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.store.applications import ApplicationFilter
-from controlplane.usecases import applications, insights, live_state, unregistered
+from pipecd_controlplane.store.applications import ApplicationFilter
+from pipecd_controlplane.usecases import applications, insights, live_state, unregistered
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model import (
     analysis_result_pb2,

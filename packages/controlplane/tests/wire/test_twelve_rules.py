@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.usecases import sessions
+from pipecd_controlplane.usecases import sessions
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model import application_pb2, command_pb2, deployment_pb2
 from pipecd_wire.pipecd.api import access_pb2

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.store.commands import MOST_AT_ONCE
-from controlplane.usecases import limits
+from pipecd_controlplane.store.commands import MOST_AT_ONCE
+from pipecd_controlplane.usecases import limits
 from pipecd_model import command
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model import deployment_pb2 as model

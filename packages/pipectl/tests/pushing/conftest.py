@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the registry of the tests importable, and keeps the user's logins out of them."""
 
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[4] / "tests" / "support"))
 
 
 @pytest.fixture(autouse=True)

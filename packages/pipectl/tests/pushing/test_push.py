@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from oci_registry import USER, OciRegistry, digest_of
-from web_server import Answer, WebServer
 
 from pipecd_model.errors import ConfigError, DeniedError, PipecdError, UnavailableError
+from pipecd_test_support.oci_registry import USER, OciRegistry, digest_of
+from pipecd_test_support.web_server import Answer, WebServer
 from pipectl.cli import cli
 
 PROGRAM = b"#!/bin/sh\nexit 0\n"

@@ -14,15 +14,15 @@ from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
 from piped.admin import Page, serving_admin
 from piped.appconfig import ApplicationFiles, Discovery
+from piped.controlplane.client import ControlPlane, connected
+from piped.controlplane.lease import Lease
+from piped.controlplane.state import ControlPlaneState
 from piped.git import repositories
 from piped.health import Health
 from piped.livestate.calls import LiveStateCalls
 from piped.livestate.look import Looker
 from piped.livestate.reporter import LiveStates
 from piped.metrics import CONTENT_TYPE, Metrics, Numbers
-from piped.mirror.controlplane import ControlPlane, connected
-from piped.mirror.lease import Lease
-from piped.mirror.mirror import Mirror
 from piped.oplog import logger
 from piped.owncommands import OwnCommands
 from piped.plan.masked import MaskedPlugins
@@ -87,7 +87,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         )
     )
     opened.push_async_callback(lease.release, control)  # after the last reports
-    mirror = Mirror()
+    mirror = ControlPlaneState()
     outbox = Outbox(control.deliver, Journal(data_dir / "outbox"), lease.epoch_now)
     await opened.enter_async_context(outbox.open(drain=LAST_REPORTS))
     statuses = Statuses(outbox, control.deliver)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from pipecd_model.errors import NotFoundError, PipecdError
 from pipecd_wire.pipecd.push import push_pb2 as push
-from piped.mirror.controlplane import ControlPlane
+from piped.controlplane.client import ControlPlane
 from piped.oplog import logger
 from piped.sentence import sentence
 

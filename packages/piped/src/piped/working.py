@@ -17,12 +17,12 @@ from pipecd_model.errors import PipecdError
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.rpc import ClientTls
 from piped.appconfig import Discovery
+from piped.controlplane.client import ControlPlane
+from piped.controlplane.epoch import under
+from piped.controlplane.lease import Lease
+from piped.controlplane.state import ControlPlaneState
+from piped.controlplane.watch import Watch
 from piped.livestate.reporter import LiveStates
-from piped.mirror.controlplane import ControlPlane
-from piped.mirror.epoch import under
-from piped.mirror.lease import Lease
-from piped.mirror.mirror import Mirror
-from piped.mirror.watch import Watch
 from piped.oplog import logger
 from piped.owncommands import OwnCommands
 from piped.plugins import PluginHost
@@ -69,7 +69,7 @@ class Piped:
     stopping: Stopping
     control: ControlPlane
     lease: Lease
-    mirror: Mirror
+    mirror: ControlPlaneState
     outbox: Outbox
     statuses: Statuses
     host: PluginHost

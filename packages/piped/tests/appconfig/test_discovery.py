@@ -21,8 +21,8 @@ from pipecd_wire.model.common_pb2 import (
 from pipecd_wire.rpc import validation
 from piped.appconfig import ApplicationFiles, Discovery
 from piped.appconfig.scan import is_application_file
+from piped.controlplane.state import Change, ControlPlaneState
 from piped.git import Repository
-from piped.mirror.mirror import Change, Mirror
 
 Remotes = Callable[..., Any]
 LIMIT = 30.0
@@ -81,7 +81,7 @@ class Bench:
         self.remote = git_remote()
         self.other = git_remote("other")
         self.folder = folder
-        self.mirror = Mirror()
+        self.mirror = ControlPlaneState()
         self.told = Told()
 
     @asynccontextmanager

@@ -12,11 +12,11 @@ import pytest
 
 from pipecd_model.gitnames import BadGitNameError, BranchName
 from pipecd_wire.model.command_pb2 import Command
+from piped.controlplane.state import ControlPlaneState
 from piped.git import NoBranchError, NoCommitError, Repository
 from piped.git.access import Access
 from piped.git.cleaning import clean_mirror
 from piped.git.process import environment
-from piped.mirror.mirror import Mirror
 from piped.preview.build import PreviewBuilder
 
 Remotes = Callable[..., Any]
@@ -113,7 +113,7 @@ async def test_a_preview_with_a_hostile_branch_is_refused_before_git(
     evil = push_evil(git_remote())
     builder = PreviewBuilder(
         repositories={"repo": repository},
-        mirror=Mirror(),
+        mirror=ControlPlaneState(),
         configs=None,  # type: ignore[arg-type]  # it is not asked
         previewer=None,  # type: ignore[arg-type]  # it is not asked
     )

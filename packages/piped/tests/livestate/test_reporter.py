@@ -23,9 +23,9 @@ from pipecd_wire.model.deployment_pb2 import (
     DEPLOYMENT_SUCCESS,
     Deployment,
 )
+from piped.controlplane.state import Change, ControlPlaneState
 from piped.livestate.merge import View
 from piped.livestate.reporter import LiveStates
-from piped.mirror.mirror import Change, Mirror
 
 HEALTHY = ApplicationLiveStateSnapshot.HEALTHY
 
@@ -34,7 +34,7 @@ class World:
     """One application, what is deployed of it, and everything that was told."""
 
     def __init__(self) -> None:
-        self.mirror = Mirror()
+        self.mirror = ControlPlaneState()
         self.sync = ApplicationSyncState(status=SYNCED)
         self.offers = True
         self.trouble = False

@@ -4,10 +4,10 @@
 from typing import Any
 
 import pytest
-from piped_support import FakePlugin
 
 from pipecd_model.config import ConfigFaultsError, load_application
 from pipecd_model.errors import ConfigError
+from pipecd_test_support.piped_parts import FakePlugin
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from piped.plan.checks import check

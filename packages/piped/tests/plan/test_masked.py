@@ -4,9 +4,9 @@
 from typing import Any
 
 import pytest
-from piped_support import FakePlugin, FakePlugins
 
 from pipecd_model.errors import PluginError
+from pipecd_test_support.piped_parts import FakePlugin, FakePlugins
 from pipecd_wire.model.deployment_pb2 import STAGE_FAILURE, Deployment
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.plan.masked import MaskedPlugins

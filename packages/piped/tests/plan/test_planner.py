@@ -5,14 +5,6 @@ import json
 from typing import Any
 
 import pytest
-from piped_support import (
-    FakePlugin,
-    FakePlugins,
-    FakeSources,
-    application_file,
-    deployment,
-    trigger,
-)
 
 from pipecd_model.config import ConfigFaultsError
 from pipecd_model.errors import (
@@ -21,6 +13,14 @@ from pipecd_model.errors import (
     NoPluginForStageError,
     PipecdError,
     PluginError,
+)
+from pipecd_test_support.piped_parts import (
+    FakePlugin,
+    FakePlugins,
+    FakeSources,
+    application_file,
+    deployment,
+    trigger,
 )
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from piped_support import (
+
+from pipecd_model.errors import PluginError
+from pipecd_test_support.piped_parts import (
     FakePlugin,
     FakePlugins,
     FakeSources,
@@ -14,8 +16,6 @@ from piped_support import (
     application_file,
     deployment,
 )
-
-from pipecd_model.errors import PluginError
 from pipecd_wire.model import deployment_pb2 as pb
 from piped.plan.waiting import LOSSES, through_losses, until_known, until_ready
 from piped.plugins.errors import PluginLostError, PluginStoppingError

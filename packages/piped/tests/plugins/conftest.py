@@ -19,7 +19,7 @@ from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.plugin.deploymentapi.api_pb2 import ExecutePluginInput
 from pipecd_wire.rpc import Endpoints, StatusError, admit_all, connect, rpc, serving
-from piped.mirror.controlplane import ControlPlane
+from piped.controlplane.client import ControlPlane
 from piped.plugins import Limits, PluginBackend, PluginHost, Tools
 from piped.report.logs import StageLogs
 from piped.report.metadata import MetadataStores

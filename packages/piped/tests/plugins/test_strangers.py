@@ -14,6 +14,16 @@ import pytest
 from pipecd_model.config import PluginConfig
 from pipecd_runtime.peer import has_ipv6
 from pipecd_runtime.ports import pick_port
+from pipecd_test_support.stranger import (
+    ME,
+    NEEDS_ROOT,
+    NOBODY,
+    UNKNOWN_METHODS,
+    Attempt,
+    attempts,
+    call_as,
+    methods_of,
+)
 from pipecd_wire.model.deployment_pb2 import STAGE_SUCCESS
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.deploymentapi import api_pb2
@@ -27,19 +37,6 @@ from piped.plugins import Limits, Phase, Plugin, PluginLostError
 from piped.plugins.management import Link, ManagementApi, authenticator_of, endpoints_of
 from piped.plugins.port import private_port
 from piped.plugins.running import RunningStages
-
-sys.path.insert(0, str(Path(__file__).parents[4] / "tests" / "support"))
-
-from stranger import (
-    ME,
-    NEEDS_ROOT,
-    NOBODY,
-    UNKNOWN_METHODS,
-    Attempt,
-    attempts,
-    call_as,
-    methods_of,
-)
 
 AS_ROOT = pytest.mark.skipif(ME != 0, reason=NEEDS_ROOT)
 KEY = "pipecd-plugin-token"

@@ -15,13 +15,13 @@ from pipecd_wire.model.planpreview_pb2 import (
     ApplicationPlanPreviewResult,
     PluginPlanPreviewResult,
 )
-from piped.mirror.mirror import Change, Mirror
+from piped.controlplane.state import Change, ControlPlaneState
 from piped.preview.handler import MOST_OUTPUT, PlanPreviews
 
 
 class World:
     def __init__(self) -> None:
-        self.mirror = Mirror()
+        self.mirror = ControlPlaneState()
         self.mirror.replace(applications=[], deployments=[], commands=[])
         self.answer: Any = []
         self.reports: asyncio.Queue[Any] = asyncio.Queue()

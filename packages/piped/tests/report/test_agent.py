@@ -13,7 +13,7 @@ from pipecd_model.errors import UnauthenticatedError
 from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Endpoints, Metadata, Method, rpc, serving
-from piped.mirror.controlplane import ControlPlane, connected
+from piped.controlplane.client import ControlPlane, connected
 from piped.plugins.state import Phase, PluginState
 from piped.report.agent import PluginStates, Stats, introduce
 

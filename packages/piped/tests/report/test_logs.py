@@ -19,7 +19,7 @@ from pipecd_model.errors import UnavailableError
 from pipecd_wire.model.logblock_pb2 import LogBlock
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Endpoints, StatusError, admit_all, connect, rpc, serving
-from piped.mirror.controlplane import ControlPlane
+from piped.controlplane.client import ControlPlane
 from piped.report.lines import LARGEST_REQUEST, LONGEST_BLOCK
 from piped.report.logs import StageLogs
 from piped.report.spool import StageKey
@@ -466,7 +466,7 @@ import asyncio, os, signal, sys
 from pathlib import Path
 from pipecd_wire.model.logblock_pb2 import LogBlock
 from pipecd_wire.rpc import connect
-from piped.mirror.controlplane import ControlPlane
+from piped.controlplane.client import ControlPlane
 from piped.report.logs import StageKey, StageLogs
 
 async def main():

@@ -12,7 +12,7 @@ from pipecd_model.errors import ConfigError, StateError
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Endpoints, StatusError, admit_all, connect, rpc, serving
-from piped.mirror.controlplane import ControlPlane
+from piped.controlplane.client import ControlPlane
 from piped.report.metadata import MetadataStores
 
 SERVICE = pb.DESCRIPTOR.services_by_name["PipedService"]

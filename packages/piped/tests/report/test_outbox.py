@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from pipecd_model.errors import StateError, UnauthenticatedError
 from pipecd_wire.pipedservice.service_pb2 import ReportStatRequest
-from piped.mirror.epoch import chosen_epoch, under
+from piped.controlplane.epoch import chosen_epoch, under
 from piped.report.journal import Journal
 from piped.report.outbox import Outbox
 

@@ -4,7 +4,7 @@
 import asyncio
 from pathlib import Path
 
-from piped_support import (
+from pipecd_test_support.piped_parts import (
     FakePlugin,
     FakePlugins,
     FakeSources,
@@ -13,7 +13,6 @@ from piped_support import (
     application_file,
     deployment,
 )
-
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipedservice.service_pb2 import ReportStageStatusChangedRequest
 from piped.report.journal import Journal

@@ -7,7 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
-from piped_support import (
+
+from pipecd_model.errors import StateError, UnavailableError
+from pipecd_test_support.piped_parts import (
     FakePlugin,
     FakePlugins,
     FakeSources,
@@ -18,8 +20,6 @@ from piped_support import (
     deployment,
     done,
 )
-
-from pipecd_model.errors import StateError, UnavailableError
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipecd.push.push_pb2 import Lease
 

@@ -2,7 +2,8 @@
 """The script-run guide's seven stages, failed and cancelled at each of them in turn."""
 
 import pytest
-from piped_support import (
+
+from pipecd_test_support.piped_parts import (
     FakePlugin,
     FakePlugins,
     FakeSources,
@@ -13,7 +14,6 @@ from piped_support import (
     deployment,
     done,
 )
-
 from pipecd_wire.model import deployment_pb2 as pb
 
 SEVEN = [

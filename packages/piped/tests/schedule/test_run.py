@@ -5,7 +5,9 @@ import asyncio
 import json
 
 import pytest
-from piped_support import (
+
+from pipecd_model.errors import SourceError, StateError, UnavailableError
+from pipecd_test_support.piped_parts import (
     FakePlugin,
     FakePlugins,
     FakeSources,
@@ -17,8 +19,6 @@ from piped_support import (
     done,
     trigger,
 )
-
-from pipecd_model.errors import SourceError, StateError, UnavailableError
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.command_pb2 import COMMAND_FAILED, COMMAND_SUCCEEDED, Command
 from pipecd_wire.model.common_pb2 import PIPELINE, QUICK_SYNC

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from piped_support import (
+
+from pipecd_model import deployment as deployments
+from pipecd_model import stage as stages
+from pipecd_test_support.piped_parts import (
     LIMIT,
     FakePlugin,
     FakePlugins,
@@ -21,9 +24,6 @@ from piped_support import (
     deployment,
     done,
 )
-
-from pipecd_model import deployment as deployments
-from pipecd_model import stage as stages
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.plugins.errors import PluginLostError

@@ -11,7 +11,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from piped_support import (
+
+from pipecd_model.errors import SourceError
+from pipecd_test_support.piped_parts import (
     LIMIT,
     FakePlugin,
     FakePlugins,
@@ -22,8 +24,6 @@ from piped_support import (
     cancel,
     deployment,
 )
-
-from pipecd_model.errors import SourceError
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.common_pb2 import PIPELINE
 from pipecd_wire.pipecd.push import push_pb2 as push

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A remote with two applications, and the bench that triggers run on."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-
-from trigger_support import Bench, application_file
+from pipecd_test_support.trigger_bench import Bench, application_file
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from trigger_support import WITNESS, Bench, application, application_file
 
+from pipecd_test_support.trigger_bench import WITNESS, Bench, application, application_file
 from pipecd_wire.model.application_pb2 import INVALID_CONFIG, UNKNOWN, Application
 from piped.trigger.standings import GIT_UNREADABLE, LONGEST_REASON
 

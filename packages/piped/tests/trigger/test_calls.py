@@ -7,15 +7,15 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from trigger_support import NOW, Bench, application, sync
 
 from pipecd_model.errors import ConflictError, NotFoundError, UnavailableError
+from pipecd_test_support.trigger_bench import NOW, Bench, application, sync
 from pipecd_wire.model.application_pb2 import SYNCED, ApplicationSyncState
 from pipecd_wire.model.command_pb2 import COMMAND_FAILED, COMMAND_SUCCEEDED
 from pipecd_wire.model.deployment_pb2 import DEPLOYMENT_PENDING, Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Endpoints, admit_all, rpc, serving
-from piped.mirror.controlplane import connected
+from piped.controlplane.client import connected
 from piped.report.outbox import Outbox
 from piped.trigger import ControlPlaneCalls
 

@@ -3,10 +3,9 @@
 
 from pathlib import Path
 
-from trigger_support import WEB, WITNESS, Bench, application, sync
-
 from pipecd_model.errors import ConfigError, UnavailableError
-from piped.mirror.mirror import Change, GitHint
+from pipecd_test_support.trigger_bench import WEB, WITNESS, Bench, application, sync
+from piped.controlplane.state import Change, GitHint
 
 
 async def test_a_control_plane_that_is_away_gets_the_newest_commit_when_it_is_back(

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The record of a deployment, complete for whoever checks it."""
 
-from trigger_support import NOW, WEB, Bench, application, application_file
-
+from pipecd_test_support.trigger_bench import NOW, WEB, Bench, application, application_file
 from pipecd_wire.model.deployment_pb2 import DEPLOYMENT_PENDING
 from pipecd_wire.rpc import validation
 

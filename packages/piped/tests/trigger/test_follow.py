@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commits become deployments, exactly those that should."""
 
-from trigger_support import WEB, WITNESS, Bench, application, application_file
+from pipecd_test_support.trigger_bench import WEB, WITNESS, Bench, application, application_file
 
 
 async def test_an_application_that_was_never_deployed_is(bench: Bench) -> None:

@@ -5,8 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trigger_support import NOW, WEB, WITNESS, Bench, application, application_file, sync
 
+from pipecd_test_support.trigger_bench import (
+    NOW,
+    WEB,
+    WITNESS,
+    Bench,
+    application,
+    application_file,
+    sync,
+)
 from pipecd_wire.model.application_pb2 import (
     INVALID_CONFIG,
     SYNCED,

@@ -4,8 +4,16 @@
 from typing import Any
 
 import pytest
-from trigger_support import NOW, WEB, WITNESS, Bench, application, application_file, sync
 
+from pipecd_test_support.trigger_bench import (
+    NOW,
+    WEB,
+    WITNESS,
+    Bench,
+    application,
+    application_file,
+    sync,
+)
 from pipecd_wire.model import common_pb2
 from pipecd_wire.model.command_pb2 import Command
 

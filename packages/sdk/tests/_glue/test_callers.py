@@ -14,16 +14,7 @@ from pipecd_sdk import StageStatus
 from pipecd_sdk._glue.management import Invitation, authenticator_of
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import PluginProcess, Way, example_deployment, start_plugin
-from pipecd_wire.model import deployment_pb2
-from pipecd_wire.pipecd.plugin import plugin_pb2
-from pipecd_wire.plugin.deploymentapi import api_pb2
-from pipecd_wire.plugin.livestateapi import api_pb2 as livestate_pb2
-from pipecd_wire.plugin.planpreviewapi import api_pb2 as preview_pb2
-from pipecd_wire.rpc import call
-
-sys.path.insert(0, str(Path(__file__).parents[4] / "tests" / "support"))
-
-from stranger import (
+from pipecd_test_support.stranger import (
     ME,
     NEEDS_ROOT,
     NOBODY,
@@ -33,6 +24,12 @@ from stranger import (
     call_as,
     methods_of,
 )
+from pipecd_wire.model import deployment_pb2
+from pipecd_wire.pipecd.plugin import plugin_pb2
+from pipecd_wire.plugin.deploymentapi import api_pb2
+from pipecd_wire.plugin.livestateapi import api_pb2 as livestate_pb2
+from pipecd_wire.plugin.planpreviewapi import api_pb2 as preview_pb2
+from pipecd_wire.rpc import call
 
 # It has every interface there is.
 WATCH = [sys.executable, Path(__file__).parent.parent / "watch_plugin.py"]

@@ -4,16 +4,23 @@
 import asyncio
 import logging
 import socket
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipecd_runtime.peer import has_ipv6
+from pipecd_test_support.stranger import (
+    ME,
+    NEEDS_ROOT,
+    NOBODY,
+    UNKNOWN_METHODS,
+    attempts,
+    call_as,
+    methods_of,
+)
 from pipecd_wire.pipecd.api import api_pb2 as pb
 from pipecd_wire.pipecd.api.api_pb2_grpc import ApplicationServiceStub, ProjectServiceStub
 from pipecd_wire.rpc import (
@@ -31,18 +38,6 @@ from pipecd_wire.rpc import (
     stream,
 )
 from pipecd_wire.rpc.authentication import split_peer
-
-sys.path.insert(0, str(Path(__file__).parents[4] / "tests" / "support"))
-
-from stranger import (
-    ME,
-    NEEDS_ROOT,
-    NOBODY,
-    UNKNOWN_METHODS,
-    attempts,
-    call_as,
-    methods_of,
-)
 
 LIMIT = 60.0
 HOLD = pb.ReleaseHoldRequest(application_id="app-1")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.usecases import api_keys, pipeds, sessions
+from pipecd_controlplane.usecases import api_keys, pipeds, sessions
 from pipecd_wire.model import apikey_pb2, project_pb2
 from pipecd_wire.options import rights_pb2
 from pipecd_wire.pipecd.api import access_pb2

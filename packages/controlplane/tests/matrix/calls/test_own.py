@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import pipecd_wire
-from controlplane.api import owed
+from pipecd_controlplane.api import owed
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
 from pipecd_wire.model.piped_pb2 import Piped
 from pipecd_wire.options import rights_pb2

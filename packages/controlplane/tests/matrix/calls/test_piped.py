@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.api.own.telemetry import SERVICE as TRACES
-from controlplane.api.own.telemetry import ExportRequest
+from pipecd_controlplane.api.own.telemetry import SERVICE as TRACES
+from pipecd_controlplane.api.own.telemetry import ExportRequest
 from pipecd_wire.model import (
     analysis_result_pb2,
     application_live_state_pb2,

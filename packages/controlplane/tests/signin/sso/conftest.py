@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from controlplane.http.admin import serve_admin
+from pipecd_controlplane.http.admin import serve_admin
 
 CLIENT = ("client", "s3cret")
 

@@ -8,17 +8,17 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 
-from controlplane.auth.sso import claims
-from controlplane.auth.sso.door import SsoDoor
-from controlplane.auth.sso.github import GitHub
-from controlplane.auth.sso.journey import Journeys
-from controlplane.auth.sso.oidc import Oidc
-from controlplane.store.database import Transaction
-from controlplane.store.stores import Stores
-from controlplane.usecases import sessions
-from controlplane.usecases.project import ProjectSettings
-from controlplane.usecases.sso_settings import SsoSettings
-from controlplane.usecases.vault import Vault
+from pipecd_controlplane.auth.sso import claims
+from pipecd_controlplane.auth.sso.door import SsoDoor
+from pipecd_controlplane.auth.sso.github import GitHub
+from pipecd_controlplane.auth.sso.journey import Journeys
+from pipecd_controlplane.auth.sso.oidc import Oidc
+from pipecd_controlplane.store.database import Transaction
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases import sessions
+from pipecd_controlplane.usecases.project import ProjectSettings
+from pipecd_controlplane.usecases.sso_settings import SsoSettings
+from pipecd_controlplane.usecases.vault import Vault
 from pipecd_model.errors import PipecdError, StateError, UnauthenticatedError
 from pipecd_wire.model import project_pb2
 

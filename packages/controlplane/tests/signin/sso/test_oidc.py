@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from joserfc.jwk import OctKey, RSAKey
 
-from controlplane.auth.sso.journey import Journeys
-from controlplane.auth.sso.oidc import Oidc
-from controlplane.usecases.vault import Vault
+from pipecd_controlplane.auth.sso.journey import Journeys
+from pipecd_controlplane.auth.sso.oidc import Oidc
+from pipecd_controlplane.usecases.vault import Vault
 from pipecd_wire.model import project_pb2
 from pipecd_wire.rpc import CallError
 from pipecd_wire.webservice import service_pb2 as web

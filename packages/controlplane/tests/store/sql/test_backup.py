@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from controlplane.cli import cli
-from controlplane.store.sql import tables
-from controlplane.store.sql.backup import MANIFEST, backup, restore
-from controlplane.store.sql.file import DATABASE_FILE
-from controlplane.store.sql.sqlite import open_sqlite
-from controlplane.store.stores import stores
+from pipecd_controlplane.cli import cli
+from pipecd_controlplane.store.sql import tables
+from pipecd_controlplane.store.sql.backup import MANIFEST, backup, restore
+from pipecd_controlplane.store.sql.file import DATABASE_FILE
+from pipecd_controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store.stores import stores
 from pipecd_model.errors import PipecdError
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.rpc import call

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.store.sql import tables
-from controlplane.store.sql.file import DATABASE_FILE
-from controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store.sql import tables
+from pipecd_controlplane.store.sql.file import DATABASE_FILE
+from pipecd_controlplane.store.sql.sqlite import open_sqlite
 from pipecd_model.errors import StateError
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from controlplane.store.applications import ApplicationFilter
-from controlplane.store.deployments import DeploymentFilter
-from controlplane.store.sql import migrations, tables
-from controlplane.store.sql.file import DATABASE_FILE
-from controlplane.store.sql.sqlite import open_sqlite
-from controlplane.store.stores import Stores, stores
+from pipecd_controlplane.store.applications import ApplicationFilter
+from pipecd_controlplane.store.deployments import DeploymentFilter
+from pipecd_controlplane.store.sql import migrations, tables
+from pipecd_controlplane.store.sql.file import DATABASE_FILE
+from pipecd_controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_model.errors import StateError
 from pipecd_wire.model import deployment_pb2
 

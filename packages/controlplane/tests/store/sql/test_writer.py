@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, select
 
-from controlplane.store.changes import Change, Kind
-from controlplane.store.database import Database, DuplicateError, Transaction, View
-from controlplane.store.sql import tables
-from controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store.changes import Change, Kind
+from pipecd_controlplane.store.database import Database, DuplicateError, Transaction, View
+from pipecd_controlplane.store.sql import tables
+from pipecd_controlplane.store.sql.sqlite import open_sqlite
 from pipecd_model.errors import StateError, UnavailableError
 
 INSERT = insert(tables.project)

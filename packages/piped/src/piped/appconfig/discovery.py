@@ -22,8 +22,8 @@ from pipecd_wire.rpc import validation
 from piped.appconfig.info import info_of, unregistered_info
 from piped.appconfig.reader import ApplicationFiles
 from piped.appconfig.scan import Found, scan
+from piped.controlplane.state import ControlPlaneState
 from piped.git import Commit, Reach, Repository
-from piped.mirror.mirror import Mirror
 from piped.oplog import logger
 from piped.source import place_of
 
@@ -57,7 +57,7 @@ class Discovery:
         *,
         piped_id: str,
         repositories: Mapping[str, Repository],
-        mirror: Mirror,
+        mirror: ControlPlaneState,
         files: ApplicationFiles,
         reports: Reports,
         selector: Mapping[str, str] | None = None,

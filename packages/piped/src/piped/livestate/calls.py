@@ -7,7 +7,7 @@ brings a newer one.
 
 from pipecd_wire.model.application_live_state_pb2 import ApplicationLiveStateSnapshot
 from pipecd_wire.pipedservice.service_pb2 import ReportApplicationLiveStateRequest
-from piped.mirror.controlplane import ControlPlane
+from piped.controlplane.client import ControlPlane
 
 
 class LiveStateCalls:

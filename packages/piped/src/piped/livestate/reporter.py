@@ -25,9 +25,9 @@ from pipecd_wire.model.application_pb2 import (
     ApplicationDeploymentReference,
     ApplicationSyncState,
 )
+from piped.controlplane.state import Change, ControlPlaneState
 from piped.livestate.look import Looker
 from piped.livestate.merge import View
-from piped.mirror.mirror import Change, Mirror
 from piped.oplog import logger
 
 log = logger(__name__)
@@ -67,7 +67,7 @@ class LiveStates:
     def __init__(
         self,
         *,
-        mirror: Mirror,
+        mirror: ControlPlaneState,
         looker: Looker,
         successes: Successes,
         tell_live_state: TellLiveState,

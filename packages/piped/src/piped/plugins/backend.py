@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pipecd_wire.model.command_pb2 import Command
-from piped.mirror.controlplane import ControlPlane
+from piped.controlplane.client import ControlPlane
 from piped.plugins.tools import Tools
 from piped.report.masked import Logs
 from piped.report.metadata import MetadataStores

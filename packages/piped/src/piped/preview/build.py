@@ -11,8 +11,8 @@ from pipecd_model.errors import PipecdError, SourceError
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.planpreview_pb2 import ApplicationPlanPreviewResult
+from piped.controlplane.state import ControlPlaneState
 from piped.git import Commit, Repository
-from piped.mirror.mirror import Mirror
 from piped.preview.application import Previewer
 from piped.sentence import sentence
 from piped.source import place_of
@@ -30,7 +30,7 @@ class PreviewBuilder:
         self,
         *,
         repositories: Mapping[str, Repository],
-        mirror: Mirror,
+        mirror: ControlPlaneState,
         configs: Configs,
         previewer: Previewer,
     ) -> None:

@@ -14,7 +14,7 @@ from pipecd_wire.model.planpreview_pb2 import (
     PlanPreviewCommandResult,
 )
 from pipecd_wire.pipedservice.service_pb2 import ReportCommandHandledRequest
-from piped.mirror.mirror import Mirror
+from piped.controlplane.state import ControlPlaneState
 from piped.oplog import logger
 from piped.report.outbox import Outbox
 from piped.sentence import sentence
@@ -48,7 +48,7 @@ class PlanPreviews:
         self,
         *,
         piped_id: str,
-        mirror: Mirror,
+        mirror: ControlPlaneState,
         builder: Builder,
         outbox: Outbox,
         clock: Callable[[], float] = time.time,

@@ -16,7 +16,7 @@ from pipecd_wire.model.common_pb2 import ApplicationGitRepository
 from pipecd_wire.model.piped_pb2 import Piped
 from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.pipedservice import service_pb2 as pb
-from piped.mirror.controlplane import ControlPlane, UnknownRpcError
+from piped.controlplane.client import ControlPlane, UnknownRpcError
 from piped.oplog import logger
 
 log = logger(__name__)

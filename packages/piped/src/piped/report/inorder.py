@@ -7,7 +7,7 @@ of its stage not, a piped that dies in that moment would leave a script that nob
 
 from collections.abc import Awaitable, Callable
 
-from piped.mirror.controlplane import ControlPlane, Request_contra, Response_co, Rpc
+from piped.controlplane.client import ControlPlane, Request_contra, Response_co, Rpc
 
 
 class InOrder(ControlPlane):

@@ -23,7 +23,7 @@ from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
 
 if TYPE_CHECKING:
-    from piped.mirror.controlplane import ControlPlane
+    from piped.controlplane.client import ControlPlane
 
 PATIENCE: Final = 2.0
 """Seconds. Longer than a control plane takes that is there, and shorter than anybody notices."""

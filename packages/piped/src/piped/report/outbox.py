@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from google.protobuf.message import Message
 
 from pipecd_model.errors import PipecdError, UnauthenticatedError
-from piped.mirror.epoch import under
+from piped.controlplane.epoch import under
 from piped.oplog import logger
 from piped.report.journal import Journal
 

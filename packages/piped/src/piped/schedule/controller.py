@@ -17,7 +17,7 @@ from pipecd_model.errors import NotFoundError, PipecdError
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
-from piped.mirror.mirror import Change, Mirror
+from piped.controlplane.state import Change, ControlPlaneState
 from piped.oplog import logger
 from piped.report.statuses import Statuses
 from piped.schedule.needs import Permit
@@ -50,7 +50,7 @@ class Controller:
 
     def __init__(
         self,
-        mirror: Mirror,
+        mirror: ControlPlaneState,
         statuses: Statuses,
         start: Callable[[Deployment], DeploymentRun],
         stored: Callable[[str], Awaitable[Deployment]],

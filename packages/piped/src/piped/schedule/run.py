@@ -15,7 +15,7 @@ from pipecd_model.stage import is_completed as stage_is_completed
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment, DeploymentStatus, PipelineStage
-from piped.mirror.epoch import under
+from piped.controlplane.epoch import under
 from piped.oplog import log_context, logger
 from piped.plan.sources import read_config, read_target
 from piped.report.statuses import reference

@@ -12,7 +12,7 @@ from pipecd_model.ids import ApplicationId
 from pipecd_wire.model.application_pb2 import Application, ApplicationDeploymentReference
 from pipecd_wire.model.deployment_pb2 import DEPLOYMENT_SUCCESS
 from pipecd_wire.pipedservice.service_pb2 import GetApplicationMostRecentDeploymentRequest
-from piped.mirror.controlplane import ControlPlane
+from piped.controlplane.client import ControlPlane
 
 
 class LastSuccesses:

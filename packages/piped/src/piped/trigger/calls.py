@@ -15,7 +15,7 @@ from pipecd_wire.model.command_pb2 import (
 )
 from pipecd_wire.model.deployment_pb2 import DEPLOYMENT_PENDING, Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
-from piped.mirror.controlplane import ControlPlane
+from piped.controlplane.client import ControlPlane
 from piped.report.outbox import Outbox
 from piped.report.statuses import reference
 

@@ -8,8 +8,8 @@ from typing import Final
 from pipecd_model.errors import ConflictError, PipecdError, UnavailableError
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
+from piped.controlplane.state import ControlPlaneState
 from piped.git import Repository
-from piped.mirror.mirror import Mirror
 from piped.oplog import logger
 from piped.sentence import sentence
 from piped.trigger.deployment import Wanted, build_deployment
@@ -30,7 +30,7 @@ class Creator:
         self,
         repository: Repository,
         *,
-        mirror: Mirror,
+        mirror: ControlPlaneState,
         calls: Calls,
         memory: Memory,
         standings: Standings,

@@ -15,8 +15,8 @@ from pipecd_model.errors import PipecdError
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
+from piped.controlplane.state import ControlPlaneState
 from piped.git import Commit, GitError, Reach, Repository
-from piped.mirror.mirror import Mirror
 from piped.oplog import logger
 from piped.trigger.create import Creator
 from piped.trigger.decide import Decider
@@ -48,7 +48,7 @@ class RepositoryTrigger:
         self,
         repository: Repository,
         *,
-        mirror: Mirror,
+        mirror: ControlPlaneState,
         configs: Configs,
         calls: Calls,
         standings: Standings,

@@ -14,8 +14,8 @@ from typing import Final
 from pipecd_model.ids import ApplicationId
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
+from piped.controlplane.state import Change, Changes, ControlPlaneState
 from piped.git import Repository
-from piped.mirror.mirror import Change, Changes, Mirror
 from piped.trigger.follow import AWAY_GRACE, REFRESH_LIMIT, RepositoryTrigger
 from piped.trigger.ports import Calls, Configs
 from piped.trigger.standings import Standings
@@ -38,7 +38,7 @@ class Trigger:
         self,
         *,
         repositories: Mapping[str, Repository],
-        mirror: Mirror,
+        mirror: ControlPlaneState,
         configs: Configs,
         calls: Calls,
         on_created: Callable[[Deployment], None],

@@ -8,7 +8,7 @@ from typing import Any
 
 from pipecd_model.config import PluginConfig
 from pipecd_wire.rpc import connect
-from piped.mirror.controlplane import ControlPlane
+from piped.controlplane.client import ControlPlane
 from piped.plugins import PluginBackend, PluginHost, Tools
 from piped.report.logs import StageLogs
 from piped.report.metadata import MetadataStores

@@ -2,7 +2,6 @@
 """Servers that plugins come from, and a plugin to give out."""
 
 import ssl
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,9 @@ from typing import Any
 import pytest
 import trustme
 
-sys.path.insert(0, str(Path(__file__).parents[5] / "tests" / "support"))
-
-from oci_registry import OciRegistry
-from web_server import WebServer
-
 from pipecd_model.config import PluginConfig
+from pipecd_test_support.oci_registry import OciRegistry
+from pipecd_test_support.web_server import WebServer
 from piped.plugins.download import DownloadLimits
 from piped.plugins.fetch import Program, fetch
 

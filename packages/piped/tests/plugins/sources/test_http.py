@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 import trustme
-from web_server import Answer, Question, WebServer
 
+from pipecd_test_support.web_server import Answer, Question, WebServer
 from piped.plugins.errors import PluginError, PluginSourceError, SourceAwayError
 from piped.plugins.fetch import Program
 

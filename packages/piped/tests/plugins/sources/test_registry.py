@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
-from oci_registry import OciRegistry, digest_of
-from web_server import Answer, WebServer
 
 from pipecd_model.oci import ARTIFACT, INDEX, LAYER, MANIFEST
+from pipecd_test_support.oci_registry import OciRegistry, digest_of
+from pipecd_test_support.web_server import Answer, WebServer
 from piped.plugins.errors import PluginError, PluginSourceError, SourceAwayError
 from piped.plugins.fetch import Program
 from piped.plugins.registry import this_platform

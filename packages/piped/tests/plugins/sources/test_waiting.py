@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from web_server import Answer, WebServer
 
 from pipecd_model.config import PluginConfig
+from pipecd_test_support.web_server import Answer, WebServer
 from piped.plugins import Limits, Phase
 from piped.plugins.download import DownloadLimits
 

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who has access: sessions that can be ended, and API keys that end by themselves."""
+
+from pipecd_controlplane.auth.caller import Person, User
+from pipecd_controlplane.store.entities import Now
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases import api_keys, sessions
+from pipecd_controlplane.usecases.api_keys import KeyUses
+from pipecd_wire.pipecd.api import access_pb2 as pb
+from pipecd_wire.rpc import rpc
+
+
+class SessionsApi:
+    """See and end sessions: all of the project for who may change it, else one's own."""
+
+    def __init__(self, stores: Stores, now: Now) -> None:
+        self._stores = stores
+        self._now = now
+
+    @rpc("ListSessions")
+    async def list_sessions(
+        self, caller: User, request: pb.ListSessionsRequest
+    ) -> pb.ListSessionsResponse:
+        owner = _limited_to(caller)
+        found = await self._stores.sessions.open_of_project(caller.project_id, now=self._now())
+        return pb.ListSessionsResponse(
+            sessions=[each for each in found if owner in {None, sessions.owner_of(each)}],
+            current_id=caller.session_id if isinstance(caller, Person) else "",
+        )
+
+    @rpc("RevokeSession")
+    async def revoke_session(
+        self, caller: User, request: pb.RevokeSessionRequest
+    ) -> pb.RevokeSessionResponse:
+        await sessions.end(
+            self._stores, caller.project_id, request.session_id, owner=_limited_to(caller)
+        )
+        return pb.RevokeSessionResponse()
+
+
+def _limited_to(caller: User) -> sessions.Owner | None:
+    """Whose sessions the caller may touch; None is everybody's."""
+    if isinstance(caller, Person) and not caller.may_change_project:
+        return caller.name, caller.via
+    return None
+
+
+class ApiKeysApi:
+    """API keys with an end."""
+
+    def __init__(self, stores: Stores, uses: KeyUses, now: Now) -> None:
+        self._stores = stores
+        self._uses = uses
+        self._now = now
+
+    @rpc("GenerateApiKey")
+    async def generate_api_key(
+        self, caller: Person, request: pb.GenerateApiKeyRequest
+    ) -> pb.GenerateApiKeyResponse:
+        key = await api_keys.generate(
+            self._stores,
+            caller.project_id,
+            name=request.name,
+            role=request.role,
+            creator=caller.name,
+            now=self._now,
+            expires_at=request.expires_at,
+        )
+        return pb.GenerateApiKeyResponse(key=key)
+
+    @rpc("ListApiKeys")
+    async def list_api_keys(
+        self, caller: Person, request: pb.ListApiKeysRequest
+    ) -> pb.ListApiKeysResponse:
+        listed = await api_keys.listed(self._stores, self._uses, caller.project_id, enabled=True)
+        return pb.ListApiKeysResponse(
+            keys=[
+                pb.ListApiKeysResponse.Item(key=shown.key, expires_at=shown.expires_at)
+                for shown in listed
+            ]
+        )

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands as their piped takes them."""
+
+from pipecd_controlplane.auth.caller import Agent
+from pipecd_controlplane.store.stores import Stores
+from pipecd_model.errors import ConfigError
+from pipecd_wire.model import command_pb2
+from pipecd_wire.pipedservice import service_pb2 as pb
+from pipecd_wire.rpc import rpc
+
+
+class CommandsApi:
+    """What a piped is asked to do, and what came of it."""
+
+    def __init__(self, stores: Stores) -> None:
+        self._stores = stores
+
+    @rpc("ListUnhandledCommands")
+    async def list_unhandled(
+        self, caller: Agent, request: pb.ListUnhandledCommandsRequest
+    ) -> pb.ListUnhandledCommandsResponse:
+        listed = await self._stores.commands.unhandled_of_piped(caller.project_id, caller.piped_id)
+        return pb.ListUnhandledCommandsResponse(commands=listed)
+
+    @rpc("ReportCommandHandled")
+    async def report_handled(
+        self, caller: Agent, request: pb.ReportCommandHandledRequest
+    ) -> pb.ReportCommandHandledResponse:
+        if request.status == command_pb2.COMMAND_NOT_HANDLED_YET:
+            raise ConfigError("invalid request: status: COMMAND_NOT_HANDLED_YET is no outcome")
+        outcome = command_pb2.Command(
+            id=request.command_id,
+            status=request.status,
+            handled_at=request.handled_at,
+            metadata=request.metadata,
+        )
+        await self._stores.commands.handled(
+            caller.project_id, caller.piped_id, outcome, request.output
+        )
+        return pb.ReportCommandHandledResponse()

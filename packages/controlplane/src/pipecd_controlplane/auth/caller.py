@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is calling: the first argument of every handler."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pipecd_controlplane.usecases.commands import id_of_request
+from pipecd_controlplane.usecases.ownership import Agent
+from pipecd_controlplane.usecases.roles import Grant
+from pipecd_model.errors import NotFoundError
+
+__all__ = ["Agent", "Person", "Program", "User"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A program, or a person with pipectl, that has shown an API key."""
+
+    project_id: str
+    key_id: str
+    name: str
+    """The key's name: what approver lists and records of who did what hold."""
+    may_write: bool
+    expires_at: int = 0
+    """When the key ends by itself; 0 is never."""
+    idempotency_key: str = ""
+
+    def request_id(self, method: str) -> str | None:
+        """The id for the thing a call makes: the same when the call is repeated."""
+        return id_of_request(self.project_id, self.key_id, method, self.idempotency_key)
+
+    def check(self, noun: str, thing_id: str, labels: Mapping[str, str]) -> None:
+        """A key reaches everything of its project; for people see `Person.check`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Somebody in a browser, with a session of one project."""
+
+    project_id: str
+    session_id: str
+    name: str
+    via: int
+    """How they signed in; the same name from elsewhere is somebody else."""
+    avatar_url: str = ""
+    grant: Grant = field(default_factory=Grant)
+    """What the call is allowed for: everything of the project, or what has certain labels."""
+    may_change_project: bool = False
+    expires_at: int = 0
+    """When the session ends by itself."""
+    idempotency_key: str = ""
+
+    def request_id(self, method: str) -> str | None:
+        return id_of_request(self.project_id, f"user:{self.name}", method, self.idempotency_key)
+
+    def covers(self, labels: Mapping[str, str]) -> bool:
+        """May they do this to a thing with these labels?"""
+        return self.grant.covers(labels)
+
+    def check(self, noun: str, thing_id: str, labels: Mapping[str, str]) -> None:
+        """Raises NotFoundError for a thing that their roles do not reach."""
+        if not self.covers(labels):
+            raise NotFoundError(f"there is no {noun} {thing_id!r}")
+
+
+User = Program | Person
+"""Whoever acts for people: most of our own API takes either."""

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The call that is being answered: its id and its caller, for log lines and metrics.
+
+Set at the door, in the task of the call; read when the call is over.
+"""
+
+import re
+import uuid
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final
+
+from pipecd_controlplane.auth.caller import Agent, Person, Program
+from pipecd_model.oplog import logger
+from pipecd_wire.rpc import PEER, Metadata, Method
+
+log = logger(__name__)
+
+REQUEST_ID: Final = "x-request-id"
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """What is known of a call; the caller only once it was let in."""
+
+    id: str
+    peer: str
+    project_id: str = ""
+    caller: str = ""
+    is_counted: bool = False
+    """Does it count among the open calls of its caller?"""
+
+
+_current: ContextVar[Call | None] = ContextVar("call", default=None)
+
+
+def request_id(given: str) -> str:
+    """The id that the caller, or a proxy before us, gave the request; a new one without."""
+    return given if _PLAIN.fullmatch(given) else uuid.uuid4().hex
+
+
+def begin(metadata: Metadata) -> Call:
+    call = Call(id=request_id(metadata.get(REQUEST_ID, "")), peer=metadata.get(PEER, ""))
+    _current.set(call)
+    return call
+
+
+def current() -> Call | None:
+    return _current.get()
+
+
+def name(caller: Agent | Program | Person) -> str:
+    """Who it is, without anything secret."""
+    if isinstance(caller, Agent):
+        return f"piped:{caller.piped_id}"
+    if isinstance(caller, Program):
+        return f"api-key:{caller.key_id}"
+    return f"user:{caller.name}"
+
+
+def log_call(method: Method, status: str, seconds: float) -> None:
+    """An observer: one line per call. What went well is only for who looks closely."""
+    call = _current.get() or Call(id="", peer="")
+    fields = {
+        "method": method.path,
+        "status": status,
+        "seconds": round(seconds, 4),
+        "request_id": call.id,
+        "peer": call.peer,
+        "project_id": call.project_id,
+        "caller": call.caller,
+    }
+    if status == "INTERNAL":
+        log.error("rpc.handled", **fields)
+    elif status in {"OK", "CANCELLED", "NOT_FOUND"}:
+        log.debug("rpc.handled", **fields)
+    else:
+        log.info("rpc.handled", **fields)

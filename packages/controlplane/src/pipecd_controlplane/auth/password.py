@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signing in with the password of a project's static admin.
+
+A project that is not there, a wrong name, a wrong password and a static admin that is switched off
+get the same answer after the same work: one comparison with a hash of the same cost.
+
+An address that fails is locked itself. Guesses at one account from many addresses are slowed all
+together, but not where the account was signed in from before: nobody locks its owner out.
+"""
+
+import hmac
+import math
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from pipecd_controlplane.auth.addresses import network
+from pipecd_controlplane.auth.attempts import Attempts, Clock, TooManyAttemptsError
+from pipecd_controlplane.auth.familiar import FamiliarNetworks
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases import keys, roles
+from pipecd_controlplane.usecases.sessions import Identity
+from pipecd_model.errors import UnauthenticatedError
+from pipecd_model.oplog import logger
+from pipecd_wire.pipecd.api import access_pb2
+
+log = logger(__name__)
+
+# Of a password that nobody has: its hash is compared where there is none.
+NOBODY: Final = "$2b$10$1ux8Qi1OvFXxdMtbvDc5GOMNqUwyF1vTIM8VdjeeOodSHGr2coxuW"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """So many attempts at once, and one more each so many seconds."""
+
+    burst: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignInPaces:
+    """How often may be tried."""
+
+    address: Pace = Pace(burst=100, seconds=1)
+    """From one network, at all accounts together: a program that guesses from one place."""
+    account_here: Pace = Pace(burst=10, seconds=30)
+    """At one account from one network: a person who mistypes."""
+    account: Pace = Pace(burst=100, seconds=5)
+    """At one account from all networks that are new to it: a program that guesses from many."""
+
+
+DEFAULT_PACES: Final = SignInPaces()
+
+
+class PasswordDoor:
+    """Checks names and passwords, not too many of them."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        paces: SignInPaces = DEFAULT_PACES,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        def attempts(pace: Pace) -> Attempts:
+            return Attempts(pace.burst, pace.seconds, clock)
+
+        self._stores = stores
+        self._per_address = attempts(paces.address)
+        self._here = attempts(paces.account_here)
+        self._anywhere = attempts(paces.account)
+        # Apart from the others, so that no crowd of strangers uses up their room.
+        self._at_home = attempts(paces.account_here)
+        self._familiar = FamiliarNetworks()
+
+    async def sign_in(
+        self, project_id: str, username: str, password: str, *, address: str
+    ) -> Identity:
+        """Raises UnauthenticatedError, or TooManyAttemptsError before anything was looked at."""
+        account, source = f"{project_id}\n{username}", network(address)
+        if wait := self._take(account, source):
+            log.warning("sign_in.too_often", project_id=project_id[:64], address=address)
+            raise TooManyAttemptsError(
+                "too many attempts to sign in", hint=f"try again in {math.ceil(wait)} seconds"
+            )
+        project = await self._stores.projects.find(project_id)
+        admin = project.static_admin if project else None
+        enabled = project is not None and not project.static_admin_disabled
+        hashed = admin.password_hash if admin and admin.password_hash else NOBODY
+        known = hmac.compare_digest((admin.username if admin else "").encode(), username.encode())
+        right = await keys.matches(password, hashed)
+        if not (right and known and enabled and hashed != NOBODY):
+            log.info("sign_in.refused", project_id=project_id[:64], address=address)
+            raise UnauthenticatedError("wrong project, user name or password")
+        self._succeeded(account, source)
+        return Identity(subject=username, via=access_pb2.Session.STATIC_ADMIN, roles=(roles.ADMIN,))
+
+    def _take(self, account: str, source: str) -> float:
+        """Use an attempt: 0, or the seconds to wait. The narrowest limit refuses first: what it
+        refuses uses up nothing that others need."""
+        here = f"{account}\n{source}"
+        if self._familiar.has(account, source):
+            return self._at_home.take(here)
+        return (
+            self._per_address.take(source) or self._here.take(here) or self._anywhere.take(account)
+        )
+
+    def _succeeded(self, account: str, source: str) -> None:
+        here = f"{account}\n{source}"
+        if not self._familiar.has(account, source):
+            # One attempt and no more: an account of one's own must not pay for guesses at others.
+            self._per_address.give_back(source)
+            self._anywhere.give_back(account)
+        self._here.forget(here)
+        self._at_home.forget(here)
+        self._familiar.add(account, source)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long one stream may go on: until somebody who is asked says no.
+
+While a question is open nothing passes; the handler keeps running. A refusal ends the wait of the
+handler at once, as a timeout would, so that a stream without news ends too.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
+from typing import Any, Final, Protocol
+
+from google.protobuf.message import Message
+
+from pipecd_controlplane.store.changes import Change
+from pipecd_controlplane.store.entities import Now
+from pipecd_model.errors import UnavailableError
+
+LONGEST_TIMER_SECONDS: Final = 60.0
+"""The clock is looked at this often at least: it may be set, and a machine may sleep."""
+
+Ask = Callable[[], Awaitable[int]]
+"""Answers when the right ends by itself, in Unix seconds, 0 for never. Raises when it is gone."""
+
+Spawn = Callable[[Coroutine[Any, Any, None]], object]
+
+
+class Cancellable(Protocol):
+    """A timer that has been set."""
+
+    def cancel(self) -> None: ...
+
+
+CallLater = Callable[[float, Callable[[], None]], Cancellable]
+"""Calls a function after so many seconds."""
+
+
+class Tenure:
+    """The right of one stream; a subscriber of the bus."""
+
+    def __init__(self, ask: Ask, spawn: Spawn, now: Now, call_later: CallLater) -> None:
+        self._ask = ask
+        self._spawn = spawn
+        self._now = now
+        self._call_later = call_later
+        self._refusal: Exception | None = None
+        self._stale = False
+        self._settled = asyncio.Event()
+        self._settled.set()
+        self._wait: asyncio.Timeout | None = None
+        self._timer: Cancellable | None = None
+        self._expires_at = 0
+
+    def tell(self, change: Change | None = None) -> None:
+        """Something that the right depends on was written: ask again."""
+        if self._refusal is not None:
+            return
+        self._stale = True
+        if self._settled.is_set():
+            self._settled.clear()
+            self._spawn(self._ask_until_fresh())
+
+    def stop(self) -> None:
+        """The server stops: the handler hears of it itself."""
+
+    async def begin(self) -> None:
+        """Ask for the first time. Raises what the question raises."""
+        self._stale = True
+        self._settled.clear()
+        await self._ask_until_fresh()
+        self._check()
+
+    def end(self) -> None:
+        """The stream is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def pass_on(
+        self, answers: AsyncGenerator[Message, None]
+    ) -> AsyncGenerator[Message, None]:
+        """The answers, as long as the right lasts. Raises the refusal otherwise."""
+        async with aclosing(answers):
+            while (answer := await self._next(answers)) is not None:
+                await self._settle()
+                yield answer
+
+    async def _next(self, answers: AsyncGenerator[Message, None]) -> Message | None:
+        self._check()
+        try:
+            async with asyncio.timeout(None) as wait:
+                self._wait = wait
+                try:
+                    return await anext(answers, None)
+                finally:
+                    self._wait = None
+        except Exception:
+            self._check()  # whatever the handler made of being stopped
+            raise
+
+    async def _settle(self) -> None:
+        if self._has_expired():
+            self.tell()
+        await self._settled.wait()
+        self._check()
+
+    def _check(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+
+    async def _ask_until_fresh(self) -> None:
+        """What is told while the question is asked makes another question."""
+        try:
+            while self._stale:
+                self._stale = False
+                self._expires_at = await self._ask()
+        except Exception as error:  # noqa: BLE001 - raised in the stream; without an answer it ends
+            self._refuse(error)
+        except asyncio.CancelledError:
+            self._refuse(UnavailableError("the control plane is stopping", hint="connect again"))
+            raise
+        finally:
+            self._settled.set()
+        self._set_timer()
+
+    def _refuse(self, error: Exception) -> None:
+        self._refusal = error
+        if self._wait is not None:
+            self._wait.reschedule(asyncio.get_running_loop().time())
+
+    def _has_expired(self) -> bool:
+        return bool(self._expires_at) and self._expires_at <= self._now()
+
+    def _set_timer(self) -> None:
+        self.end()
+        if self._expires_at and self._refusal is None:
+            left = max(self._expires_at - self._now(), 0)
+            self._timer = self._call_later(min(left, LONGEST_TIMER_SECONDS), self._look_at_clock)
+
+    def _look_at_clock(self) -> None:
+        if self._has_expired():
+            self.tell()
+        else:
+            self._set_timer()

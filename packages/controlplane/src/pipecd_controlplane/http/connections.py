@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is connected, how much of it is strangers', and who has to go.
+
+A connection is a stranger's until a call on it was let in. Strangers have a share of connections,
+descriptors and memory; when it is used up one goes, of the address that has most of them the one
+that came first. So a new caller gets the moment it needs to show who it is. Deadlines are looked at
+by `sweep`, once a tick: to set one costs nothing.
+"""
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from pipecd_controlplane.http.addresses import TrustedProxies, limit_key
+from pipecd_model.config.frontlimits import FrontLimitsConfig
+from pipecd_model.oplog import logger
+
+log = logger(__name__)
+
+HTTP_DESCRIPTORS: Final = 1
+GRPC_DESCRIPTORS: Final = 3
+"""The client's socket, and both ends of the one between relay and gRPC server."""
+
+
+PROXIES: Final = "trusted proxies"
+"""What their connections are counted under; it is no address, and has no limit of its own."""
+
+
+class ClientConnection:
+    """One connection of a caller, from accept to its end."""
+
+    __slots__ = (
+        "_abort",
+        "_closing_since",
+        "_connections",
+        "_deadline",
+        "_expire",
+        "_left_to_write",
+        "_stalled_since",
+        "accepted_at",
+        "descriptors",
+        "held_bytes",
+        "is_known",
+        "is_leaving",
+        "key",
+        "peer",
+        "transport",
+    )
+
+    def __init__(
+        self, connections: "Connections", peer: str, key: str, abort: Callable[[], None]
+    ) -> None:
+        self._connections = connections
+        self.peer = peer
+        self.key = key
+        self.transport: asyncio.Transport | None = None
+        self.descriptors = HTTP_DESCRIPTORS
+        self.held_bytes = 0
+        self.is_known = False
+        self.is_leaving = False
+        self.accepted_at = asyncio.get_running_loop().time()
+        self._abort = abort
+        self._deadline = math.inf
+        self._expire: Callable[[], None] = abort
+        self._stalled_since: float | None = None
+        self._left_to_write = 0
+        self._closing_since: float | None = None
+
+    def attach(self, transport: asyncio.Transport) -> None:
+        """The connection is usable: from now on it ends with its transport."""
+        self.transport = transport
+        self._abort = transport.abort
+
+    def expect(self, deadline: float, expire: Callable[[], None]) -> None:
+        """Call `expire` unless another deadline is set before this one."""
+        self._deadline = deadline
+        self._expire = expire
+
+    def relax(self) -> None:
+        """Nothing is waited for."""
+        self._deadline = math.inf
+
+    def identify(self) -> None:
+        """A call on it was let in."""
+        if not self.is_known:
+            self._connections.identify(self)
+
+    def hold(self, held: int) -> None:
+        """Say how many bytes of unfinished requests are held for it."""
+        if held != self.held_bytes:
+            self._connections.hold(self, held)
+
+    def grow(self, descriptors: int) -> bool:
+        """Returns whether it may have that many descriptors now; others may have to go for it."""
+        return self._connections.grow(self, descriptors)
+
+    def abort(self, reason: str) -> None:
+        """End it at once."""
+        if not self.is_leaving:
+            self.is_leaving = True
+            log.info("front.closed", reason=reason, peer=self.peer)
+            self._abort()
+
+    def leave(self) -> None:
+        """It has ended."""
+        self._connections.leave(self)
+
+    def stall(self) -> None:
+        """Its caller takes bytes slower than they are written."""
+        if self.transport is not None and self._stalled_since is None:
+            self._stalled_since = asyncio.get_running_loop().time()
+            self._left_to_write = self.transport.get_write_buffer_size()
+
+    def flow(self) -> None:
+        """Its caller has taken what there was."""
+        self._stalled_since = None
+
+    def check(self, now: float, write_limit: float) -> None:
+        """Ends it when a deadline has passed, or when it takes nothing of what is sent to it."""
+        if now >= self._deadline:
+            self._deadline = math.inf
+            self._expire()
+        if self.transport is None or self.is_leaving:
+            return
+        if self._stalled_since is not None:
+            left = self.transport.get_write_buffer_size()
+            if left < self._left_to_write:
+                self._left_to_write, self._stalled_since = left, now
+            elif now - self._stalled_since >= write_limit:
+                self.abort("does not read")
+        if self.transport.is_closing():
+            # Closed, but what was written before is still to be taken.
+            if self._closing_since is None:
+                self._closing_since = now
+            elif now - self._closing_since >= write_limit:
+                self.abort("does not read its last bytes")
+
+
+class Connections:
+    """All connections of one listening address, within its limits."""
+
+    def __init__(
+        self, limits: FrontLimitsConfig, descriptors: int, proxies: TrustedProxies | None = None
+    ) -> None:
+        """`descriptors` is how many all of them may use together."""
+        self._limits = limits
+        self._descriptors = descriptors
+        self._proxies = proxies or TrustedProxies()
+        self._all: dict[ClientConnection, None] = {}
+        self._strangers: dict[ClientConnection, None] = {}
+        self._of_key: Counter[str] = Counter()
+        self._strangers_of_key: dict[str, dict[ClientConnection, None]] = {}
+        self._used = 0
+        self._used_by_strangers = 0
+        self._held_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def held_bytes(self) -> int:
+        return self._held_bytes
+
+    @property
+    def strangers(self) -> int:
+        return len(self._strangers)
+
+    def admit(self, peer: str, abort: Callable[[], None]) -> ClientConnection | None:
+        """Returns a new connection, or None when there is no room for it."""
+        key = PROXIES if self._proxies.is_trusted(peer) else limit_key(peer)
+        if key != PROXIES and not self._make_room_at(key):
+            return None
+        if not self._make_room(HTTP_DESCRIPTORS, spared=None):
+            return None
+        connection = ClientConnection(self, peer, key, abort)
+        self._all[connection] = None
+        self._strangers[connection] = None
+        self._of_key[key] += 1
+        self._strangers_of_key.setdefault(key, {})[connection] = None
+        self._used += HTTP_DESCRIPTORS
+        self._used_by_strangers += HTTP_DESCRIPTORS
+        return connection
+
+    def identify(self, connection: ClientConnection) -> None:
+        connection.is_known = True
+        if connection in self._all:
+            self._forget_stranger(connection)
+
+    def grow(self, connection: ClientConnection, descriptors: int) -> bool:
+        more = descriptors - connection.descriptors
+        if connection not in self._all or not self._make_room(more, spared=connection):
+            return False
+        connection.descriptors = descriptors
+        self._used += more
+        if not connection.is_known:
+            self._used_by_strangers += more
+        return True
+
+    def hold(self, connection: ClientConnection, held: int) -> None:
+        if connection.is_known or connection.is_leaving or connection not in self._all:
+            return
+        self._held_bytes += held - connection.held_bytes
+        connection.held_bytes = held
+        if self._held_bytes > self._limits.max_stranger_bytes:
+            self._evict_holder()
+
+    def leave(self, connection: ClientConnection) -> None:
+        if self._all.pop(connection, 0) == 0:
+            return
+        self._used -= connection.descriptors
+        self._of_key[connection.key] -= 1
+        if not self._of_key[connection.key]:
+            del self._of_key[connection.key]
+        if not connection.is_known:
+            self._forget_stranger(connection)
+
+    def sweep(self, now: float) -> None:
+        """Look at all deadlines."""
+        write_limit = self._limits.write_timeout.total_seconds()
+        for connection in list(self._all):
+            connection.check(now, write_limit)
+
+    def abort(self) -> None:
+        """End all of them."""
+        for connection in list(self._all):
+            connection.abort("the server stops")
+
+    def _forget_stranger(self, connection: ClientConnection) -> None:
+        self._held_bytes -= connection.held_bytes
+        connection.held_bytes = 0
+        self._used_by_strangers -= connection.descriptors
+        self._strangers.pop(connection, None)
+        neighbours = self._strangers_of_key.get(connection.key)
+        if neighbours is not None:
+            neighbours.pop(connection, None)
+            if not neighbours:
+                del self._strangers_of_key[connection.key]
+
+    def _make_room_at(self, key: str) -> bool:
+        """Have one address within its limits with one connection more."""
+        strangers = self._strangers_of_key.get(key, {})
+        if len(strangers) >= self._limits.max_strangers_per_address:
+            return self._evict(strangers, None, "too many strangers from its address")
+        if self._of_key[key] >= self._limits.max_connections_per_address:
+            return self._evict(strangers, None, "too many connections from its address")
+        return True
+
+    def _make_room(self, descriptors: int, *, spared: ClientConnection | None) -> bool:
+        """Have all of them within their limits with that many descriptors more."""
+        one = 0 if spared is not None else 1
+        by_stranger = spared is None or not spared.is_known
+        if by_stranger and (
+            len(self._strangers) + one > self._limits.max_stranger_connections
+            or self._used_by_strangers + descriptors > self._descriptors // 2
+        ):
+            return self._evict(self._most_strangers(), spared, "too many strangers")
+        if (
+            len(self._all) + one > self._limits.max_connections
+            or self._used + descriptors > self._descriptors
+        ):
+            return self._evict(self._most_strangers(), spared, "too many connections")
+        return True
+
+    def _evict_holder(self) -> None:
+        """Let one go for whom bytes are held: of the address with most of them the oldest."""
+        held: Counter[str] = Counter()
+        for each in self._strangers:
+            if each.held_bytes:
+                held[each.key] += each.held_bytes
+        for key, _ in held.most_common(1):
+            oldest = next(each for each in self._strangers_of_key[key] if each.held_bytes)
+            self._held_bytes -= oldest.held_bytes
+            oldest.held_bytes = 0
+            oldest.abort("strangers hold too many bytes")
+
+    def _most_strangers(self) -> dict[ClientConnection, None]:
+        """Returns those of the address that has most: one that takes all pays for it itself."""
+        return max(self._strangers_of_key.values(), key=len, default={})
+
+    def _evict(
+        self,
+        strangers: dict[ClientConnection, None],
+        spared: ClientConnection | None,
+        reason: str,
+    ) -> bool:
+        for oldest in strangers:
+            if oldest is not spared and not oldest.is_leaving:
+                oldest.abort(reason)
+                return True
+        return False

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is it well: asked by whoever restarts it, and by whoever sends it work.
+
+The answer comes from what a call needs: the database is read, its writer takes a turn, the disk has
+room. It is remembered for a second, so that asking often costs nothing.
+"""
+
+import asyncio
+import shutil
+import time
+from pathlib import Path
+from typing import Final
+
+from pipecd_controlplane.store.database import Transaction
+from pipecd_controlplane.store.stores import Stores
+from pipecd_model.oplog import logger
+
+log = logger(__name__)
+
+LIMIT: Final = 10.0
+REMEMBERED: Final = 1.0
+LEAST_FREE: Final = 32 * 1024 * 1024
+"""Bytes on the disk; with less, the next large report may not fit."""
+
+
+class Probes:
+    """Health and readiness, as sentences; empty is well."""
+
+    def __init__(self, stores: Stores, folder: Path) -> None:
+        self._stores = stores
+        self._folder = folder
+        self._stopping = False
+        self._asking = asyncio.Lock()
+        self._answer: tuple[float, str] = (float("-inf"), "")
+
+    def stop(self) -> None:
+        """From now on it is not ready: no new work is wanted."""
+        self._stopping = True
+
+    async def health(self) -> str:
+        """What is wrong with this process or its database."""
+        async with self._asking:
+            asked_at, answer = self._answer
+            if time.monotonic() - asked_at >= REMEMBERED:
+                answer = await self._look()
+                self._answer = (time.monotonic(), answer)
+                if answer:
+                    log.error("health.bad", why=answer)
+            return answer
+
+    async def readiness(self) -> str:
+        """What keeps it from taking work."""
+        if self._stopping:
+            return "it is stopping"
+        if trouble := await self.health():
+            return trouble
+        free = shutil.disk_usage(self._folder).free
+        if free < LEAST_FREE:
+            return f"the disk of {str(self._folder)!r} has only {free // 1024} KiB left"
+        return ""
+
+    async def _look(self) -> str:
+        try:
+            async with asyncio.timeout(LIMIT):
+                await self._stores.projects.ids()
+                await self._stores.database.write(_turn)
+        except TimeoutError:
+            return f"the database does not answer within {LIMIT:g} seconds"
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is not well
+            return f"the database cannot be used: {error}"
+        return ""
+
+
+async def _turn(_transaction: Transaction) -> None:
+    """Nothing to write: that the writer comes to it is the answer."""

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signing in and out: the routes of upstream's web client.
+
+An error never has a page: it goes into a cookie, and the browser back to the start.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from pipecd_controlplane.auth.addresses import network
+from pipecd_controlplane.auth.attempts import Attempts, TooManyAttemptsError
+from pipecd_controlplane.auth.cookies import STATE, TOKEN, cookie
+from pipecd_controlplane.auth.password import PasswordDoor
+from pipecd_controlplane.auth.sso.door import SsoDoor
+from pipecd_controlplane.http.cookie_jar import CookieJar
+from pipecd_controlplane.http.forms import form
+from pipecd_controlplane.http.senders import Sender, check_sender, sender_of
+from pipecd_controlplane.store.entities import Now
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases import sessions
+from pipecd_controlplane.usecases.sessions import DEFAULT_HOURS, Identity
+from pipecd_model.errors import PipecdError
+from pipecd_model.oplog import logger
+
+log = logger(__name__)
+
+SIGN_OUT_PAGE: Final = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Sign out</title></head>
+<body><form method="post" action="/auth/logout"><button>Sign out of PipeCD</button></form></body>
+</html>
+"""
+
+Page = Callable[[Request], Awaitable[Response]]
+
+
+class SignIn:
+    """The routes under /auth."""
+
+    def __init__(
+        self, stores: Stores, password: PasswordDoor, sso: SsoDoor, jar: CookieJar, now: Now
+    ) -> None:
+        self._stores = stores
+        self._password = password
+        self._sso = sso
+        self._jar = jar
+        self._now = now
+        self._begun = Attempts(burst=30, seconds=2)
+        self._finished = Attempts(burst=30, seconds=2)
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/auth/login", self._shown(self.login), methods=["POST"]),
+            Route("/auth/login/static", self._shown(self.login_static), methods=["POST"]),
+            Route("/auth/callback", self._shown(self.callback), methods=["GET"]),
+            Route("/auth/logout", self._shown(self.logout), methods=["GET", "POST"]),
+        ]
+
+    async def login(self, request: Request) -> Response:
+        """Begin a sign-in through the project's provider."""
+        check_sender(request, self._jar.public_url)
+        _check_pace(self._begun, request)
+        fields = await form(request)
+        url, state = await self._sso.begin(fields.get("project", ""))
+        response = RedirectResponse(url, status_code=302)
+        self._jar.state(request, response, state)
+        return response
+
+    async def login_static(self, request: Request) -> Response:
+        """Sign in with a name and a password."""
+        check_sender(request, self._jar.public_url)
+        fields = await form(request)
+        project_id = fields.get("project", "")
+        identity = await self._password.sign_in(
+            project_id,
+            fields.get("username", ""),
+            fields.get("password", ""),
+            address=_address(request),
+        )
+        return await self._let_in(request, project_id, identity, DEFAULT_HOURS)
+
+    async def callback(self, request: Request) -> Response:
+        """End a sign-in that `login` began in this browser."""
+        # Whoever has begun one can come back without end, and each time we call the provider.
+        _check_pace(self._finished, request)
+        query = request.query_params
+        arrival = await self._sso.finish(
+            cookie(request.headers.get("cookie", ""), STATE),
+            query.get("state", ""),
+            query.get("code", ""),
+        )
+        response = await self._let_in(request, arrival.project_id, arrival.identity, arrival.hours)
+        self._jar.forget(request, response, STATE)
+        return response
+
+    async def logout(self, request: Request) -> Response:
+        """End the session itself, not only the cookie.
+
+        Upstream's page follows a link to get here. A link of any other page, or of nobody knows
+        which, ends nothing: the person is asked.
+        """
+        sender = sender_of(request, self._jar.public_url)
+        if request.method == "POST":
+            check_sender(request, self._jar.public_url)
+        elif request.method != "GET" or sender is not Sender.OWN_PAGE:
+            return HTMLResponse(SIGN_OUT_PAGE, headers={"cache-control": "no-store"})
+        token = cookie(request.headers.get("cookie", ""), TOKEN)
+        session = await sessions.find(self._stores, token, now=self._now)
+        if session is not None:
+            await self._stores.sessions.end(session.project_id, session.id)
+        response = RedirectResponse("/", status_code=302)
+        self._jar.forget(request, response, TOKEN, STATE)
+        return response
+
+    async def _let_in(
+        self, request: Request, project_id: str, identity: Identity, hours: int
+    ) -> Response:
+        token = await sessions.start(
+            self._stores,
+            project_id,
+            identity,
+            now=self._now,
+            hours=hours,
+            address=_address(request),
+            user_agent=request.headers.get("user-agent", ""),
+        )
+        log.info("sign_in.done", project_id=project_id, subject=identity.subject)
+        response = RedirectResponse("/", status_code=302)
+        self._jar.token(request, response, token, hours=hours)
+        return response
+
+    def _shown(self, page: Page) -> Page:
+        """Errors of ours become the cookie that the page shows."""
+
+        async def shown(request: Request) -> Response:
+            try:
+                return await page(request)
+            except PipecdError as error:
+                message = f"{error} ({error.hint})" if error.hint else str(error)
+                log.info("sign_in.failed", path=request.url.path, error=str(error))
+                return self._jar.error(request, message)
+
+        return shown
+
+
+def _check_pace(attempts: Attempts, request: Request) -> None:
+    """Raises TooManyAttemptsError for an address that tries too often."""
+    if attempts.take(network(_address(request))):
+        raise TooManyAttemptsError("too many attempts to sign in", hint="try again later")
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""uvicorn without its own sockets, signals and loop: how it is set up, ticks, and stops."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any, Final, cast
+
+import uvicorn
+
+from pipecd_controlplane.http.connections import Connections
+from pipecd_model.config.frontlimits import FrontLimitsConfig
+
+LAST_BYTES: Final = 1.0
+"""Seconds for what was answered to reach its caller when the grace is over."""
+
+LONGEST_TICK: Final = 1.0
+SHORTEST_TICK: Final = 0.02
+
+
+def make_http_server(app: Any, keep_alive: timedelta) -> uvicorn.Server:
+    """Returns a server that has no listener: `accept` brings its connections."""
+    config = uvicorn.Config(
+        app,
+        interface="asgi3",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        # `addresses` decides whose word about addresses is believed, for gRPC as well.
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=cast(int, keep_alive.total_seconds()),  # it takes parts of seconds, too
+    )
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    server.servers = []
+    return server
+
+
+async def tick(http: uvicorn.Server, connections: Connections, limits: FrontLimitsConfig) -> None:
+    """Keep the `date` header right, and look at the deadlines of all connections."""
+    loop = asyncio.get_running_loop()
+    shortest = min(
+        limits.header_timeout,
+        limits.body_idle_timeout,
+        limits.body_timeout,
+        limits.identify_timeout,
+        limits.write_timeout,
+    ).total_seconds()
+    pause = max(min(shortest / 4, LONGEST_TICK), SHORTEST_TICK)
+    while True:
+        await http.on_tick(0)
+        connections.sweep(loop.time())
+        await asyncio.sleep(pause)
+
+
+async def stop_http(http: uvicorn.Server, grace: float) -> None:
+    """Let running requests finish for `grace` seconds, then end them."""
+    try:
+        async with asyncio.timeout(grace):
+            await http.shutdown()
+    except TimeoutError:
+        for connection in list(http.server_state.connections):
+            connection.transport.abort()
+        # An application that sees its caller leave ends by itself; one that does not is cancelled.
+        for task in await _running(http):
+            task.cancel()
+        await _running(http)
+
+
+async def _running(http: uvicorn.Server) -> set[asyncio.Task[None]]:
+    """The requests that are still worked on after a moment."""
+    if not (tasks := set(http.server_state.tasks)):
+        return set()
+    _, running = await asyncio.wait(tasks, timeout=LAST_BYTES)
+    return running

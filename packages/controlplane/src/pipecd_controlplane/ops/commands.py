@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pipecd backup` and `pipecd restore`."""
+
+import time
+from pathlib import Path
+
+import click
+
+from pipecd_controlplane.ops.operator import ask_for_backup
+from pipecd_controlplane.store.sql import backup as backups
+from pipecd_controlplane.store.sql.folder import owned
+
+FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command()
+@click.option("--data-dir", type=FOLDER, required=True, help="The folder of the server.")
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="The file to write; one that exists is left alone.",
+)
+def backup(*, data_dir: Path, output: Path) -> None:
+    """Copy everything the server keeps into one file. The server may run, and writes it then.
+
+    The copy is of one moment. It holds the keys of the folder too: keep it as safe as the folder.
+    """
+    target = output.absolute()
+    made = ask_for_backup(data_dir, target)
+    if made is None:
+        with owned(data_dir.absolute()):
+            made = backups.backup(data_dir, target, now=int(time.time()))
+    click.echo(f"wrote {output}: {made.size} bytes of database, schema {made.schema}")
+
+
+@click.command()
+@click.option(
+    "--input",
+    "archive",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="A file that `pipecd backup` wrote.",
+)
+@click.option(
+    "--data-dir",
+    type=FOLDER,
+    required=True,
+    help="The folder to make; one that holds a database is left alone.",
+)
+def restore(*, archive: Path, data_dir: Path) -> None:
+    """Make a data folder from a backup, for a server to be started in."""
+    made = backups.restore(archive, data_dir.absolute())
+    at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(made.created_at))
+    click.echo(f"restored {data_dir} as of {at}, schema {made.schema}")

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator's door: a socket in the data folder, for whoever may use the folder anyway.
+
+One process owns the database, so what concerns all of it is asked of that process. A backup holds
+every project: no API key is enough for it, but the folder's user has it all already. One line of
+JSON asks, one answers.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from pipecd_controlplane.store.entities import Now
+from pipecd_controlplane.store.sql.backup import Backup, backup
+from pipecd_model.errors import PipecdError, StateError
+from pipecd_model.oplog import logger
+
+log = logger(__name__)
+
+SOCKET: Final = "operator.sock"
+LONGEST: Final = 16 * 1024
+"""Bytes of a line."""
+ASK_SECONDS: Final = 5.0
+
+
+@asynccontextmanager
+async def serving_operator(folder: Path, now: Now) -> AsyncIterator[None]:
+    """Answer the operator while the block runs."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            said = await _answered(reader, folder, now)
+            writer.write(json.dumps(said).encode() + b"\n")
+            await writer.drain()
+        writer.close()
+
+    path = folder / SOCKET
+    with _short(folder) as short, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        try:
+            path.unlink(missing_ok=True)  # what a killed predecessor left
+            listener.bind(f"{short}/{SOCKET}")
+            path.chmod(0o600)
+        except OSError as error:
+            # Everything else works without it: on a disk that takes no sockets, for example.
+            log.warning("operator.no_socket", file=str(path), error=str(error))
+            yield
+            return
+        async with await asyncio.start_unix_server(answer, sock=listener, limit=LONGEST):
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+
+
+async def _answered(reader: asyncio.StreamReader, folder: Path, now: Now) -> dict[str, Any]:
+    try:
+        async with asyncio.timeout(ASK_SECONDS):
+            asked = json.loads(await reader.readline())
+        target = Path(asked["backup"])
+    except (TimeoutError, ValueError, KeyError, TypeError, asyncio.LimitOverrunError):
+        return {"error": "that is nothing to ask for", "hint": ""}
+    try:
+        made = await asyncio.to_thread(backup, folder, target, now=now())
+    except PipecdError as error:
+        return {"error": str(error), "hint": error.hint}
+    log.info("operator.backup", file=str(target), size=made.size)
+    return asdict(made)
+
+
+def ask_for_backup(folder: Path, target: Path) -> Backup | None:
+    """Have the server of the folder write a backup; None when none runs there."""
+    with _short(folder) as short, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        try:
+            asking.connect(f"{short}/{SOCKET}")
+        except (FileNotFoundError, ConnectionRefusedError):
+            return None
+        asking.sendall(json.dumps({"backup": str(target)}).encode() + b"\n")
+        with asking.makefile("rb") as answers:
+            line = answers.readline(LONGEST)
+    if not line:
+        raise StateError("the server stopped before the backup was written", hint="try again")
+    said = json.loads(line)
+    if "error" in said:
+        raise StateError(said["error"], hint=said["hint"])
+    return Backup(**said)
+
+
+@contextlib.contextmanager
+def _short(folder: Path) -> Iterator[str]:
+    """A name of the folder that fits into the address of a socket, however deep it lies."""
+    try:
+        descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise StateError(f"cannot open the folder {str(folder)!r}: {error.strerror}") from error
+    try:
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)

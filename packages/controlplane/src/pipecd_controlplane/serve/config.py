@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration file, as far as a server on SQLite is concerned."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+
+from pipecd_controlplane.ops.retention import FOR_A_YEAR, Retention
+from pipecd_controlplane.store.sql.file import DATABASE_FILE
+from pipecd_model.config import load_control_plane
+from pipecd_model.config.controlplane import (
+    ControlPlaneConfig,
+    FolderConfig,
+    ProjectConfig,
+    RetentionConfig,
+    SharedSsoConfig,
+    SqliteConfig,
+)
+from pipecd_model.config.frontlimits import FrontLimitsConfig
+from pipecd_model.errors import ConfigError
+from pipecd_runtime.terminal import make_printable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromFile:
+    """What the file says."""
+
+    public_url: str = ""
+    state_key: str = ""
+    data_dir: Path | None = None
+    projects: tuple[ProjectConfig, ...] = ()
+    shared_sso: tuple[SharedSsoConfig, ...] = ()
+    retention: Retention = FOR_A_YEAR
+    limits: FrontLimitsConfig = field(default_factory=FrontLimitsConfig)
+    trusted_proxies: tuple[str, ...] = ()
+
+
+def read(path: Path | None) -> FromFile:
+    """Raises ConfigError; what has no meaning here is said, never silently ignored."""
+    if path is None:
+        return FromFile()
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    loaded = load_control_plane(text, file=str(path))
+    config = loaded.config
+    for warning in map(str, loaded.warnings):
+        click.echo(make_printable(f"warning: {warning}"), err=True)
+    return FromFile(
+        public_url=config.address,
+        state_key=config.state_key.reveal() if config.state_key else "",
+        data_dir=_data_dir(config, path),
+        projects=config.projects,
+        shared_sso=config.shared_sso_configs,
+        retention=_retention(config.retention),
+        limits=config.limits,
+        trusted_proxies=config.trusted_proxies,
+    )
+
+
+def warn_of_limits(limits: FrontLimitsConfig, *, with_tls: bool, with_admin_port: bool) -> None:
+    """Say which limits were given in vain."""
+    default = FrontLimitsConfig()
+    if not with_tls and limits.tls_handshake_timeout != default.tls_handshake_timeout:
+        _echo_no_effect("tlsHandshakeTimeout", "it serves without TLS: --tls-cert and --tls-key")
+    if not with_admin_port and limits.max_admin_connections != default.max_admin_connections:
+        _echo_no_effect("maxAdminConnections", "there is no admin port: --admin-port")
+
+
+def _echo_no_effect(key: str, why: str) -> None:
+    click.echo(f"warning: spec.limits.{key} has no effect: {why}", err=True)
+
+
+def _retention(told: RetentionConfig) -> Retention:
+    # In a file zero means the default, so for ever has a number of its own there.
+    return Retention(
+        deployments=max(told.deployments, 0),
+        events=max(told.events, 0),
+        commands=max(told.commands, 0),
+        insights=max(told.insights, 0),
+        stage_log_bytes=told.stage_log_mebibytes * 1024 * 1024,
+    )
+
+
+def _data_dir(config: ControlPlaneConfig, path: Path) -> Path | None:
+    for part, chosen, served in (
+        ("datastore", config.datastore.type, "SQLITE"),
+        ("filestore", config.filestore.type, "FOLDER"),
+    ):
+        if chosen != served:
+            raise ConfigError(
+                f"{path}: spec.{part}.type: {chosen} is not served yet",
+                hint=f"leave it out: {served} in the data folder is the default",
+            )
+    folder = None
+    if isinstance(config.datastore.config, SqliteConfig) and config.datastore.config.path:
+        file = Path(config.datastore.config.path)
+        if file.name != DATABASE_FILE:
+            raise ConfigError(
+                f"{path}: spec.datastore.config.path: the file must be called {DATABASE_FILE!r}",
+                hint="its folder is the data folder, which one process owns",
+            )
+        folder = file.parent
+    if isinstance(config.filestore.config, FolderConfig) and config.filestore.config.path:
+        click.echo(
+            "warning: spec.filestore.config.path has no meaning yet: logs and live states are in"
+            " the database",
+            err=True,
+        )
+    return folder

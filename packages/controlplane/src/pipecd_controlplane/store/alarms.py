@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Alarms: what must not be and was seen, kept beside the piped it is about."""
+
+from typing import Final
+
+from sqlalchemy import bindparam, insert, select, update
+
+from pipecd_controlplane.store.changes import Change, Kind
+from pipecd_controlplane.store.database import Database, Transaction, View
+from pipecd_controlplane.store.entities import Now
+from pipecd_controlplane.store.sql import tables
+
+T: Final = tables.piped_alarm
+
+SEEN_AGAIN: Final = (
+    update(T)
+    .where(
+        T.c.piped_id == bindparam("this_piped"),
+        T.c.project_id == bindparam("this_project"),
+        T.c.name == bindparam("this_name"),
+    )
+    .values(sentence=bindparam("sentence"), seen_at=bindparam("seen_at"))
+)
+INSERT: Final = insert(T)
+SINCE: Final = (
+    select(T.c.piped_id, T.c.sentence)
+    .where(T.c.project_id == bindparam("project_id"), T.c.seen_at > bindparam("since"))
+    .order_by(T.c.raised_at, T.c.name)
+)
+
+
+class Alarms:
+    """The alarms of all pipeds, each known by its name."""
+
+    def __init__(self, database: Database, now: Now) -> None:
+        self._database = database
+        self._now = now
+
+    async def raise_for(self, project_id: str, piped_id: str, name: str, sentence: str) -> None:
+        """Keep that it was seen now."""
+        now = self._now()
+
+        async def work(transaction: Transaction) -> None:
+            transaction.changed(Change(kind=Kind.PIPED, id=piped_id, project_id=project_id))
+            if await transaction.run(
+                SEEN_AGAIN,
+                this_piped=piped_id,
+                this_project=project_id,
+                this_name=name,
+                sentence=sentence,
+                seen_at=now,
+            ):
+                return
+            await transaction.run(
+                INSERT,
+                piped_id=piped_id,
+                project_id=project_id,
+                name=name,
+                sentence=sentence,
+                raised_at=now,
+                seen_at=now,
+            )
+
+        await self._database.write(work)
+
+    async def of_project(self, project_id: str, *, since: int) -> dict[str, list[str]]:
+        """The sentences of those that were seen after a moment, by piped."""
+
+        async def work(view: View) -> dict[str, list[str]]:
+            found: dict[str, list[str]] = {}
+            for piped_id, sentence in await view.all(SINCE, project_id=project_id, since=since):
+                found.setdefault(piped_id, []).append(sentence)
+            return found
+
+        return await self._database.read(work)

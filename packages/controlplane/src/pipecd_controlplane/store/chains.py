@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deployment chains: several applications, block after block."""
+
+from typing import Final
+
+from sqlalchemy import bindparam, select
+
+from pipecd_controlplane.store.changes import Kind
+from pipecd_controlplane.store.database import Value, View
+from pipecd_controlplane.store.entities import Entities
+from pipecd_controlplane.store.listing import Filter, List
+from pipecd_controlplane.store.paging import Page, fill
+from pipecd_controlplane.store.sql import tables
+from pipecd_wire.model import deployment_chain_pb2 as pb
+
+T: Final = tables.deployment_chain
+
+UNFINISHED: Final = (
+    select(T.c.project_id, T.c.id)
+    .where(T.c.completed == 0)
+    .order_by(T.c.updated_at)
+    .limit(bindparam("most"))
+)
+
+LIST: Final = List(T, None, ())
+
+COMPLETED: Final = frozenset(
+    {pb.DEPLOYMENT_CHAIN_SUCCESS, pb.DEPLOYMENT_CHAIN_FAILURE, pb.DEPLOYMENT_CHAIN_CANCELLED}
+)
+
+
+class Chains(Entities[pb.DeploymentChain]):
+    """The chains with the state of their blocks."""
+
+    noun = "deployment chain"
+    kind = Kind.CHAIN
+    table = T
+    message = pb.DeploymentChain
+
+    def columns(self, entity: pb.DeploymentChain) -> dict[str, Value]:
+        return {
+            "completed": int(entity.status in COMPLETED),
+            "created_at": entity.created_at,
+            "updated_at": entity.updated_at,
+        }
+
+    async def unfinished(self, *, most: int = 1000) -> list[tuple[str, str]]:
+        """Project and id of the chains that go on, of all projects: for the timed look at them."""
+
+        async def work(view: View) -> list[tuple[str, str]]:
+            rows = await view.all(UNFINISHED, most=most)
+            return [(project_id, chain_id) for project_id, chain_id in rows]
+
+        return await self._database.read(work)
+
+    async def page(
+        self, project_id: str, *, updated_since: int, limit: int, cursor: str
+    ) -> Page[pb.DeploymentChain]:
+        rows = Filter(updated_since=updated_since)
+
+        async def work(view: View) -> Page[pb.DeploymentChain]:
+            return await fill(
+                view,
+                await LIST.statement(view, project_id, rows),
+                {"project_id": project_id, **rows.parameters()},
+                parse=self._parse,
+                limit=limit,
+                cursor=cursor,
+            )
+
+        return await self._database.read(work)

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deployments: written by pipeds, read by everybody."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import bindparam, select, tuple_
+
+from pipecd_controlplane.store import outcomes
+from pipecd_controlplane.store.changes import Kind
+from pipecd_controlplane.store.database import Transaction, Value, View
+from pipecd_controlplane.store.entities import Entities
+from pipecd_controlplane.store.labels import Labels
+from pipecd_controlplane.store.listing import Filter, List
+from pipecd_controlplane.store.paging import PAGE_BYTES, Page, fill
+from pipecd_controlplane.store.sql import tables
+from pipecd_model.deployment import is_completed
+from pipecd_wire.model import deployment_pb2
+
+T: Final = tables.deployment
+
+NOT_COMPLETED_OF_PIPED: Final = (
+    select(T.c.data, T.c.created_at, T.c.id)
+    .where(
+        T.c.project_id == bindparam("project_id"),
+        T.c.piped_id == bindparam("piped_id"),
+        T.c.completed == 0,
+        tuple_(T.c.created_at, T.c.id) < tuple_(bindparam("created_at"), bindparam("after")),
+    )
+    .order_by(T.c.created_at.desc(), T.c.id.desc())
+    .limit(bindparam("batch"))
+)
+ALL_NOT_COMPLETED: Final = (
+    select(T.c.data)
+    .where(
+        T.c.project_id == bindparam("project_id"),
+        T.c.piped_id == bindparam("piped_id"),
+        T.c.completed == 0,
+    )
+    .order_by(T.c.created_at, T.c.id)
+)
+
+MOST_OF_TRACE: Final = 50
+"""Deployments that are shown of one commit, the newest."""
+
+OF_TRACE: Final = (
+    select(T.c.data)
+    .where(
+        T.c.project_id == bindparam("project_id"),
+        T.c.trace_commit_hash == bindparam("commit_hash"),
+        T.c.trace_commit_hash != "",
+    )
+    .order_by(T.c.created_at.desc(), T.c.id.desc())
+    .limit(MOST_OF_TRACE)
+)
+OF_CHAIN: Final = (
+    select(T.c.data)
+    .where(
+        T.c.project_id == bindparam("project_id"),
+        T.c.chain_id == bindparam("chain_id"),
+        T.c.chain_id != "",
+    )
+    .order_by(T.c.created_at, T.c.id)
+)
+
+LIST: Final = List(
+    T, tables.deployment_label, ("application_id", "application_name", "status", "kind")
+)
+
+AGENT_PAGE_BYTES: Final = 8 * 1024 * 1024
+"""An agent takes 10 MiB, and a v0 one never asks for a second page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentFilter:
+    """Which deployments of a project are wanted; what is empty does not matter."""
+
+    statuses: tuple[int, ...] = ()
+    kinds: tuple[int, ...] = ()
+    application_ids: tuple[str, ...] = ()
+    application_name: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    updated_since: int = 0
+
+    def rows(self) -> Filter:
+        wanted: dict[str, tuple[Value, ...]] = {
+            "status": self.statuses,
+            "kind": self.kinds,
+            "application_id": self.application_ids,
+            "application_name": (self.application_name,) if self.application_name else (),
+        }
+        return Filter(
+            columns={name: values for name, values in wanted.items() if values},
+            labels=self.labels,
+            updated_since=self.updated_since,
+        )
+
+
+class Deployments(Entities[deployment_pb2.Deployment]):
+    """The deployments with their stages."""
+
+    noun = "deployment"
+    kind = Kind.DEPLOYMENT
+    table = T
+    message = deployment_pb2.Deployment
+    _labels = Labels(tables.deployment_label)
+
+    def columns(self, entity: deployment_pb2.Deployment) -> dict[str, Value]:
+        return {
+            "piped_id": entity.piped_id,
+            "application_id": entity.application_id,
+            "application_name": entity.application_name,
+            "kind": entity.kind,
+            "status": entity.status,
+            "completed": int(is_completed(entity.status)),
+            "created_at": entity.created_at,
+            "updated_at": entity.updated_at,
+            "completed_at": entity.completed_at,
+            "chain_id": entity.deployment_chain_id,
+            "trace_commit_hash": entity.deployment_trace_commit_hash,
+        }
+
+    async def written(
+        self,
+        transaction: Transaction,
+        before: deployment_pb2.Deployment | None,
+        after: deployment_pb2.Deployment,
+    ) -> None:
+        await super().written(transaction, before, after)
+        was_completed = before is not None and is_completed(before.status)
+        if is_completed(after.status) and not was_completed:
+            await outcomes.add_in(transaction, after)
+
+    async def not_completed_of_piped(
+        self, project_id: str, piped_id: str, *, cursor: str, max_bytes: int = AGENT_PAGE_BYTES
+    ) -> Page[deployment_pb2.Deployment]:
+        """As many as an agent takes at once."""
+
+        async def work(view: View) -> Page[deployment_pb2.Deployment]:
+            return await fill(
+                view,
+                NOT_COMPLETED_OF_PIPED,
+                {"project_id": project_id, "piped_id": piped_id},
+                parse=self._parse,
+                limit=0,
+                cursor=cursor,
+                max_bytes=max_bytes,
+            )
+
+        return await self._database.read(work)
+
+    async def all_not_completed_in(
+        self, view: View, project_id: str, piped_id: str
+    ) -> list[deployment_pb2.Deployment]:
+        rows = await view.all(ALL_NOT_COMPLETED, project_id=project_id, piped_id=piped_id)
+        return [self._parse(row[0]) for row in rows]
+
+    async def page(
+        self,
+        project_id: str,
+        wanted: DeploymentFilter,
+        *,
+        limit: int,
+        cursor: str,
+        max_bytes: int = PAGE_BYTES,
+    ) -> Page[deployment_pb2.Deployment]:
+        rows = wanted.rows()
+
+        async def work(view: View) -> Page[deployment_pb2.Deployment]:
+            return await fill(
+                view,
+                await LIST.statement(view, project_id, rows),
+                {"project_id": project_id, **rows.parameters()},
+                parse=self._parse,
+                limit=limit,
+                cursor=cursor,
+                max_bytes=max_bytes,
+            )
+
+        return await self._database.read(work)
+
+    async def of_traces_in(
+        self, view: View, project_id: str, commit_hashes: Iterable[str]
+    ) -> dict[str, list[deployment_pb2.Deployment]]:
+        """What the commits of traces led to, by commit, newest first."""
+        found = {}
+        for commit_hash in commit_hashes:
+            rows = await view.all(OF_TRACE, project_id=project_id, commit_hash=commit_hash)
+            found[commit_hash] = [self._parse(row[0]) for row in rows]
+        return found
+
+    async def of_chain_in(
+        self, view: View, project_id: str, chain_id: str
+    ) -> list[deployment_pb2.Deployment]:
+        rows = await view.all(OF_CHAIN, project_id=project_id, chain_id=chain_id)
+        return [self._parse(row[0]) for row in rows]

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all nouns share: get, add and update one message, always within a project."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from google.protobuf.message import Message
+from sqlalchemy import Table, bindparam, insert, select, update
+
+from pipecd_controlplane.store.changes import Change, Kind
+from pipecd_controlplane.store.database import Database, DuplicateError, Transaction, Value
+from pipecd_controlplane.store.labels import Labels, labelled
+from pipecd_model.errors import ConflictError, NotFoundError
+
+M = TypeVar("M", bound=Message)
+
+Now = Callable[[], int]
+"""The time in Unix seconds, as all entities keep it."""
+
+
+class _Fields(Protocol):
+    """The fields that every entity has."""
+
+    id: str
+    project_id: str
+    updated_at: int
+
+
+class Entities(ABC, Generic[M]):
+    """Messages of one type, each a row. Subclasses say which, and by what they are found."""
+
+    noun: ClassVar[str]
+    kind: ClassVar[Kind]
+    table: ClassVar[Table]
+    message: type[M]
+
+    def __init_subclass__(cls) -> None:
+        table = cls.table
+        cls._get = select(table.c.data, table.c.version).where(
+            table.c.id == bindparam("id"), table.c.project_id == bindparam("project_id")
+        )
+        cls._insert = insert(table)
+        cls._updates = {}
+
+    _get: ClassVar[Any]
+    _insert: ClassVar[Any]
+    _updates: ClassVar[dict[frozenset[str], Any]]
+    _labels: ClassVar[Labels | None] = None
+    """Where the labels of these entities are kept; None for what has none."""
+
+    def __init__(self, database: Database, now: Now) -> None:
+        self._database = database
+        self._now = now
+
+    @abstractmethod
+    def columns(self, entity: M) -> dict[str, Value]:
+        """The values it is found by, beside its id and project."""
+
+    def piped_of(self, entity: M) -> str:
+        """The piped that must hear of changes; empty when none needs to."""
+        return str(getattr(entity, "piped_id", ""))
+
+    async def written(self, transaction: Transaction, before: M | None, after: M) -> None:
+        """Keep in step what is kept beside it. `before` is None for a new one."""
+        if self._labels is None:
+            return
+        if before is None:
+            await self._labels.add(transaction, labelled(after))
+        else:
+            await self._labels.replace(transaction, labelled(before), labelled(after))
+
+    async def find(self, project_id: str, entity_id: str) -> M | None:
+        row = await self._database.one(self._get, id=entity_id, project_id=project_id)
+        return self._parse(row[0]) if row else None
+
+    async def get(self, project_id: str, entity_id: str) -> M:
+        """Raises NotFoundError, also for a thing of another project."""
+        entity = await self.find(project_id, entity_id)
+        if entity is None:
+            raise self.missing(entity_id)
+        return entity
+
+    async def add(self, entity: M) -> None:
+        """Raises ConflictError when the id is taken."""
+
+        async def work(transaction: Transaction) -> None:
+            await self.add_in(transaction, entity)
+
+        await self._database.write(work)
+
+    async def update(self, project_id: str, entity_id: str, change: Callable[[M], None]) -> M:
+        """Change one entity; `change` may raise to refuse. What is as before is not written."""
+
+        async def work(transaction: Transaction) -> M:
+            return await self.update_in(transaction, project_id, entity_id, change)
+
+        return await self._database.write(work)
+
+    async def add_in(self, transaction: Transaction, entity: M) -> None:
+        fields = _fields(entity)
+        try:
+            await transaction.run(
+                self._insert,
+                id=fields.id,
+                project_id=fields.project_id,
+                version=1,
+                data=entity.SerializeToString(),
+                **self.columns(entity),
+            )
+        except DuplicateError:
+            raise ConflictError(f"the {self.noun} {fields.id!r} exists already") from None
+        await self.written(transaction, None, entity)
+        transaction.changed(self._change(entity, self.piped_of(entity)))
+
+    async def update_in(
+        self,
+        transaction: Transaction,
+        project_id: str,
+        entity_id: str,
+        change: Callable[[M], None],
+    ) -> M:
+        while True:
+            row = await transaction.one(self._get, id=entity_id, project_id=project_id)
+            if row is None:
+                raise self.missing(entity_id)
+            before, version = self._parse(row[0]), row[1]
+            after = self._parse(row[0])
+            change(after)
+            if after == before:
+                return before
+            _fields(after).updated_at = self._now()
+            if await self._replace(transaction, before, after, version):
+                break
+        await self.written(transaction, before, after)
+        for piped_id in {self.piped_of(before), self.piped_of(after)}:
+            transaction.changed(self._change(after, piped_id))
+        self._tell_labels(transaction, before, after)
+        return after
+
+    def _tell_labels(self, transaction: Transaction, before: M, after: M) -> None:
+        """Labels decide who may see a thing: whoever depends on them need not hear of the rest."""
+        if self._labels is None:
+            return
+        was, now = labelled(before), labelled(after)
+        if dict(was.labels) != dict(now.labels):
+            transaction.changed(Change(kind=Kind.LABELS, id=now.id, project_id=now.project_id))
+
+    async def _replace(self, transaction: Transaction, before: M, after: M, version: int) -> bool:
+        """Write if nobody else has since it was read. An index is touched only by what changed."""
+        was, now = self.columns(before), self.columns(after)
+        changed = {name: value for name, value in now.items() if was[name] != value}
+        touched = await transaction.run(
+            self._update(frozenset(changed)),
+            this_id=_fields(after).id,
+            this_version=version,
+            version=version + 1,
+            data=after.SerializeToString(),
+            **changed,
+        )
+        return touched == 1
+
+    @classmethod
+    def _update(cls, changed: frozenset[str]) -> Any:
+        if changed not in cls._updates:
+            c = cls.table.c
+            # The names of an update's own parameters are its columns'; these two need others.
+            cls._updates[changed] = (
+                update(cls.table)
+                .where(c.id == bindparam("this_id"), c.version == bindparam("this_version"))
+                .values({name: bindparam(name) for name in {"version", "data", *changed}})
+            )
+        return cls._updates[changed]
+
+    def _change(self, entity: M, piped_id: str) -> Change:
+        fields = _fields(entity)
+        return Change(kind=self.kind, id=fields.id, project_id=fields.project_id, piped_id=piped_id)
+
+    def _parse(self, data: bytes) -> M:
+        return self.message.FromString(data)
+
+    def missing(self, entity_id: str) -> NotFoundError:
+        return NotFoundError(f"there is no {self.noun} {entity_id!r}")
+
+
+def _fields(entity: Message) -> _Fields:
+    # Every message of a table has these fields; generated classes share no type that says so.
+    fields: Any = entity
+    checked: _Fields = fields
+    return checked

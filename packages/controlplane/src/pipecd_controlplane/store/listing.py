@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of a list is wanted, as a statement that an index answers in the list's order.
+
+One of the filters leads, the one that keeps fewest rows: its index holds them in the order of the
+pages, so a page costs the same however deep it is. Several values of it are several such walks,
+merged. The other filters are looked at row by row.
+"""
+
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Table,
+    bindparam,
+    func,
+    or_,
+    select,
+    tuple_,
+    union_all,
+)
+
+from pipecd_controlplane.store.database import Value, View
+from pipecd_model.errors import ConfigError
+
+MOST_VALUES: Final = 20
+"""Of one filter: each number of values is a statement of its own that is kept."""
+
+MOST_LABELS: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which rows: in each column one of the values, all labels, not older than a time."""
+
+    columns: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    updated_since: int = 0
+
+    def __post_init__(self) -> None:
+        for name, values in self.columns.items():
+            if len(values) > MOST_VALUES:
+                raise ConfigError(
+                    f"invalid request: {name}: {len(values)} values in one filter,"
+                    f" at most {MOST_VALUES}"
+                )
+        if len(self.labels) > MOST_LABELS:
+            raise ConfigError(
+                f"invalid request: labels: {len(self.labels)} in one filter, at most {MOST_LABELS}"
+            )
+
+    def shape(self) -> "Shape":
+        counts = sorted((name, len(values)) for name, values in self.columns.items() if values)
+        return tuple(counts), len(self.labels), self.updated_since > 0
+
+    def parameters(self) -> dict[str, Value]:
+        found: dict[str, Value] = {}
+        for name, values in self.columns.items():
+            found |= {f"{name}_{number}": value for number, value in enumerate(values)}
+        for number, (key, value) in enumerate(sorted(self.labels.items())):
+            found |= {f"label_key_{number}": key, f"label_value_{number}": value}
+        if self.updated_since > 0:
+            found["updated_since"] = self.updated_since
+        return found
+
+
+Shape = tuple[tuple[tuple[str, int], ...], int, bool]
+"""Everything about a filter but its values: the columns with their counts, labels, a time."""
+
+
+ALL_ROWS: Final = ""
+"""The leader when no filter can lead."""
+
+FREQUENT: Final = 1000
+"""Rows up to which filters are told apart: beyond, any of them finds a page soon enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """One kind of list: its table, that of its labels, and the columns whose index can lead."""
+
+    table: Table
+    labels: Table | None
+    leading: tuple[str, ...]
+
+    async def statement(self, view: View, project_id: str, wanted: Filter) -> Any:
+        """Rows of the project after a position, newest first: `data`, `created_at`, `id`.
+
+        Parameters: those of the filter, `project_id`, and of the page `created_at`, `after` and
+        `batch`.
+        """
+        leader = await self._leader(view, project_id, wanted)
+        return listing(self, wanted.shape(), leader)
+
+    async def _leader(self, view: View, project_id: str, wanted: Filter) -> str:
+        """The filter that keeps fewest rows: a column's name, or a label's place."""
+        counts = {name: len(values) for name, values in wanted.columns.items() if values}
+        able = [name for name in self.leading if name in counts]
+        if self.labels is not None:
+            able += [_place(number) for number in range(len(wanted.labels))]
+        if len(able) < 2:
+            return able[0] if able else ALL_ROWS
+        kept = {}
+        for name in able:
+            statement = _probe(self, name, counts.get(name, 0))
+            row = await view.one(statement, project_id=project_id, **wanted.parameters())
+            kept[name] = row[0] if row else 0
+            if not kept[name]:
+                break  # nothing will be found, and this one knows it at once
+        return min(kept, key=lambda name: kept[name])
+
+
+def _place(number: int) -> str:
+    return f"label {number}"
+
+
+@cache
+def _probe(of: List, leader: str, count: int) -> Any:
+    """How many rows a filter keeps, counted no further than matters."""
+    if of.labels is not None and not count:
+        number = int(leader.removeprefix("label "))
+        found = select(of.labels.c.key).where(
+            of.labels.c.project_id == bindparam("project_id"), *_label(of.labels, number)
+        )
+    else:
+        found = select(of.table.c.id).where(
+            of.table.c.project_id == bindparam("project_id"), _any(of.table, leader, count)
+        )
+    return select(func.count()).select_from(found.limit(FREQUENT).subquery())
+
+
+@cache
+def listing(of: List, shape: Shape, leader: str) -> Any:
+    """The statement for filters of this shape; see `List.statement`."""
+    count = dict(shape[0]).get(leader, 1)
+    if count == 1:
+        return _walk(of, shape, leader, 0).limit(bindparam("batch"))
+    walks = [
+        _walk(of, shape, leader, number).limit(bindparam("batch")).subquery()
+        for number in range(count)
+    ]
+    merged = union_all(*(select(walk.c.data, walk.c.created_at, walk.c.id) for walk in walks))
+    rows = merged.subquery()
+    return (
+        select(rows.c.data, rows.c.created_at, rows.c.id)
+        .order_by(rows.c.created_at.desc(), rows.c.id.desc())
+        .limit(bindparam("batch"))
+    )
+
+
+def _walk(of: List, shape: Shape, leader: str, number: int) -> "Select[Any]":
+    """The rows in their order along one index: of a label, of one value of a column, of all."""
+    columns, label_count, since = shape
+    table, labels = of.table, of.labels
+    by_label = leader.startswith("label ")
+    first = labels.alias("first") if labels is not None and by_label else None
+    created_at = table.c.created_at if first is None else first.c.created_at
+    row_id = table.c.id if first is None else first.c.entity_id
+    statement = select(table.c.data, created_at, row_id.label("id")).where(
+        tuple_(created_at, row_id) < tuple_(bindparam("created_at"), bindparam("after"))
+    )
+    leading_place = int(leader.removeprefix("label ")) if by_label else None
+    if first is None or leading_place is None:
+        statement = statement.where(table.c.project_id == bindparam("project_id"))
+    else:
+        statement = statement.join_from(first, table, table.c.id == first.c.entity_id).where(
+            first.c.project_id == bindparam("project_id"), *_label(first, leading_place)
+        )
+    for name, count in columns:
+        if name == leader:
+            statement = statement.where(table.c[name] == bindparam(f"{name}_{number}"))
+        else:
+            statement = statement.where(_any(table, name, count))
+    for place in range(label_count):
+        if place != leading_place:
+            statement = statement.where(_has_label(table, labels, place))
+    if since:
+        statement = statement.where(table.c.updated_at >= bindparam("updated_since"))
+    return statement.order_by(created_at.desc(), row_id.desc())
+
+
+def _any(table: Table, name: str, count: int) -> "ColumnElement[bool]":
+    return or_(*(table.c[name] == bindparam(f"{name}_{number}") for number in range(count)))
+
+
+def _label(table: Any, place: int) -> "tuple[ColumnElement[bool], ColumnElement[bool]]":
+    return (
+        table.c.key == bindparam(f"label_key_{place}"),
+        table.c.value == bindparam(f"label_value_{place}"),
+    )
+
+
+def _has_label(table: Table, labels: Table | None, place: int) -> "ColumnElement[bool]":
+    if labels is None:
+        raise ValueError(f"what {table.name} keeps has no labels")
+    held = labels.alias(f"label_{place}")
+    return select(held.c.key).where(held.c.entity_id == table.c.id, *_label(held, place)).exists()

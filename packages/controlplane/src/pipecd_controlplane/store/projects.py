@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Projects: who shares a control plane."""
+
+from collections.abc import Callable
+from typing import Final
+
+from sqlalchemy import bindparam, insert, select, update
+
+from pipecd_controlplane.store.changes import Change, Kind
+from pipecd_controlplane.store.database import Database, DuplicateError, Transaction, View
+from pipecd_controlplane.store.entities import Now
+from pipecd_controlplane.store.sql import tables
+from pipecd_model.errors import ConflictError, NotFoundError
+from pipecd_wire.model import project_pb2
+
+GET: Final = select(tables.project.c.data).where(tables.project.c.id == bindparam("id"))
+IDS: Final = select(tables.project.c.id).order_by(tables.project.c.id)
+ALL: Final = select(tables.project.c.data).order_by(tables.project.c.id)
+INSERT: Final = insert(tables.project)
+UPDATE: Final = (
+    update(tables.project)
+    .where(tables.project.c.id == bindparam("this_id"))
+    .values(data=bindparam("data"))
+)
+
+
+class Projects:
+    """The projects of this control plane."""
+
+    def __init__(self, database: Database, now: Now) -> None:
+        self._database = database
+        self._now = now
+
+    async def find(self, project_id: str) -> project_pb2.Project | None:
+        row = await self._database.one(GET, id=project_id)
+        return project_pb2.Project.FromString(row[0]) if row else None
+
+    async def ids(self) -> list[str]:
+        async def work(view: View) -> list[str]:
+            return [row[0] for row in await view.all(IDS)]
+
+        return await self._database.read(work)
+
+    async def all(self) -> list[project_pb2.Project]:
+        async def work(view: View) -> list[project_pb2.Project]:
+            return [project_pb2.Project.FromString(row[0]) for row in await view.all(ALL)]
+
+        return await self._database.read(work)
+
+    async def get(self, project_id: str) -> project_pb2.Project:
+        project = await self.find(project_id)
+        if project is None:
+            raise _missing(project_id)
+        return project
+
+    async def get_in(self, view: View, project_id: str) -> project_pb2.Project:
+        row = await view.one(GET, id=project_id)
+        if row is None:
+            raise _missing(project_id)
+        return project_pb2.Project.FromString(row[0])
+
+    async def add_in(self, transaction: Transaction, project: project_pb2.Project) -> None:
+        """Raises ConflictError when the id is taken."""
+        try:
+            await transaction.run(INSERT, id=project.id, data=project.SerializeToString())
+        except DuplicateError:
+            raise ConflictError(f"the project {project.id!r} exists already") from None
+
+    async def update(self, project_id: str, change: Callable[[project_pb2.Project], None]) -> None:
+        """Change the project; `change` may raise to refuse."""
+
+        async def work(transaction: Transaction) -> None:
+            await self.update_in(transaction, project_id, change)
+
+        await self._database.write(work)
+
+    async def update_in(
+        self,
+        transaction: Transaction,
+        project_id: str,
+        change: Callable[[project_pb2.Project], None],
+    ) -> None:
+        project = await self.get_in(transaction, project_id)
+        change(project)
+        project.updated_at = self._now()
+        await transaction.run(UPDATE, this_id=project_id, data=project.SerializeToString())
+        transaction.changed(Change(kind=Kind.PROJECT, id=project_id, project_id=project_id))
+
+
+def _missing(project_id: str) -> NotFoundError:
+    return NotFoundError(f"there is no project {project_id!r}")

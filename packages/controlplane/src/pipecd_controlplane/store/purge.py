@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is old goes, a little at a time: nobody who writes has to wait for it.
+
+Each call takes one step and answers how many rows went, and where the next step begins.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Table, bindparam, delete, select, tuple_
+
+from pipecd_controlplane.store.database import Database, Transaction, View
+from pipecd_controlplane.store.labels import Labels
+from pipecd_controlplane.store.sql import tables
+from pipecd_wire.model import application_pb2, command_pb2
+
+STEP: Final = 100
+"""Things that go in one transaction."""
+
+DEPLOYMENT: Final = tables.deployment
+COMMAND: Final = tables.command
+
+ENDED: Final = (
+    select(
+        DEPLOYMENT.c.completed_at,
+        DEPLOYMENT.c.id,
+        DEPLOYMENT.c.application_id,
+    )
+    .where(
+        DEPLOYMENT.c.completed == 1,
+        DEPLOYMENT.c.completed_at < bindparam("before"),
+        tuple_(DEPLOYMENT.c.completed_at, DEPLOYMENT.c.id)
+        > tuple_(bindparam("after_at"), bindparam("after_id")),
+    )
+    .order_by(DEPLOYMENT.c.completed_at, DEPLOYMENT.c.id)
+    .limit(STEP)
+)
+APPLICATION: Final = select(tables.application.c.data).where(
+    tables.application.c.id == bindparam("application_id")
+)
+OF_DEPLOYMENT: Final = (
+    delete(DEPLOYMENT).where(DEPLOYMENT.c.id == bindparam("this_deployment")),
+    delete(tables.stage_log_chunk).where(
+        tables.stage_log_chunk.c.deployment_id == bindparam("this_deployment")
+    ),
+    delete(tables.stage_log).where(
+        tables.stage_log.c.deployment_id == bindparam("this_deployment")
+    ),
+)
+OUTCOME: Final = select(tables.deployment_outcome.c.deployment_id).where(
+    tables.deployment_outcome.c.deployment_id == bindparam("this_deployment")
+)
+HANDLED: Final = (
+    select(COMMAND.c.id)
+    .where(
+        COMMAND.c.status != command_pb2.COMMAND_NOT_HANDLED_YET,
+        COMMAND.c.created_at < bindparam("before"),
+    )
+    .limit(STEP)
+)
+OUTPUTS: Final = (
+    select(tables.command_output.c.command_id)
+    .join(COMMAND, COMMAND.c.id == tables.command_output.c.command_id)
+    .where(COMMAND.c.created_at < bindparam("before"))
+    .limit(STEP)
+)
+WAITING: Final = (
+    select(COMMAND.c.project_id, COMMAND.c.id)
+    .where(
+        COMMAND.c.status == command_pb2.COMMAND_NOT_HANDLED_YET,
+        COMMAND.c.created_at < bindparam("before"),
+    )
+    .limit(STEP)
+)
+CHAINS: Final = (
+    select(tables.deployment_chain.c.id)
+    .where(
+        tables.deployment_chain.c.completed == 1,
+        tables.deployment_chain.c.updated_at < bindparam("before"),
+    )
+    .limit(STEP)
+)
+
+
+def _older(table: Table) -> Any:
+    return select(table.c.id).where(table.c.updated_at < bindparam("before")).limit(STEP)
+
+
+def _delete(table: Table, key: str = "id") -> Any:
+    return delete(table).where(table.c[key] == bindparam("this_row"))
+
+
+EVENTS: Final = _older(tables.event)
+TRACES: Final = _older(tables.deployment_trace)
+
+DELETE_EVENT: Final = _delete(tables.event)
+DELETE_TRACE: Final = _delete(tables.deployment_trace)
+DELETE_CHAIN: Final = _delete(tables.deployment_chain)
+DELETE_COMMAND: Final = _delete(COMMAND)
+DELETE_OUTPUT: Final = _delete(tables.command_output, "command_id")
+
+DELETED: Final = select(tables.application.c.id).where(
+    tables.application.c.deleted == 1, tables.application.c.updated_at < bindparam("before")
+)
+OF_DELETED: Final = tuple(
+    delete(table).where(table.c.application_id.in_(DELETED))
+    for table in (tables.live_state, tables.analysis_result, tables.shared_object)
+)
+
+DEPLOYMENT_LABELS: Final = Labels(tables.deployment_label)
+EVENT_LABELS: Final = Labels(tables.event_label)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """How far the deployments were looked at."""
+
+    completed_at: int = -1
+    id: str = ""
+
+
+class Purge:
+    """Forgets what is older than a time."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def deployments(self, *, before: int, place: Place) -> Place | None:
+        """One step; None when there is nothing more. What an application names last stays."""
+
+        async def work(transaction: Transaction) -> Place | None:
+            rows = await transaction.all(
+                ENDED, before=before, after_at=place.completed_at, after_id=place.id
+            )
+            for _, deployment_id, application_id in rows:
+                if deployment_id in await _named(transaction, application_id):
+                    continue
+                for statement in OF_DEPLOYMENT:
+                    await transaction.run(statement, this_deployment=deployment_id)
+                if await transaction.one(OUTCOME, this_deployment=deployment_id) is None:
+                    await DEPLOYMENT_LABELS.remove(transaction, deployment_id)
+            if not rows:
+                return None
+            return Place(completed_at=rows[-1][0], id=rows[-1][1])
+
+        return await self._database.write(work)
+
+    async def events(self, *, before: int) -> int:
+        return await self._step(EVENTS, DELETE_EVENT, before, labels=EVENT_LABELS)
+
+    async def traces(self, *, before: int) -> int:
+        return await self._step(TRACES, DELETE_TRACE, before)
+
+    async def chains(self, *, before: int) -> int:
+        """Those that are over."""
+        return await self._step(CHAINS, DELETE_CHAIN, before)
+
+    async def commands(self, *, before: int) -> int:
+        """Those that were handled; what they gave goes with `outputs`, which is sooner."""
+        return await self._step(HANDLED, DELETE_COMMAND, before)
+
+    async def outputs(self, *, before: int) -> int:
+        return await self._step(OUTPUTS, DELETE_OUTPUT, before)
+
+    async def of_deleted_applications(self, *, before: int) -> None:
+        """What was told of applications that are gone; they themselves stay, as a name."""
+
+        async def work(transaction: Transaction) -> None:
+            for statement in OF_DELETED:
+                await transaction.run(statement, before=before)
+
+        await self._database.write(work)
+
+    async def waiting_commands(self, *, before: int) -> list[tuple[str, str]]:
+        """Project and id of some commands that nobody has taken since."""
+
+        async def work(view: View) -> list[tuple[str, str]]:
+            return [(row[0], row[1]) for row in await view.all(WAITING, before=before)]
+
+        return await self._database.read(work)
+
+    async def _step(
+        self, old: Any, remove: Any, before: int, *, labels: Labels | None = None
+    ) -> int:
+        async def work(transaction: Transaction) -> int:
+            rows = await transaction.all(old, before=before)
+            for (row_id,) in rows:
+                await transaction.run(remove, this_row=row_id)
+                if labels is not None:
+                    await labels.remove(transaction, row_id)
+            return len(rows)
+
+        return await self._database.write(work)
+
+
+async def _named(transaction: Transaction, application_id: str) -> set[str]:
+    """The deployments that an application refers to; a deleted one to none."""
+    row = await transaction.one(APPLICATION, application_id=application_id)
+    if row is None:
+        return set()
+    application = application_pb2.Application.FromString(row[0])
+    if application.deleted:
+        return set()
+    return {
+        application.most_recently_successful_deployment.deployment_id,
+        application.most_recently_triggered_deployment.deployment_id,
+    }

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All nouns over one database."""
+
+from dataclasses import dataclass
+
+from pipecd_controlplane.store.alarms import Alarms
+from pipecd_controlplane.store.api_key_facts import ApiKeyFacts
+from pipecd_controlplane.store.api_keys import ApiKeys
+from pipecd_controlplane.store.application_records import AnalysisResults, LiveStates
+from pipecd_controlplane.store.applications import Applications
+from pipecd_controlplane.store.chains import Chains
+from pipecd_controlplane.store.commands import Commands
+from pipecd_controlplane.store.database import Database
+from pipecd_controlplane.store.deployments import Deployments
+from pipecd_controlplane.store.entities import Now
+from pipecd_controlplane.store.events import Events
+from pipecd_controlplane.store.leases import LeaseRecords
+from pipecd_controlplane.store.outcomes import Outcomes
+from pipecd_controlplane.store.own_commands import OwnCommands
+from pipecd_controlplane.store.piped_records import (
+    PipedStats,
+    PluginStates,
+    UnregisteredApplications,
+)
+from pipecd_controlplane.store.pipeds import Pipeds
+from pipecd_controlplane.store.projects import Projects
+from pipecd_controlplane.store.purge import Purge
+from pipecd_controlplane.store.sessions import Sessions
+from pipecd_controlplane.store.shared_objects import SharedObjects
+from pipecd_controlplane.store.stage_logs import MAX_BYTES, StageLogs
+from pipecd_controlplane.store.traces import Traces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stores:
+    """Everything that is kept, by noun."""
+
+    database: Database
+    projects: Projects
+    pipeds: Pipeds
+    api_keys: ApiKeys
+    api_key_facts: ApiKeyFacts
+    sessions: Sessions
+    applications: Applications
+    deployments: Deployments
+    commands: Commands
+    own_commands: OwnCommands
+    stage_logs: StageLogs
+    plugin_states: PluginStates
+    piped_stats: PipedStats
+    unregistered: UnregisteredApplications
+    shared_objects: SharedObjects
+    leases: LeaseRecords
+    alarms: Alarms
+    outcomes: Outcomes
+    events: Events
+    traces: Traces
+    chains: Chains
+    live_states: LiveStates
+    analysis_results: AnalysisResults
+    purge: Purge
+
+
+def stores(database: Database, now: Now, *, max_stage_log_bytes: int = MAX_BYTES) -> Stores:
+    return Stores(
+        database=database,
+        projects=Projects(database, now),
+        pipeds=Pipeds(database, now),
+        api_keys=ApiKeys(database, now),
+        api_key_facts=ApiKeyFacts(database),
+        sessions=Sessions(database),
+        applications=Applications(database, now),
+        deployments=Deployments(database, now),
+        commands=Commands(database, now),
+        own_commands=OwnCommands(database),
+        stage_logs=StageLogs(database, max_bytes=max_stage_log_bytes),
+        plugin_states=PluginStates(database, now),
+        piped_stats=PipedStats(database, now),
+        unregistered=UnregisteredApplications(database, now),
+        shared_objects=SharedObjects(database),
+        leases=LeaseRecords(database),
+        alarms=Alarms(database, now),
+        outcomes=Outcomes(database),
+        events=Events(database, now),
+        traces=Traces(database, now),
+        chains=Chains(database, now),
+        live_states=LiveStates(database, now),
+        analysis_results=AnalysisResults(database, now),
+        purge=Purge(database),
+    )

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything about who has access to a project, in one hand."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases.api_keys import KeyUses
+from pipecd_controlplane.usecases.project import ProjectSettings
+from pipecd_controlplane.usecases.sso_settings import SsoSettings
+from pipecd_controlplane.usecases.vault import Vault
+from pipecd_wire.model import project_pb2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """The settings of projects, their ways in, and when API keys were used."""
+
+    settings: ProjectSettings
+    sso: SsoSettings
+    uses: KeyUses = field(default_factory=KeyUses)
+
+
+def access(
+    stores: Stores,
+    vault: Vault,
+    *,
+    configured: Collection[str] = (),
+    shared: Mapping[str, project_pb2.ProjectSSOConfig] | None = None,
+) -> Access:
+    shared = shared or {}
+    settings = ProjectSettings(stores, configured, shared.keys())
+    return Access(settings=settings, sso=SsoSettings(stores, settings, vault, shared))

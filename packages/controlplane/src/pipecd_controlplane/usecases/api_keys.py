@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""API keys: made and taken away by people, used by programs."""
+
+from dataclasses import dataclass
+
+from pipecd_controlplane.store.database import Transaction
+from pipecd_controlplane.store.entities import Now
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases import limits
+from pipecd_controlplane.usecases.keys import new_api_key, quick_hash
+from pipecd_controlplane.usecases.pipeds import REDACTED
+from pipecd_model.errors import ConfigError
+from pipecd_model.ids import new_id
+from pipecd_wire.model import apikey_pb2
+
+
+class KeyUses:
+    """When keys were used last. A call only notes it here; `flush` writes it now and then."""
+
+    def __init__(self) -> None:
+        self._uses: dict[tuple[str, str], int] = {}
+
+    def note(self, project_id: str, key_id: str, at: int) -> None:
+        self._uses[project_id, key_id] = at
+
+    def last(self, project_id: str, key_id: str) -> int:
+        return self._uses.get((project_id, key_id), 0)
+
+    async def flush(self, stores: Stores) -> None:
+        if self._uses:
+            uses = dict(self._uses)
+            await stores.api_key_facts.used(uses)
+            for key, at in uses.items():
+                if self._uses.get(key) == at:
+                    del self._uses[key]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownKey:
+    """A key as people see it: without its hash, with when it was used and when it ends."""
+
+    key: apikey_pb2.APIKey
+    expires_at: int
+
+
+async def generate(
+    stores: Stores,
+    project_id: str,
+    *,
+    name: str,
+    role: apikey_pb2.APIKey.Role.ValueType,
+    creator: str,
+    now: Now,
+    expires_at: int = 0,
+) -> str:
+    """Make a key; answers it whole, for this one time."""
+    limits.text("name", name, limits.NAME)
+    at = now()
+    if expires_at and expires_at <= at:
+        raise ConfigError("invalid request: expires_at: it is over already")
+    key_id = new_id()
+    key = new_api_key(key_id)
+    record = apikey_pb2.APIKey(
+        id=key_id,
+        name=name,
+        key_hash=quick_hash(key),
+        project_id=project_id,
+        role=role,
+        creator=creator,
+        created_at=at,
+        updated_at=at,
+    )
+
+    async def work(transaction: Transaction) -> None:
+        await stores.api_keys.add_in(transaction, record)
+        if expires_at:
+            await stores.api_key_facts.add_in(
+                transaction, project_id, key_id, expires_at=expires_at
+            )
+
+    await stores.database.write(work)
+    return key
+
+
+async def disable(stores: Stores, project_id: str, key_id: str) -> None:
+    """Take a key away, for good: it stops with the next call. May be repeated."""
+
+    def edit(key: apikey_pb2.APIKey) -> None:
+        key.disabled = True
+
+    await stores.api_keys.update(project_id, key_id, edit)
+
+
+async def listed(
+    stores: Stores, uses: KeyUses, project_id: str, *, enabled: bool | None = None
+) -> list[ShownKey]:
+    facts = await stores.api_key_facts.of_project(project_id)
+    shown = []
+    for key in await stores.api_keys.of_project(project_id):
+        if enabled is not None and key.disabled is enabled:
+            continue
+        fact = facts.get(key.id)
+        key.key_hash = REDACTED
+        key.last_used_at = max(
+            key.last_used_at,
+            fact.last_used_at if fact else 0,
+            uses.last(project_id, key.id),
+        )
+        shown.append(ShownKey(key=key, expires_at=fact.expires_at if fact else 0))
+    return shown

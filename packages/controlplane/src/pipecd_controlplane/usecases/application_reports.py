@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a piped tells of its applications: their state, their deployments, what git says of them."""
+
+from collections.abc import Callable, Iterable
+
+from pipecd_controlplane.store.database import Transaction
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases.ownership import Agent
+from pipecd_model.errors import DeniedError, NotFoundError, PipecdError
+from pipecd_wire.model import application_pb2, common_pb2, deployment_pb2
+
+
+async def report(
+    stores: Stores,
+    agent: Agent,
+    application_id: str,
+    edit: Callable[[application_pb2.Application], None],
+) -> None:
+    """Let a report of the owning piped change the application."""
+
+    def owned(application: application_pb2.Application) -> None:
+        agent.owns(application)
+        edit(application)
+
+    await stores.applications.update(agent.project_id, application_id, owned)
+
+
+async def take_configurations(
+    stores: Stores, agent: Agent, found: Iterable[common_pb2.ApplicationInfo]
+) -> None:
+    """Name, description and labels follow git; one that is refused takes no other with it.
+
+    Raises for the first that is, once all others are taken: it may have been deleted, or given to
+    another piped, since the report was written.
+    """
+    refused: list[PipecdError] = []
+
+    async def work(transaction: Transaction) -> None:
+        refused.clear()
+        for info in found:
+            try:
+                await stores.applications.update_in(
+                    transaction, agent.project_id, info.id, _edit(agent, info)
+                )
+            except (NotFoundError, DeniedError) as error:
+                refused.append(error)
+
+    await stores.database.write(work)
+    if refused:
+        raise refused[0]
+
+
+def _edit(
+    agent: Agent, info: common_pb2.ApplicationInfo
+) -> Callable[[application_pb2.Application], None]:
+    def edit(application: application_pb2.Application) -> None:
+        agent.owns(application)
+        application.name = info.name
+        application.description = info.description
+        application.labels.clear()
+        application.labels.update(info.labels)
+
+    return edit
+
+
+def remember_deployment(
+    application: application_pb2.Application,
+    status: deployment_pb2.DeploymentStatus.ValueType,
+    reference: application_pb2.ApplicationDeploymentReference,
+) -> None:
+    """Keep the reference to the deployment that was triggered, or that succeeded."""
+    if status == deployment_pb2.DEPLOYMENT_SUCCESS:
+        application.most_recently_successful_deployment.CopyFrom(reference)
+    elif status == deployment_pb2.DEPLOYMENT_PENDING:
+        application.most_recently_triggered_deployment.CopyFrom(reference)
+
+
+def most_recent_deployment(
+    application: application_pb2.Application, status: deployment_pb2.DeploymentStatus.ValueType
+) -> application_pb2.ApplicationDeploymentReference:
+    """Raises NotFoundError when there is none: for a piped the normal case of a first run."""
+    reference = application_pb2.ApplicationDeploymentReference()
+    if status == deployment_pb2.DEPLOYMENT_SUCCESS:
+        reference = application.most_recently_successful_deployment
+    elif status == deployment_pb2.DEPLOYMENT_PENDING:
+        reference = application.most_recently_triggered_deployment
+    if not reference.deployment_id:
+        name = deployment_pb2.DeploymentStatus.Name(status)
+        raise NotFoundError(
+            f"the application {application.name!r} has no deployment with the status {name}"
+        )
+    return reference

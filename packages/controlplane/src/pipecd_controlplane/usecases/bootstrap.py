@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first start: a project, and a key for whoever started it."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from pipecd_controlplane.store.database import Transaction
+from pipecd_controlplane.store.entities import Now
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases.keys import hash_of, new_api_key, new_password, quick_hash
+from pipecd_model.errors import ConfigError, StateError
+from pipecd_model.ids import new_id
+from pipecd_wire.model import apikey_pb2, project_pb2
+
+DEFAULT_PROJECT: Final = "default"
+KEY_FILE: Final = "admin.key"
+KEY_NAME: Final = "admin"
+ADMIN: Final = "admin"
+PASSWORD_FILE: Final = "admin.password"  # noqa: S105 - the name of a file
+
+
+async def ensure_project(stores: Stores, folder: Path, project_id: str | None, now: Now) -> None:
+    """Make the project, its admin key and its static admin in a new folder; leave an existing one.
+
+    Key and password are written before they count: a crash in between leaves files that the next
+    start replaces, never a key that nobody has.
+    """
+    existing = await stores.projects.ids()
+    if existing:
+        if project_id is not None and project_id not in existing:
+            raise ConfigError(
+                f"the data folder {str(folder)!r} has no project {project_id!r}",
+                hint=f"it has {', '.join(map(repr, existing))}; --project is for the first start",
+            )
+        return
+    project_id = project_id or DEFAULT_PROJECT
+    at = now()
+    password = new_password()
+    project = project_pb2.Project(
+        id=project_id,
+        static_admin=project_pb2.ProjectStaticUser(
+            username=ADMIN, password_hash=await hash_of(password)
+        ),
+        created_at=at,
+        updated_at=at,
+    )
+    key_id = new_id()
+    key = new_api_key(key_id)
+    record = apikey_pb2.APIKey(
+        id=key_id,
+        name=KEY_NAME,
+        key_hash=quick_hash(key),
+        project_id=project_id,
+        role=apikey_pb2.APIKey.READ_WRITE,
+        creator="pipecd server",
+        created_at=at,
+        updated_at=at,
+    )
+    try:
+        _write_key(folder / KEY_FILE, key)
+        _write_key(folder / PASSWORD_FILE, password)
+    except OSError as error:
+        raise StateError(
+            f"cannot write {str(folder / KEY_FILE)!r}: {error.strerror}",
+            hint="see that its disk has free space and that this user may write there",
+        ) from error
+
+    async def work(transaction: Transaction) -> None:
+        await stores.projects.add_in(transaction, project)
+        await stores.api_keys.add_in(transaction, record)
+
+    await stores.database.write(work)
+
+
+def _write_key(path: Path, key: str) -> None:
+    """One line that only this user can read, whole or not at all."""
+    fresh = path.with_suffix(".new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(fresh, flags, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(f"{key}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who wants to know, is told at once: committed changes go to those who listen to their topics.
+
+The store publishes what it has committed; watchers read the rows. A listener that is slow loses
+nothing and holds up nobody: what it has not taken yet is kept once per thing.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from pipecd_controlplane.store.changes import Change, Topic
+from pipecd_model.errors import UnavailableError
+
+
+class Subscriber(Protocol):
+    """Somebody who is told at once, on the event loop, in the middle of a publication."""
+
+    def tell(self, change: Change) -> None: ...
+
+    def stop(self) -> None:
+        """The server stops: nothing more is told."""
+
+
+class Listener:
+    """What was told and not taken yet."""
+
+    def __init__(self) -> None:
+        self._pending: dict[Change, None] = {}  # a set that keeps the order
+        self._news = asyncio.Event()
+        self._stopping = False
+
+    def tell(self, change: Change) -> None:
+        self._pending[change] = None
+        self._news.set()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._news.set()
+
+    async def changes(self, *, limit: float | None = None) -> list[Change]:
+        """Wait for news; empty after `limit` seconds without. Raises when the server stops."""
+        try:
+            async with asyncio.timeout(limit):
+                await self._news.wait()
+        except TimeoutError:
+            return []
+        if self._stopping:
+            raise UnavailableError("the control plane is stopping", hint="connect again")
+        self._news.clear()
+        changes = list(self._pending)
+        self._pending.clear()
+        return changes
+
+
+class Bus:
+    """Between the store and everybody who watches."""
+
+    def __init__(self) -> None:
+        self._listeners: defaultdict[Topic, set[Subscriber]] = defaultdict(set)
+        self._stopping = False
+
+    def publish(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            for topic in change.topics():
+                for listener in self._listeners.get(topic, ()):
+                    listener.tell(change)
+
+    @contextmanager
+    def listen(self, *topics: Topic) -> Iterator[Listener]:
+        """Listen while the block runs; what is read inside it is not older than the listening."""
+        listener = Listener()
+        with self.subscription(listener, *topics):
+            yield listener
+
+    @contextmanager
+    def subscription(self, subscriber: Subscriber, *topics: Topic) -> Iterator[None]:
+        """Tell the subscriber while the block runs. It must not change who listens."""
+        if self._stopping:
+            subscriber.stop()
+        for topic in topics:
+            self._listeners[topic].add(subscriber)
+        try:
+            yield
+        finally:
+            for topic in topics:
+                self._listeners[topic].discard(subscriber)
+                if not self._listeners[topic]:
+                    del self._listeners[topic]
+
+    def stop(self) -> None:
+        """End every watch, so that a stopping server need not wait for any."""
+        self._stopping = True
+        for listeners in list(self._listeners.values()):
+            for listener in listeners:
+                listener.stop()

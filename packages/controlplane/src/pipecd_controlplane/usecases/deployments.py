@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deployments: kept as their piped tells them, and seen by the project's people."""
+
+from collections.abc import AsyncGenerator, Callable
+
+from pipecd_controlplane.store.changes import Kind, topic
+from pipecd_controlplane.store.database import Transaction
+from pipecd_controlplane.store.entities import Now
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases import chains, limits
+from pipecd_controlplane.usecases import deployment_reports as reports
+from pipecd_controlplane.usecases.bus import Bus
+from pipecd_controlplane.usecases.ownership import Agent, own_application
+from pipecd_model.deployment import is_completed
+from pipecd_model.errors import ConfigError
+from pipecd_wire.model import application_pb2
+from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.pipedservice import service_pb2 as pipedservice
+
+
+async def create(stores: Stores, agent: Agent, deployment: pb.Deployment, now: Now) -> None:
+    """Keep a new deployment under the id its piped gave it. Raises ConflictError on a repeat."""
+    await _checked(stores, agent, deployment)
+    kept = pb.Deployment()
+    kept.CopyFrom(deployment)
+    reports.created(kept, now())
+    limits.size("deployment", kept, limits.DEPLOYMENT_BYTES)
+
+    async def work(transaction: Transaction) -> None:
+        await stores.deployments.add_in(transaction, kept)
+        if kept.deployment_chain_id:
+            await chains.follow_in(
+                stores, transaction, agent.project_id, kept.deployment_chain_id, now
+            )
+
+    await stores.database.write(work)
+
+
+async def create_chain(
+    stores: Stores, agent: Agent, request: pipedservice.CreateDeploymentChainRequest, now: Now
+) -> None:
+    """Keep the first deployment of a chain, and the chain. Raises ConflictError on a repeat."""
+    application = await _checked(stores, agent, request.first_deployment)
+    await chains.create(stores, agent, application, request, now)
+
+
+async def _checked(
+    stores: Stores, agent: Agent, deployment: pb.Deployment
+) -> application_pb2.Application:
+    """The application of a new deployment, which must be of this piped."""
+    application = await own_application(stores.applications, agent, deployment.application_id)
+    mine = (application.project_id, application.piped_id)
+    if (deployment.project_id, deployment.piped_id) != mine:
+        raise ConfigError(
+            "invalid request: deployment: project and piped are not those of its application"
+        )
+    return application
+
+
+async def report(
+    stores: Stores,
+    agent: Agent,
+    deployment_id: str,
+    change: Callable[[pb.Deployment], None],
+    now: Now,
+) -> None:
+    """Let a report of the owning piped change the deployment, and with it its chain."""
+
+    def owned(deployment: pb.Deployment) -> None:
+        agent.owns(deployment)
+        before = deployment.ByteSize()
+        change(deployment)
+        if deployment.ByteSize() > before:
+            limits.size("deployment", deployment, limits.DEPLOYMENT_BYTES)
+
+    async def work(transaction: Transaction) -> None:
+        deployment = await stores.deployments.update_in(
+            transaction, agent.project_id, deployment_id, owned
+        )
+        if deployment.deployment_chain_id:
+            await chains.follow_in(
+                stores, transaction, agent.project_id, deployment.deployment_chain_id, now
+            )
+
+    await stores.database.write(work)
+
+
+async def watch(
+    stores: Stores, bus: Bus, project_id: str, deployment_id: str
+) -> AsyncGenerator[pb.Deployment, None]:
+    """The deployment now, then after each change, until it is completed."""
+    with bus.listen(topic(Kind.DEPLOYMENT, deployment_id)) as listener:
+        deployment = await stores.deployments.get(project_id, deployment_id)
+        yield deployment
+        while not is_completed(deployment.status):
+            await listener.changes()
+            deployment = await stores.deployments.get(project_id, deployment_id)
+            yield deployment

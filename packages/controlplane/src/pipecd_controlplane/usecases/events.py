@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events: registered by programs, handled by pipeds, which write them into git."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from pipecd_controlplane.store.database import Transaction
+from pipecd_controlplane.store.entities import Now
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases import limits, traces
+from pipecd_controlplane.usecases.traces import NewTrace
+from pipecd_model.errors import ConflictError, NotFoundError
+from pipecd_model.ids import new_id
+from pipecd_wire.model import event_pb2 as pb
+from pipecd_wire.pipedservice import service_pb2 as pipedservice
+
+WAITING: Final = "It is going to be replaced by {}"
+SHOWN_DATA: Final = 500
+"""Characters of an event's data in the sentence about it; it is shown in lists."""
+
+HANDLED: Final = frozenset({pb.EVENT_SUCCESS, pb.EVENT_FAILURE})
+
+MOST_REPORTED: Final = 1000
+"""Of one report."""
+
+
+def key_of(name: str, labels: Mapping[str, str]) -> str:
+    """What events with the same name and labels share; pipeds of both generations compute it."""
+    text = name + "".join(f"/{key}:{labels[key]}" for key in sorted(labels))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _waiting(data: str) -> str:
+    shown = data if len(data) <= SHOWN_DATA else f"{data[:SHOWN_DATA]}…"
+    return WAITING.format(shown)
+
+
+async def register(
+    stores: Stores,
+    project_id: str,
+    *,
+    name: str,
+    data: str,
+    labels: Mapping[str, str],
+    contexts: Mapping[str, str],
+    trace: NewTrace | None,
+    now: Now,
+    wanted_id: str | None = None,
+) -> str:
+    """Keep a new event, and the commit it is about if that is told; answers its id."""
+    limits.text("name", name, limits.NAME)
+    limits.text("data", data, limits.EVENT_DATA)
+    limits.labels("labels", labels)
+    limits.labels("contexts", contexts, most=limits.CONTEXT)
+    at = now()
+    event = pb.Event(
+        id=wanted_id or new_id(),
+        name=name,
+        data=data,
+        project_id=project_id,
+        labels=labels,
+        event_key=key_of(name, labels),
+        contexts=contexts,
+        trigger_commit_hash=trace.commit_hash if trace else "",
+        status=pb.EVENT_NOT_HANDLED,
+        status_description=_waiting(data),
+        created_at=at,
+        updated_at=at,
+    )
+
+    async def work(transaction: Transaction) -> None:
+        await stores.events.add_in(transaction, event)
+        if trace is not None:
+            await traces.keep_in(stores, transaction, project_id, event.id, trace, at)
+
+    try:
+        await stores.database.write(work)
+    except ConflictError:
+        if wanted_id is None:
+            raise
+        await stores.events.get(project_id, wanted_id)  # made by this call's first attempt
+    return event.id
+
+
+async def latest(stores: Stores, project_id: str, name: str, labels: Mapping[str, str]) -> pb.Event:
+    """The newest one. Raises NotFoundError when there is none: every agent's first time."""
+    event = await stores.events.latest(project_id, name, key_of(name, labels))
+    if event is None:
+        raise NotFoundError(f"there is no event {name!r} with these labels")
+    return event
+
+
+async def report(
+    stores: Stores,
+    project_id: str,
+    reported: Iterable[pipedservice.ReportEventStatusesRequest.Event],
+    now: Now,
+) -> None:
+    """Take what a piped says came of events: all of it, or nothing when one is not there."""
+    reports = list(reported)
+
+    async def work(transaction: Transaction) -> None:
+        for each in reports:
+            await stores.events.update_in(transaction, project_id, each.id, _edit(each, now()))
+
+    await stores.database.write(work)
+
+
+def _edit(
+    report: pipedservice.ReportEventStatusesRequest.Event, now: int
+) -> Callable[[pb.Event], None]:
+    def edit(event: pb.Event) -> None:
+        moves = report.status in HANDLED or event.status not in HANDLED
+        if not moves or (report.status == pb.EVENT_NOT_HANDLED != event.status):
+            return  # late: what came of it is known already
+        if (event.status, event.status_description) == (report.status, report.status_description):
+            return
+        event.status = report.status
+        event.status_description = report.status_description
+        if report.status in HANDLED:
+            event.handled_at = now
+
+    return edit

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lease: of all instances that run under one piped id, one may work.
+
+Time is judged on a clock that nobody can set, from what this process has seen itself. After a
+restart the holder therefore has its whole time again: late is harmless, early would be two at work.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+from google.protobuf.duration_pb2 import Duration
+
+from pipecd_controlplane.store.leases import LeaseRecord, LeaseRecords
+from pipecd_controlplane.usecases.ownership import Agent
+from pipecd_model.errors import StateError
+from pipecd_wire.pipecd.push import push_pb2
+
+Clock = Callable[[], float]
+"""Seconds that only grow, whatever happens to the machine's time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTimes:
+    """How long a silent holder keeps what, in seconds."""
+
+    lease: float = 60.0
+    """Until another instance may start new deployments."""
+    take_over: float = 600.0
+    """Until another instance may go on with deployments that the holder has begun."""
+
+
+DEFAULT_TIMES: Final = LeaseTimes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """One process of a piped."""
+
+    agent: Agent
+    instance_id: str
+    data_folder_id: str
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What this process knows of one lease that the record cannot say."""
+
+    epoch: int
+    renewals: int
+    at: float
+    """When the record was first seen as it is."""
+    settled_at: float = 0.0
+    """When the silent holder before this one cannot be at work any more."""
+
+
+class Leases:
+    """Gives, renews and takes back leases."""
+
+    def __init__(
+        self,
+        records: LeaseRecords,
+        times: LeaseTimes = DEFAULT_TIMES,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._records = records
+        self._times = times
+        self._clock = clock
+        self._seen: dict[str, _Seen] = {}
+
+    async def ask(self, instance: Instance) -> push_pb2.Lease:
+        """Ask as one that has just come: the same data folder gets it back at once.
+
+        A process holds the lock of its folder while it lives, so the holder before is dead.
+        """
+        return await self._ask(instance, same_folder=True)
+
+    async def ask_again(self, instance: Instance) -> push_pb2.Lease:
+        """Ask as one that has waited: two streams of one folder must not take turns for ever."""
+        return await self._ask(instance, same_folder=False)
+
+    async def _ask(self, instance: Instance, *, same_folder: bool) -> push_pb2.Lease:
+        agent = instance.agent
+        seen = self._look(agent, await self._records.get(agent.project_id, agent.piped_id))
+        # Judged by what was seen: a renewal that comes in between makes another record of it.
+        silent = (seen.epoch, seen.renewals) if self._time_left(seen) <= 0 else None
+        settled = self._clock() >= seen.settled_at
+        at_work_until = seen.at + self._times.take_over
+
+        def edit(record: LeaseRecord) -> LeaseRecord:
+            if record.instance_id == instance.instance_id:
+                return replace(record, renewals=record.renewals + 1)
+            is_silent = (record.epoch, record.renewals) == silent
+            same = record.data_folder_id == instance.data_folder_id
+            if record.instance_id and not is_silent and not (same and same_folder):
+                return record
+            taken_over = bool(record.instance_id) and not same
+            if taken_over:
+                # Here and not after the commit: who asked may leave while it is written.
+                seen.settled_at = max(seen.settled_at, at_work_until)
+            return LeaseRecord(
+                epoch=record.epoch + 1,
+                instance_id=instance.instance_id,
+                data_folder_id=instance.data_folder_id,
+                contested=taken_over or (record.contested and not settled),
+            )
+
+        record = await self._records.change(agent.project_id, agent.piped_id, edit)
+        return self._lease(instance.instance_id, record, self._look(agent, record))
+
+    async def current(self, instance: Instance) -> push_pb2.Lease:
+        """How it is now. Asks for nothing and renews nothing."""
+        agent = instance.agent
+        record = await self._records.get(agent.project_id, agent.piped_id)
+        return self._lease(instance.instance_id, record, self._look(agent, record))
+
+    async def renew(self, agent: Agent, instance_id: str, epoch: int) -> push_pb2.Lease:
+        """Keep it. Raises StateError when this instance does not hold it."""
+        known = self._look(agent, await self._records.get(agent.project_id, agent.piped_id))
+        settled = self._clock() >= known.settled_at
+
+        def edit(record: LeaseRecord) -> LeaseRecord:
+            if (record.instance_id, record.epoch) != (instance_id, epoch):
+                raise StateError(
+                    f"this instance does not hold the lease of the piped {agent.piped_id!r}"
+                    if record.instance_id
+                    else f"the lease of the piped {agent.piped_id!r} was given up",
+                    hint="start no work, and watch again",
+                )
+            contested = record.contested and not (settled and known.epoch == record.epoch)
+            return replace(record, renewals=record.renewals + 1, contested=contested)
+
+        record = await self._records.change(agent.project_id, agent.piped_id, edit)
+        return self._lease(instance_id, record, self._look(agent, record))
+
+    async def release(self, agent: Agent, instance_id: str, epoch: int) -> None:
+        """Free it for whoever waits. What another instance holds stays as it is."""
+
+        def edit(record: LeaseRecord) -> LeaseRecord:
+            if (record.instance_id, record.epoch) != (instance_id, epoch):
+                return record
+            return replace(record, instance_id="", data_folder_id="")
+
+        await self._records.change(agent.project_id, agent.piped_id, edit)
+
+    async def check_epoch(self, agent: Agent) -> None:
+        """Raises StateError for a caller whose lease went to another instance since.
+
+        One that has held none may introduce itself; it has nothing else to say while it waits.
+        """
+        if not agent.lease_epoch:
+            return
+        record = await self._records.get(agent.project_id, agent.piped_id)
+        if agent.lease_epoch < record.epoch:
+            raise StateError(
+                f"the lease of the piped {agent.piped_id!r} has gone to another instance"
+                f" (epoch {record.epoch}, yours is {agent.lease_epoch})",
+                hint="stop this instance, or give it a piped id of its own",
+            )
+
+    def waiting_time(self, agent: Agent) -> float:
+        """Seconds after which it is worth to ask again, if nothing is heard before."""
+        seen = self._seen.get(agent.piped_id)
+        return max(0.0, self._time_left(seen)) if seen is not None else self._times.lease
+
+    def _time_left(self, seen: _Seen) -> float:
+        """Seconds until a holder that stays silent has lost its lease."""
+        return seen.at + self._times.lease - self._clock()
+
+    def _look(self, agent: Agent, record: LeaseRecord) -> _Seen:
+        now = self._clock()
+        seen = self._seen.get(agent.piped_id)
+        if seen is None:
+            # Nobody knows how long the one before has been silent: as if it had spoken just now.
+            settled_at = now + self._times.take_over if record.contested else 0.0
+            seen = _Seen(record.epoch, record.renewals, now, settled_at)
+            self._seen[agent.piped_id] = seen
+        elif (seen.epoch, seen.renewals) != (record.epoch, record.renewals):
+            seen.epoch, seen.renewals, seen.at = record.epoch, record.renewals, now
+        return seen
+
+    def _lease(self, instance_id: str, record: LeaseRecord, seen: _Seen) -> push_pb2.Lease:
+        held = record.instance_id == instance_id
+        begun_after = max(0.0, seen.settled_at - self._clock()) if held and record.contested else 0
+        return push_pb2.Lease(
+            epoch=record.epoch,
+            held=held,
+            time=_duration(self._times.lease),
+            take_over_after=_duration(self._times.take_over),
+            begun_after=_duration(begun_after),
+        )
+
+
+def _duration(seconds: float) -> Duration:
+    duration = Duration()
+    duration.FromTimedelta(timedelta(seconds=seconds))
+    return duration

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Live state: what really runs. A snapshot, and for Kubernetes of v0 the changes since.
+
+All of it is kept: a view never falls back in time, and health is judged after each change.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from pipecd_controlplane.store.database import Transaction
+from pipecd_controlplane.store.entities import Now
+from pipecd_controlplane.store.piped_records import Record
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases import limits
+from pipecd_controlplane.usecases.ownership import Agent, own_application
+from pipecd_model.errors import ConfigError, NotFoundError
+from pipecd_wire.model import application_live_state_pb2 as pb
+
+Snapshot = pb.ApplicationLiveStateSnapshot
+
+LATE_SECONDS: Final = 120
+"""An older snapshot that comes later than this is no late one: somebody's clock was put back."""
+
+
+async def report(stores: Stores, agent: Agent, told: Snapshot, now: Now) -> None:
+    """Take a snapshot of an application of this piped."""
+    application = await own_application(stores.applications, agent, told.application_id)
+    if (told.project_id, told.piped_id) != (application.project_id, application.piped_id):
+        raise ConfigError(
+            "invalid request: snapshot: project and piped are not those of its application"
+        )
+    limits.size("live state", told, limits.LIVE_STATE_BYTES)
+    snapshot = Snapshot()
+    snapshot.CopyFrom(told)
+    judge(snapshot)
+
+    def edit(known: Record[Snapshot] | None) -> Snapshot | None:
+        if (
+            known is not None
+            and _version(snapshot.version) < _version(known.message.version)
+            and now() - known.updated_at < LATE_SECONDS
+        ):
+            return None
+        return snapshot
+
+    async def work(transaction: Transaction) -> None:
+        await stores.live_states.change_in(transaction, agent.project_id, told.application_id, edit)
+
+    await stores.database.write(work)
+
+
+async def patch(
+    stores: Stores, agent: Agent, events: Iterable[pb.KubernetesResourceStateEvent]
+) -> list[str]:
+    """Apply changes, each application's in their order; answers the ids of those of others."""
+    by_application: dict[str, list[pb.KubernetesResourceStateEvent]] = {}
+    for event in events:
+        by_application.setdefault(event.application_id, []).append(event)
+    failed: list[str] = []
+    own: dict[str, list[pb.KubernetesResourceStateEvent]] = {}
+    for application_id, changes in by_application.items():
+        application = await stores.applications.find(agent.project_id, application_id)
+        if application is None or application.piped_id != agent.piped_id:
+            failed += [event.id for event in changes]
+        else:
+            own[application_id] = changes
+
+    async def work(transaction: Transaction) -> None:
+        for application_id, changes in own.items():
+            await stores.live_states.change_in(
+                transaction, agent.project_id, application_id, _patched(changes)
+            )
+
+    await stores.database.write(work)
+    return failed
+
+
+def _patched(
+    changes: Sequence[pb.KubernetesResourceStateEvent],
+) -> Callable[[Record[Snapshot] | None], Snapshot | None]:
+    def edit(known: Record[Snapshot] | None) -> Snapshot | None:
+        if known is None:
+            return None  # a snapshot will come, and hold all of it
+        snapshot = known.message
+        for event in changes:
+            apply(snapshot, event)
+        judge(snapshot)
+        limits.size("live state", snapshot, limits.LIVE_STATE_BYTES)
+        return snapshot
+
+    return edit
+
+
+def apply(snapshot: Snapshot, event: pb.KubernetesResourceStateEvent) -> None:
+    """Apply one change; one that is older than the snapshot is in it already."""
+    if _version(event.snapshot_version) < _version(snapshot.version):
+        return
+    resources = snapshot.kubernetes.resources
+    place = next((i for i, each in enumerate(resources) if each.id == event.state.id), None)
+    if event.type == pb.KubernetesResourceStateEvent.DELETED:
+        if place is not None:
+            del resources[place]
+    elif place is not None:
+        resources[place].CopyFrom(event.state)
+    else:
+        resources.append(event.state)
+    snapshot.version.CopyFrom(event.snapshot_version)
+
+
+def judge(snapshot: Snapshot) -> None:
+    """Set the health that follows from the resources; without any, what the piped said stays."""
+    generic = snapshot.application_live_state.resources
+    if generic:
+        healths: set[int] = {each.health_status for each in generic}
+        if pb.ResourceState.UNHEALTHY in healths:
+            snapshot.health_status = Snapshot.UNHEALTHY
+        elif pb.ResourceState.UNKNOWN in healths:
+            snapshot.health_status = Snapshot.UNKNOWN
+        else:
+            snapshot.health_status = Snapshot.HEALTHY
+        return
+    of_kind: list[Sequence[Any]] = [
+        snapshot.kubernetes.resources,
+        snapshot.cloudrun.resources,
+        getattr(snapshot, "lambda").resources,
+        snapshot.ecs.resources,
+    ]
+    healths = {each.health_status for resources in of_kind for each in resources}
+    if not healths:
+        return
+    # The three kinds number their healths alike.
+    if pb.KubernetesResourceState.OTHER in healths:
+        snapshot.health_status = Snapshot.OTHER
+    elif pb.KubernetesResourceState.UNKNOWN in healths:
+        snapshot.health_status = Snapshot.UNKNOWN
+    else:
+        snapshot.health_status = Snapshot.HEALTHY
+
+
+async def snapshot(stores: Stores, project_id: str, application_id: str) -> Snapshot:
+    """Raises NotFoundError when there is no such application, or nothing was told of it."""
+    await stores.applications.get(project_id, application_id)
+    found = await stores.live_states.find(project_id, application_id)
+    if found is None:
+        raise NotFoundError(f"nothing is known yet of what runs of {application_id!r}")
+    return found.message
+
+
+def _version(version: pb.ApplicationLiveStateVersion) -> tuple[int, int]:
+    return version.timestamp, version.index

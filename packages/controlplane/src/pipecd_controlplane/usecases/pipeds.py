@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pipeds: registered by people, described by themselves when they start."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from pipecd_controlplane.store.database import Transaction
+from pipecd_controlplane.store.entities import Now
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases.agent_watch import Presence
+from pipecd_controlplane.usecases.keys import new_piped_key, quick_hash
+from pipecd_model.errors import ConflictError, StateError
+from pipecd_model.ids import new_id
+from pipecd_wire.model import piped_pb2
+from pipecd_wire.pipecd.push import push_pb2
+from pipecd_wire.pipedservice import service_pb2 as pipedservice
+
+ONLINE_SECONDS: Final = 120
+"""A piped that does not watch reports every minute; one missed report is forgiven."""
+
+ALARM_SECONDS: Final = 600
+"""How long people are shown what was seen once; what goes on is seen every minute."""
+
+MOST_KEYS: Final = 5
+"""Keys of a piped whose registration is repeated; each one costs time at the door."""
+
+KEYS_AT_ONCE: Final = 2
+"""Of a piped, as upstream has it: the one in use, and the one to change over to."""
+
+REDACTED: Final = "redacted"
+
+
+async def register(
+    stores: Stores,
+    project_id: str,
+    *,
+    name: str,
+    description: str,
+    creator: str,
+    now: Now,
+    wanted_id: str | None = None,
+) -> tuple[str, str]:
+    """Make a piped; answers its id and its key, which is not kept.
+
+    With `wanted_id` the call may be repeated: the piped that it made before gets one more key.
+    """
+    key = new_piped_key()
+    at = now()
+    kept = piped_pb2.PipedKey(hash=quick_hash(key), creator=creator, created_at=at)
+    piped = piped_pb2.Piped(
+        id=wanted_id or new_id(),
+        name=name,
+        desc=description,
+        project_id=project_id,
+        keys=[kept],
+        created_at=at,
+        updated_at=at,
+    )
+
+    def add_key(known: piped_pb2.Piped) -> None:
+        # Older keys stay: an answer may have arrived after all, and somebody may use it.
+        if len(known.keys) >= MOST_KEYS:
+            raise StateError(
+                f"the piped {known.name!r} was registered by this call before",
+                hint="make a new call, with an idempotency key of its own",
+            )
+        known.keys.append(kept)
+
+    try:
+        await stores.pipeds.add(piped)
+    except ConflictError:
+        if wanted_id is None:
+            raise
+        await stores.pipeds.update(project_id, wanted_id, add_key)
+    return piped.id, key
+
+
+def describe(piped: piped_pb2.Piped, report: pipedservice.ReportPipedMetaRequest, now: int) -> None:
+    """Take what a piped says of itself when it starts."""
+    piped.version = report.version
+    piped.config = report.config
+    piped.started_at = now
+    del piped.cloud_providers[:]
+    del piped.platform_providers[:]
+    piped.platform_providers.extend(
+        piped_pb2.Piped.PlatformProvider(name=older.name, type=older.type)
+        for older in report.cloud_providers
+    )
+    piped.platform_providers.extend(report.platform_providers)
+    del piped.plugins[:]
+    piped.plugins.extend(report.plugins)
+    del piped.repositories[:]
+    piped.repositories.extend(report.repositories)
+    piped.ClearField("secret_encryption")
+    if report.HasField("secret_encryption"):
+        piped.secret_encryption.CopyFrom(report.secret_encryption)
+
+
+def redacted(piped: piped_pb2.Piped) -> piped_pb2.Piped:
+    """What may be shown: even a hash of a key is nobody's business."""
+    shown = piped_pb2.Piped()
+    shown.CopyFrom(piped)
+    for key in shown.keys:
+        key.hash = REDACTED
+    return shown
+
+
+async def add_key(stores: Stores, project_id: str, piped_id: str, *, creator: str, now: Now) -> str:
+    """One more key, so that the piped can change over; answers it. Older ones stay good."""
+    key = new_piped_key()
+    kept = piped_pb2.PipedKey(hash=quick_hash(key), creator=creator, created_at=now())
+
+    def edit(piped: piped_pb2.Piped) -> None:
+        if len(piped.keys) >= KEYS_AT_ONCE:
+            raise StateError(
+                f"the piped {piped.name!r} has {len(piped.keys)} keys already",
+                hint="delete the old one first",
+            )
+        piped.keys.insert(0, kept)
+
+    await stores.pipeds.update(project_id, piped_id, edit)
+    return key
+
+
+async def delete_old_keys(stores: Stores, project_id: str, piped_id: str) -> None:
+    """Keep the newest key only; the others stop with the next call."""
+
+    def edit(piped: piped_pb2.Piped) -> None:
+        if piped.keys:
+            newest = max(piped.keys, key=lambda key: key.created_at)
+            kept = piped_pb2.PipedKey()
+            kept.CopyFrom(newest)
+            del piped.keys[:]
+            piped.keys.append(kept)
+
+    await stores.pipeds.update(project_id, piped_id, edit)
+
+
+async def set_desired_version(
+    stores: Stores, project_id: str, piped_ids: Iterable[str], version: str
+) -> None:
+    """Which version the launchers of these pipeds shall run: all are told, or none."""
+
+    def edit(piped: piped_pb2.Piped) -> None:
+        piped.desired_version = version
+
+    async def work(transaction: Transaction) -> None:
+        for piped_id in piped_ids:
+            await stores.pipeds.update_in(transaction, project_id, piped_id, edit)
+
+    await stores.database.write(work)
+
+
+async def listed(
+    stores: Stores, presence: Presence, project_id: str, now: Now, *, enabled: bool | None = None
+) -> list[piped_pb2.Piped]:
+    """The pipeds with their status; of keys everything but the hash."""
+    stats = await stores.piped_stats.of_project(project_id)
+    shown = []
+    for piped in await stores.pipeds.of_project(project_id):
+        if enabled is not None and piped.disabled is enabled:
+            continue
+        one = redacted(piped)
+        stat = stats.get(piped.id)
+        one.status = _status(piped, presence, stat.updated_at if stat else 0, now)
+        shown.append(one)
+    return shown
+
+
+def _status(
+    piped: piped_pb2.Piped, presence: Presence, stat_at: int, now: Now
+) -> piped_pb2.Piped.ConnectionStatus.ValueType:
+    if presence.connected(piped.id) or now() - stat_at < ONLINE_SECONDS:
+        return piped_pb2.Piped.ONLINE
+    return piped_pb2.Piped.OFFLINE if piped.started_at else piped_pb2.Piped.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenPiped:
+    """A piped with what is known of it at the moment."""
+
+    piped: piped_pb2.Piped
+    plugins: list[push_pb2.PluginState]
+    alarms: list[str]
+
+
+async def seen(stores: Stores, presence: Presence, project_id: str, now: Now) -> list[SeenPiped]:
+    """All pipeds of the project, without their keys."""
+    states = await stores.plugin_states.of_project(project_id)
+    stats = await stores.piped_stats.of_project(project_id)
+    alarms = await stores.alarms.of_project(project_id, since=now() - ALARM_SECONDS)
+    listed = []
+    for piped in await stores.pipeds.of_project(project_id):
+        shown = piped_pb2.Piped()
+        shown.CopyFrom(piped)
+        del shown.keys[:]
+        stat = stats.get(piped.id)
+        shown.status = _status(piped, presence, stat.updated_at if stat else 0, now)
+        state = states.get(piped.id)
+        listed.append(
+            SeenPiped(
+                piped=shown,
+                plugins=list(state.message.plugins) if state else [],
+                alarms=alarms.get(piped.id, []),
+            )
+        )
+    return listed

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plan preview: what a change would do, asked of every piped that has the repository.
+
+The question is a command; the answer is the command's output, in the plain JSON of Go's structs.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Final
+
+from google.protobuf import json_format
+
+from pipecd_controlplane.store.entities import Now
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases import commands, request_names
+from pipecd_controlplane.usecases.agent_watch import Presence
+from pipecd_controlplane.usecases.online import pipeds_online
+from pipecd_model.command import is_handled
+from pipecd_model.errors import ConfigError, DeniedError, NotFoundError, PipecdError, StateError
+from pipecd_model.ids import new_id
+from pipecd_wire.apiservice import service_pb2 as apiservice
+from pipecd_wire.model import command_pb2, piped_pb2
+from pipecd_wire.model import planpreview_pb2 as pb
+
+HANDLE_SECONDS: Final = 300
+"""How long a piped may take when the caller does not say."""
+
+KEPT_SECONDS: Final = 24 * 3600
+"""How long an answer can be asked for."""
+
+COMMANDER: Final = "pipectl"
+MOST_COMMANDS: Final = 100
+OFFLINE: Final = "Maybe Piped is offline currently."
+
+
+async def ask(
+    stores: Stores,
+    project_id: str,
+    request: apiservice.RequestPlanPreviewRequest,
+    wanted_id: Callable[[str], str | None],
+) -> list[str]:
+    """Ask each piped that has the repository with that base branch; answers the command ids.
+
+    `wanted_id` gives the id for the command to a piped: the same when the call is repeated.
+    Raises ConfigError for names that no git may get.
+    """
+    request_names.branch("head_branch", request.head_branch)
+    request_names.branch("base_branch", request.base_branch)
+    request_names.commit("head_commit", request.head_commit)
+    asked = []
+    for piped in await stores.pipeds.of_project(project_id):
+        repository_id = _repository_id(piped, request)
+        if piped.disabled or repository_id is None:
+            continue
+        issued = await commands.issue(
+            stores.commands,
+            project_id,
+            wanted_id(piped.id),
+            _maker(piped, repository_id, request),
+        )
+        asked.append(issued.id)
+    return asked
+
+
+def _maker(
+    piped: piped_pb2.Piped, repository_id: str, request: apiservice.RequestPlanPreviewRequest
+) -> Callable[[datetime], command_pb2.Command]:
+    def make(at: datetime) -> command_pb2.Command:
+        return command_pb2.Command(
+            id=new_id(),
+            piped_id=piped.id,
+            project_id=piped.project_id,
+            commander=COMMANDER,
+            type=command_pb2.Command.BUILD_PLAN_PREVIEW,
+            build_plan_preview=command_pb2.Command.BuildPlanPreview(
+                repository_id=repository_id,
+                head_branch=request.head_branch,
+                head_commit=request.head_commit,
+                base_branch=request.base_branch,
+                timeout=request.timeout,
+            ),
+            created_at=int(at.timestamp()),
+            updated_at=int(at.timestamp()),
+        )
+
+    return make
+
+
+def _repository_id(
+    piped: piped_pb2.Piped, request: apiservice.RequestPlanPreviewRequest
+) -> str | None:
+    for repository in piped.repositories:
+        if (repository.remote, repository.branch) == (request.repo_remote_url, request.base_branch):
+            return repository.id
+    return None
+
+
+class PlanPreviews:
+    """The answers, once they are there."""
+
+    def __init__(
+        self, stores: Stores, presence: Presence, now: Now, web_base_url: Callable[[], str]
+    ) -> None:
+        self._stores = stores
+        self._presence = presence
+        self._now = now
+        self._web_base_url = web_base_url
+
+    async def results(
+        self, project_id: str, command_ids: Iterable[str], *, handle_seconds: int
+    ) -> list[pb.PlanPreviewCommandResult]:
+        """Raises NotFoundError while a piped is still at it: the caller asks again."""
+        ids = list(command_ids)
+        if len(ids) > MOST_COMMANDS:
+            raise ConfigError(f"invalid request: {len(ids)} commands, at most {MOST_COMMANDS}")
+        asked = [await self._asked(project_id, command_id) for command_id in ids]
+        online = await pipeds_online(self._stores, self._presence, project_id, self._now)
+        names = {piped.id: piped.name for piped in await self._stores.pipeds.of_project(project_id)}
+        found = []
+        for command in asked:
+            if is_handled(command):
+                result = await self._answered(command)
+            else:
+                result = self._unanswered(
+                    command,
+                    online=command.piped_id in online,
+                    handle_seconds=handle_seconds or HANDLE_SECONDS,
+                )
+            result.command_id = command.id
+            result.piped_id = command.piped_id
+            result.piped_name = names.get(command.piped_id, "")
+            result.piped_url = f"{self._web_base_url()}/settings/piped"
+            for application in result.results:
+                application.application_url = (
+                    f"{self._web_base_url()}/applications/{application.application_id}"
+                )
+            found.append(result)
+        return found
+
+    async def _asked(self, project_id: str, command_id: str) -> command_pb2.Command:
+        command = await self._stores.commands.find(project_id, command_id)
+        if command is None:
+            raise DeniedError(f"the command {command_id!r} is none of this project's")
+        if command.type != command_pb2.Command.BUILD_PLAN_PREVIEW:
+            raise StateError(f"the command {command_id!r} asks for no plan preview")
+        if is_handled(command) and self._now() - command.handled_at > KEPT_SECONDS:
+            raise StateError(
+                f"the plan preview of the command {command_id!r} is not kept any more",
+                hint="ask for a new one",
+            )
+        return command
+
+    def _unanswered(
+        self, command: command_pb2.Command, *, online: bool, handle_seconds: int
+    ) -> pb.PlanPreviewCommandResult:
+        if not online:
+            return pb.PlanPreviewCommandResult(error=OFFLINE)
+        if self._now() - command.created_at <= handle_seconds:
+            raise NotFoundError(
+                f"no result of the command {command.id!r} yet", hint="ask again in a while"
+            )
+        return pb.PlanPreviewCommandResult(
+            error=f"Timed out, the piped did not answer within {handle_seconds} seconds"
+        )
+
+    async def _answered(self, command: command_pb2.Command) -> pb.PlanPreviewCommandResult:
+        output = await self._stores.commands.output(command.project_id, command.id)
+        if output is None:
+            if command.status == command_pb2.COMMAND_TIMEOUT:
+                return pb.PlanPreviewCommandResult(error="Timed out, no piped took the command")
+            raise PipecdError(f"the piped gave no output for the command {command.id!r}")
+        result = pb.PlanPreviewCommandResult()
+        try:
+            json_format.Parse(output, result, ignore_unknown_fields=True)
+        except json_format.ParseError as error:
+            raise PipecdError(
+                f"the output of the command {command.id!r} cannot be read: {error}"
+            ) from error
+        return result

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions: opened by a sign-in, read at each call, ended by whoever may.
+
+The cookie holds the session's id and a random secret; kept is a hash of the secret. What a person
+may do is not in it: it is asked of the project each time, so that a changed role counts at once.
+"""
+
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from typing import Final
+
+from pipecd_controlplane.store.entities import Now
+from pipecd_controlplane.store.stores import Stores
+from pipecd_model.errors import NotFoundError
+from pipecd_model.ids import new_id
+from pipecd_wire.pipecd.api import access_pb2
+
+DEFAULT_HOURS: Final = 168
+LONGEST_AGENT: Final = 200
+"""Characters of a browser's name that are kept."""
+
+Via = access_pb2.Session.Via
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who signed in, as the provider says."""
+
+    subject: str
+    via: Via.ValueType
+    avatar_url: str = ""
+    groups: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+
+
+async def start(
+    stores: Stores,
+    project_id: str,
+    identity: Identity,
+    *,
+    now: Now,
+    hours: int = DEFAULT_HOURS,
+    address: str = "",
+    user_agent: str = "",
+) -> str:
+    """Open a session; answers the value of its cookie, which is not kept."""
+    secret = secrets.token_urlsafe(32)
+    at = now()
+    session = access_pb2.Session(
+        id=new_id(),
+        project_id=project_id,
+        subject=identity.subject,
+        avatar_url=identity.avatar_url,
+        via=identity.via,
+        groups=identity.groups,
+        roles=identity.roles,
+        address=address,
+        user_agent=user_agent[:LONGEST_AGENT],
+        created_at=at,
+        expires_at=at + hours * 3600,
+    )
+    await stores.sessions.add(session, _hash(secret))
+    return f"{session.id}.{secret}"
+
+
+async def find(stores: Stores, cookie: str, *, now: Now) -> access_pb2.Session | None:
+    """The session of a cookie, if it is open."""
+    session_id, _, secret = cookie.partition(".")
+    found = await stores.sessions.by_id(session_id)
+    if found is None:
+        return None
+    session, kept = found
+    if not hmac.compare_digest(_hash(secret), kept) or session.expires_at <= now():
+        return None
+    return session
+
+
+Owner = tuple[str, int]
+"""Whose a session is: the name, and through whom they signed in."""
+
+
+def owner_of(session: access_pb2.Session) -> Owner:
+    return session.subject, session.via
+
+
+async def end(
+    stores: Stores, project_id: str, session_id: str, *, owner: Owner | None = None
+) -> None:
+    """End a session of the project; one that is over is fine. `owner` limits whose it may be.
+
+    Raises NotFoundError for a session of somebody else, as for one that never was.
+    """
+    found = await stores.sessions.by_id(session_id)
+    if found is None:
+        return
+    session, _hash_of_secret = found
+    if session.project_id != project_id or owner not in {None, owner_of(session)}:
+        raise NotFoundError(f"there is no session {session_id!r}")
+    await stores.sessions.end(project_id, session_id)
+
+
+def _hash(secret: str) -> str:
+    # The secret has 256 random bits: there is nothing to guess that a slow hash would protect.
+    return hashlib.sha256(secret.encode()).hexdigest()

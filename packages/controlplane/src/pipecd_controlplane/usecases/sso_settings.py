@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a project's people sign in through others: kept with its secrets closed.
+
+A project uses the shared way that the configuration file names, or one of its own.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases.project import ProjectSettings
+from pipecd_controlplane.usecases.vault import Vault, is_closed
+from pipecd_model.errors import ConfigError, StateError
+from pipecd_model.oplog import logger
+from pipecd_wire.model import project_pb2 as pb
+
+log = logger(__name__)
+
+SECRETS: Final = ("client_id", "client_secret")
+
+
+class SsoSettings:
+    """Finds and changes the way in of a project."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        settings: ProjectSettings,
+        vault: Vault,
+        shared: Mapping[str, pb.ProjectSSOConfig],
+    ) -> None:
+        self._stores = stores
+        self._settings = settings
+        self._vault = vault
+        self._shared = shared
+
+    def of_project(self, project: pb.Project) -> pb.ProjectSSOConfig:
+        """The project's way in, opened. Raises StateError when there is none."""
+        if project.shared_sso_name:
+            shared = self._shared.get(project.shared_sso_name)
+            if shared is None:
+                raise StateError(
+                    f"there is no shared sign-in {project.shared_sso_name!r}",
+                    hint="add it to sharedSSOConfigs of the configuration file",
+                )
+            return shared
+        if not project.HasField("sso"):
+            raise StateError(f"the project {project.id!r} has no single sign-on")
+        opened = pb.ProjectSSOConfig()
+        opened.CopyFrom(project.sso)
+        client = _client(opened)
+        for name in SECRETS:
+            closed = getattr(client, name)
+            setattr(client, name, self._vault.open(closed, place=_place(project.id, name)))
+        return opened
+
+    async def change(self, project_id: str, wanted: pb.ProjectSSOConfig) -> None:
+        """Keep a way in of the project's own; an empty id or secret means the one kept before."""
+        if wanted.provider == pb.ProjectSSOConfig.GOOGLE:
+            raise ConfigError("invalid request: sso: GOOGLE is not supported", hint="use OIDC")
+        section = _section(wanted)
+        if not wanted.HasField(section):
+            raise ConfigError(f"invalid request: sso: {section} is not set")
+        if section == "oidc" and not wanted.oidc.issuer:
+            raise ConfigError("invalid request: sso: oidc.issuer is not set")
+
+        def edit(project: pb.Project) -> None:
+            kept = pb.ProjectSSOConfig()
+            kept.CopyFrom(wanted)
+            _clear_others(kept, section)
+            client = _client(kept)
+            before = getattr(project.sso, section)
+            for name in SECRETS:
+                given = getattr(client, name)
+                closed = (
+                    self._vault.close(given, place=_place(project_id, name))
+                    if given
+                    else getattr(before, name)
+                )
+                setattr(client, name, closed)
+            project.sso.CopyFrom(kept)
+            project.shared_sso_name = ""
+
+        await self._settings.change(project_id, edit)
+
+    async def close_anew(self) -> int:
+        """Close with the newest key what an older one closed; answers in how many projects.
+
+        What no key opens stays as it is: its people cannot sign in through others until it is set
+        anew, and everybody else can.
+        """
+        changed = 0
+        for project in await self._stores.projects.all():
+            client = _client(project.sso) if project.HasField("sso") else None
+            closed = [getattr(client, name) for name in SECRETS] if client else []
+            if any(is_closed(each) and not self._vault.is_current(each) for each in closed):
+                try:
+                    await self._stores.projects.update(project.id, self._renew)
+                    changed += 1
+                except StateError as error:
+                    log.warning("sso.secret_lost", project_id=project.id, error=str(error))
+        return changed
+
+    def _renew(self, project: pb.Project) -> None:
+        client = _client(project.sso)
+        for name in SECRETS:
+            place = _place(project.id, name)
+            opened = self._vault.open(getattr(client, name), place=place)
+            setattr(client, name, self._vault.close(opened, place=place))
+
+
+Section = Literal["github", "oidc"]
+
+
+def _clear_others(sso: pb.ProjectSSOConfig, section: Section) -> None:
+    sso.ClearField("google")
+    sso.ClearField("github" if section == "oidc" else "oidc")
+
+
+def _section(sso: pb.ProjectSSOConfig) -> Section:
+    return "oidc" if sso.provider == pb.ProjectSSOConfig.OIDC else "github"
+
+
+def _client(sso: pb.ProjectSSOConfig) -> pb.ProjectSSOConfig.GitHub | pb.ProjectSSOConfig.Oidc:
+    return sso.oidc if sso.provider == pb.ProjectSSOConfig.OIDC else sso.github
+
+
+def _place(project_id: str, name: str) -> str:
+    return f"project/{project_id}/sso/{name}"

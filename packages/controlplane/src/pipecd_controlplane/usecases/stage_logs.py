@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage logs: appended by pipeds, followed by people while they are written."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Final
+
+from pipecd_controlplane.store.changes import Kind, topic
+from pipecd_controlplane.store.stage_logs import LogKey, LogPart
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases.bus import Bus
+from pipecd_model import deployment as deployments
+from pipecd_model import stage as stages
+from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.model.logblock_pb2 import LogBlock
+
+LAST_WORDS: Final = 2.0
+"""Seconds a follower waits for the seal once the stage is over: the log of a plugin that died has
+none, and a piped may be slower with the log's end than with the stage's."""
+
+GOES_ON: Final = "… this log is too long to be shown at once; follow it to read it whole"
+
+
+async def whole(stores: Stores, deployment: pb.Deployment) -> dict[str, LogPart]:
+    """The logs of all stages in their latest attempt, by stage id; long ones say where they end."""
+    keys = {
+        stage.id: LogKey(
+            deployment_id=deployment.id, stage_id=stage.id, retried_count=stage.retried_count
+        )
+        for stage in deployment.stages
+    }
+    found = await stores.stage_logs.whole(deployment.project_id, keys.values())
+    return {stage_id: _cut_noted(found[key]) for stage_id, key in keys.items()}
+
+
+def _cut_noted(part: LogPart) -> LogPart:
+    if part.at_end:
+        return part
+    last = part.blocks[-1] if part.blocks else LogBlock()
+    note = LogBlock(index=last.index + 1, log=GOES_ON, created_at=last.created_at or 1)
+    return replace(part, blocks=[*part.blocks, note])
+
+
+def can_reopen(deployment: pb.Deployment, key: LogKey) -> bool:
+    """Whether a sealed log takes more lines: its stage is not over.
+
+    A plugin that has outlived its agent seals the log of a stage that the next agent runs again.
+    """
+    return any(stage.id == key.stage_id for stage in deployment.stages) and not _is_over(
+        deployment, key
+    )
+
+
+async def follow(
+    stores: Stores,
+    bus: Bus,
+    project_id: str,
+    key: LogKey,
+    *,
+    from_index: int,
+    last_words: float = LAST_WORDS,
+) -> AsyncGenerator[LogPart, None]:
+    """The log from an index on, then each addition as it comes; the last part is completed."""
+    topics = (topic(Kind.STAGE_LOG, str(key)), topic(Kind.DEPLOYMENT, key.deployment_id))
+    with bus.listen(*topics) as listener:
+        position = 0
+        waited = False
+        while True:
+            # The stage first: a log that is not sealed after its stage was seen over is the end.
+            deployment = await stores.deployments.get(project_id, key.deployment_id)
+            over = _is_over(deployment, key)
+            part = await stores.stage_logs.part(
+                project_id, key, after=position, from_index=from_index
+            )
+            position = part.position
+            if not part.at_end:
+                yield LogPart(blocks=part.blocks, position=position, at_end=False, completed=False)
+                continue
+            # Sealed alone is no end: a stage that runs again opens its log again.
+            if over and (part.completed or waited):
+                yield LogPart(blocks=part.blocks, position=position, at_end=True, completed=True)
+                return
+            if part.blocks:
+                yield replace(part, completed=False)
+            news = await listener.changes(limit=last_words if over else None)
+            waited = not news
+
+
+def _is_over(deployment: pb.Deployment, key: LogKey) -> bool:
+    """Will nobody write this log any more? Raises NotFoundError when there is no such stage."""
+    stage = deployments.stage(deployment, key.stage_id)
+    return (
+        deployments.is_completed(deployment.status)
+        or stages.is_completed(stage.status)
+        or stage.retried_count > key.retried_count
+    )

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lease: whether this instance of a piped may start work, and for how long.
+
+Told by the push stream, kept by renewals at a third of its time, given back at a graceful stop.
+Its times count from the moment a call was sent, on a clock that goes on while the machine sleeps:
+this instance always stops before another one may begin. A control plane without leases sets no
+limits; until one has said which it is, nothing starts.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from google.protobuf.duration_pb2 import Duration
+
+from pipecd_model.errors import PipecdError, StateError
+from pipecd_wire.pipecd.push import push_pb2 as push
+from piped.controlplane.client import ControlPlane, UnknownRpcError
+from piped.controlplane.epoch import chosen_epoch, keep_epoch, kept_epoch
+from piped.oplog import logger
+
+log = logger(__name__)
+
+METADATA: Final = "pipecd-lease-epoch"
+
+SHORTEST_PAUSE: Final = 0.2
+"""Seconds between two renewals at least."""
+
+ANSWER: Final = 5.0
+"""Seconds that a renewal is waited for; the next one is due anyway."""
+
+GOODBYE: Final = 2.0
+"""Seconds that a stopping piped gives to the release."""
+
+
+def awake_or_asleep() -> float:
+    """Seconds that only grow, also while the machine sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class Standing(Enum):
+    """What this instance was told last."""
+
+    UNKNOWN = "unknown"
+    """Nothing yet."""
+    UNLIMITED = "unlimited"
+    """The control plane has no leases."""
+    HELD = "held"
+    ELSEWHERE = "elsewhere"
+    """Another instance holds it, or nobody does."""
+
+
+class Lease:
+    """What this instance may start now."""
+
+    def __init__(
+        self,
+        instance_id: str,
+        kept: Path | None = None,
+        clock: Callable[[], float] = awake_or_asleep,
+    ) -> None:
+        """`kept`: the file with the epoch of the piped before, whose last reports we may send."""
+        self.instance_id = instance_id
+        self.standing = Standing.UNKNOWN
+        self.epoch = kept_epoch(kept) if kept is not None else 0
+        """The one in which this data folder held the lease last; 0 when it never did."""
+        self._inherited: int | None = None
+        """The epoch of the piped before, when nobody was at work between it and this one."""
+        self.on_refused: Callable[[], None] = lambda: None
+        """Called when a renewal was refused: the stream shall be opened anew."""
+        self._kept = kept
+        self._clock = clock
+        self._newest = 0
+        self._renewed = self._begun_from = 0.0
+        self._time = self._take_over = 0.0
+        self._changed = asyncio.Event()
+
+    @property
+    def held(self) -> bool:
+        """Is this the instance that works? Past its time it starts nothing all the same."""
+        return self.standing in {Standing.HELD, Standing.UNLIMITED}
+
+    def epoch_now(self) -> int:
+        """The epoch of whoever calls this: that of its block, or the lease's."""
+        chosen = chosen_epoch()
+        return self.epoch if chosen is None or chosen == self._inherited else chosen
+
+    def metadata(self) -> list[tuple[str, str]]:
+        """What goes with every call: 0 says that we know of leases and have held none."""
+        return [(METADATA, str(self.epoch_now()))]
+
+    def now(self) -> float:
+        """The time on the lease's clock."""
+        return self._clock()
+
+    def take(self, lease: push.Lease | None, *, asked: float) -> None:
+        """Take what was answered to a call of the moment `asked`; None: there are no leases."""
+        if lease is None:
+            self._take_none()
+        elif lease.epoch >= self._newest:  # else it was overtaken on its way
+            self._newest = lease.epoch
+            self._time = _seconds(lease.time)
+            self._take_over = _seconds(lease.take_over_after)
+            if lease.held:
+                self._hold(lease, asked)
+            else:
+                self._lose()
+        self._tell()
+
+    def _take_none(self) -> None:
+        if self.standing in {Standing.UNKNOWN, Standing.UNLIMITED}:
+            self.standing = Standing.UNLIMITED
+        else:
+            # A gateway whose control plane is away may say so: no reason to work beside another.
+            log.warning(
+                "lease.unknown_now",
+                reason="the control plane says that it has no leases, and had one before",
+                hint="if it was replaced by one without, restart this piped",
+            )
+
+    def _hold(self, lease: push.Lease, asked: float) -> None:
+        if self.standing is not Standing.HELD or self.epoch != lease.epoch:
+            log.info("lease.held", epoch=lease.epoch)
+        self.standing = Standing.HELD
+        self._begun_from = self._clock() + _seconds(lease.begun_after)
+        if self.epoch != lease.epoch:
+            first = not self._renewed
+            self._inherited = self.epoch if first and lease.epoch == self.epoch + 1 else None
+            self.epoch = lease.epoch
+            if self._kept is not None:
+                keep_epoch(self._kept, lease.epoch)
+        self._renewed = max(self._renewed, asked)
+
+    def _lose(self) -> None:
+        if self.standing is not Standing.ELSEWHERE:
+            log.warning(
+                "lease.elsewhere",
+                reason="another instance of this piped is at work; this one starts nothing",
+                hint="stop one of them, or give it a piped id of its own",
+            )
+        self.standing = Standing.ELSEWHERE
+
+    def may_begin(self, *, begun: bool) -> bool:
+        """May a deployment be taken up; one that another instance may have `begun`, later?"""
+        return self.may_start(rollback=False) and not (begun and self._clock() < self._begun_from)
+
+    def may_start(self, *, rollback: bool) -> bool:
+        """May a stage start, forward or of a rollback?"""
+        if self.standing is Standing.UNLIMITED:
+            return True
+        lasts = self._take_over if rollback else self._time
+        return self.standing is Standing.HELD and self._clock() < self._renewed + lasts
+
+    async def deployment(self, *, begun: bool) -> None:
+        """Wait until a deployment may be taken up."""
+        await self._until(
+            lambda: self.may_begin(begun=begun),
+            lambda: self._begun_from if begun and self.may_start(rollback=False) else None,
+        )
+
+    async def stage(self, *, rollback: bool) -> None:
+        """Wait until a stage may start."""
+        if not self.may_start(rollback=rollback):
+            log.warning("lease.stage_waits", rollback=rollback, standing=self.standing.value)
+        await self._until(lambda: self.may_start(rollback=rollback))
+
+    async def gone(self) -> None:
+        """Wait until another instance goes on with what this one has begun."""
+        await self._until(
+            lambda: self._is_elsewhere() and self._clock() >= self._renewed + self._take_over,
+            lambda: self._renewed + self._take_over if self._is_elsewhere() else None,
+        )
+
+    async def while_held(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something for ever, but only while this is the instance that works."""
+        while True:
+            await self._until(lambda: self.held)
+            epoch = self.epoch
+            async with asyncio.TaskGroup() as tasks:
+                working = tasks.create_task(_run(work))
+                watching = tasks.create_task(
+                    self._until(lambda: not self.held or self.epoch != epoch)  # noqa: B023 - ends with the block
+                )
+                await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+                if working.done():
+                    watching.cancel()
+                working.cancel()
+            if not working.cancelled():
+                return
+
+    async def keep(self, control: ControlPlane) -> None:
+        """Renew it for ever, while it is held."""
+        tried = 0.0
+        while True:
+            if self.standing is not Standing.HELD:
+                tried = 0.0
+                await self._until(lambda: self.standing is Standing.HELD)
+            due = max(self._renewed, tried) + max(SHORTEST_PAUSE, self._time / 3)
+            if self._clock() < due:
+                await self._change(due - self._clock())
+            else:
+                tried = self._clock()
+                await self.renew(control)
+
+    async def renew(self, control: ControlPlane) -> None:
+        """Renew it once; a control plane that does not answer changes nothing."""
+        asked, epoch = self._clock(), self.epoch
+        request = push.RenewLeaseRequest(instance_id=self.instance_id, epoch=epoch)
+        try:
+            answer = await control.ask(control.push.RenewLease, request, deadline=ANSWER)
+        except StateError:
+            if epoch == self.epoch and self.standing is Standing.HELD:
+                self._lose()
+                self._tell()
+                self.on_refused()
+        except UnknownRpcError:
+            self.take(None, asked=asked)
+        except PipecdError as error:
+            log.debug("lease.not_renewed", reason=str(error))
+        else:
+            self.take(answer.lease, asked=asked)
+
+    async def release(self, control: ControlPlane) -> None:
+        """Give it back, so that another instance need not wait."""
+        if self.standing is not Standing.HELD:
+            return
+        self.standing = Standing.UNKNOWN
+        request = push.ReleaseLeaseRequest(instance_id=self.instance_id, epoch=self.epoch)
+        try:
+            async with asyncio.timeout(GOODBYE):
+                await control.ask(control.push.ReleaseLease, request, deadline=GOODBYE)
+        except (PipecdError, TimeoutError) as error:
+            log.info("lease.not_released", reason=str(error))
+        else:
+            log.info("lease.released", epoch=self.epoch)
+
+    def _is_elsewhere(self) -> bool:
+        return self.standing is Standing.ELSEWHERE
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _until(
+        self,
+        holds: Callable[[], bool],
+        due: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        """Wait until something holds; `due` is when it may without that anything is told."""
+        while not holds():
+            at = due()
+            await self._change(None if at is None else at - self._clock())
+
+    async def _change(self, limit: float | None) -> None:
+        """Wait for news, and not longer than the limit."""
+        try:
+            async with asyncio.timeout(limit):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+
+async def _run(work: Callable[[], Awaitable[None]]) -> None:
+    await work()
+
+
+def _seconds(duration: Duration) -> float:
+    return duration.ToTimedelta().total_seconds()

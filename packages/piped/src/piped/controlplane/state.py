@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the control plane knows about this piped, kept close, and every change of it.
+
+`piped.controlplane.watch` fills it; trigger and schedule read it and follow its changes. The
+statuses of deployments are authored by piped itself: what is held of them here may be older than
+what the scheduler knows, never newer.
+"""
+
+import asyncio
+import time
+import weakref
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from pipecd_model.command import is_handled
+from pipecd_model.deployment import is_completed
+from pipecd_model.ids import ApplicationId, CommandId, DeploymentId
+from pipecd_wire.model.application_pb2 import Application
+from pipecd_wire.model.command_pb2 import Command
+from pipecd_wire.model.deployment_pb2 import Deployment
+
+STAGE_COMMANDS: Final = frozenset({Command.APPROVE_STAGE, Command.SKIP_STAGE})
+
+HANDLED_MEMORY: Final = 600.0
+"""Seconds a handled command is remembered at least: a listing that was under way still has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitHint:
+    """Somebody knows that a branch moved."""
+
+    repository_id: str
+    branch: str
+    commit_hash: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What became different; each entity is complete.
+
+    A snapshot holds all there is of each kind that it holds at all.
+    """
+
+    snapshot: bool = False
+    applications: tuple[Application, ...] = ()
+    removed_applications: frozenset[ApplicationId] = field(default_factory=frozenset)
+    deployments: tuple[Deployment, ...] = ()
+    commands: tuple[Command, ...] = ()
+    git_hints: tuple[GitHint, ...] = ()
+
+
+class Changes:
+    """The changes since the subscription was made, in order: `async for change in changes`.
+
+    One that is made after the first snapshot starts with the state of that moment.
+    """
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Change] = asyncio.Queue()
+
+    def __aiter__(self) -> "Changes":
+        return self
+
+    async def __anext__(self) -> Change:
+        return await self._queue.get()
+
+    def put(self, change: Change) -> None:
+        """Add a change; only the mirror does."""
+        self._queue.put_nowait(change)
+
+
+class ControlPlaneState:
+    """Applications, open deployments and open commands of this piped."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._applications: dict[ApplicationId, Application] = {}
+        self._deployments: dict[DeploymentId, Deployment] = {}
+        self._commands: dict[CommandId, Command] = {}
+        self._handled: dict[CommandId, float] = {}
+        self._filled = asyncio.Event()
+        # A subscription that nobody holds any more must not collect changes for ever.
+        self._subscribers: weakref.WeakSet[Changes] = weakref.WeakSet()
+
+    @property
+    def applications(self) -> Mapping[ApplicationId, Application]:
+        """The enabled applications of this piped."""
+        return MappingProxyType(self._applications)
+
+    @property
+    def deployments(self) -> Mapping[DeploymentId, Deployment]:
+        """The deployments that were not completed when the control plane was last heard."""
+        return MappingProxyType(self._deployments)
+
+    @property
+    def commands(self) -> Mapping[CommandId, Command]:
+        """The commands that nobody here has handled yet."""
+        return MappingProxyType(self._commands)
+
+    async def filled(self) -> None:
+        """Wait for the first snapshot."""
+        await self._filled.wait()
+
+    def changes(self) -> Changes:
+        """Follow the mirror from now on; the caller keeps the answer as long as it listens."""
+        changes = Changes()
+        if self._filled.is_set():
+            changes.put(self._everything())
+        self._subscribers.add(changes)
+        return changes
+
+    def stage_commands(self, deployment_id: str, stage_id: str) -> list[Command]:
+        """The open commands of one stage, oldest first."""
+        found = [
+            command
+            for command in self._commands.values()
+            if command.type in STAGE_COMMANDS
+            and (command.deployment_id, command.stage_id) == (deployment_id, stage_id)
+        ]
+        return sorted(found, key=lambda command: command.created_at)
+
+    async def watch_stage_commands(
+        self, deployment_id: str, stage_id: str
+    ) -> AsyncGenerator[Command, None]:
+        """The commands of one stage, each once, as they come; without an end."""
+        changes = self.changes()
+        told: set[str] = set()
+        while True:
+            for command in self.stage_commands(deployment_id, stage_id):
+                if command.id not in told:
+                    told.add(command.id)
+                    yield command
+            await anext(changes)
+
+    def is_deploying(self, application_id: str) -> bool:
+        """Has it a deployment that has not come to its end?"""
+        return any(each.application_id == application_id for each in self._deployments.values())
+
+    def handled(self, command_id: str) -> None:
+        """Forget a command: it is done, and no later listing brings it back."""
+        self._handled[CommandId(command_id)] = self._clock()
+        self._commands.pop(CommandId(command_id), None)
+
+    def replace(
+        self,
+        *,
+        applications: Iterable[Application] | None = None,
+        deployments: Iterable[Deployment] | None = None,
+        commands: Iterable[Command] | None = None,
+    ) -> None:
+        """Take full listings; what is not in one is gone. A kind that is not given stays."""
+        removed: frozenset[ApplicationId] = frozenset()
+        if applications is not None:
+            listed = {ApplicationId(application.id): application for application in applications}
+            removed = frozenset(self._applications.keys() - listed.keys())
+            self._applications = listed
+        if deployments is not None:
+            self._deployments = {DeploymentId(each.id): each for each in deployments}
+        if commands is not None:
+            self._replace_commands({CommandId(command.id): command for command in commands})
+        self._filled.set()
+        self._publish(
+            Change(
+                snapshot=True,
+                applications=() if applications is None else tuple(self._applications.values()),
+                removed_applications=removed,
+                deployments=() if deployments is None else tuple(self._deployments.values()),
+                commands=() if commands is None else tuple(self._commands.values()),
+            )
+        )
+
+    def merge(self, change: Change) -> None:
+        """Take a change."""
+        for application in change.applications:
+            self._applications[ApplicationId(application.id)] = application
+        for application_id in change.removed_applications:
+            self._applications.pop(application_id, None)
+        for deployment in change.deployments:
+            if is_completed(deployment.status):
+                self._deployments.pop(DeploymentId(deployment.id), None)
+            else:
+                self._deployments[DeploymentId(deployment.id)] = deployment
+        new = [command for command in change.commands if self._is_open(command)]
+        for command in change.commands:
+            self._commands.pop(CommandId(command.id), None)
+        for command in new:
+            self._commands[CommandId(command.id)] = command
+        self._publish(
+            Change(
+                applications=change.applications,
+                removed_applications=change.removed_applications,
+                deployments=change.deployments,
+                commands=tuple(new),
+                git_hints=change.git_hints,
+            )
+        )
+
+    def completed(self, deployment_id: str) -> None:
+        """Forget a deployment that has come to its end here."""
+        self._deployments.pop(DeploymentId(deployment_id), None)
+
+    def _is_open(self, command: Command) -> bool:
+        return not is_handled(command) and command.id not in self._handled
+
+    def _replace_commands(self, listed: dict[CommandId, Command]) -> None:
+        now = self._clock()
+        self._handled = {
+            command_id: at
+            for command_id, at in self._handled.items()
+            if command_id in listed or now - at < HANDLED_MEMORY
+        }
+        self._commands = {
+            command_id: command for command_id, command in listed.items() if self._is_open(command)
+        }
+
+    def _everything(self) -> Change:
+        return Change(
+            snapshot=True,
+            applications=tuple(self._applications.values()),
+            deployments=tuple(self._deployments.values()),
+            commands=tuple(self._commands.values()),
+        )
+
+    def _publish(self, change: Change) -> None:
+        for subscriber in list(self._subscribers):
+            subscriber.put(change)

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the mirror filled: follows the control plane's push, or polls it where there is none.
+
+Every connection starts with a full snapshot, so nothing has to be replayed after a break. A control
+plane without the push service (upstream's) is listed at the intervals upstream's agents use, and so
+is one whose stream does not get through to us; the push is tried again all the while.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from pipecd_model.errors import DeniedError, PipecdError, UnauthenticatedError, UnavailableError
+from pipecd_model.ids import ApplicationId
+from pipecd_wire.model.deployment_pb2 import Deployment
+from pipecd_wire.pipecd.push import push_pb2 as push
+from pipecd_wire.pipedservice import service_pb2 as pb
+from piped.controlplane.client import ControlPlane, UnknownRpcError
+from piped.controlplane.lease import Lease
+from piped.controlplane.state import Change, ControlPlaneState, GitHint
+from piped.oplog import logger
+
+log = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Seconds. The polling ones are upstream's; they count only where there is no push."""
+
+    commands: float = 5
+    deployments: float = 10
+    applications: float = 60
+    try_push: float = 60
+    """How often a control plane without push is asked again whether it has learned it."""
+    silence: float = 60
+    """A stream that says nothing for so long, not even a heartbeat, is dead."""
+    pause: float = 0.1
+    """The first pause before a new connection; it doubles."""
+    longest_pause: float = 1
+    """Short: whoever waits for the control plane waits for this. A refused connection is cheap."""
+    refused_pause: float = 5
+    """After the control plane has refused us: it will hardly change its mind within a second."""
+    polls_after: int = 3
+    """So many broken streams in a row, and the lists are polled meanwhile."""
+
+
+class Watch:
+    """The component that keeps the mirror true."""
+
+    def __init__(
+        self,
+        control: ControlPlane,
+        mirror: ControlPlaneState,
+        lease: Lease,
+        *,
+        data_folder_id: str,
+        on_own: Callable[[Iterable[push.Command]], None] = lambda _: None,
+        pace: Pace | None = None,
+    ) -> None:
+        """`on_own` is given the commands that only our control plane has, maybe repeatedly."""
+        self._control = control
+        self._mirror = mirror
+        self._lease = lease
+        self._on_own = on_own
+        self._request = push.WatchRequest(
+            instance_id=lease.instance_id, data_folder_id=data_folder_id
+        )
+        lease.on_refused = self._ask_again
+        self._asked = 0.0
+        self._refused = False
+        self._listening: asyncio.Timeout | None = None
+        self._pace = pace or Pace()
+        self._breaks = 0
+        self._due = {"commands": 0.0, "deployments": 0.0, "applications": 0.0}
+
+    async def run(self) -> None:
+        """Follow, and after each break follow again."""
+        while True:
+            try:
+                await self._follow()
+            except UnknownRpcError:
+                self._lease.take(None, asked=self._asked)
+                log.info("controlplane.polled", reason="it has no push service")
+                await self._poll_until(time.monotonic() + self._pace.try_push)
+            except PipecdError as error:
+                await self._broken(error)
+
+    async def _follow(self) -> None:
+        self._asked, self._refused = self._lease.now(), False
+        async with aclosing(self._messages()) as messages:
+            async for message in messages:
+                if self._breaks:
+                    log.info("controlplane.back")
+                self._breaks = 0
+                if message.lease.held:
+                    # It is ours now. What the holder before did is whole in a new snapshot only.
+                    return
+                self._take(message)
+            raise UnavailableError("the control plane ended the stream")
+
+    def _ask_again(self) -> None:
+        """Open the stream anew, now."""
+        self._refused = True
+        if self._listening is not None and not self._listening.expired():
+            self._listening.reschedule(asyncio.get_running_loop().time())
+
+    async def _messages(self) -> AsyncGenerator[push.WatchResponse, None]:
+        """The stream, given up when it is silent for too long."""
+        async with aclosing(self._control.watch(self._request)) as messages:
+            while True:
+                try:
+                    async with asyncio.timeout(self._pace.silence) as self._listening:
+                        message = await anext(messages)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError:
+                    why = "has given the lease to another" if self._refused else "is silent"
+                    raise UnavailableError(f"the control plane {why}") from None
+                finally:
+                    self._listening = None
+                yield message
+
+    def _take(self, message: push.WatchResponse) -> None:
+        match message.WhichOneof("body"):
+            case "snapshot":
+                listed = message.snapshot
+                self._mirror.replace(
+                    applications=listed.applications,
+                    deployments=listed.deployments,
+                    commands=listed.commands,
+                )
+                self._lease.take(
+                    listed.lease if listed.HasField("lease") else None, asked=self._asked
+                )
+                self._on_own(listed.own_commands)
+            case "lease":
+                self._lease.take(message.lease, asked=self._asked)
+            case "change":
+                self._on_own(message.change.own_commands)
+                self._mirror.merge(
+                    Change(
+                        applications=tuple(message.change.applications),
+                        removed_applications=frozenset(
+                            map(ApplicationId, message.change.removed_application_ids)
+                        ),
+                        deployments=tuple(message.change.deployments),
+                        commands=tuple(message.change.commands),
+                    )
+                )
+            case "git_hint":
+                hint = GitHint(
+                    repository_id=message.git_hint.repository_id,
+                    branch=message.git_hint.branch,
+                    commit_hash=message.git_hint.commit_hash,
+                )
+                self._mirror.merge(Change(git_hints=(hint,)))
+            case _:
+                pass  # a heartbeat, or what a newer control plane says
+
+    async def _broken(self, error: PipecdError) -> None:
+        self._breaks += 1
+        if self._breaks == 1:
+            write = log.info if isinstance(error, UnavailableError) else log.error
+            write("controlplane.lost", reason=str(error))
+        until = time.monotonic() + self._wait(error)
+        if self._breaks >= self._pace.polls_after:
+            await self._poll_until(until)
+        else:
+            await asyncio.sleep(max(0.0, until - time.monotonic()))
+
+    def _wait(self, error: PipecdError) -> float:
+        longest = self._pace.longest_pause
+        if isinstance(error, UnauthenticatedError | DeniedError):
+            return self._pace.refused_pause
+        ceiling = min(longest, self._pace.pause * 2 ** min(self._breaks, 16))
+        return random.uniform(ceiling / 2, ceiling)  # noqa: S311 - spreads load, protects nothing
+
+    async def _poll_until(self, end: float) -> None:
+        """List what is due, again and again, until `end`; at least one look is taken."""
+        while True:
+            try:
+                await self._poll_due()
+            except PipecdError as error:
+                log.debug("controlplane.poll_failed", reason=str(error))
+                later = time.monotonic() + self._pace.refused_pause
+                self._due = {kind: max(at, later) for kind, at in self._due.items()}
+            now = time.monotonic()
+            if now >= end:
+                return
+            await asyncio.sleep(max(0.0, min(end, *self._due.values()) - now))
+
+    async def _poll_due(self) -> None:
+        due = {kind for kind, at in self._due.items() if at <= time.monotonic()}
+        if not due:
+            return
+        service = self._control.service
+        ask = self._control.ask
+        applications = deployments = commands = None
+        if "applications" in due:
+            applications = (
+                await ask(service.ListApplications, pb.ListApplicationsRequest())
+            ).applications
+        if "deployments" in due:
+            deployments = await self._list_deployments()
+        if "commands" in due:
+            commands = (
+                await ask(service.ListUnhandledCommands, pb.ListUnhandledCommandsRequest())
+            ).commands
+        for kind in due:
+            self._due[kind] = time.monotonic() + getattr(self._pace, kind)
+        self._mirror.replace(applications=applications, deployments=deployments, commands=commands)
+
+    async def _list_deployments(self) -> list[Deployment]:
+        listed: list[Deployment] = []
+        cursor = ""
+        while True:
+            page = await self._control.ask(
+                self._control.service.ListNotCompletedDeployments,
+                pb.ListNotCompletedDeploymentsRequest(cursor=cursor),
+            )
+            listed.extend(page.deployments)
+            cursor = page.cursor
+            if not cursor:
+                return listed

@@ -1,0 +1,406 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lease says what may start: as long as it lasts, on a clock of its own."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from pipecd_model.errors import StateError
+from pipecd_wire.pipecd.push import push_pb2 as push
+from pipecd_wire.rpc import Endpoints, Metadata, Method, rpc, serving
+from piped.controlplane.client import ControlPlane, connected
+from piped.controlplane.epoch import under
+from piped.controlplane.lease import METADATA, Lease, Standing
+
+LIMIT = 20
+PUSH_SERVICE = push.DESCRIPTOR.services_by_name["PushService"]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def seconds(number: float) -> Duration:
+    made = Duration()
+    made.FromTimedelta(timedelta(seconds=number))
+    return made
+
+
+def granted(epoch: int = 1, *, held: bool = True, begun_after: float = 0) -> push.Lease:
+    return push.Lease(
+        epoch=epoch,
+        held=held,
+        time=seconds(60),
+        take_over_after=seconds(600),
+        begun_after=seconds(begun_after),
+    )
+
+
+class Keeper:
+    """A control plane that renews and takes back."""
+
+    def __init__(self) -> None:
+        self.renewed: asyncio.Queue[push.RenewLeaseRequest] = asyncio.Queue()
+        self.released: list[push.ReleaseLeaseRequest] = []
+        self.epochs: list[str] = []
+        self.refuses = False
+
+    async def admit(self, method: Method, metadata: Metadata) -> str:
+        self.epochs.append(metadata.get(METADATA, ""))
+        return "piped"
+
+    @rpc("RenewLease")
+    async def renew(
+        self, caller: object, request: push.RenewLeaseRequest
+    ) -> push.RenewLeaseResponse:
+        if self.refuses:
+            raise StateError("another instance holds it")
+        self.renewed.put_nowait(request)
+        return push.RenewLeaseResponse(lease=granted(request.epoch))
+
+    @rpc("ReleaseLease")
+    async def release(
+        self, caller: object, request: push.ReleaseLeaseRequest
+    ) -> push.ReleaseLeaseResponse:
+        self.released.append(request)
+        return push.ReleaseLeaseResponse()
+
+
+@asynccontextmanager
+async def control_of(
+    keeper: Keeper, lease: Lease, *, knows: bool = True
+) -> AsyncIterator[ControlPlane]:
+    endpoints = Endpoints(admit=keeper.admit)
+    served = {"RenewLease", "ReleaseLease"} if knows else set()
+    owed = [method.name for method in PUSH_SERVICE.methods if method.name not in served]
+    endpoints.add(PUSH_SERVICE, keeper if knows else object(), owed=owed)
+    async with (
+        asyncio.timeout(LIMIT),
+        serving(endpoints, "127.0.0.1:0") as port,
+        connected(
+            f"127.0.0.1:{port}",
+            project_id="project",
+            piped_id="piped",
+            key="key",
+            tls=None,
+            also=lease.metadata,
+        ) as control,
+    ):
+        yield control
+
+
+async def turns() -> None:
+    """Let everything run that can."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("age", "forward", "rollback"),
+    [(0, True, True), (59, True, True), (60, False, True), (599, False, True), (600, False, False)],
+)
+def test_what_may_start_depends_on_the_last_renewal(
+    age: float, forward: bool, rollback: bool
+) -> None:
+    clock = Clock()
+    lease = Lease("i", clock=clock)
+    lease.take(granted(), asked=clock.now)
+
+    clock.now += age
+
+    assert lease.may_begin(begun=False) is forward
+    assert lease.may_begin(begun=True) is forward
+    assert lease.may_start(rollback=False) is forward
+    assert lease.may_start(rollback=True) is rollback
+
+
+def test_time_counts_from_the_question_not_from_the_answer() -> None:
+    clock = Clock()
+    lease = Lease("i", clock=clock)
+    asked = clock.now
+    clock.now += 61
+
+    lease.take(granted(), asked=asked)
+
+    assert not lease.may_start(rollback=False)
+
+
+def test_nothing_starts_before_the_control_plane_has_said_a_word() -> None:
+    lease = Lease("i", clock=Clock())
+
+    assert not lease.held
+    assert not lease.may_begin(begun=False)
+    assert not lease.may_start(rollback=True)
+
+
+def test_without_leases_there_are_no_limits() -> None:
+    clock = Clock()
+    lease = Lease("i", clock=clock)
+    lease.take(None, asked=clock.now)
+
+    clock.now += 100_000
+
+    assert lease.held
+    assert lease.may_begin(begun=True)
+    assert lease.may_start(rollback=False)
+    assert lease.metadata() == [(METADATA, "0")]
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_who_was_told_of_leases_once_does_not_believe_that_there_are_none(held: bool) -> None:
+    """A gateway before a control plane that is away answers so."""
+    clock = Clock()
+    lease = Lease("i", clock=clock)
+    lease.take(granted(held=held), asked=clock.now)
+    clock.now += 100
+
+    lease.take(None, asked=clock.now)
+
+    assert not lease.may_start(rollback=False)
+
+
+def test_an_instance_that_does_not_hold_it_starts_nothing() -> None:
+    lease = Lease("i", clock=Clock())
+
+    lease.take(granted(7, held=False), asked=1000.0)
+
+    assert not lease.may_start(rollback=False)
+    assert not lease.may_start(rollback=True)
+    assert lease.epoch == 0
+
+
+def test_an_answer_that_was_overtaken_changes_nothing() -> None:
+    lease = Lease("i", clock=Clock())
+    lease.take(granted(3), asked=1000.0)
+    lease.take(granted(4, held=False), asked=1000.0)
+
+    lease.take(granted(3), asked=1000.0)
+
+    assert lease.standing is Standing.ELSEWHERE
+
+
+def test_what_is_said_in_a_block_is_said_under_its_epoch() -> None:
+    lease = Lease("i", clock=Clock())
+    lease.take(granted(3), asked=1000.0)
+    with under(1):
+        assert lease.metadata() == [(METADATA, "1")]
+        with under(None):
+            assert lease.metadata() == [(METADATA, "3")]
+    with under(0):
+        assert lease.metadata() == [(METADATA, "0")]
+
+    assert lease.epoch_now() == 3
+
+
+def test_the_epoch_is_kept_for_the_reports_that_the_next_piped_finds(tmp_path: Path) -> None:
+    file = tmp_path / "lease"
+    Lease("first", file, Clock()).take(granted(12), asked=1000.0)
+
+    second = Lease("second", file, Clock())
+
+    assert second.metadata() == [(METADATA, "12")]
+    assert not second.held
+
+
+@pytest.mark.parametrize(
+    ("now", "sent"),
+    [pytest.param(13, "13", id="nobody came between"), pytest.param(14, "12", id="somebody did")],
+)
+def test_what_the_piped_before_has_left_is_said_by_its_heir(
+    tmp_path: Path, now: int, sent: str
+) -> None:
+    """Else reports that are late would be refused because of our own lease."""
+    file = tmp_path / "lease"
+    file.write_text("12\n")
+    lease = Lease("second", file, Clock())
+    left = lease.epoch_now()
+    lease.take(granted(now), asked=1000.0)
+
+    with under(left):
+        assert lease.metadata() == [(METADATA, sent)]
+    lease.take(granted(now + 1), asked=1000.0)
+    with under(left):
+        assert lease.metadata() == [(METADATA, "12")]
+
+
+@pytest.mark.parametrize("content", ["", "twelve", "-1", "\xff"])
+def test_a_kept_epoch_that_makes_no_sense_is_none(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "lease"
+    file.write_text(content, encoding="latin-1")
+
+    assert Lease("i", file, Clock()).epoch == 0
+
+
+def test_a_folder_that_takes_no_file_keeps_nobody_from_work(tmp_path: Path) -> None:
+    lease = Lease("i", tmp_path / "gone" / "lease", Clock())
+
+    lease.take(granted(2), asked=1000.0)
+
+    assert lease.may_start(rollback=False)
+
+
+async def test_whoever_waits_goes_on_when_it_is_back() -> None:
+    clock = Clock()
+    lease = Lease("i", clock=clock)
+    lease.take(granted(), asked=clock.now)
+    clock.now += 700
+    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
+        waiting = [
+            tasks.create_task(lease.deployment(begun=False)),
+            tasks.create_task(lease.deployment(begun=True)),
+            tasks.create_task(lease.stage(rollback=False)),
+            tasks.create_task(lease.stage(rollback=True)),
+        ]
+        await turns()
+        assert not any(each.done() for each in waiting)
+
+        lease.take(granted(), asked=clock.now)
+
+
+async def test_what_another_instance_has_begun_is_left_alone_for_a_while() -> None:
+    clock = Clock()
+    lease = Lease("i", clock=clock)
+    lease.take(granted(begun_after=500), asked=clock.now)
+    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
+        await lease.deployment(begun=False)
+        begun = tasks.create_task(lease.deployment(begun=True))
+        await turns()
+        assert not begun.done()
+
+        clock.now += 500
+        lease.take(granted(), asked=clock.now)
+
+
+async def test_what_another_instance_has_begun_is_taken_up_without_further_news() -> None:
+    lease = Lease("i")
+    lease.take(granted(begun_after=0.05), asked=lease.now())
+
+    async with asyncio.timeout(LIMIT):
+        await lease.deployment(begun=True)
+
+
+async def test_what_runs_is_given_up_only_when_another_one_may_be_at_work_on_it() -> None:
+    clock = Clock()
+    lease = Lease("i", clock=clock)
+    lease.take(granted(), asked=clock.now)
+    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
+        gone = tasks.create_task(lease.gone())
+        clock.now += 1000  # the control plane is away, and nobody knows of another one
+        await turns()
+        assert not gone.done()
+        lease.take(granted(), asked=clock.now)
+        clock.now += 599
+        lease.take(granted(2, held=False), asked=clock.now)
+        await turns()
+        assert not gone.done()
+
+        clock.now += 1
+        lease.take(granted(2, held=False), asked=clock.now)
+
+
+async def test_work_goes_on_only_while_it_is_held() -> None:
+    lease = Lease("i", clock=Clock())
+    begun, ended = asyncio.Semaphore(0), asyncio.Semaphore(0)
+
+    async def work() -> None:
+        begun.release()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.release()
+
+    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
+        working = tasks.create_task(lease.while_held(work))
+        await turns()
+        assert begun.locked()
+        lease.take(granted(1), asked=1000.0)
+        await begun.acquire()
+        lease.take(granted(2, held=False), asked=1000.0)
+        await ended.acquire()
+        await turns()
+        assert begun.locked()
+        lease.take(granted(3), asked=1000.0)
+        await begun.acquire()
+        working.cancel()
+
+
+async def test_work_that_fails_is_not_hidden() -> None:
+    lease = Lease("i", clock=Clock())
+    lease.take(None, asked=1000.0)
+
+    async def work() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ExceptionGroup) as failed:
+        await lease.while_held(work)
+
+    assert failed.group_contains(ZeroDivisionError)
+
+
+async def test_it_is_renewed_at_a_third_of_its_time_and_given_back() -> None:
+    clock = Clock()
+    lease = Lease("i", clock=clock)
+    keeper = Keeper()
+    lease.take(granted(4), asked=clock.now)
+    clock.now += 20
+    async with control_of(keeper, lease) as control, asyncio.TaskGroup() as tasks:
+        keeping = tasks.create_task(lease.keep(control))
+        request = await keeper.renewed.get()
+        while not lease.may_start(rollback=False):  # noqa: ASYNC110 - another task makes it true
+            await asyncio.sleep(0.01)
+        await turns()
+        keeping.cancel()
+        await lease.release(control)
+
+    assert keeper.renewed.empty(), "the next one is due in a third of its time"
+    assert (request.instance_id, request.epoch) == ("i", 4)
+    assert [(each.instance_id, each.epoch) for each in keeper.released] == [("i", 4)]
+    assert set(keeper.epochs) == {"4"}
+
+
+async def test_it_is_kept_by_nobody_while_it_is_elsewhere_and_the_loop_rests() -> None:
+    lease = Lease("i", clock=Clock())
+    keeper = Keeper()
+    async with control_of(keeper, lease) as control, asyncio.TaskGroup() as tasks:
+        keeping = tasks.create_task(lease.keep(control))
+        await turns()  # a loop that spins would never come back here
+        lease.take(granted(2, held=False), asked=1000.0)
+        await turns()
+        keeping.cancel()
+
+    assert keeper.renewed.empty()
+
+
+async def test_a_renewal_that_is_refused_ends_it_and_asks_for_a_new_stream() -> None:
+    lease = Lease("i", clock=Clock())
+    keeper = Keeper()
+    keeper.refuses = True
+    refused: list[bool] = []
+    lease.on_refused = lambda: refused.append(True)
+    lease.take(granted(4), asked=1000.0)
+    async with control_of(keeper, lease) as control:
+        await lease.renew(control)
+        await lease.release(control)
+
+    assert not lease.held
+    assert not lease.may_start(rollback=True)
+    assert refused == [True]
+    assert keeper.released == []
+
+
+async def test_a_control_plane_that_cannot_renew_changes_nothing() -> None:
+    lease = Lease("i", clock=Clock())
+    lease.take(granted(4), asked=1000.0)
+    async with control_of(Keeper(), lease, knows=False) as control:
+        await lease.renew(control)
+
+    assert lease.standing is Standing.HELD

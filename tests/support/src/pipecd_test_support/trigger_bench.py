@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trigger with a real repository and a real mirror, and a control plane's desk that remembers."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pipecd_model.errors import ConflictError, PipecdError
+from pipecd_wire.model.application_pb2 import (
+    Application,
+    ApplicationDeploymentReference,
+    ApplicationSyncState,
+)
+from pipecd_wire.model.command_pb2 import Command
+from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository, SyncStrategy
+from pipecd_wire.model.deployment_pb2 import Deployment
+from piped.appconfig import ApplicationFiles
+from piped.controlplane.state import Change, ControlPlaneState
+from piped.git import Repository
+from piped.git.access import Access
+from piped.report.statuses import reference
+from piped.trigger import Trigger
+
+LIMIT = 30.0
+NOW = 1_700_000_000
+
+
+def application_file(name: str = "web", **spec: Any) -> str:
+    lines = ["apiVersion: pipecd.dev/v1beta1", "kind: Application", "spec:", f"  name: {name}"]
+    lines += [f"  {key}: {value}" for key, value in spec.items()]
+    return "\n".join(lines) + "\n"
+
+
+def application(id: str = "web", path: str = "", repo: str = "repo", **more: Any) -> Application:
+    return Application(
+        id=id,
+        name=id,
+        piped_id="piped",
+        project_id="project",
+        git_path=ApplicationGitPath(
+            repo=ApplicationGitRepository(id=repo, remote="r", branch="main"),
+            path=path or f"apps/{id}",
+            config_filename="app.pipecd.yaml",
+        ),
+        created_at=1,
+        updated_at=1,
+        **more,
+    )
+
+
+def sync(
+    application_id: str = "web", id: str = "c1", strategy: SyncStrategy.ValueType = 0, **more: Any
+) -> Command:
+    return Command(
+        id=id,
+        piped_id="piped",
+        type=Command.SYNC_APPLICATION,
+        application_id=application_id,
+        commander=more.pop("commander", "alice"),
+        sync_application=Command.SyncApplication(
+            application_id=application_id, sync_strategy=strategy
+        ),
+        created_at=more.pop("created_at", NOW),
+        updated_at=NOW,
+        **more,
+    )
+
+
+WEB, WITNESS = application("web"), application("witness")
+
+
+class Desk:
+    """The control plane, as far as the trigger sees it. Outlives any number of triggers."""
+
+    def __init__(self) -> None:
+        self.created: list[Deployment] = []
+        self.last: dict[str, ApplicationDeploymentReference] = {}
+        self.states: list[tuple[str, ApplicationSyncState]] = []
+        self.handled_commands: dict[str, str] = {}
+        self.refusals: dict[str, str] = {}
+        self.questions = 0
+        self.refusing: dict[str, PipecdError] = {}
+        self.tries: Counter[str] = Counter()
+        self.loses_reports = False
+        self._something = asyncio.Event()
+
+    async def create(self, deployment: Deployment) -> None:
+        await asyncio.sleep(0)
+        self.tries[deployment.application_id] += 1
+        if error := self.refusing.get(deployment.application_id):
+            self._note()
+            raise error
+        if any(known.id == deployment.id for known in self.created):
+            raise ConflictError("there already")
+        self.created.append(deployment)
+        self._note()
+
+    async def last_triggered(self, application_id: str) -> ApplicationDeploymentReference | None:
+        self.questions += 1
+        await asyncio.sleep(0)
+        return self.last.get(application_id)
+
+    def triggered(self, deployment: Deployment) -> None:
+        if not self.loses_reports:
+            self.last[deployment.application_id] = reference(deployment)
+
+    def sync_state(self, application_id: str, state: ApplicationSyncState) -> None:
+        self.states.append((application_id, state))
+        self._note()
+
+    def handled(self, command: Command, deployment_id: str) -> None:
+        self.handled_commands[command.id] = deployment_id
+        self._note()
+
+    def refused(self, command: Command, reason: str) -> None:
+        self.refusals[command.id] = reason
+        self._note()
+
+    def deployed(self) -> list[tuple[str, str]]:
+        """Application and commit of each deployment, in the order of creation."""
+        return [(each.application_id, each.trigger.commit.hash) for each in self.created]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(LIMIT):
+            while not condition():
+                await self._something.wait()
+
+    def _note(self) -> None:
+        self._something.set()
+        self._something = asyncio.Event()
+
+
+class Bench:
+    """One remote, one repository, and triggers that come and go."""
+
+    def __init__(self, remote: Any, data_dir: Path) -> None:
+        self.remote = remote
+        self.data_dir = data_dir
+        self.desk = Desk()
+        self.handed: list[Deployment] = []
+        self.mirror = ControlPlaneState()
+        self.repository: Repository | None = None
+        self.access: Access | None = None
+        self.options: dict[str, Any] = {"away_grace": 0.0}
+
+    def move_elsewhere(self, folder: Path) -> None:
+        """Reach the remote as if it were on another machine: by an ssh that goes nowhere."""
+        ssh = folder / "ssh"
+        ssh.write_text(
+            '#!/bin/sh\nwhile [ "$1" != host ]; do shift; done\nshift\nexec sh -c "$*"\n'
+        )
+        ssh.chmod(0o755)
+        address = f"ssh://host{self.remote.remote}"
+        self.access = Access(address=address, variables={"GIT_SSH_COMMAND": str(ssh)})
+
+    @property
+    def head(self) -> str:
+        """The newest commit of the remote."""
+        return str(self.remote.git("rev-parse", "main"))
+
+    @asynccontextmanager
+    async def running(self, *applications: Application) -> AsyncIterator[None]:
+        """A piped that knows these applications while the block runs."""
+        self.mirror = ControlPlaneState()
+        self.mirror.replace(applications=applications, deployments=(), commands=())
+        async with Repository(
+            id="repo",
+            remote=self.access.address if self.access else self.remote.remote,
+            branch="main",
+            access=self.access,
+            folder=self.data_dir / "mirrors" / "repo",
+            sync_interval=timedelta(minutes=10),
+        ) as self.repository:
+            trigger = Trigger(
+                repositories={"repo": self.repository},
+                mirror=self.mirror,
+                configs=ApplicationFiles(),
+                calls=self.desk,
+                on_created=self.handed.append,
+                clock=lambda: NOW,
+                **self.options,
+            )
+            async with asyncio.TaskGroup() as tasks:
+                running = tasks.create_task(trigger.run())
+                yield
+                running.cancel()
+
+    def tell(self, *commands: Command, applications: tuple[Application, ...] = ()) -> None:
+        """The control plane pushes something."""
+        self.mirror.merge(Change(commands=commands, applications=applications))
+
+    async def witnessed(self, commit: str) -> None:
+        """Wait until the application `witness`, touched by every commit, is deployed at one.
+
+        All applications are decided about together, so the others are decided about by then.
+        """
+        await self.desk.until(lambda: ("witness", commit) in self.desk.deployed())
+
+    def push(self, files: dict[str, Any], message: str = "a change") -> str:
+        """Commit files, and one of `witness`."""
+        seen = len(self.remote.git("log", "--all", "--format=%H").split())
+        return str(self.remote.commit({**files, "apps/witness/n": str(seen)}, message))
