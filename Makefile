@@ -10,6 +10,9 @@ STAMP := $(VENV)/.installed
 SOURCES := packages plugins tools tests bench
 WORKERS ?= 2
 N ?= 50
+TYPED_TESTS := \
+	packages/runtime/tests \
+	tests/support/src
 SEED ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -60,7 +63,7 @@ lint: setup imports ## style, generated files, import contracts
 	$(BIN)/python tools/pin.py --check
 
 types: setup ## mypy strict
-	$(BIN)/mypy $(wildcard packages/*/src plugins/*/src) tools
+	$(BIN)/mypy $(wildcard packages/*/src plugins/*/src) tools $(TYPED_TESTS)
 
 imports: setup ## the import contracts
 	$(BIN)/lint-imports

@@ -13,8 +13,9 @@ import resource
 import ssl
 import struct
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 SECONDS = 60.0
 """After which a flood ends by itself."""
@@ -26,7 +27,7 @@ END_STREAM, END_HEADERS = 0x1, 0x4
 METHOD = "/grpc.service.apiservice.APIService/GetApplication"
 WEB = f"POST {METHOD} HTTP/1.1\r\nhost: x\r\ncontent-type: application/grpc-web"
 
-Attack = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Attack = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,9 @@ class StageLog:
             self.checkpoint_at = time.monotonic()
             await self.flush_from_last_checkpoint(piped)
         elif blocks := self.blocks[self.sent :]:
-            ids = {"deployment_id": self.deployment_id, "stage_id": self.stage_id}
-            request = service_pb2.ReportStageLogsRequest(**ids, blocks=blocks)
+            request = service_pb2.ReportStageLogsRequest(
+                deployment_id=self.deployment_id, stage_id=self.stage_id, blocks=blocks
+            )
             with suppress(grpc.RpcError):
                 await piped.ReportStageLogs(request)
                 self.sent += len(blocks)
@@ -86,9 +87,11 @@ class StageLog:
     async def flush_from_last_checkpoint(self, piped: Any) -> None:
         blocks, is_completed = list(self.blocks), self.is_completed
         if blocks:
-            ids = {"deployment_id": self.deployment_id, "stage_id": self.stage_id}
             request = service_pb2.ReportStageLogsFromLastCheckpointRequest(
-                **ids, blocks=blocks, completed=is_completed
+                deployment_id=self.deployment_id,
+                stage_id=self.stage_id,
+                blocks=blocks,
+                completed=is_completed,
             )
             try:
                 await piped.ReportStageLogsFromLastCheckpoint(request)

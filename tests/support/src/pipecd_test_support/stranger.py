@@ -90,9 +90,9 @@ def _call(address: str, calls: Sequence[Attempt]) -> list[str]:
     with grpc.insecure_channel(address, options=options) as channel:
         for each in calls:
             # A stream of answers also reads a single one.
-            answers = channel.unary_stream(each.path)(
-                bytes.fromhex(each.body), metadata=[(k, v) for k, v in each.metadata], timeout=20
-            )
+            method = channel.unary_stream(each.path, bytes, bytes)
+            metadata = tuple((key, value) for key, value in each.metadata)
+            answers = method(bytes.fromhex(each.body), metadata=metadata, timeout=20)
             try:
                 next(answers, None)
                 statuses.append("OK: ")

@@ -53,7 +53,10 @@ def application(id: str = "web", path: str = "", repo: str = "repo", **more: Any
 
 
 def sync(
-    application_id: str = "web", id: str = "c1", strategy: SyncStrategy.ValueType = 0, **more: Any
+    application_id: str = "web",
+    id: str = "c1",
+    strategy: SyncStrategy.ValueType = SyncStrategy.AUTO,
+    **more: Any,
 ) -> Command:
     return Command(
         id=id,
