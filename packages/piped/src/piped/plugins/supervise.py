@@ -9,7 +9,6 @@ stop listening long before it is done.
 
 import asyncio
 import os
-import random
 import secrets
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.config import PluginConfig
+from pipecd_runtime.backoff import Backoff
 from pipecd_runtime.orphans import Leader, Search, new_mark, start_of
 from pipecd_runtime.peer import PeerError, check_listeners
 from pipecd_runtime.ports import is_free, pick_port
@@ -107,6 +107,9 @@ class Supervisor:
         self._wanted = asyncio.Event()
         self._by = ""
         self._pause = 0.0
+        self._backoff = Backoff(
+            first_seconds=self._limits.first_pause, longest_seconds=self._limits.longest_pause
+        )
         self._getting = Getting(config, around.folder, around.download, self._say_fetching)
 
     @property
@@ -182,8 +185,8 @@ class Supervisor:
         if wanted:
             self._pause = 0.0
         elif not self._stop.is_set():
-            self._pause = self._pause_after(plugin.failures)
             plugin.failures, plugin.failure = plugin.failures + 1, why
+            self._pause = self._backoff.pause_seconds_after(plugin.failures)
             plugin.become(Phase.FAILED, f"{why}; next try in {self._pause:.1f}s")
         if self._connection is not None:
             self._connection.end = why
@@ -192,14 +195,9 @@ class Supervisor:
 
     def _wait_for_source(self, why: str) -> None:
         """Plan to ask again. That is no failure of the plugin: it has not even been started."""
-        self._pause = self._pause_after(self._getting.in_vain - 1)
+        self._pause = self._backoff.pause_seconds_after(self._getting.in_vain)
         if not self._stop.is_set():
             self._plugin.become(Phase.FAILED, f"{why}; next try in {self._pause:.1f}s")
-
-    def _pause_after(self, failures: int) -> float:
-        limits = self._limits
-        longest = min(limits.longest_pause, limits.first_pause * 2 ** min(failures, 16))
-        return random.uniform(longest / 2, longest)  # noqa: S311 - guards nothing
 
     async def _rest(self) -> None:
         """Wait before the next process, unless somebody does not want to."""
