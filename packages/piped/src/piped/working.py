@@ -14,6 +14,7 @@ from typing import Final
 
 from pipecd_model.config import PipedConfig
 from pipecd_model.errors import PipecdError
+from pipecd_model.oplog import logger
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.rpc import ClientTls
 from piped.appconfig import Discovery
@@ -23,7 +24,6 @@ from piped.controlplane.lease import Lease
 from piped.controlplane.state import ControlPlaneState
 from piped.controlplane.watch import Watch
 from piped.livestate.reporter import LiveStates
-from piped.oplog import logger
 from piped.plugins import PluginHost
 from piped.preview.handler import PlanPreviews
 from piped.push_commands import PushCommandRunner

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Final
 
-from piped.oplog import logger
+from pipecd_model.oplog import logger
 
 log = logger(__name__)
 

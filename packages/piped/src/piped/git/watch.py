@@ -10,11 +10,11 @@ import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
 
+from pipecd_model.oplog import logger
 from piped.git.commit import Commit
 from piped.git.errors import GitError, NoBranchError
 from piped.git.refs import LocalBranch, Signature
 from piped.git.state import Reach, RepositoryState
-from piped.oplog import logger
 
 log = logger(__name__)
 

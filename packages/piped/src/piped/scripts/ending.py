@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from piped.oplog import logger
+from pipecd_model.oplog import logger
 from piped.scripts.folders import deployments_in, folder_of, records_in
 from piped.scripts.processes import FIRST_LOOK, LONGEST_LOOK, end_marked
 
