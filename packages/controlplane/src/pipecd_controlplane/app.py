@@ -13,8 +13,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipecd_controlplane.api.own.telemetry import forwarding
 from pipecd_controlplane.api.services import endpoints
+from pipecd_controlplane.api.v1.telemetry import forwarding
 from pipecd_controlplane.auth.calls import log_call
 from pipecd_controlplane.auth.door import Door
 from pipecd_controlplane.auth.open_calls import OpenCalls

@@ -24,7 +24,6 @@ from piped.livestate.look import Looker
 from piped.livestate.reporter import LiveStates
 from piped.metrics import CONTENT_TYPE, Metrics, Numbers
 from piped.oplog import logger
-from piped.owncommands import OwnCommands
 from piped.plan.masked import MaskedPlugins
 from piped.plan.opened import OpenDeployments
 from piped.plan.planner import Planner
@@ -34,6 +33,7 @@ from piped.plugins import PluginBackend, PluginHost, Tools
 from piped.preview.application import Previewer
 from piped.preview.build import PreviewBuilder
 from piped.preview.handler import PlanPreviews
+from piped.push_commands import PushCommandRunner
 from piped.report.agent import PluginStates, Stats
 from piped.report.inorder import InOrder
 from piped.report.journal import Journal
@@ -256,7 +256,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         host=host,
         controller=controller,
         records=records,
-        own=OwnCommands(control, host.restart),
+        own=PushCommandRunner(control, host.restart),
         trigger=trigger,
         discovery=discovery,
         live_states=live_states,

@@ -24,9 +24,9 @@ from piped.controlplane.state import ControlPlaneState
 from piped.controlplane.watch import Watch
 from piped.livestate.reporter import LiveStates
 from piped.oplog import logger
-from piped.owncommands import OwnCommands
 from piped.plugins import PluginHost
 from piped.preview.handler import PlanPreviews
+from piped.push_commands import PushCommandRunner
 from piped.report.agent import PluginStates, Stats, introduce
 from piped.report.outbox import Outbox
 from piped.report.statuses import Statuses
@@ -75,7 +75,7 @@ class Piped:
     host: PluginHost
     controller: Controller
     records: ScriptRecords
-    own: OwnCommands
+    own: PushCommandRunner
     trigger: Trigger
     discovery: Discovery
     live_states: LiveStates

@@ -10,7 +10,7 @@ from pipecd_model.errors import NotFoundError
 from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.rpc import Endpoints, admit_all, connect, rpc, serving
 from piped.controlplane.client import ControlPlane
-from piped.owncommands import OwnCommands
+from piped.push_commands import PushCommandRunner
 
 LIMIT = 20
 SERVICE = push.DESCRIPTOR.services_by_name["PushService"]
@@ -39,7 +39,7 @@ def restart(command_id: str, plugin: str, **fields: Any) -> push.Command:
 class Agent:
     def __init__(self, control: ControlPlane, listener: Listener) -> None:
         self.restarted: list[tuple[str, str]] = []
-        self.commands = OwnCommands(control, self._restart)
+        self.commands = PushCommandRunner(control, self._restart)
         self._listener = listener
 
     def _restart(self, name: str, by: str) -> None:
@@ -55,7 +55,9 @@ class Agent:
 async def agent() -> AsyncIterator[Agent]:
     listener = Listener()
     endpoints = Endpoints(admit=admit_all)
-    endpoints.add(SERVICE, listener, owed=set(SERVICE.methods_by_name) - {"ReportCommandHandled"})
+    endpoints.add(
+        SERVICE, listener, unimplemented=set(SERVICE.methods_by_name) - {"ReportCommandHandled"}
+    )
     async with (
         serving(endpoints, "127.0.0.1:0", grace=0) as port,
         connect(f"127.0.0.1:{port}") as channel,

@@ -41,7 +41,7 @@ HANDLE: Final = (
 )
 
 
-class OwnCommands:
+class PushCommands:
     """Our own commands with their outcome."""
 
     def __init__(self, database: Database) -> None:
@@ -104,4 +104,4 @@ class OwnCommands:
 
 
 def _change(project_id: str, piped_id: str, command_id: str) -> Change:
-    return Change(kind=Kind.OWN_COMMAND, id=command_id, project_id=project_id, piped_id=piped_id)
+    return Change(kind=Kind.PUSH_COMMAND, id=command_id, project_id=project_id, piped_id=piped_id)

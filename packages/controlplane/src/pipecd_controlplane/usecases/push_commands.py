@@ -40,7 +40,7 @@ async def restart_plugin(
         created_at=Timestamp(seconds=at),
     )
     try:
-        await stores.own_commands.add(project_id, piped_id, command)
+        await stores.push_commands.add(project_id, piped_id, command)
     except ConflictError:
         if wanted_id is None:
             raise

@@ -22,7 +22,7 @@ class Keeper(Protocol):
     tools: Path | None
 
 
-class KeptService:
+class StorageService:
     """Tools, shared objects, shared metadata."""
 
     def __init__(self, kept: Keeper) -> None:

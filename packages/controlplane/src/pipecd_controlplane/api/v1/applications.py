@@ -10,7 +10,7 @@ from pipecd_wire.rpc import rpc
 from pipecd_wire.webservice import service_pb2 as webservice
 
 
-class ApplicationApi:
+class V1ApplicationsApi:
     """Applications, for people and scripts."""
 
     def __init__(self, stores: Stores, now: Now) -> None:

@@ -13,7 +13,7 @@ from pipecd_wire.model import common_pb2
 from pipecd_wire.rpc import rpc
 
 
-class ApplicationsApi:
+class ProgramApplicationsApi:
     """Register applications, change them, deploy them."""
 
     def __init__(self, stores: Stores, now: Now) -> None:

@@ -25,7 +25,7 @@ KINDS: Final = {
 }
 
 
-class ProjectApi:
+class V1ProjectApi:
     """The stream of changes."""
 
     def __init__(self, bus: Bus) -> None:

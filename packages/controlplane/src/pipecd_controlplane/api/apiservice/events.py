@@ -14,7 +14,7 @@ from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.rpc import rpc
 
 
-class EventsApi:
+class ProgramEventsApi:
     """Tell of a new artifact, and ask what a change would do."""
 
     def __init__(

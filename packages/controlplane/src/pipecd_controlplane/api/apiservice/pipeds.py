@@ -11,7 +11,7 @@ from pipecd_wire.model import piped_pb2
 from pipecd_wire.rpc import rpc
 
 
-class PipedsApi:
+class ProgramPipedsApi:
     """Register a piped, and look after it."""
 
     def __init__(self, stores: Stores, now: Now) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import pipecd_wire
-from pipecd_controlplane.api import owed
+from pipecd_controlplane.api import unimplemented
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
 from pipecd_wire.model.piped_pb2 import Piped
 from pipecd_wire.options import rights_pb2
@@ -60,7 +60,7 @@ async def test_deployment_service(world: Any) -> None:
         "WatchDeployment": of("deployment", api_pb2.WatchDeploymentRequest, "deployment_id"),
         "FollowStageLog": of("log", api_pb2.FollowStageLogRequest, "deployment_id", stage_id="s1"),
     }
-    await world.judge(OWN["DeploymentService"], entries, owed.OWN_DEPLOYMENT_SERVICE)
+    await world.judge(OWN["DeploymentService"], entries, unimplemented.DEPLOYMENT_SERVICE)
 
 
 async def add_application(side: Any) -> Any:
@@ -76,7 +76,7 @@ async def test_application_service(world: Any) -> None:
         "AddApplication": add_application,
         "GetLiveState": of("live_state", api_pb2.GetLiveStateRequest, "application_id"),
     }
-    await world.judge(OWN["ApplicationService"], entries, owed.OWN_APPLICATION_SERVICE)
+    await world.judge(OWN["ApplicationService"], entries, unimplemented.APPLICATION_SERVICE)
 
 
 async def restart_plugin(side: Any) -> Any:
@@ -100,7 +100,7 @@ async def test_piped_service(world: Any) -> None:
 @pytest.mark.timeout(600)
 async def test_project_service(world: Any) -> None:
     entries = {"WatchChanges": plain(api_pb2.WatchChangesRequest())}
-    await world.judge(OWN["ProjectService"], entries, owed.OWN_PROJECT_SERVICE)
+    await world.judge(OWN["ProjectService"], entries, unimplemented.PROJECT_SERVICE)
 
 
 async def revoke(side: Any) -> Any:

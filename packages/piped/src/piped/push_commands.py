@@ -19,7 +19,7 @@ from piped.sentence import sentence
 log = logger(__name__)
 
 
-class OwnCommands:
+class PushCommandRunner:
     """Takes commands, and carries them out in the order in which they came."""
 
     def __init__(self, control: ControlPlane, restart: Callable[[str, str], None]) -> None:

@@ -4,13 +4,13 @@
 from pipecd_controlplane.auth.caller import User
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases import own_commands, pipeds
+from pipecd_controlplane.usecases import pipeds, push_commands
 from pipecd_controlplane.usecases.agent_watch import Presence
 from pipecd_wire.pipecd.api import api_pb2 as pb
 from pipecd_wire.rpc import rpc
 
 
-class PipedsApi:
+class V1PipedsApi:
     """Pipeds with connection and plugins."""
 
     def __init__(self, stores: Stores, presence: Presence, now: Now) -> None:
@@ -36,7 +36,7 @@ class PipedsApi:
     async def restart_plugin(
         self, caller: User, request: pb.RestartPluginRequest
     ) -> pb.RestartPluginResponse:
-        command_id = await own_commands.restart_plugin(
+        command_id = await push_commands.restart_plugin(
             self._stores,
             caller.project_id,
             request.piped_id,

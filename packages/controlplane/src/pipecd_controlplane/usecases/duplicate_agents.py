@@ -42,7 +42,7 @@ class _Sighting:
     under_lease: bool
 
 
-class Sightings:
+class DuplicateAgents:
     """Who reports under which id, as far as this process has seen."""
 
     def __init__(self, alarms: Alarms, clock: Clock = time.monotonic) -> None:

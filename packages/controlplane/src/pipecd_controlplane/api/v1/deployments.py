@@ -17,7 +17,7 @@ from pipecd_wire.pipecd.api import api_pb2 as pb
 from pipecd_wire.rpc import rpc
 
 
-class DeploymentsApi:
+class V1DeploymentsApi:
     """Approve, skip, cancel, watch, follow."""
 
     def __init__(

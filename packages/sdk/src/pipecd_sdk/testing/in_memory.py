@@ -10,7 +10,7 @@ from pipecd_sdk.shared import SharedObjects
 from pipecd_sdk.tools import Tool, ToolError, Tools
 
 
-class KeptMetadata(Metadata):
+class InMemoryMetadata(Metadata):
     """Metadata in a dict. A time may be put in as it is: it is kept in Unix seconds."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class KeptMetadata(Metadata):
         self.values.update(values)
 
 
-class KeptObjects(SharedObjects):
+class InMemoryObjects(SharedObjects):
     """Shared objects in a dict."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class KeptObjects(SharedObjects):
         self.values[key] = value
 
 
-class KeptTools(Tools):
+class InMemoryTools(Tools):
     """Programs that a test says are there: `harness.tools.paths["kubectl-1.33.0"] = path`."""
 
     def __init__(self) -> None:

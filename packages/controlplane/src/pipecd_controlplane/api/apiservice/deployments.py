@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deployments, their logs and commands, by API key."""
 
-from pipecd_controlplane.api.external.applications import kind_of
+from pipecd_controlplane.api.apiservice.applications import kind_of
 from pipecd_controlplane.auth.caller import Program
 from pipecd_controlplane.store.deployments import DeploymentFilter
 from pipecd_controlplane.store.stores import Stores
@@ -13,7 +13,7 @@ from pipecd_wire.model import deployment_pb2
 from pipecd_wire.rpc import rpc
 
 
-class DeploymentsApi:
+class ProgramDeploymentsApi:
     """Read what was deployed, and how it went."""
 
     def __init__(self, stores: Stores) -> None:

@@ -49,7 +49,7 @@ class PushApi:
     async def report_command_handled(
         self, caller: Agent, request: pb.ReportCommandHandledRequest
     ) -> pb.ReportCommandHandledResponse:
-        await self._stores.own_commands.handled(
+        await self._stores.push_commands.handled(
             caller.project_id,
             caller.piped_id,
             request.command_id,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pytest
 
 from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases.duplicate_agents import WINDOW, DuplicateAgents, process_start
 from pipecd_controlplane.usecases.ownership import Agent
-from pipecd_controlplane.usecases.sightings import WINDOW, Sightings, process_start
 
 
 @dataclass
@@ -27,12 +27,12 @@ async def alarms(kept: Stores) -> list[str]:
 
 
 async def test_an_agent_that_reports_again_after_another_did_is_an_alarm(kept: Stores) -> None:
-    sightings = Sightings(kept.alarms, Clock())
-    await sightings.note(agent("10.0.0.1"), "ReportStat")
-    await sightings.note(agent("10.0.0.2"), "ReportStat")
+    duplicates = DuplicateAgents(kept.alarms, Clock())
+    await duplicates.note(agent("10.0.0.1"), "ReportStat")
+    await duplicates.note(agent("10.0.0.2"), "ReportStat")
     assert await alarms(kept) == []
 
-    await sightings.note(agent("10.0.0.1"), "ReportStat")
+    await duplicates.note(agent("10.0.0.1"), "ReportStat")
 
     [alarm] = await alarms(kept)
     assert alarm == (
@@ -43,56 +43,56 @@ async def test_an_agent_that_reports_again_after_another_did_is_an_alarm(kept: S
 
 
 async def test_an_agent_that_moves_from_place_to_place_is_none(kept: Stores) -> None:
-    sightings = Sightings(kept.alarms, Clock())
+    duplicates = DuplicateAgents(kept.alarms, Clock())
     for peer in ("10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.3"):
-        await sightings.note(agent(peer), "ReportStat")
+        await duplicates.note(agent(peer), "ReportStat")
 
     assert await alarms(kept) == []
 
 
 async def test_an_address_that_comes_back_much_later_is_none(kept: Stores) -> None:
     clock = Clock()
-    sightings = Sightings(kept.alarms, clock)
-    await sightings.note(agent("10.0.0.1"), "ReportStat")
-    await sightings.note(agent("10.0.0.2"), "ReportStat")
+    duplicates = DuplicateAgents(kept.alarms, clock)
+    await duplicates.note(agent("10.0.0.1"), "ReportStat")
+    await duplicates.note(agent("10.0.0.2"), "ReportStat")
     clock.now += WINDOW
-    await sightings.note(agent("10.0.0.1"), "ReportStat")
+    await duplicates.note(agent("10.0.0.1"), "ReportStat")
 
     assert await alarms(kept) == []
 
 
 async def test_two_processes_on_one_machine_are_told_apart(kept: Stores) -> None:
-    sightings = Sightings(kept.alarms, Clock())
+    duplicates = DuplicateAgents(kept.alarms, Clock())
     for started in ("1.7e+09", "1.8e+09", "1.7e+09"):
-        await sightings.note(agent("10.0.0.1"), "ReportStat", started)
+        await duplicates.note(agent("10.0.0.1"), "ReportStat", started)
 
     [alarm] = await alarms(kept)
     assert "from 10.0.0.1:" in alarm
 
 
 async def test_one_process_behind_several_addresses_is_none(kept: Stores) -> None:
-    sightings = Sightings(kept.alarms, Clock())
+    duplicates = DuplicateAgents(kept.alarms, Clock())
     for peer in ("10.0.0.1", "10.0.0.2", "10.0.0.1"):
-        await sightings.note(agent(peer), "ReportStat", "1.7e+09")
+        await duplicates.note(agent(peer), "ReportStat", "1.7e+09")
 
     assert await alarms(kept) == []
 
 
 async def test_agents_with_a_lease_are_kept_apart_by_it(kept: Stores) -> None:
-    sightings = Sightings(kept.alarms, Clock())
+    duplicates = DuplicateAgents(kept.alarms, Clock())
     for epoch, peer in ((1, "10.0.0.1"), (2, "10.0.0.2"), (1, "10.0.0.1")):
-        await sightings.note(agent(peer, epoch=epoch), "ReportStat")
+        await duplicates.note(agent(peer, epoch=epoch), "ReportStat")
 
     assert await alarms(kept) == []
 
 
 async def test_an_agent_without_a_lease_beside_one_that_has_it_is_an_alarm(kept: Stores) -> None:
-    sightings = Sightings(kept.alarms, Clock())
-    await sightings.note(agent("10.0.0.1", epoch=3), "ReportStat")
-    await sightings.note(agent("10.0.0.2"), "ReportStat")
+    duplicates = DuplicateAgents(kept.alarms, Clock())
+    await duplicates.note(agent("10.0.0.1", epoch=3), "ReportStat")
+    await duplicates.note(agent("10.0.0.2"), "ReportStat")
     assert await alarms(kept) == []
 
-    await sightings.note(agent("10.0.0.1", epoch=3), "ReportStat")
+    await duplicates.note(agent("10.0.0.1", epoch=3), "ReportStat")
 
     [alarm] = await alarms(kept)
     assert "from 10.0.0.1 and 10.0.0.2:" in alarm
@@ -101,26 +101,26 @@ async def test_an_agent_without_a_lease_beside_one_that_has_it_is_an_alarm(kept:
 async def test_an_agent_without_a_lease_that_is_replaced_by_one_with_it_is_none(
     kept: Stores,
 ) -> None:
-    sightings = Sightings(kept.alarms, Clock())
+    duplicates = DuplicateAgents(kept.alarms, Clock())
     for epoch in (None, 3, 3, 4):
-        await sightings.note(agent("10.0.0.1", epoch=epoch), "ReportStat")
+        await duplicates.note(agent("10.0.0.1", epoch=epoch), "ReportStat")
 
     assert await alarms(kept) == []
 
 
 async def test_an_agent_that_comes_back_under_a_new_lease_is_none(kept: Stores) -> None:
     """Python, then Go for a while, then Python again."""
-    sightings = Sightings(kept.alarms, Clock())
+    duplicates = DuplicateAgents(kept.alarms, Clock())
     for epoch, peer in ((3, "10.0.0.1"), (None, "10.0.0.2"), (4, "10.0.0.1")):
-        await sightings.note(agent(peer, epoch=epoch), "ReportStat")
+        await duplicates.note(agent(peer, epoch=epoch), "ReportStat")
 
     assert await alarms(kept) == []
 
 
 async def test_an_agent_that_waits_for_the_lease_is_none(kept: Stores) -> None:
-    sightings = Sightings(kept.alarms, Clock())
+    duplicates = DuplicateAgents(kept.alarms, Clock())
     for peer in ("10.0.0.1", "10.0.0.2", "10.0.0.1"):
-        await sightings.note(agent(peer, epoch=0), "ReportPipedMeta")
+        await duplicates.note(agent(peer, epoch=0), "ReportPipedMeta")
 
     assert await alarms(kept) == []
 
