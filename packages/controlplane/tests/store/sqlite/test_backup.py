@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from pipecd_controlplane.cli import cli
-from pipecd_controlplane.store.sql import tables
-from pipecd_controlplane.store.sql.backup import MANIFEST, backup, restore
-from pipecd_controlplane.store.sql.file import DATABASE_FILE
-from pipecd_controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store import schema
+from pipecd_controlplane.store.sqlite.backup import MANIFEST, backup, restore
+from pipecd_controlplane.store.sqlite.database import open_sqlite
+from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
 from pipecd_controlplane.store.stores import stores
 from pipecd_model.errors import PipecdError
 from pipecd_wire.apiservice import service_pb2 as apiservice
@@ -199,12 +199,12 @@ async def test_a_backup_of_a_newer_pipecd_is_refused(tmp_path: Path) -> None:
     async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
         pass
     with closing(sqlite3.connect(tmp_path / "data" / DATABASE_FILE)) as newer:
-        newer.execute(f"PRAGMA user_version = {tables.SCHEMA_VERSION + 1}")
+        newer.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION + 1}")
     backup(tmp_path / "data", tmp_path / "copy.tar", now=5)
 
     said = refusal(restore, tmp_path / "copy.tar", tmp_path / "restored")
 
-    assert f"has schema {tables.SCHEMA_VERSION + 1}" in said
+    assert f"has schema {schema.SCHEMA_VERSION + 1}" in said
     assert not (tmp_path / "restored" / DATABASE_FILE).exists()
 
 

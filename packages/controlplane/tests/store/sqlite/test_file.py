@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipecd_controlplane.store.sql import tables
-from pipecd_controlplane.store.sql.file import DATABASE_FILE
-from pipecd_controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store import schema
+from pipecd_controlplane.store.sqlite.database import open_sqlite
+from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
 from pipecd_model.errors import StateError
 
 
@@ -44,9 +44,9 @@ async def test_another_programs_database_is_refused(tmp_path: Path) -> None:
 async def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     await opened(tmp_path)
     with closing(sqlite3.connect(tmp_path / DATABASE_FILE)) as newer:
-        newer.execute(f"PRAGMA user_version = {tables.SCHEMA_VERSION + 1}")
+        newer.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION + 1}")
 
-    assert f"has schema {tables.SCHEMA_VERSION + 1}" in await refusal(tmp_path)
+    assert f"has schema {schema.SCHEMA_VERSION + 1}" in await refusal(tmp_path)
 
 
 async def test_a_database_of_an_older_version_gets_what_it_lacks(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ async def test_a_database_of_an_older_version_gets_what_it_lacks(tmp_path: Path)
     with closing(sqlite3.connect(tmp_path / DATABASE_FILE)) as newer:
         assert newer.execute("SELECT id FROM project").fetchall() == [("p",)]
         assert newer.execute("SELECT count(*) FROM lease").fetchone() == (0,)
-        assert newer.execute("PRAGMA user_version").fetchone() == (tables.SCHEMA_VERSION,)
+        assert newer.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA_VERSION,)
 
 
 @pytest.mark.parametrize("missing", [1, 100, 4096, 40_000])

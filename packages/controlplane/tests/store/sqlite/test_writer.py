@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, select
 
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Change, Kind
 from pipecd_controlplane.store.database import Database, DuplicateError, Transaction, View
-from pipecd_controlplane.store.sql import tables
-from pipecd_controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store.sqlite.database import open_sqlite
 from pipecd_model.errors import StateError, UnavailableError
 
-INSERT = insert(tables.project)
-ALL = select(tables.project.c.id).order_by(tables.project.c.id)
+INSERT = insert(schema.project)
+ALL = select(schema.project.c.id).order_by(schema.project.c.id)
 
 
 def adding(project_id: str) -> Callable[[Transaction], Awaitable[str]]:

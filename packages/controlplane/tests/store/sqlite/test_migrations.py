@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.applications import ApplicationFilter
 from pipecd_controlplane.store.deployments import DeploymentFilter
-from pipecd_controlplane.store.sql import migrations, tables
-from pipecd_controlplane.store.sql.file import DATABASE_FILE
-from pipecd_controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store.sqlite import migrations
+from pipecd_controlplane.store.sqlite.database import open_sqlite
+from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_model.errors import StateError
 from pipecd_wire.model import deployment_pb2
@@ -31,7 +32,7 @@ def make_older(folder: Path, script: Path) -> sqlite3.Connection:
     return older
 
 
-def schema(folder: Path) -> dict[str, Any]:
+def schema_of(folder: Path) -> dict[str, Any]:
     """Every table's columns and every index's, without their order in the file."""
     with closing(sqlite3.connect(folder / DATABASE_FILE)) as connection:
         found: dict[str, Any] = {}
@@ -57,7 +58,7 @@ async def test_an_older_file_becomes_as_a_new_one(tmp_path: Path, script: Path) 
     await opened(tmp_path / "older")
     await opened(tmp_path / "new")
 
-    assert schema(tmp_path / "older") == schema(tmp_path / "new")
+    assert schema_of(tmp_path / "older") == schema_of(tmp_path / "new")
 
 
 @pytest.mark.parametrize("script", [FIRST], ids=lambda path: path.stem)
@@ -127,12 +128,12 @@ async def test_a_step_that_fails_leaves_the_older_file_as_it_was(tmp_path: Path)
         older.execute(
             "INSERT INTO deployment VALUES ('d', 'p', 'a', 'b', 'c', 0, 0, 0, 1, 1, x'ff')"
         )
-    before = schema(tmp_path)
+    before = schema_of(tmp_path)
 
     with pytest.raises(StateError, match="cannot be brought to schema"):
         await opened(tmp_path)
 
-    assert schema(tmp_path) == before
+    assert schema_of(tmp_path) == before
     with closing(sqlite3.connect(tmp_path / DATABASE_FILE)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone()[0] == 2
 
@@ -142,12 +143,12 @@ async def test_tables_do_not_change_without_a_new_version(tmp_path: Path) -> Non
     that is there changes; with it comes the next `schema_<version>.sql`, from `.schema` of sqlite3.
     """
     newest = max(OLDER, key=version_of)
-    assert version_of(newest) == tables.SCHEMA_VERSION, "write the schema file of the new version"
+    assert version_of(newest) == schema.SCHEMA_VERSION, "write the schema file of the new version"
     make_older(tmp_path / "frozen", newest).close()
 
     await opened(tmp_path / "new")
 
-    assert schema(tmp_path / "new") == schema(tmp_path / "frozen")
+    assert schema_of(tmp_path / "new") == schema_of(tmp_path / "frozen")
 
 
 def version_of(script: Path) -> int:
@@ -156,4 +157,4 @@ def version_of(script: Path) -> int:
 
 def test_every_change_of_a_table_has_a_version() -> None:
     """A fresh file says today's version: steps that lead past it would never run."""
-    assert max([*migrations.CHANGES, *migrations.FILLS]) <= tables.SCHEMA_VERSION
+    assert max([*migrations.CHANGES, *migrations.FILLS]) <= schema.SCHEMA_VERSION

@@ -18,7 +18,7 @@ from sqlalchemy import Executable
 
 from pipecd_controlplane.store.changes import Change, OnCommit
 from pipecd_controlplane.store.database import DuplicateError, Row, Transaction, Value
-from pipecd_controlplane.store.sql.compile import Statements
+from pipecd_controlplane.store.statements import Statements
 from pipecd_model.errors import UnavailableError
 from pipecd_model.oplog import logger
 

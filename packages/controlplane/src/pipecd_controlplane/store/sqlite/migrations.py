@@ -2,7 +2,7 @@
 """Steps from one version of the schema to the next, for files that older pipecds wrote.
 
 A table that is new needs no step: what is missing is made when the steps are done. A step is never
-changed once a release had it, so it names columns itself and does not ask `tables`.
+changed once a release had it, so it names columns itself and does not ask `schema`.
 """
 
 import sqlite3
@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from pipecd_controlplane.store.sql import tables
+from pipecd_controlplane.store import schema
 from pipecd_wire.model import application_pb2
 from pipecd_wire.model import deployment_pb2 as pb
 
@@ -35,7 +35,7 @@ def migrate(connection: sqlite3.Connection, dialect: Dialect, *, version: int) -
 
 def _create_missing(connection: sqlite3.Connection, dialect: Dialect) -> None:
     there = _names(connection)
-    for table in tables.metadata.sorted_tables:
+    for table in schema.metadata.sorted_tables:
         if table.name not in there:
             connection.execute(str(CreateTable(table).compile(dialect=dialect)))
         for index in sorted(table.indexes, key=lambda index: str(index.name)):

@@ -20,10 +20,10 @@ from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
 from pipecd_controlplane.store.changes import OnCommit
 from pipecd_controlplane.store.database import Row, Transaction, Value, View
-from pipecd_controlplane.store.sql.compile import Statements
-from pipecd_controlplane.store.sql.file import DATABASE_FILE, connect, open_file
-from pipecd_controlplane.store.sql.folder import owned
-from pipecd_controlplane.store.sql.writer import SqliteView, Writer, run_through
+from pipecd_controlplane.store.sqlite.file import DATABASE_FILE, connect, open_file
+from pipecd_controlplane.store.sqlite.folder import owned
+from pipecd_controlplane.store.sqlite.writer import SqliteView, Writer, run_through
+from pipecd_controlplane.store.statements import Statements
 from pipecd_model.errors import UnavailableError
 from pipecd_model.oplog import logger
 

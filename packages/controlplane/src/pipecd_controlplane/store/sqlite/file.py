@@ -8,9 +8,9 @@ from typing import Final
 from google.protobuf.message import DecodeError
 from sqlalchemy.engine import Dialect
 
-from pipecd_controlplane.store.sql import tables
-from pipecd_controlplane.store.sql.migrations import migrate
-from pipecd_controlplane.store.sql.schema_check import refuse_acting_schema
+from pipecd_controlplane.store import schema
+from pipecd_controlplane.store.sqlite.migrations import migrate
+from pipecd_controlplane.store.sqlite.schema_check import refuse_acting_schema
 from pipecd_model.errors import StateError
 
 DATABASE_FILE: Final = "pipecd.db"
@@ -120,10 +120,10 @@ def _prepare(connection: sqlite3.Connection, path: Path, dialect: Dialect) -> No
         return
     if application_id != APPLICATION_ID:
         raise _refusal(path, "another program made it")
-    if version > tables.SCHEMA_VERSION:
+    if version > schema.SCHEMA_VERSION:
         raise StateError(
             f"the database {str(path)!r} has schema {version}, this pipecd knows"
-            f" {tables.SCHEMA_VERSION}",
+            f" {schema.SCHEMA_VERSION}",
             hint="use the pipecd that wrote it, or a newer one",
         )
     refuse_acting_schema(connection)
@@ -132,7 +132,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, dialect: Dialect) -> No
         if found != "ok":
             raise _refusal(path, f"it is damaged: {' '.join(found.split())}")
     connection.execute("PRAGMA journal_mode = WAL")
-    if version < tables.SCHEMA_VERSION:
+    if version < schema.SCHEMA_VERSION:
         _update(connection, dialect, version=version)
     # Somebody else's write lock would otherwise show at the first write, long after the start.
     connection.execute("BEGIN IMMEDIATE")
@@ -148,11 +148,11 @@ def _update(connection: sqlite3.Connection, dialect: Dialect, *, version: int) -
         connection.execute("ROLLBACK")
         raise StateError(
             f"the database of schema {version} cannot be brought to schema"
-            f" {tables.SCHEMA_VERSION}: a row is no message",
+            f" {schema.SCHEMA_VERSION}: a row is no message",
             hint="it is as it was; restore a backup, or go on with the older pipecd",
         ) from error
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {tables.SCHEMA_VERSION}")
+    connection.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION}")
     connection.execute("COMMIT")
 
 

@@ -14,16 +14,16 @@ import sqlite3
 import tarfile
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
 import msgspec
 
-from pipecd_controlplane.store.sql import tables
-from pipecd_controlplane.store.sql.file import APPLICATION_ID, DATABASE_FILE, connect
-from pipecd_controlplane.store.sql.folder import owned
-from pipecd_controlplane.store.sql.schema_check import refuse_acting_schema
+from pipecd_controlplane.store.backup import Backup
+from pipecd_controlplane.store.schema import SCHEMA_VERSION
+from pipecd_controlplane.store.sqlite.file import APPLICATION_ID, DATABASE_FILE, connect
+from pipecd_controlplane.store.sqlite.folder import owned
+from pipecd_controlplane.store.sqlite.schema_check import refuse_acting_schema
 from pipecd_model.errors import ConfigError, ConflictError, NotFoundError, StateError
 
 MANIFEST: Final = "manifest.json"
@@ -35,16 +35,6 @@ LARGEST_KEY: Final = 64 * 1024
 
 COMPANIONS: Final = tuple(f"{DATABASE_FILE}-{kind}" for kind in ("wal", "shm", "journal"))
 """Files of SQLite beside a database that was not closed: it would apply them to any other."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backup:
-    """What a backup holds."""
-
-    created_at: int
-    schema: int
-    size: int
-    """Bytes of the database."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,10 +96,9 @@ def restore(archive: Path, folder: Path) -> Backup:
             ):
                 made = _unpack(archive, packed, Path(scratch))
                 schema = _check(Path(scratch) / DATABASE_FILE)
-                if schema > tables.SCHEMA_VERSION:
+                if schema > SCHEMA_VERSION:
                     raise StateError(
-                        f"the backup has schema {schema}, this pipecd knows"
-                        f" {tables.SCHEMA_VERSION}",
+                        f"the backup has schema {schema}, this pipecd knows {SCHEMA_VERSION}",
                         hint="use the pipecd that made it, or a newer one",
                     )
                 # The database last: a folder without it is an empty one.

@@ -10,7 +10,7 @@ import re
 import sqlite3
 from typing import Final
 
-from pipecd_controlplane.store.sql import tables
+from pipecd_controlplane.store import schema
 from pipecd_model.errors import StateError
 
 _PLAIN_TABLE: Final = re.compile(r"CREATE TABLE\s", re.IGNORECASE)
@@ -18,7 +18,7 @@ _ACTING: Final = re.compile(r"\b(CHECK|GENERATED|AS|REFERENCES|COLLATE|ON)\b", r
 _PLAIN_DEFAULT: Final = re.compile(r"-?\d+|''")
 _KNOWN_CONDITIONS: Final = frozenset(
     f"{column} != ''"
-    for column in tables.deployment.columns.keys()  # noqa: SIM118 - not a dict
+    for column in schema.deployment.columns.keys()  # noqa: SIM118 - not a dict
 )
 
 
