@@ -14,6 +14,7 @@ from typing import Final
 
 from pipecd_model.config import PipedConfig
 from pipecd_model.errors import PipecdError
+from pipecd_model.oplog import logger
 from pipecd_runtime.backoff import Backoff
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.rpc import ClientTls
@@ -24,10 +25,9 @@ from piped.controlplane.lease import Lease
 from piped.controlplane.state import ControlPlaneState
 from piped.controlplane.watch import Watch
 from piped.livestate.reporter import LiveStates
-from piped.oplog import logger
-from piped.owncommands import OwnCommands
 from piped.plugins import PluginHost
 from piped.preview.handler import PlanPreviews
+from piped.push_commands import PushCommandRunner
 from piped.report.agent import PluginStates, Stats, introduce
 from piped.report.outbox import Outbox
 from piped.report.statuses import Statuses
@@ -76,7 +76,7 @@ class Piped:
     host: PluginHost
     controller: Controller
     records: ScriptRecords
-    own: OwnCommands
+    own: PushCommandRunner
     trigger: Trigger
     discovery: Discovery
     live_states: LiveStates

@@ -17,11 +17,11 @@ from typing import Final
 from google.protobuf.duration_pb2 import Duration
 
 from pipecd_model.errors import PipecdError, StateError
+from pipecd_model.oplog import logger
 from pipecd_runtime.signals import Signal
 from pipecd_wire.pipecd.push import push_pb2 as push
 from piped.controlplane.client import ControlPlane, UnknownRpcError
 from piped.controlplane.epoch import chosen_epoch, keep_epoch, kept_epoch
-from piped.oplog import logger
 
 log = logger(__name__)
 

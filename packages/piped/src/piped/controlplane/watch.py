@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from pipecd_model.errors import DeniedError, PipecdError, UnauthenticatedError, UnavailableError
 from pipecd_model.ids import ApplicationId
+from pipecd_model.oplog import logger
 from pipecd_runtime.backoff import Backoff
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipecd.push import push_pb2 as push
@@ -21,7 +22,6 @@ from pipecd_wire.pipedservice import service_pb2 as pb
 from piped.controlplane.client import ControlPlane, UnknownRpcError
 from piped.controlplane.lease import Lease
 from piped.controlplane.state import Change, ControlPlaneState, GitHint
-from piped.oplog import logger
 
 log = logger(__name__)
 

@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
 
+from pipecd_model.oplog import logger
 from pipecd_runtime.backoff import Backoff
 from pipecd_runtime.signals import Signal
 from piped.git.commit import Commit
 from piped.git.errors import GitError, NoBranchError
 from piped.git.refs import LocalBranch, Signature
 from piped.git.state import Reach, RepositoryState
-from piped.oplog import logger
 
 log = logger(__name__)
 

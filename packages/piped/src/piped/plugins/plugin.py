@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from pipecd_model.oplog import logger
 from pipecd_runtime.orphans import ticks_now
 from pipecd_runtime.signals import Signal
 from pipecd_wire.model.deployment_pb2 import (
@@ -24,7 +25,6 @@ from pipecd_wire.plugin.deploymentapi import api_pb2 as pb
 from pipecd_wire.plugin.livestateapi import api_pb2 as livestate
 from pipecd_wire.plugin.planpreviewapi import api_pb2 as planpreview
 from pipecd_wire.rpc import call
-from piped.oplog import logger
 from piped.plugins.abandoned import StageSearch
 from piped.plugins.connection import Connection
 from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.config import PluginConfig
+from pipecd_model.oplog import logger
 from pipecd_runtime.backoff import Backoff
 from pipecd_runtime.orphans import Leader, Search, new_mark, start_of
 from pipecd_runtime.peer import PeerError, check_listeners
@@ -32,7 +33,6 @@ from pipecd_wire.rpc import (
     connect,
     wait_until_ready,
 )
-from piped.oplog import logger
 from piped.plugins.backend import PluginBackend
 from piped.plugins.command import command_of
 from piped.plugins.connection import Connection
@@ -52,7 +52,6 @@ from piped.plugins.plugin import Plugin
 from piped.plugins.port import accepts, private_port
 from piped.plugins.process import Process, ending, started
 from piped.plugins.state import Limits, Phase
-from piped.sentence import sentence
 
 log = logger(__name__)
 
@@ -122,9 +121,9 @@ class Supervisor:
             try:
                 await self._live()
             except SourceAwayError as error:
-                self._wait_for_source(sentence(error))
+                self._wait_for_source(error.with_hint())
             except PluginError as error:
-                self._fail(sentence(error))
+                self._fail(error.with_hint())
             except AddressError as error:
                 self._fail(str(error))
             except Exception:  # noqa: BLE001 - a bug here must not end piped, nor leave a plugin dead

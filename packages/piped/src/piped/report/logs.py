@@ -23,12 +23,12 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from pipecd_model.errors import PipecdError, StateError, UnauthenticatedError, UnavailableError
+from pipecd_model.oplog import logger
 from pipecd_runtime.tasks import UnwrappedTaskGroup
 from pipecd_wire.model.logblock_pb2 import LogBlock
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Retry
 from piped.controlplane.client import ControlPlane
-from piped.oplog import logger
 from piped.report.lines import LARGEST_REQUEST, records_of
 from piped.report.spool import Kind, Spool, StageKey, found_spools, probe
 

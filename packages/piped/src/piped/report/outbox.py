@@ -18,9 +18,9 @@ from typing import Final, Protocol
 from google.protobuf.message import Message
 
 from pipecd_model.errors import PipecdError, UnauthenticatedError
+from pipecd_model.oplog import logger
 from pipecd_runtime.tasks import UnwrappedTaskGroup
 from piped.controlplane.epoch import under
-from piped.oplog import logger
 from piped.report.journal import Journal
 
 log = logger(__name__)

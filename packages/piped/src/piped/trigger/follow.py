@@ -11,17 +11,17 @@ from contextlib import aclosing
 from typing import Final
 
 from pipecd_model.errors import PipecdError
+from pipecd_model.oplog import logger
 from pipecd_runtime.backoff import Backoff
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.controlplane.state import ControlPlaneState
 from piped.git import Commit, GitError, Reach, Repository
-from piped.oplog import logger
 from piped.trigger.create import Creator
 from piped.trigger.decide import Decider
 from piped.trigger.memory import Memory
-from piped.trigger.ports import Calls, Configs
+from piped.trigger.protocols import Calls, Configs
 from piped.trigger.standings import Standings
 
 log = logger(__name__)
