@@ -18,7 +18,7 @@ from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.api_keys import KeyUses
 from pipecd_controlplane.usecases.leases import Leases
 from pipecd_model.errors import ConfigError, DeniedError, UnauthenticatedError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.model import apikey_pb2
 from pipecd_wire.options import rights_pb2
 from pipecd_wire.rpc import PEER, Metadata, Method
