@@ -20,7 +20,7 @@ from pipecd_controlplane.http.connections import ClientConnection, Connections
 from pipecd_controlplane.http.http1 import BoundedHttp
 from pipecd_controlplane.http.listen import address_of, listen
 from pipecd_controlplane.http.tasks import task_group
-from pipecd_controlplane.http.uvicorns import make_http_server, stop_http, tick
+from pipecd_controlplane.http.uvicorn_server import make_http_server, stop_http, tick
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 
 GRACE: Final = 2.0
