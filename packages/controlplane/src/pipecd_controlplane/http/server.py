@@ -31,10 +31,10 @@ from pipecd_controlplane.http.http1 import CONNECTION, BoundedHttp
 from pipecd_controlplane.http.listen import address_of, listen
 from pipecd_controlplane.http.origin import screen_cookies
 from pipecd_controlplane.http.protocol_detect import ALPN, ProtocolDetector
-from pipecd_controlplane.http.tasks import task_group
 from pipecd_controlplane.http.uvicorn_server import LAST_BYTES, make_http_server, stop_http, tick
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.errors import ConfigError
+from pipecd_runtime.tasks import UnwrappedTaskGroup
 from pipecd_wire.rpc import CallLimits, Endpoints, Server
 from pipecd_wire.rpc.web import GrpcWeb, Receive, Scope, Send, is_grpc_web
 
@@ -107,7 +107,7 @@ async def serve_public(
             opened.callback(listener.close)
         address = address_of(listeners[0])
         folder = opened.enter_context(_socket_folder(own_folder))
-        tasks = await opened.enter_async_context(task_group())
+        tasks = await opened.enter_async_context(UnwrappedTaskGroup())
         highest = highest_descriptor(limits.descriptor_reserve)
         connections = Connections(limits, room_for_connections(limits, highest), proxies)
         proxy = GrpcProxy(f"{folder}/grpc.sock", tasks, limits, proxies)
