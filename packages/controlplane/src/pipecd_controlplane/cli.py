@@ -197,7 +197,7 @@ def server(
     """
     from pipecd_controlplane import app  # noqa: PLC0415
     from pipecd_controlplane.http.descriptors import raise_limit  # noqa: PLC0415
-    from pipecd_controlplane.http.front import FrontTls  # noqa: PLC0415
+    from pipecd_controlplane.http.server import ServerTls  # noqa: PLC0415
     from pipecd_controlplane.serve import config  # noqa: PLC0415
     from pipecd_controlplane.serve.folding import fold_lines_of_callers  # noqa: PLC0415
     from pipecd_controlplane.usecases.leases import LeaseTimes  # noqa: PLC0415
@@ -225,7 +225,7 @@ def server(
         data_dir=folder.absolute(),
         host=host,
         port=port,
-        tls=FrontTls(cert_file=tls_cert, key_file=tls_key) if tls_cert and tls_key else None,
+        tls=ServerTls(cert_file=tls_cert, key_file=tls_key) if tls_cert and tls_key else None,
         project_id=project,
         public_url=told.public_url,
         projects=told.projects,

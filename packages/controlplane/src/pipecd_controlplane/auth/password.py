@@ -53,7 +53,7 @@ class SignInPaces:
 DEFAULT_PACES: Final = SignInPaces()
 
 
-class PasswordDoor:
+class PasswordSignIn:
     """Checks names and passwords, not too many of them."""
 
     def __init__(

@@ -21,7 +21,7 @@ log = logger(__name__)
 
 HTTP_DESCRIPTORS: Final = 1
 GRPC_DESCRIPTORS: Final = 3
-"""The client's socket, and both ends of the one between relay and gRPC server."""
+"""The client's socket, and both ends of the one between proxy and gRPC server."""
 
 
 PROXIES: Final = "trusted proxies"

@@ -31,7 +31,7 @@ HEADERS: Final = {
 STRICT: Final = "max-age=31536000"
 
 
-class Guard:
+class PageMiddleware:
     """An ASGI application around another."""
 
     def __init__(self, app: Starlette, *, over_tls: bool, count: Count) -> None:

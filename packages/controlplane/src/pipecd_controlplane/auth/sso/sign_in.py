@@ -32,7 +32,7 @@ class Arrival:
     hours: int
 
 
-class SsoDoor:
+class SsoSignIn:
     """Sends people to their provider, and lets in who comes back from it."""
 
     def __init__(
