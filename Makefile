@@ -12,7 +12,9 @@ WORKERS ?= 2
 N ?= 50
 TYPED_TESTS := \
 	packages/runtime/tests \
-	tests/support/src
+	tests/chaos \
+	tests/support/src \
+	bench
 SEED ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 
