@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What earlier processes of plugins have left: on record, and ended before new ones start.
+"""Records of the processes of programs, and the end of the orphans that they left.
 
-A plugin is told by the system when its piped dies; a few cannot hear it, and none of their children
-can. So each process is on record until nothing of it is left: its pid with the moment of its start
-and the boot of the machine. What it has started is found by `orphans`.
+A program is told by the system when its piped dies; a few cannot hear it, and none of their
+children can. So each process is on record until nothing of it is left: its pid with the moment of
+its start and the boot of the machine. What it has started is found by `pipecd_runtime.orphans`.
 """
 
 import json
@@ -23,13 +23,13 @@ from pipecd_runtime.orphans import (
     start_of,
 )
 from piped.oplog import logger
-from piped.plugins.errors import PluginError
+from piped.programs.errors import ProgramError
 
 log = logger(__name__)
 
 
-class Leftovers:
-    """What is left of the plugins that run, or ran, on one data folder."""
+class OrphanReaper:
+    """Ends what is left of the programs that run, or ran, on one data folder."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
@@ -67,12 +67,12 @@ class Leftovers:
         """End what earlier processes of a plugin have left, before the next one starts.
 
         `others`: the plugins that run beside it. What belongs to none of them may have been this
-        one's under another name. Raises PluginError when something cannot be ended.
+        one's under another name. Raises ProgramError when something cannot be ended.
         """
         try:
             await self._end(lambda name: name == plugin or name not in others)
         except StuckError as error:
-            raise PluginError(
+            raise ProgramError(
                 f"what an earlier process of the plugin {plugin!r} has started cannot be ended:"
                 f" {error}",
                 hint="a stage must not go on beside it; end these processes, or wait for their end",

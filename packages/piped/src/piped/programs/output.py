@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plugin's process says: the last lines are kept, all go to piped's log, within reason.
+"""The output of a program: the last lines are kept, all go to piped's log, within reason.
 
-A plugin may say anything, as fast as it can, for ever: what is kept of it has a limit, of a flood
-only the end is looked at, and nothing of it can move a terminal's cursor.
+A program may write anything, as fast as it can, for ever: what is kept of it has a limit, of a
+flood only the end is looked at, and nothing of it can move a terminal's cursor.
 """
 
 import asyncio
@@ -20,24 +20,29 @@ KEPT: Final = 50
 LONGEST_LINE: Final = 4096
 CHUNK: Final = 64 * 1024
 LINES_A_SECOND: Final = 100
-"""A plugin that says more is heard, but not written down: it would fill the disk of the log."""
-
-OWN_QUESTION: Final = "DeploymentService/FetchDefinedStages"
-"""What piped asks all the time to see whether a plugin serves. One that tells each call would fill
-log and last words with it."""
-TROUBLE: Final = re.compile("error|fail|panic|fatal", re.IGNORECASE)
+"""More than that is read, but not logged: it would fill the disk of the log."""
 
 COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 CONTROLS: Final = {code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != 0x09}
 
 
-class Output:
-    """The output of one plugin, over all its processes."""
+def _is_never_noise(_line: str) -> bool:
+    return False
 
-    def __init__(self, plugin: str, shown: Callable[[str], str] = str) -> None:
-        """`shown` takes secrets out of a line."""
-        self._plugin = plugin
-        self._shown = shown
+
+class Output:
+    """The output of one program, over all its processes."""
+
+    def __init__(
+        self,
+        name: str,
+        mask: Callable[[str], str] = str,
+        is_noise: Callable[[str], bool] = _is_never_noise,
+    ) -> None:
+        """`mask` takes secrets out of a line; a line that `is_noise` is not kept, only debugged."""
+        self._name = name
+        self._mask = mask
+        self._is_noise = is_noise
         self._lines: deque[str] = deque(maxlen=KEPT)
         self._second = 0.0
         self._written = 0
@@ -69,9 +74,9 @@ class Output:
             text = line[:LONGEST_LINE].decode(errors="replace").rstrip("\r")
             text = COLOURS.sub("", text).translate(CONTROLS)
             if text:
-                text = self._shown(text)
-                if OWN_QUESTION in text and not TROUBLE.search(text):
-                    log.debug("plugin.output", plugin=self._plugin, line=text)
+                text = self._mask(text)
+                if self._is_noise(text):
+                    log.debug("plugin.output", plugin=self._name, line=text)
                     continue
                 self._lines.append(text)
                 self._write(text)
@@ -83,11 +88,11 @@ class Output:
             self._second, self._written = now, 0
         self._written += 1
         if self._written <= LINES_A_SECOND:
-            log.info("plugin.output", plugin=self._plugin, line=text)
+            log.info("plugin.output", plugin=self._name, line=text)
         else:
             self._unwritten += 1
 
     def _tell_unwritten(self) -> None:
         if self._unwritten:
-            log.warning("plugin.output_dropped", plugin=self._plugin, lines=self._unwritten)
+            log.warning("plugin.output_dropped", plugin=self._name, lines=self._unwritten)
             self._unwritten = 0

@@ -7,7 +7,7 @@ import pytest
 
 from pipecd_runtime.ports import is_free
 from pipecd_wire.rpc import Endpoints, admit_all, require_own_user
-from piped.plugins.port import accepts, private_port
+from piped.programs.port import accepts, private_port
 
 
 async def test_the_private_port_is_on_the_loopback_only() -> None:

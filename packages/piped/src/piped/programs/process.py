@@ -1,19 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One process of a plugin: started in a session of its own, and ended as a group."""
+"""One process of a program: started in a session of its own, and ended as a group."""
 
 import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Final
 
 from pipecd_runtime import process as door
-from piped.plugins.command import Command
-from piped.plugins.errors import PluginError
-
-OUR_VARIABLES: Final = ("PIPECD_PLUGIN_CACHE", "PIPECD_CHAOS_")
-"""What a plugin gets of piped's own variables, beside those that are made for it."""
+from piped.programs.command import Command
+from piped.programs.errors import ProgramError
 
 
 class Process:
@@ -58,10 +54,10 @@ class Process:
 async def started(command: Command, on_start: Callable[[int], None]) -> AsyncIterator[Process]:
     """A process that lives no longer than the block; `on_start` is told its pid.
 
-    Raises PluginError when it cannot start.
+    Raises ProgramError when it cannot start.
 
-    Must run on the main thread: the parent-death signal that a plugin has set comes when the thread
-    ends that started it.
+    Must run on the main thread: the parent-death signal that a program has set comes when the
+    thread ends that started it.
     """
     # asyncio's own pipes hide the end of a process for as long as anybody else holds them.
     reading, writing = os.pipe()
@@ -85,7 +81,7 @@ async def started(command: Command, on_start: Callable[[int], None]) -> AsyncIte
 
 
 async def _start(command: Command, output: int) -> asyncio.subprocess.Process:
-    environment = door.operator_environment(also=OUR_VARIABLES) | dict(command.environment)
+    environment = door.operator_environment(also=command.inherited) | dict(command.environment)
     with command.descriptors() as (arguments, descriptors):
         try:
             return await door.start(
@@ -96,9 +92,11 @@ async def _start(command: Command, output: int) -> asyncio.subprocess.Process:
                 stderr=output,
             )
         except door.BadArgumentError as error:
-            raise PluginError(f"cannot start {arguments[0]!r}: {error}") from None
+            raise ProgramError(f"cannot start {arguments[0]!r}: {error}") from None
         except OSError as error:
-            raise PluginError(f"cannot start {arguments[0]!r}: {error.strerror or error}") from None
+            raise ProgramError(
+                f"cannot start {arguments[0]!r}: {error.strerror or error}"
+            ) from None
 
 
 def ending(code: int) -> str:

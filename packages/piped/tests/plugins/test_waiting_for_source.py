@@ -16,7 +16,7 @@ import pytest
 from pipecd_model.config import PluginConfig
 from pipecd_test_support.web_server import Answer, WebServer
 from piped.plugins import Limits, Phase
-from piped.plugins.download import DownloadLimits
+from piped.programs.download import DownloadLimits
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ import pytest
 import trustme
 
 from pipecd_test_support.web_server import Answer, Question, WebServer
-from piped.plugins.errors import PluginError, PluginSourceError, SourceAwayError
-from piped.plugins.fetch import Program
+from piped.programs.errors import ProgramError, ProgramSourceError, SourceAwayError
+from piped.programs.fetch import Program
 
 Get = Callable[..., Awaitable[Program]]
 
@@ -83,7 +83,7 @@ async def test_what_does_not_match_is_never_a_program(
 ) -> None:
     url = server.give("/files", Answer(body=OTHER))
 
-    with pytest.raises(PluginError, match=f"has the sha256 {hashlib.sha256(OTHER).hexdigest()}"):
+    with pytest.raises(ProgramError, match=f"has the sha256 {hashlib.sha256(OTHER).hexdigest()}"):
         await get(url, sha256=SUM)
 
     assert executables() == []
@@ -96,7 +96,7 @@ async def test_a_page_of_an_intermediary_is_never_a_program(
     page = b"<html>Please sign in</html>"
     url = server.give("/files", Answer(body=page))
 
-    with pytest.raises(PluginError, match="is not a program"):
+    with pytest.raises(ProgramError, match="is not a program"):
         await get(url, sha256=hashlib.sha256(page).hexdigest())
 
     assert executables() == []
@@ -136,7 +136,7 @@ async def test_a_body_whose_end_nobody_could_know_needs_a_checksum(
 
     url = server.give("/files", Answer(headers={"Connection": "close"}, write=write))
 
-    with pytest.raises(PluginSourceError, match="does not say how long the file is") as raised:
+    with pytest.raises(ProgramSourceError, match="does not say how long the file is") as raised:
         await get(url)
     assert raised.value.hint == "give its sha256"
     assert (await get(url, sha256=SUM)).path.read_bytes() == PLUGIN
@@ -155,7 +155,7 @@ async def test_a_redirect_is_followed(server: WebServer, get: Get) -> None:
 async def test_redirects_have_an_end(server: WebServer, get: Get) -> None:
     url = server.give("/files", Answer(status=302, headers={"Location": "/files"}))
 
-    with pytest.raises(PluginSourceError, match="to another address more than 5 times"):
+    with pytest.raises(ProgramSourceError, match="to another address more than 5 times"):
         await get(url, sha256=SUM)
 
 
@@ -166,7 +166,7 @@ async def test_nothing_leads_from_https_to_http(
     with WebServer(secure) as trusted:
         url = trusted.give("/files", Answer(status=307, headers={"Location": target}))
 
-        with pytest.raises(PluginSourceError, match="sends from https to http"):
+        with pytest.raises(ProgramSourceError, match="sends from https to http"):
             await get(url)
 
     assert server.asked == []
@@ -181,7 +181,7 @@ async def test_a_token_in_an_address_is_shown_to_nobody(
         with caplog.at_level("DEBUG"):
             got = await get(f"{url}?token=secret")
         server.give("/files", Answer(status=404))
-        with pytest.raises(PluginSourceError) as raised:
+        with pytest.raises(ProgramSourceError) as raised:
             await get(f"{url}?token=other-secret")
 
     assert got.path.read_bytes() == PLUGIN
@@ -221,15 +221,15 @@ async def test_a_server_that_nobody_vouches_for_is_not_believed(
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        (404, PluginSourceError),
-        (403, PluginSourceError),
+        (404, ProgramSourceError),
+        (403, ProgramSourceError),
         (429, SourceAwayError),
         (500, SourceAwayError),
         (503, SourceAwayError),
     ],
 )
 async def test_a_refusal_is_told_apart_from_trouble(
-    server: WebServer, get: Get, status: int, kind: type[PluginError]
+    server: WebServer, get: Get, status: int, kind: type[ProgramError]
 ) -> None:
     url = server.give("/files", Answer(status=status))
 
@@ -249,7 +249,7 @@ async def test_nobody_there_is_told(server: WebServer, get: Get) -> None:
 async def test_too_much_is_refused_before_it_comes(server: WebServer, get: Get) -> None:
     url = server.give("/files", Answer(body=PLUGIN))
 
-    with pytest.raises(PluginSourceError, match="gives more than"):
+    with pytest.raises(ProgramSourceError, match="gives more than"):
         await get(url, sha256=SUM, limits={"size": 16})
 
 
@@ -262,7 +262,7 @@ async def test_too_much_is_refused_when_nobody_told_of_it(
 
     url = server.give("/files", Answer(headers={"Transfer-Encoding": "chunked"}, write=write))
 
-    with pytest.raises(PluginSourceError, match="gives more than 3 MiB"):
+    with pytest.raises(ProgramSourceError, match="gives more than 3 MiB"):
         await get(url, sha256=SUM, limits={"size": 3 * 1024 * 1024})
 
     assert executables() == []
@@ -293,7 +293,7 @@ async def test_a_server_that_is_slow_is_away(
 async def test_a_compressed_body_is_refused(server: WebServer, get: Get) -> None:
     url = server.give("/files", Answer(body=PLUGIN, headers={"Content-Encoding": "gzip"}))
 
-    with pytest.raises(PluginSourceError, match="in the encoding 'gzip'"):
+    with pytest.raises(ProgramSourceError, match="in the encoding 'gzip'"):
         await get(url, sha256=SUM)
 
 

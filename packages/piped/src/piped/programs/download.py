@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Talk to a web server that gives out plugins: limits, redirects, and who is to blame.
+"""Talk to a web server that gives out programs: limits, redirects, and who is to blame.
 
 Nothing that a server sends is trusted here: sizes, times and the way to other servers are bounded.
 What comes in is judged by the caller, who knows what it must hash to.
@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from piped.plugins.errors import PluginSourceError, SourceAwayError
+from piped.programs.errors import ProgramSourceError, SourceAwayError
+from piped.programs.source import ProgramSource
 
 if TYPE_CHECKING:
     import httpx2
@@ -33,7 +34,7 @@ class DownloadLimits:
     """What a server may cost."""
 
     size: int = 1024 * MEBIBYTE
-    """Bytes of a plugin."""
+    """Bytes of a program."""
     silence: float = 30
     """Seconds without a byte."""
     whole: float = 600
@@ -50,11 +51,12 @@ def shown(url: str) -> str:
 
 @asynccontextmanager
 async def conversation(
-    where: str, limits: DownloadLimits, tell: Callable[[str], None]
+    source: ProgramSource, limits: DownloadLimits, tell: Callable[[str], None]
 ) -> AsyncIterator["Conversation"]:
-    """Talk to one source. Its troubles become PluginSourceError and SourceAwayError."""
+    """Talk to one source. Its troubles become ProgramSourceError and SourceAwayError."""
     import httpx2  # noqa: PLC0415 - a piped whose plugins are all installed never needs it
 
+    where = shown(source.url)
     for each in ("httpx2", "httpcore2"):  # they log addresses as they are, tokens included
         logging.getLogger(each).setLevel(logging.WARNING)
     try:
@@ -66,15 +68,15 @@ async def conversation(
                 headers={"User-Agent": "piped", "Accept-Encoding": "identity"},
             ) as client,
         ):
-            yield Conversation(client, where, limits, tell)
+            yield Conversation(client, source, limits, tell)
     except TimeoutError:
         raise SourceAwayError(
-            f"the source {where} took longer than {limits.whole:g}s to give the plugin"
+            f"the source {where} took longer than {limits.whole:g}s to give the {source.kind}"
         ) from None
     except httpx2.TimeoutException:
         raise SourceAwayError(f"the source {where} said nothing for {limits.silence:g}s") from None
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-        raise PluginSourceError(f"cannot ask {where}: {error}") from None
+        raise ProgramSourceError(f"cannot ask {where}: {error}") from None
     except httpx2.TransportError as error:
         reason = _reason(error)
         hint = "SSL_CERT_FILE names the certificates to trust" if "CERTIFICATE" in reason else ""
@@ -87,16 +89,17 @@ class Conversation:
     def __init__(
         self,
         client: "httpx2.AsyncClient",
-        where: str,
+        source: ProgramSource,
         limits: DownloadLimits,
         tell: Callable[[str], None],
     ) -> None:
-        self.where = where
+        self.where = shown(source.url)
+        self._kind = source.kind
         self._client = client
         self._limits = limits
         self._tell = tell
         self._came = 0
-        """Bytes of the plugin that are there."""
+        """Bytes of the program that are there."""
         self._told = 0.0
 
     @asynccontextmanager
@@ -115,12 +118,12 @@ class Conversation:
             finally:
                 await response.aclose()
             if request.url.scheme == "https" and following.url.scheme != "https":
-                raise PluginSourceError(
+                raise ProgramSourceError(
                     f"the source {self.where} sends from https to {following.url.scheme}",
                     hint="it was not followed; give the address it leads to",
                 )
             request = following
-        raise PluginSourceError(
+        raise ProgramSourceError(
             f"the source {self.where} sends to another address more than {REDIRECTS} times"
         )
 
@@ -132,7 +135,7 @@ class Conversation:
         told = f"the source {self.where} answered {status} {response.reason_phrase}".rstrip()
         if status in WAITING or status >= 500:
             raise SourceAwayError(told)
-        raise PluginSourceError(told, hint="see whether the address is right")
+        raise ProgramSourceError(told, hint="see whether the address is right")
 
     async def body(self, response: "httpx2.Response", largest: int) -> bytes:
         """A small answer, whole."""
@@ -140,13 +143,13 @@ class Conversation:
         async for chunk in self._raw(response):
             content += chunk
             if len(content) > largest:
-                raise PluginSourceError(
+                raise ProgramSourceError(
                     f"the source {self.where} sent more than {largest} bytes of description"
                 )
         return bytes(content)
 
     async def content(self, response: "httpx2.Response") -> AsyncIterator[bytes]:
-        """The plugin's bytes, in large pieces."""
+        """The program's bytes, in large pieces."""
         length = int(response.headers.get("Content-Length", "0"))
         self._check_size(self._came + length)
         batch = bytearray()
@@ -163,15 +166,17 @@ class Conversation:
     async def _raw(self, response: "httpx2.Response") -> AsyncIterator[bytes]:
         encoding = response.headers.get("Content-Encoding", "identity")
         if encoding != "identity":
-            raise PluginSourceError(f"the source {self.where} sent it in the encoding {encoding!r}")
+            raise ProgramSourceError(
+                f"the source {self.where} sent it in the encoding {encoding!r}"
+            )
         async for chunk in response.aiter_raw():
             yield chunk
 
     def _check_size(self, size: int) -> None:
         if size > self._limits.size:
-            raise PluginSourceError(
+            raise ProgramSourceError(
                 f"the source {self.where} gives more than {self._limits.size / MEBIBYTE:g} MiB",
-                hint="a plugin is one executable file",
+                hint=f"a {self._kind} is one executable file",
             )
 
     def _tell_progress(self, length: int) -> None:

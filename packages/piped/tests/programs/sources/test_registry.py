@@ -11,9 +11,9 @@ import pytest
 from pipecd_model.oci import ARTIFACT, INDEX, LAYER, MANIFEST
 from pipecd_test_support.oci_registry import OciRegistry, digest_of
 from pipecd_test_support.web_server import Answer, WebServer
-from piped.plugins.errors import PluginError, PluginSourceError, SourceAwayError
-from piped.plugins.fetch import Program
-from piped.plugins.registry import this_platform
+from piped.programs.errors import ProgramError, ProgramSourceError, SourceAwayError
+from piped.programs.fetch import Program
+from piped.programs.registry import this_platform
 
 Get = Callable[..., Awaitable[Program]]
 
@@ -121,7 +121,7 @@ async def test_an_index_that_is_not_the_pinned_one_is_refused(
     push(registry, tag="evil", parts=(OTHER,))
     registry.manifests["team/files", digest] = registry.manifests["team/files", "evil"]
 
-    with pytest.raises(PluginSourceError, match=f"the manifest has the digest .*, not {digest}"):
+    with pytest.raises(ProgramSourceError, match=f"the manifest has the digest .*, not {digest}"):
         await get(f"oci://{registry.host}/team/files@{digest}", insecure=True)
 
     assert executables() == []
@@ -136,7 +136,7 @@ async def test_a_manifest_that_is_not_the_one_of_the_index_is_refused(
     evil = registry.manifests["team/files", f"evil-{HERE['os']}"]
     registry.manifests["team/files", good] = evil
 
-    with pytest.raises(PluginSourceError, match=f"the manifest has the digest .*, not {good}"):
+    with pytest.raises(ProgramSourceError, match=f"the manifest has the digest .*, not {good}"):
         await get(f"oci://{registry.host}/team/files:v1", insecure=True)
 
     assert executables() == []
@@ -148,7 +148,7 @@ async def test_a_layer_that_is_not_the_one_of_the_manifest_is_never_a_program(
     push(registry)
     registry.blobs[digest_of(PLUGIN)] = OTHER
 
-    with pytest.raises(PluginSourceError, match=f"the layer has the digest {digest_of(OTHER)}"):
+    with pytest.raises(ProgramSourceError, match=f"the layer has the digest {digest_of(OTHER)}"):
         await get(f"oci://{registry.host}/team/files:v1", insecure=True)
 
     assert executables() == []
@@ -160,7 +160,7 @@ async def test_a_checksum_holds_for_the_file_in_the_registry_too(
     push(registry)
     url = f"oci://{registry.host}/team/files:v1"
 
-    with pytest.raises(PluginError, match="has the sha256"):
+    with pytest.raises(ProgramError, match="has the sha256"):
         await get(url, insecure=True, sha256="0" * 64)
     assert executables() == []
     got = await get(url, insecure=True, sha256=hashlib.sha256(PLUGIN).hexdigest())
@@ -176,7 +176,7 @@ async def test_a_platform_that_is_missing_is_told(registry: OciRegistry, get: Ge
         "team/files", "v2", {"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}
     )
 
-    with pytest.raises(PluginSourceError, match=f"is not made for {this_platform()}") as raised:
+    with pytest.raises(ProgramSourceError, match=f"is not made for {this_platform()}") as raised:
         await get(f"oci://{registry.host}/team/files:v2", insecure=True)
 
     assert raised.value.hint == "it is for plan9/mips"
@@ -190,19 +190,19 @@ async def test_an_image_is_no_plugin(registry: OciRegistry, get: Get) -> None:
     }
     registry.put("team/files", "v1", image)
 
-    with pytest.raises(PluginSourceError, match="is no plugin: it has no layer of the type"):
+    with pytest.raises(ProgramSourceError, match="is no plugin: it has no layer of the type"):
         await get(f"oci://{registry.host}/team/files:v1", insecure=True)
 
 
 async def test_what_is_no_manifest_is_told(registry: OciRegistry, get: Get) -> None:
     registry.manifests["team/files", "v1"] = (MANIFEST, b"<html>")
 
-    with pytest.raises(PluginSourceError, match="not a manifest"):
+    with pytest.raises(ProgramSourceError, match="not a manifest"):
         await get(f"oci://{registry.host}/team/files:v1", insecure=True)
 
 
 async def test_a_tag_that_is_not_there_is_told(registry: OciRegistry, get: Get) -> None:
-    with pytest.raises(PluginSourceError, match=r"oci://.*/team/files:v9 answered 404"):
+    with pytest.raises(ProgramSourceError, match=r"oci://.*/team/files:v9 answered 404"):
         await get(f"oci://{registry.host}/team/files:v9", insecure=True)
 
 
@@ -251,7 +251,7 @@ async def test_a_registry_that_wants_a_password_is_told(server: WebServer, get: 
     challenge = {"WWW-Authenticate": 'Basic realm="files"'}
     server.give("/v2/team/files/manifests/v1", Answer(status=401, headers=challenge))
 
-    with pytest.raises(PluginSourceError, match="wants a password") as raised:
+    with pytest.raises(ProgramSourceError, match="wants a password") as raised:
         await get(f"oci://{server.host}/team/files:v1", insecure=True)
 
     assert raised.value.hint == "piped reads only what anybody may read"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Get a plugin over the network, or from the cache when there is no need to ask.
+"""Get a program over the network, or from the cache when there is no need to ask.
 
 A source with a checksum or a digest always gives the same, so it is asked once. Any other is asked
-again when piped starts and when a person restarts the plugin, never because the plugin crashed; and
-what it gave before runs on while it is away.
+again when piped starts and when a person restarts the program, never because the program crashed;
+and what it gave before runs on while it is away.
 """
 
 import asyncio
@@ -12,13 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from pipecd_model.config import PluginConfig
 from pipecd_model.oci import parse_reference
 from piped.oplog import logger
-from piped.plugins.cache import Cache, Record
-from piped.plugins.download import Conversation, DownloadLimits, conversation, is_framed, shown
-from piped.plugins.errors import PluginSourceError
-from piped.plugins.registry import Registry, check_digest, summing
+from piped.programs.cache import Cache, Record
+from piped.programs.download import Conversation, DownloadLimits, conversation, is_framed, shown
+from piped.programs.errors import ProgramSourceError
+from piped.programs.registry import Registry, check_digest, summing
+from piped.programs.source import ProgramSource
 
 log = logger(__name__)
 
@@ -26,53 +26,53 @@ LONGEST_ETAG: Final = 1024
 
 
 class Remote:
-    """The source of one plugin, on another machine."""
+    """The source of one program, on another machine."""
 
     def __init__(
         self,
-        plugin: PluginConfig,
+        source: ProgramSource,
         cache: Cache,
         limits: DownloadLimits,
         tell: Callable[[str], None],
     ) -> None:
-        self._plugin = plugin
+        self._source = source
         self._cache = cache
         self._limits = limits
         self._tell = tell
-        self._where = shown(plugin.url)
+        self._where = shown(source.url)
 
     async def get(self, *, ask: bool) -> Path:
-        """The executable; `ask` for a newer one if the source may have one. Raises PluginError."""
-        reference = parse_reference(self._plugin.url) if self._is_artifact else None
-        is_pinned = bool(self._plugin.sha256 or (reference and reference.digest))
+        """The executable; `ask` for a newer one if the source may have one. Raises ProgramError."""
+        reference = parse_reference(self._source.url) if self._is_artifact else None
+        is_pinned = bool(self._source.sha256 or (reference and reference.digest))
         last = await asyncio.to_thread(self._cache.last)
         if last and (is_pinned or not ask):
             return last[1]
         self._tell(f"getting {self._where}")
         try:
-            async with conversation(self._where, self._limits, self._tell) as talk:
+            async with conversation(self._source, self._limits, self._tell) as talk:
                 if reference is not None:
-                    registry = Registry(talk, reference, insecure=self._plugin.insecure)
+                    registry = Registry(talk, reference, insecure=self._source.insecure)
                     return await self._pull(talk, registry, last)
                 return await self._download(talk, last)
-        except PluginSourceError as error:
+        except ProgramSourceError as error:
             if last is None:
                 raise
-            log.warning("plugin.source_away", plugin=self._plugin.name, reason=str(error))
+            log.warning("plugin.source_away", plugin=self._source.name, reason=str(error))
             return last[1]
 
     @property
     def _is_artifact(self) -> bool:
-        return self._plugin.url.startswith("oci://")
+        return self._source.url.startswith("oci://")
 
     async def _download(self, talk: Conversation, last: tuple[Record, Path] | None) -> Path:
         headers = {"If-None-Match": last[0].version} if last and last[0].version else {}
-        async with talk.get(self._plugin.url, headers) as response:
+        async with talk.get(self._source.url, headers) as response:
             if last and response.status_code == 304:
                 return last[1]
             talk.check(response)
-            if not self._plugin.sha256 and not is_framed(response):
-                raise PluginSourceError(
+            if not self._source.sha256 and not is_framed(response):
+                raise ProgramSourceError(
                     f"the source {self._where} does not say how long the file is",
                     hint="give its sha256",
                 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find a plugin in an OCI registry: index, the manifest of this platform, its layers.
+"""Find a program in an OCI registry: index, the manifest of this platform, its layers.
 
 Each step says the digest of the next, and every document and layer is checked against it: whoever
 pins the first pins all. Only what anybody may read is read; a registry that wants a token for that
@@ -27,14 +27,16 @@ from pipecd_model.oci import (
     parse_challenge,
     parse_document,
 )
-from piped.plugins.download import Conversation
-from piped.plugins.errors import PluginSourceError
-from piped.plugins.tools import GO_ARCH
+from piped.programs.download import Conversation
+from piped.programs.errors import ProgramSourceError
 
 if TYPE_CHECKING:
     import httpx2
 
 LARGEST_TOKEN: Final = 256 * 1024
+
+# Python's names of machines to Go's, which registries and install scripts expect.
+GO_ARCH: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
 
 class _Token(msgspec.Struct, frozen=True):
@@ -45,7 +47,7 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 def this_platform() -> Platform:
-    """The machine that plugins are started on."""
+    """Returns the platform that programs are started on."""
     machine = platform.machine()
     return Platform(os=platform.system().lower(), architecture=GO_ARCH.get(machine, machine))
 
@@ -61,7 +63,7 @@ class Registry:
         self._token = ""
 
     async def layers(self) -> tuple[Descriptor, ...]:
-        """The parts of the executable for this platform. Raises PluginSourceError."""
+        """The parts of the executable for this platform. Raises ProgramSourceError."""
         reference = self._reference
         document = await self._document(reference.version, reference.digest)
         if document.manifests:
@@ -69,7 +71,7 @@ class Registry:
             document = await self._document(chosen.digest, chosen.digest)
         layers = tuple(layer for layer in document.layers if layer.media_type == LAYER)
         if not layers:
-            raise PluginSourceError(
+            raise ProgramSourceError(
                 f"{str(reference)!r} is no plugin: it has no layer of the type {LAYER}",
                 hint="push it with `pipectl plugin push`",
             )
@@ -88,7 +90,7 @@ class Registry:
             if each.platform == wanted:
                 return each
         offered = ", ".join(str(each.platform) for each in index.manifests if each.platform)
-        raise PluginSourceError(
+        raise ProgramSourceError(
             f"{str(self._reference)!r} is not made for {wanted}",
             hint=f"it is for {offered}" if offered else "its index names no platforms",
         )
@@ -103,7 +105,7 @@ class Registry:
         try:
             return parse_document(content)
         except ConfigError as error:
-            raise PluginSourceError(f"{str(self._reference)!r}: {error}") from None
+            raise ProgramSourceError(f"{str(self._reference)!r}: {error}") from None
 
     @asynccontextmanager
     async def _get(
@@ -125,12 +127,12 @@ class Registry:
     async def _ask_token(self, header: str) -> str:
         challenge = parse_challenge(header)
         if challenge.scheme != "bearer" or not challenge.realm:
-            raise PluginSourceError(
+            raise ProgramSourceError(
                 f"the registry of {str(self._reference)!r} wants a password",
                 hint="piped reads only what anybody may read",
             )
         if urlsplit(challenge.realm).scheme != "https" and not self._insecure:
-            raise PluginSourceError(
+            raise ProgramSourceError(
                 f"the registry of {str(self._reference)!r} gives out tokens without TLS"
             )
         asked = {
@@ -145,14 +147,14 @@ class Registry:
         try:
             given = msgspec.json.decode(content, type=_Token)
         except msgspec.DecodeError as error:
-            raise PluginSourceError(f"{challenge.realm!r} gave no token: {error}") from None
+            raise ProgramSourceError(f"{challenge.realm!r} gave no token: {error}") from None
         return given.token or given.access_token
 
 
 def check_digest(wanted: str, found: str, what: str) -> None:
     """Refuse what is not what it was said to be; an empty promise is none."""
     if wanted and wanted != f"{_algorithm(wanted)}:{found}":
-        raise PluginSourceError(
+        raise ProgramSourceError(
             f"the {what} has the digest {_algorithm(wanted)}:{found}, not {wanted}",
             hint="it was not started",
         )

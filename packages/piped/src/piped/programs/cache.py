@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The executables of one plugin on this machine, each under its checksum.
+"""The executables of one program on this machine, each under its checksum.
 
 `<folder>/<sha256>/<name>` is an executable, `<folder>/source-<key>.json` says which of them came
 from which source. Bytes are checked before they have a name under which anybody could run them,
@@ -19,8 +19,8 @@ from typing import Final
 
 import msgspec
 
-from pipecd_model.config import PluginConfig
-from piped.plugins.errors import PluginError
+from piped.programs.errors import ProgramError
+from piped.programs.source import ProgramSource
 
 KEPT: Final = 3
 """So many versions stay."""
@@ -43,13 +43,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cache:
-    """The executables of one plugin. Only its supervisor uses it; calls may block for a while."""
+    """The executables of one program. Only its supervisor uses it; calls may block for a while."""
 
-    def __init__(self, folder: Path, plugin: PluginConfig) -> None:
-        self._folder = folder / plugin.name
-        self._plugin = plugin
+    def __init__(self, folder: Path, source: ProgramSource) -> None:
+        self._folder = folder / source.name
+        self._source = source
         # Another address or another checksum is another source.
-        key = f"{plugin.url}\0{plugin.sha256.lower()}"
+        key = f"{source.url}\0{source.sha256.lower()}"
         name = f"{_RECORD}{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
         self._record = self._folder / name
 
@@ -60,13 +60,13 @@ class Cache:
         for left in self._folder.glob(f"{_SCRATCH}*"):  # by a piped that was killed
             shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=self._folder, prefix=_SCRATCH) as scratch:
-            yield Path(scratch) / self._plugin.name
+            yield Path(scratch) / self._source.name
 
     def keep(self, file: Path, record: Record) -> Path:
-        """Check a file that came in and make it an executable. Raises PluginError."""
+        """Check a file that came in and make it an executable. Raises ProgramError."""
         self._check_sum(record.sha256)
-        _check_program(file, record.source)
-        kept = self._folder / record.sha256 / self._plugin.name
+        _check_program(file, record.source, self._source.kind)
+        kept = self._folder / record.sha256 / self._source.name
         kept.parent.mkdir(exist_ok=True)
         file.chmod(0o755)
         file.replace(kept)
@@ -75,12 +75,12 @@ class Cache:
         return kept
 
     def last(self) -> tuple[Record, Path] | None:
-        """What the plugin's source gave before, if it is still there and whole."""
+        """What the program's source gave before, if it is still there and whole."""
         try:
             record = msgspec.json.decode(self._record.read_bytes(), type=Record)
         except (OSError, msgspec.DecodeError):
             return None
-        kept = self._folder / record.sha256 / self._plugin.name
+        kept = self._folder / record.sha256 / self._source.name
         try:
             with kept.open("rb") as file:
                 whole = hashlib.file_digest(file, "sha256").hexdigest() == record.sha256
@@ -111,20 +111,19 @@ class Cache:
                     record.unlink()
 
     def _check_sum(self, digest: str) -> None:
-        wanted = self._plugin.sha256.lower()
+        wanted = self._source.sha256.lower()
         if wanted and wanted != digest:
-            raise PluginError(
-                f"the file of the plugin {self._plugin.name!r} has the sha256 {digest}, "
-                f"not {wanted}",
+            raise ProgramError(
+                f"the file of the {self._source.label} has the sha256 {digest}, not {wanted}",
                 hint="it was not started; correct the sha256 if the new file is wanted",
             )
 
 
-def _check_program(file: Path, source: str) -> None:
+def _check_program(file: Path, source: str, kind: str) -> None:
     """Refuse what the kernel would: its wrapper would have a shell run it."""
     with file.open("rb") as content:
         if not content.read(4).startswith((b"\x7fELF", b"#!")):
-            raise PluginError(
+            raise ProgramError(
                 f"{source!r} is not a program",
-                hint="a plugin is one executable file, or a script that begins with #!",
+                hint=f"a {kind} is one executable file, or a script that begins with #!",
             )

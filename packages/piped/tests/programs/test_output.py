@@ -7,7 +7,7 @@ import pytest
 
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from pipecd_wire.model.deployment_pb2 import Deployment
-from piped.plugins.output import Output
+from piped.programs.output import Output
 from piped.secrets import KnownSecrets, OpenedSecrets
 
 PLACE = ApplicationGitPath(repo={"id": "repo"}, path="web")
@@ -32,20 +32,3 @@ async def test_an_open_secret_is_not_shown(caplog: pytest.LogCaptureFixture) -> 
     told = [str(vars(each).get("fields")) for each in caplog.records]
     assert any("connecting with ***" in each for each in told)
     assert not any("hunter22" in each for each in told)
-
-
-async def test_what_a_plugin_tells_of_pipeds_own_questions_is_not_repeated(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Asked every ten seconds, a Go plugin would say nothing else; trouble is shown still."""
-    question = "/grpc.plugin.deploymentapi.v1alpha1.DeploymentService/FetchDefinedStages"
-    output = Output("lab")
-    reader = asyncio.StreamReader()
-    with caplog.at_level("INFO"):
-        for line in ("started", f"handled {question}", f"failed to handle {question}"):
-            reader.feed_data(f"{line}\n".encode())
-        reader.feed_eof()
-        await output.follow(reader)
-
-    assert output.last() == ("started", f"failed to handle {question}")
-    assert len(caplog.records) == 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""piped's private port for a plugin, and whether a plugin accepts connections on its own."""
+"""piped's private port for a program, and whether a program accepts connections on its own."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,9 +14,9 @@ ATTEMPTS: Final = 20
 
 @asynccontextmanager
 async def private_port(endpoints: Endpoints, authenticator: Authenticator) -> AsyncIterator[int]:
-    """Serve one plugin, and nobody else, on a free port of the loopback while the block runs.
+    """Serve one program, and nobody else, on a free port of the loopback while the block runs.
 
-    Plugins are told `localhost`, which may be either loopback address: both are taken, so that
+    Programs are told `localhost`, which may be either loopback address: both are taken, so that
     nobody else can answer on the other one.
     """
     server, port = _listening(endpoints, authenticator)

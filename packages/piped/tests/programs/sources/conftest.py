@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import trustme
 
-from pipecd_model.config import PluginConfig
 from pipecd_test_support.oci_registry import OciRegistry
 from pipecd_test_support.web_server import WebServer
-from piped.plugins.download import DownloadLimits
-from piped.plugins.fetch import Program, fetch
+from piped.programs.download import DownloadLimits
+from piped.programs.fetch import Program, fetch
+from piped.programs.source import ProgramSource
 
 PLUGIN = b"#!/bin/sh\nexit 0\n"
 
@@ -53,7 +53,7 @@ def get(folder: Path) -> Callable[..., Awaitable[Program]]:
     def getting(
         url: str, *, limits: dict[str, Any] | None = None, ask: bool = True, **settings: Any
     ) -> Awaitable[Program]:
-        plugin = PluginConfig(name="p", url=url, port=7001, **settings)
+        plugin = ProgramSource(name="p", url=url, **settings)
         return fetch(plugin, folder, ask=ask, limits=DownloadLimits(**(limits or {})))
 
     return getting
