@@ -72,8 +72,8 @@ async def admit(method: Method, metadata: Metadata) -> str:
 def endpoints() -> Endpoints:
     service = pb.DESCRIPTOR.services_by_name["APIService"]
     made = Endpoints(admit=admit)
-    owed = [method.name for method in service.methods if method.name != "GetApplication"]
-    made.add(service, Api(), owed=owed)
+    unimplemented = [method.name for method in service.methods if method.name != "GetApplication"]
+    made.add(service, Api(), unimplemented=unimplemented)
     return made
 
 

@@ -44,7 +44,7 @@ _FUNCTIONS = {
     "plugin.stage@": ("pipecd_sdk._execution", "execute"),
     "plugin.log-closed@": ("pipecd_sdk._glue.stage_log", "StageLogSender._finish"),
     # What the control plane keeps.
-    "control plane.commit@": ("pipecd_controlplane.store.sql.writer", "Writer._commit"),
+    "control plane.commit@": ("pipecd_controlplane.store.sqlite.writer", "Writer._commit"),
 }
 
 WRAPPED: dict[str, tuple[str, str]] = {}

@@ -72,7 +72,11 @@ def endpoints() -> Endpoints:
         (api_pb2, "DeploymentService", StageLogs(), "FollowStageLog"),
     ):
         service = file.DESCRIPTOR.services_by_name[name]
-        made.add(service, api, owed=[each.name for each in service.methods if each.name != served])
+        made.add(
+            service,
+            api,
+            unimplemented=[each.name for each in service.methods if each.name != served],
+        )
     return made
 
 

@@ -13,8 +13,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipecd_controlplane.api.own.telemetry import forwarding
 from pipecd_controlplane.api.services import endpoints
+from pipecd_controlplane.api.v1.telemetry import forwarding
 from pipecd_controlplane.auth.calls import log_call
 from pipecd_controlplane.auth.door import Door
 from pipecd_controlplane.auth.open_calls import OpenCalls
@@ -33,7 +33,7 @@ from pipecd_controlplane.ops.jobs import Job
 from pipecd_controlplane.ops.jobs import running as running_jobs
 from pipecd_controlplane.ops.operator import serving_operator
 from pipecd_controlplane.ops.retention import FOR_A_YEAR, Retention, timed_jobs
-from pipecd_controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_controlplane.usecases import releases
 from pipecd_controlplane.usecases.access import Access, access
@@ -120,7 +120,7 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
 
     async with AsyncExitStack() as opened:
         database = await opened.enter_async_context(
-            open_sqlite(settings.data_dir, on_commit=bus.publish)
+            open_database(SqliteFolder(folder=settings.data_dir), on_commit=bus.publish)
         )
         kept = stores(database, _now, max_stage_log_bytes=settings.retention.stage_log_bytes)
         await ensure_project(kept, settings.data_dir, await _first_project(kept, settings), _now)

@@ -14,7 +14,7 @@ import pytest
 from pipecd_controlplane.auth.door import Door
 from pipecd_controlplane.auth.standing import Standing
 from pipecd_controlplane.store.database import Transaction
-from pipecd_controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_controlplane.usecases import sessions
 from pipecd_controlplane.usecases.api_keys import KeyUses
@@ -75,7 +75,7 @@ class Server:
 @asynccontextmanager
 async def serving(folder: Path) -> AsyncIterator[Server]:
     bus = Bus()
-    async with open_sqlite(folder, on_commit=bus.publish) as database:
+    async with open_database(SqliteFolder(folder=folder), on_commit=bus.publish) as database:
         kept = stores(database, now)
         door = Door(kept, Leases(kept.leases), KeyUses(), now)
 

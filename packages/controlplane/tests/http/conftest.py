@@ -74,8 +74,8 @@ def endpoints(api: Api) -> Endpoints:
     made = Endpoints(admit=admit_all)
     services: Any = pb.DESCRIPTOR.services_by_name
     applications = services["ApplicationService"]
-    made.add(applications, api, owed=set(applications.methods_by_name) - {"ReleaseHold"})
-    made.add(services["ProjectService"], api.watch, owed=["ListAudit"])
+    made.add(applications, api, unimplemented=set(applications.methods_by_name) - {"ReleaseHold"})
+    made.add(services["ProjectService"], api.watch, unimplemented=["ListAudit"])
     return made
 
 

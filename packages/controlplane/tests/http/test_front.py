@@ -226,7 +226,7 @@ async def test_limits_of_http_do_not_cut_a_quiet_grpc_web_stream(
         assert b"grpc-status:0" in await reader.readuntil(b"grpc-status:0")
 
 
-@pytest.mark.parametrize("way", ["grpc", "grpc-web"])
+@pytest.mark.parametrize("mode", ["grpc", "grpc-web"])
 async def test_a_caller_that_goes_away_ends_the_handler(
     endpoints: Endpoints, pages: Any, api: Any, way: str
 ) -> None:
@@ -278,7 +278,7 @@ def open_files() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-@pytest.mark.parametrize("way", ["grpc", "grpc-web"])
+@pytest.mark.parametrize("mode", ["grpc", "grpc-web"])
 async def test_a_stop_lets_running_calls_finish(
     endpoints: Endpoints, pages: Any, api: Any, way: str
 ) -> None:
@@ -313,7 +313,7 @@ async def hold_once(address: str, application_id: str) -> str:
         return await hold(channel, application_id)
 
 
-@pytest.mark.parametrize("way", ["grpc", "grpc-web"])
+@pytest.mark.parametrize("mode", ["grpc", "grpc-web"])
 async def test_a_stop_ends_calls_that_outlast_its_grace(
     endpoints: Endpoints, pages: Any, api: Any, way: str
 ) -> None:

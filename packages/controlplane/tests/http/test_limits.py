@@ -53,8 +53,8 @@ def guarded(api: Any) -> Endpoints:
     made = Endpoints(admit=admit)
     applications = pb.DESCRIPTOR.services_by_name["ApplicationService"]
     projects = pb.DESCRIPTOR.services_by_name["ProjectService"]
-    made.add(applications, api, owed=set(applications.methods_by_name) - {"ReleaseHold"})
-    made.add(projects, api.watch, owed=["ListAudit"])
+    made.add(applications, api, unimplemented=set(applications.methods_by_name) - {"ReleaseHold"})
+    made.add(projects, api.watch, unimplemented=["ListAudit"])
     return made
 
 

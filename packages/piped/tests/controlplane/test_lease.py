@@ -81,8 +81,8 @@ async def control_of(
 ) -> AsyncIterator[ControlPlane]:
     endpoints = Endpoints(admit=keeper.admit)
     served = {"RenewLease", "ReleaseLease"} if knows else set()
-    owed = [method.name for method in PUSH_SERVICE.methods if method.name not in served]
-    endpoints.add(PUSH_SERVICE, keeper if knows else object(), owed=owed)
+    unimplemented = [method.name for method in PUSH_SERVICE.methods if method.name not in served]
+    endpoints.add(PUSH_SERVICE, keeper if knows else object(), unimplemented=unimplemented)
     async with (
         asyncio.timeout(LIMIT),
         serving(endpoints, "127.0.0.1:0") as port,

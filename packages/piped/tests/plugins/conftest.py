@@ -81,7 +81,7 @@ class Remembering:
     def endpoints(self) -> Endpoints:
         mine = {getattr(each, "__rpc_name__", "") for each in vars(type(self)).values()}
         endpoints = Endpoints(admit=admit_all)
-        endpoints.add(SERVICE, self, owed=set(SERVICE.methods_by_name) - mine)
+        endpoints.add(SERVICE, self, unimplemented=set(SERVICE.methods_by_name) - mine)
         return endpoints
 
 

@@ -59,10 +59,10 @@ async def test_a_time_is_kept_in_unix_seconds() -> None:
     async with FakePiped() as piped, client(piped) as asked:
         metadata = StageMetadata(asked, "d1", "s1")
 
-        await metadata.time_or_set("startTime", lambda: NOON)
+        await metadata.get_or_set_time("startTime", lambda: NOON)
 
         assert piped.stage_metadata["s1"]["startTime"] == "1704196800"
-        assert await metadata.time_or_set("startTime", lambda: NOON.replace(year=2030)) == NOON
+        assert await metadata.get_or_set_time("startTime", lambda: NOON.replace(year=2030)) == NOON
 
 
 async def test_a_piped_that_is_away_for_a_moment_is_asked_again() -> None:

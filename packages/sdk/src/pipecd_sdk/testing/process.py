@@ -38,7 +38,7 @@ from pipecd_wire.rpc import Channel, ClientTls, call, connect, wait_until_ready
 START_LIMIT = 30.0
 
 
-class Way(Enum):
+class LaunchMode(Enum):
     """The two ways to start a plugin."""
 
     COMMAND_LINE = "the configuration and the port on the command line, as a Go agent does"
@@ -174,7 +174,7 @@ async def start_plugin(
     command: Sequence[str | Path],
     *,
     name: str,
-    way: Way = Way.DESCRIPTOR,
+    mode: LaunchMode = LaunchMode.DESCRIPTOR,
     entry: Mapping[str, Any] | None = None,
     flags: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
@@ -199,7 +199,7 @@ async def start_plugin(
     proof = [(PIPED_TOKEN_KEY, piped.piped_token)] if piped.piped_token else []
     start = [*command, "start", "--piped-plugin-service", piped.address, *flags]
     with tempfile.TemporaryFile("w+", errors="replace") as output:
-        if way is Way.COMMAND_LINE:
+        if mode is LaunchMode.COMMAND_LINE:
             described["port"] = pick_port()
             process = await _spawn([*start, "--config", json.dumps(described)], variables, output)
         else:
@@ -243,7 +243,7 @@ async def _spawn(
 
 
 async def _told_port(piped: FakePiped, process: door.Process, output: IO[str]) -> int:
-    told = piped.until(lambda: any(each.pid == process.pid for each in piped.ready))
+    told = piped.wait_until(lambda: any(each.pid == process.pid for each in piped.ready))
     await _unless_it_ends(told, process, output)
     return next(each.port for each in piped.ready if each.pid == process.pid)
 
