@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from pipecd_model.oci import parse_reference
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from piped.programs.cache import Cache, Record
 from piped.programs.download import Conversation, DownloadLimits, conversation, is_framed, shown
 from piped.programs.errors import ProgramSourceError

@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pipecd_model.oplog import logger
 from pipecd_runtime.backoff import Backoff
+from pipecd_runtime.logs import logger
 from piped.scripts.folders import deployments_in, folder_of, records_in
 from piped.scripts.processes import FIRST_LOOK, LONGEST_LOOK, end_marked
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door of every RPC: who is calling, and does the method let them in.
+"""Authenticates every RPC: who is calling, and does the method let them in.
 
 Nothing about a credential is ever logged or repeated. An unknown piped and a wrong key get the same
 answer: only who holds the key learns more.
@@ -11,14 +11,14 @@ from pipecd_controlplane.auth import calls
 from pipecd_controlplane.auth.addresses import network
 from pipecd_controlplane.auth.attempts import Attempts, TooManyAttemptsError
 from pipecd_controlplane.auth.caller import Agent, Person, Program
-from pipecd_controlplane.auth.people import People
+from pipecd_controlplane.auth.session_authenticator import SessionAuthenticator
 from pipecd_controlplane.auth.verify import Verifier
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.api_keys import KeyUses
 from pipecd_controlplane.usecases.leases import Leases
 from pipecd_model.errors import ConfigError, DeniedError, UnauthenticatedError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.model import apikey_pb2
 from pipecd_wire.options import rights_pb2
 from pipecd_wire.rpc import PEER, Metadata, Method
@@ -57,15 +57,15 @@ UNFENCED: Final = frozenset(
 )
 
 
-class Door:
-    """Lets callers in; its `admit` stands before every handler."""
+class CallAuthenticator:
+    """Authenticates callers; its `admit` runs before every handler."""
 
     def __init__(self, stores: Stores, leases: Leases, uses: KeyUses, now: Now) -> None:
         self._stores = stores
         self._leases = leases
         self._uses = uses
         self._now = now
-        self._people = People(stores, now)
+        self._sessions = SessionAuthenticator(stores, now)
         self._verifier = Verifier()
         # Comparing a key takes time: nobody may make us do it without end.
         self._attempts = Attempts(burst=50, seconds=2)
@@ -101,7 +101,7 @@ class Door:
                 raise DeniedError(f"the API key {program.name!r} may only read")
             return program
         if kind not in {PIPED_TOKEN, API_KEY} and rights_pb2.SESSION in method.callers:
-            return await self._people.admit(
+            return await self._sessions.admit(
                 method, metadata.get("cookie", ""), _idempotency_key(metadata)
             )
         raise UnauthenticatedError(f"{method.name} needs {_wanted(method)}")
