@@ -13,19 +13,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from pipecd_model.config import PluginConfig
 from pipecd_runtime import process as door
 from pipecd_runtime.orphans import MARK_VARIABLE, Mark
+from pipecd_wire.headers import (
+    PARENT_VARIABLE,
+    PIPED_TOKEN_VARIABLE,
+    PLUGIN_TOKEN_VARIABLE,
+    SCRIPTS_VARIABLE,
+)
 from piped.plugins.fetch import Program
 
-PARENT_VARIABLE: Final = "PIPECD_PARENT_PID"
-"""Tells a plugin whose death ends it, also when that has happened already."""
-TOKEN_VARIABLE: Final = "PIPECD_PLUGIN_TOKEN"  # noqa: S105 - the name of it
-PIPED_TOKEN_VARIABLE: Final = "PIPECD_PIPED_TOKEN"  # noqa: S105 - as above
 """What piped sends with each of its calls. Only the plugin and we can read an environment."""
-SCRIPTS_VARIABLE: Final = "PIPECD_SCRIPTS_DIR"
 """Where the records of scripts are, which outlive plugins and piped."""
 
 
@@ -78,7 +78,7 @@ def command_of(
         deploy_targets=plugin.deploy_targets,
     ).start_json()
     environment = {
-        TOKEN_VARIABLE: token,
+        PLUGIN_TOKEN_VARIABLE: token,
         MARK_VARIABLE: str(mark),
         PIPED_TOKEN_VARIABLE: piped_token,
         SCRIPTS_VARIABLE: str(scripts),

@@ -9,10 +9,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from pipecd_runtime import process as door
+from pipecd_wire.headers import CHAOS_PREFIX, PLUGIN_CACHE_VARIABLE
 from piped.plugins.command import Command
 from piped.plugins.errors import PluginError
 
-OUR_VARIABLES: Final = ("PIPECD_PLUGIN_CACHE", "PIPECD_CHAOS_")
+OUR_VARIABLES: Final = (PLUGIN_CACHE_VARIABLE, CHAOS_PREFIX)
 """What a plugin gets of piped's own variables, beside those that are made for it."""
 
 

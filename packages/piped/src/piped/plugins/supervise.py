@@ -20,6 +20,7 @@ from pipecd_model.config import PluginConfig
 from pipecd_runtime.orphans import Leader, Search, new_mark, start_of
 from pipecd_runtime.peer import PeerError, check_listeners
 from pipecd_runtime.ports import is_free, pick_port
+from pipecd_wire.headers import PIPED_TOKEN_HEADER
 from pipecd_wire.pipecd.plugin.plugin_pb2 import ReadyRequest
 from pipecd_wire.plugin.deploymentapi.api_pb2 import FetchDefinedStagesRequest
 from pipecd_wire.rpc import (
@@ -42,7 +43,6 @@ from piped.plugins.fetch import Program
 from piped.plugins.getting import Getting
 from piped.plugins.leftover import Leftovers
 from piped.plugins.management import (
-    PIPED_TOKEN_KEY,
     Link,
     ManagementApi,
     authenticator_of,
@@ -336,7 +336,7 @@ class Supervisor:
         limit = self._limits.ready
         try:
             async with asyncio.timeout(limit):
-                proof = ((PIPED_TOKEN_KEY, link.piped_token),)
+                proof = ((PIPED_TOKEN_HEADER, link.piped_token),)
                 channel = await opened.enter_async_context(
                     connect(await self._address(link), metadata=lambda: proof)
                 )
