@@ -30,10 +30,10 @@ from pipecd_controlplane.http.listen import address_of, listen
 from pipecd_controlplane.http.origin import screen_cookies
 from pipecd_controlplane.http.relay import Relay
 from pipecd_controlplane.http.switch import ALPN, Switch
-from pipecd_controlplane.http.tasks import task_group
 from pipecd_controlplane.http.uvicorns import LAST_BYTES, make_http_server, stop_http, tick
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.errors import ConfigError
+from pipecd_runtime.tasks import UnwrappedTaskGroup
 from pipecd_wire.rpc import CallLimits, Endpoints, Server
 from pipecd_wire.rpc.web import GrpcWeb, Receive, Scope, Send, is_grpc_web
 
@@ -106,7 +106,7 @@ async def serve_front(
             opened.callback(listener.close)
         address = address_of(listeners[0])
         folder = opened.enter_context(_socket_folder(own_folder))
-        tasks = await opened.enter_async_context(task_group())
+        tasks = await opened.enter_async_context(UnwrappedTaskGroup())
         highest = highest_descriptor(limits.descriptor_reserve)
         connections = Connections(limits, room_for_connections(limits, highest), proxies)
         relay = Relay(f"{folder}/grpc.sock", tasks, limits, proxies)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from pipecd_model.oplog import logger
 from pipecd_runtime.orphans import Search, StuckError, end_orphans
 from pipecd_wire.pipecd.plugin.plugin_pb2 import WaitStageRequest
 from pipecd_wire.pipecd.plugin.plugin_pb2_grpc import (
@@ -16,7 +17,6 @@ from pipecd_wire.plugin.deploymentapi.api_pb2_grpc import DeploymentServiceStub
 from pipecd_wire.plugin.livestateapi.api_pb2_grpc import LivestateServiceStub
 from pipecd_wire.plugin.planpreviewapi.api_pb2_grpc import PlanPreviewServiceStub
 from pipecd_wire.rpc import MAX_MESSAGE, CallError, Channel, call
-from piped.oplog import logger
 from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
 from piped.plugins.lifetime import Lifetime, OverError
 from piped.plugins.state import Limits

@@ -13,7 +13,8 @@ from typing import Final, Self
 
 from pipecd_model.config import PluginConfig
 from pipecd_model.errors import NotFoundError
-from piped.oplog import logger
+from pipecd_model.oplog import logger
+from pipecd_runtime.tasks import UnwrappedTaskGroup
 from piped.plugins.backend import PluginBackend
 from piped.plugins.choose import choose
 from piped.plugins.command import death_wrapper
@@ -66,7 +67,7 @@ class PluginHost:
         }
         self._supervisors: list[Supervisor] = []
         self._running: set[asyncio.Task[None]] = set()
-        self._tasks = asyncio.TaskGroup()
+        self._tasks = UnwrappedTaskGroup()
         self._patience: asyncio.Timeout | None = None
         self._hurried = False
 
@@ -134,8 +135,7 @@ class PluginHost:
         finally:
             for task in self._running:
                 task.cancel()
-            # Not given the block's own error: the group would wrap it.
-            await self._tasks.__aexit__(None, None, None)
+            await self._tasks.__aexit__(kind, error, trace)
 
     async def stop(self, grace: float) -> None:
         """Tell all plugins to stop, wait up to `grace` seconds, end those that are left.

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipecd_model.oplog import logger
 from pipecd_runtime.orphans import (
     Leader,
     Mark,
@@ -22,7 +23,6 @@ from pipecd_runtime.orphans import (
     folder_id,
     start_of,
 )
-from piped.oplog import logger
 from piped.plugins.errors import PluginError
 
 log = logger(__name__)

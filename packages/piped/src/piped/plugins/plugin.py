@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from pipecd_model.oplog import logger
 from pipecd_runtime.orphans import ticks_now
+from pipecd_runtime.signals import Signal
 from pipecd_wire.model.deployment_pb2 import (
     STAGE_CANCELLED,
     STAGE_EXITED,
@@ -23,7 +25,6 @@ from pipecd_wire.plugin.deploymentapi import api_pb2 as pb
 from pipecd_wire.plugin.livestateapi import api_pb2 as livestate
 from pipecd_wire.plugin.planpreviewapi import api_pb2 as planpreview
 from pipecd_wire.rpc import call
-from piped.oplog import logger
 from piped.plugins.abandoned import StageSearch
 from piped.plugins.connection import Connection
 from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
@@ -68,7 +69,7 @@ class Plugin:
         self._limits = limits
         self._on_change = on_change
         self._connection: Connection | None = None
-        self._changed = asyncio.Event()
+        self._changed = Signal()
 
     @property
     def managed(self) -> bool:
@@ -247,8 +248,7 @@ class Plugin:
         self._was_tried = self._was_tried or phase in (Phase.READY, Phase.FAILED)
         write = log.warning if failed else log.info
         write(f"plugin.{phase}", plugin=self.name, sentence=sentence)
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._changed.send()
         self._on_change(self)
 
     def serve_through(self, connection: Connection | None) -> None:

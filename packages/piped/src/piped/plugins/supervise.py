@@ -9,7 +9,6 @@ stop listening long before it is done.
 
 import asyncio
 import os
-import random
 import secrets
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.config import PluginConfig
+from pipecd_model.oplog import logger
+from pipecd_runtime.backoff import Backoff
 from pipecd_runtime.orphans import Leader, Search, new_mark, start_of
 from pipecd_runtime.peer import PeerError, check_listeners
 from pipecd_runtime.ports import is_free, pick_port
@@ -33,7 +34,6 @@ from pipecd_wire.rpc import (
     connect,
     wait_until_ready,
 )
-from piped.oplog import logger
 from piped.plugins.backend import PluginBackend
 from piped.plugins.command import command_of
 from piped.plugins.connection import Connection
@@ -52,7 +52,6 @@ from piped.plugins.plugin import Plugin
 from piped.plugins.port import accepts, private_port
 from piped.plugins.process import Process, ending, started
 from piped.plugins.state import Limits, Phase
-from piped.sentence import sentence
 
 log = logger(__name__)
 
@@ -107,6 +106,9 @@ class Supervisor:
         self._wanted = asyncio.Event()
         self._by = ""
         self._pause = 0.0
+        self._backoff = Backoff(
+            first_seconds=self._limits.first_pause, longest_seconds=self._limits.longest_pause
+        )
         self._getting = Getting(config, around.folder, around.download, self._say_fetching)
 
     @property
@@ -119,9 +121,9 @@ class Supervisor:
             try:
                 await self._live()
             except SourceAwayError as error:
-                self._wait_for_source(sentence(error))
+                self._wait_for_source(error.with_hint())
             except PluginError as error:
-                self._fail(sentence(error))
+                self._fail(error.with_hint())
             except AddressError as error:
                 self._fail(str(error))
             except Exception:  # noqa: BLE001 - a bug here must not end piped, nor leave a plugin dead
@@ -182,8 +184,8 @@ class Supervisor:
         if wanted:
             self._pause = 0.0
         elif not self._stop.is_set():
-            self._pause = self._pause_after(plugin.failures)
             plugin.failures, plugin.failure = plugin.failures + 1, why
+            self._pause = self._backoff.pause_seconds_after(plugin.failures)
             plugin.become(Phase.FAILED, f"{why}; next try in {self._pause:.1f}s")
         if self._connection is not None:
             self._connection.end = why
@@ -192,14 +194,9 @@ class Supervisor:
 
     def _wait_for_source(self, why: str) -> None:
         """Plan to ask again. That is no failure of the plugin: it has not even been started."""
-        self._pause = self._pause_after(self._getting.in_vain - 1)
+        self._pause = self._backoff.pause_seconds_after(self._getting.in_vain)
         if not self._stop.is_set():
             self._plugin.become(Phase.FAILED, f"{why}; next try in {self._pause:.1f}s")
-
-    def _pause_after(self, failures: int) -> float:
-        limits = self._limits
-        longest = min(limits.longest_pause, limits.first_pause * 2 ** min(failures, 16))
-        return random.uniform(longest / 2, longest)  # noqa: S311 - guards nothing
 
     async def _rest(self) -> None:
         """Wait before the next process, unless somebody does not want to."""

@@ -17,6 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from pipecd_model.oplog import logger
+from pipecd_runtime.backoff import Backoff
 from pipecd_runtime.script_records import (
     EXIT,
     GRACE,
@@ -28,7 +30,6 @@ from pipecd_runtime.script_records import (
     list_deployment_folders,
     list_records,
 )
-from piped.oplog import logger
 from piped.scripts.processes import FIRST_LOOK, LONGEST_LOOK, end_marked
 
 log = logger(__name__)
@@ -89,7 +90,8 @@ async def end_script(record: Path) -> bool:
     """See to it that nothing of a script lives, nor can start; the value: did its shim live?"""
     grace = _grace(record)
     now = time.monotonic
-    began, pause = now(), FIRST_LOOK
+    began = now()
+    backoff = Backoff(first_seconds=FIRST_LOOK, longest_seconds=LONGEST_LOOK, jitter=0)
     is_asked = had_shim = False
     while not _is_over(record):
         is_started, is_locked = (record / STARTED).exists(), _is_locked(record)
@@ -111,8 +113,7 @@ async def end_script(record: Path) -> bool:
             number = signal.SIGKILL if late > SHIM_RESERVE else signal.SIGTERM
             if number == signal.SIGKILL or not is_asked:
                 is_asked = _signal_shim(record, number)
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, LONGEST_LOOK)
+        await asyncio.sleep(backoff.next_pause_seconds())
     token = _read(record / INTENT)
     has_run = not _is_over(record) and _read(record / STARTED) != STOPPED
     if has_run and token and not await end_marked(token, grace):

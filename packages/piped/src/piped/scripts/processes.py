@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pipecd_runtime.backoff import Backoff
 from pipecd_wire.headers import SCRIPT_ID_VARIABLE
 
 FIRST_LOOK: Final = 0.01
@@ -42,14 +43,13 @@ async def end_marked(token: str, grace: float) -> bool:
     known: set[tuple[int, int]] = set()
     over = time.monotonic() + grace
     _signal(await asyncio.to_thread(_find, token, known), signal.SIGTERM)
-    pause = FIRST_LOOK
+    backoff = Backoff(first_seconds=FIRST_LOOK, longest_seconds=LONGEST_LOOK, jitter=0)
     while alive := await asyncio.to_thread(_find, token, known):
         if time.monotonic() >= over:
             _signal(alive, signal.SIGKILL)
         if time.monotonic() >= over + KILL_LIMIT:
             return False
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, LONGEST_LOOK)
+        await asyncio.sleep(backoff.next_pause_seconds())
     return True
 
 

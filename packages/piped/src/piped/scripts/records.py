@@ -21,6 +21,8 @@ from typing import Final
 
 from pipecd_model.deployment import is_completed
 from pipecd_model.errors import NotFoundError, PipecdError
+from pipecd_model.oplog import logger
+from pipecd_runtime.backoff import Backoff
 from pipecd_runtime.script_records import (
     HASHED,
     LOCK,
@@ -29,7 +31,6 @@ from pipecd_runtime.script_records import (
     list_deployment_folders,
 )
 from pipecd_wire.model.deployment_pb2 import Deployment
-from piped.oplog import logger
 from piped.scripts.ending import RunningScripts
 
 log = logger(__name__)
@@ -73,17 +74,17 @@ class ScriptRecords:
         """Remove for ever. What an earlier piped had to tell must have been told before."""
         self._unknown = _names_in(self._folder)
         await asyncio.to_thread(_finish_removals, self._folder)
-        pause = FIRST_PAUSE
+        backoff = Backoff(first_seconds=FIRST_PAUSE, longest_seconds=self._longest_pause, jitter=0)
         while True:
             if self._changed.is_set():
-                pause = FIRST_PAUSE
+                backoff.reset()
             self._changed.clear()
             await self._ask()
             await self._remove_all()
+            pause = backoff.next_pause_seconds()
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause if self._unknown or self._over else None):
                     await self._changed.wait()
-            pause = min(self._longest_pause, pause * 2)
 
     async def settle(self, limit: float) -> None:
         """piped stops: remove what can be removed within the limit; the next piped has the rest."""

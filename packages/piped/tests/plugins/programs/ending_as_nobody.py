@@ -11,7 +11,6 @@ from pathlib import Path
 
 from pipecd_model.errors import PluginError
 from piped.plugins.leftover import Leftovers
-from piped.sentence import sentence
 
 NOBODY = 65534
 
@@ -25,7 +24,7 @@ async def main() -> None:
     try:
         await leftovers.end(sys.argv[2], others=())
     except PluginError as error:
-        print(sentence(error))  # noqa: T201 - the test reads it
+        print(error.with_hint())  # noqa: T201 - the test reads it
 
 
 asyncio.run(main())

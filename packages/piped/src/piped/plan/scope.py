@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is open while a deployment is worked on: its metadata, and its secrets."""
+"""What is open while a deployment is planned or runs: its metadata, and its secrets."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from piped.secrets import KnownSecrets
 
 
 @dataclass(frozen=True, slots=True)
-class OpenDeployments:
+class DeploymentScope:
     """Opens both for a planner or scheduler."""
 
     metadata: MetadataStores
@@ -19,6 +19,6 @@ class OpenDeployments:
 
     @contextmanager
     def opened(self, deployment: Deployment) -> Iterator[MetadataStore]:
-        """Open them while the block runs."""
+        """Keep the metadata and the secrets of a deployment open while the block runs."""
         with self.known.opened(deployment), self.metadata.opened(deployment) as store:
             yield store

@@ -17,7 +17,7 @@ from pipecd_test_support.piped_parts import (
     deployment,
 )
 from pipecd_wire.model import deployment_pb2 as pb
-from piped.plan.waiting import LOSSES, through_losses, until_known, until_ready
+from piped.plan.retrying import LOSSES, retry_on_plugin_loss, wait_for_stage_lists, wait_ready
 from piped.plugins.errors import PluginLostError, PluginStoppingError
 from piped.plugins.state import Phase, PluginState
 
@@ -111,7 +111,7 @@ async def test_questions_that_kill_a_plugin_again_and_again_are_given_up() -> No
         raise LOST
 
     with pytest.raises(PluginError, match=f"SIGKILL; it was asked {LOSSES} times"):
-        await through_losses(ask)
+        await retry_on_plugin_loss(ask)
 
     assert asked == LOSSES
 
@@ -123,9 +123,9 @@ async def test_a_plugin_that_stops_with_piped_is_not_waited_for() -> None:
         raise stopping
 
     with pytest.raises(PluginStoppingError):
-        await through_losses(ask)
+        await retry_on_plugin_loss(ask)
     with pytest.raises(PluginStoppingError):
-        await until_ready(Restarting("STEP", away=[stopping]))
+        await wait_ready(Restarting("STEP", away=[stopping]))
 
 
 async def test_a_stage_that_nobody_offers_is_looked_for_in_plugins_that_come_later() -> None:
@@ -156,4 +156,4 @@ async def test_plugins_that_never_come_hold_nobody_up_for_ever() -> None:
     hopeless.was_ready, hopeless.state = False, LOOPING
 
     async with asyncio.timeout(LIMIT):
-        await until_known([never, hopeless], 0.05)
+        await wait_for_stage_lists([never, hopeless], 0.05)
