@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipecd_controlplane.app import Settings, control_plane
-from pipecd_controlplane.auth.door import UNFENCED
+from pipecd_controlplane.auth.call_authenticator import UNFENCED
 from pipecd_controlplane.usecases.leases import LeaseTimes
 from pipecd_wire.headers import LEASE_EPOCH_HEADER
 from pipecd_wire.pipecd.api import api_pb2 as own

@@ -17,7 +17,7 @@ from typing import Final
 from google.protobuf.duration_pb2 import Duration
 
 from pipecd_model.errors import PipecdError, StateError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_runtime.signals import Signal
 from pipecd_wire.headers import LEASE_EPOCH_HEADER
 from pipecd_wire.pipecd.push import push_pb2 as push

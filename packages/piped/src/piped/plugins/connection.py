@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_runtime.orphans import Search, StuckError, end_orphans
 from pipecd_wire.pipecd.plugin.plugin_pb2 import WaitStageRequest
 from pipecd_wire.pipecd.plugin.plugin_pb2_grpc import (

@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from pipecd_model.config import PluginConfig
 from pipecd_model.errors import NotFoundError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_runtime.tasks import UnwrappedTaskGroup
 from piped.plugins.backend import PluginBackend
 from piped.plugins.choose import choose

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_runtime.orphans import ticks_now
 from pipecd_runtime.signals import Signal
 from pipecd_wire.model.deployment_pb2 import (

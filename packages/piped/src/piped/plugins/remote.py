@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 
 from pipecd_model.config import PluginConfig
 from pipecd_model.oci import parse_reference
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from piped.plugins.cache import Cache, Record
 from piped.plugins.download import Conversation, DownloadLimits, conversation, is_framed, shown
 from piped.plugins.errors import PluginSourceError

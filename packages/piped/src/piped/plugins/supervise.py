@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.config import PluginConfig
-from pipecd_model.oplog import logger
 from pipecd_runtime.backoff import Backoff
+from pipecd_runtime.logs import logger
 from pipecd_runtime.orphans import Leader, Search, new_mark, start_of
 from pipecd_runtime.peer import PeerError, check_listeners
 from pipecd_runtime.ports import is_free, pick_port

@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pipecd_model.oplog import logger
 from pipecd_runtime.backoff import Backoff
+from pipecd_runtime.logs import logger
 from pipecd_runtime.script_records import (
     EXIT,
     GRACE,

@@ -21,8 +21,8 @@ from typing import Final
 
 from pipecd_model.deployment import is_completed
 from pipecd_model.errors import NotFoundError, PipecdError
-from pipecd_model.oplog import logger
 from pipecd_runtime.backoff import Backoff
+from pipecd_runtime.logs import logger
 from pipecd_runtime.script_records import (
     HASHED,
     LOCK,

@@ -14,6 +14,7 @@ from pipecd_sdk._glue import flags as command_line
 from pipecd_sdk._glue.entry import Setup, read_entry, set_up
 from pipecd_sdk._glue.execute import ExecuteApi, WaitApi
 from pipecd_sdk._glue.flags import Flags
+from pipecd_sdk._glue.logging_setup import set_up_logging
 from pipecd_sdk._glue.management import (
     Invitation,
     RefusedError,
@@ -22,7 +23,6 @@ from pipecd_sdk._glue.management import (
     keep_pinging,
     take_invitation,
 )
-from pipecd_sdk._glue.oplog import set_up_logging
 from pipecd_sdk._glue.parent import OrphanedError, die_with_parent
 from pipecd_sdk._glue.piped import Piped
 from pipecd_sdk._glue.plan import ConfigApi, PlanApi

@@ -7,7 +7,6 @@ A session says who somebody is; roles and groups are the project's and may have 
 from typing import Final
 
 from pipecd_controlplane.auth.caller import Person
-from pipecd_controlplane.auth.cookies import TOKEN, cookie
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import roles, sessions
@@ -16,6 +15,8 @@ from pipecd_model.errors import DeniedError, UnauthenticatedError
 from pipecd_wire.model import project_pb2
 from pipecd_wire.pipecd.api import access_pb2
 from pipecd_wire.rpc import Method
+
+TOKEN: Final = "token"  # noqa: S105 - the name of a cookie, upstream's
 
 # RPCs whose handlers look at the labels of what they touch. A right that is limited to labels
 # reaches only these: default deny.
@@ -53,8 +54,8 @@ Resource = project_pb2.ProjectRBACResource
 Action = project_pb2.ProjectRBACPolicy
 
 
-class People:
-    """Lets sessions in."""
+class SessionAuthenticator:
+    """Authenticates the sessions of browsers, by their cookie."""
 
     def __init__(self, stores: Stores, now: Now) -> None:
         self._stores = stores
@@ -62,7 +63,7 @@ class People:
 
     async def admit(self, method: Method, cookies: str, idempotency_key: str) -> Person:
         """Raises UnauthenticatedError without an open session, DeniedError without the right."""
-        session = await sessions.find(self._stores, cookie(cookies, TOKEN), now=self._now)
+        session = await sessions.find(self._stores, find_cookie(cookies, TOKEN), now=self._now)
         project = await self._stores.projects.find(session.project_id) if session else None
         if session is None or project is None or _switched_off(project, session):
             raise UnauthenticatedError("Unauthenticated", hint="sign in again")
@@ -105,3 +106,15 @@ def _grant(method: Method, held: list[project_pb2.ProjectRBACRole]) -> Grant | N
     if grant is not None and grant.limited and method.path not in LABELLED:
         return None
     return grant
+
+
+def find_cookie(header: str, name: str) -> str:
+    """Returns the value of one cookie; empty when it is not there. Skips what is no cookie.
+
+    Of two with one name the first counts: browsers put the one with the longer path there.
+    """
+    for part in header.split(";"):
+        key, equals, value = part.strip().partition("=")
+        if equals and key == name:
+            return value.strip().strip('"')
+    return ""

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """One address for everything: gRPC, gRPC-Web and HTTP/1.1, in plain text or under TLS.
 
-Upstream's `apiAddress` expects that, and no proxy is needed before it. `switch` tells HTTP/2 from
-the rest: it goes to the gRPC server through `relay`, anything else is uvicorn's (`http1`). Requests
-of gRPC-Web go to the same endpoints as gRPC, all others to the ASGI application. `accept` takes the
-connections, `connections` knows how many there may be and which have taken too long.
+Upstream's `apiAddress` expects that, and no proxy is needed before it. `protocol_detect` tells
+HTTP/2 from the rest: it goes to the gRPC server through `grpc_proxy`, anything else is uvicorn's
+(`http1`). Requests of gRPC-Web go to the same endpoints as gRPC, all others to the ASGI
+application. `accept` takes the connections, `connections` knows how many there may be and which
+have taken too long.
 
 A handler finds its caller's IP address in the metadata under `PEER`, whichever way the call came.
 """
@@ -25,12 +26,12 @@ from pipecd_controlplane.http.addresses import TrustedProxies
 from pipecd_controlplane.http.bodies import BoundedBodies
 from pipecd_controlplane.http.connections import ClientConnection, Connections
 from pipecd_controlplane.http.descriptors import highest_descriptor, room_for_connections
+from pipecd_controlplane.http.grpc_proxy import GrpcProxy
 from pipecd_controlplane.http.http1 import CONNECTION, BoundedHttp
 from pipecd_controlplane.http.listen import address_of, listen
 from pipecd_controlplane.http.origin import screen_cookies
-from pipecd_controlplane.http.relay import Relay
-from pipecd_controlplane.http.switch import ALPN, Switch
-from pipecd_controlplane.http.uvicorns import LAST_BYTES, make_http_server, stop_http, tick
+from pipecd_controlplane.http.protocol_detect import ALPN, ProtocolDetector
+from pipecd_controlplane.http.uvicorn_server import LAST_BYTES, make_http_server, stop_http, tick
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.errors import ConfigError
 from pipecd_runtime.tasks import UnwrappedTaskGroup
@@ -52,7 +53,7 @@ LONGEST_SOCKET_PATH: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrontTls:
+class ServerTls:
     """The server's certificate chain and key: files with PEM in them."""
 
     cert_file: Path
@@ -75,13 +76,13 @@ class FrontTls:
 
 
 @asynccontextmanager
-async def serve_front(
+async def serve_public(
     app: Any,
     endpoints: Endpoints,
     host: str,
     port: int,
     *,
-    tls: FrontTls | None = None,
+    tls: ServerTls | None = None,
     grace: float = GRACE,
     limits: FrontLimitsConfig = DEFAULT_LIMITS,
     trusted_proxies: Iterable[str] = (),
@@ -109,8 +110,8 @@ async def serve_front(
         tasks = await opened.enter_async_context(UnwrappedTaskGroup())
         highest = highest_descriptor(limits.descriptor_reserve)
         connections = Connections(limits, room_for_connections(limits, highest), proxies)
-        relay = Relay(f"{folder}/grpc.sock", tasks, limits, proxies)
-        grpc = Server(endpoints, limits=_call_limits(limits), relayed=relay.clients)
+        proxy = GrpcProxy(f"{folder}/grpc.sock", tasks, limits, proxies)
+        grpc = Server(endpoints, limits=_call_limits(limits), relayed=proxy.clients)
         grpc.listen(f"unix:{folder}/grpc.sock")
         http = make_http_server(
             _dispatch(app, endpoints, limits, public_url),
@@ -120,14 +121,14 @@ async def serve_front(
         def speak_http(connection: ClientConnection) -> BoundedHttp:
             return BoundedHttp(http.config, http.server_state, connection, limits, proxies)
 
-        def switch(connection: ClientConnection) -> Switch:
+        def detect(connection: ClientConnection) -> ProtocolDetector:
             header_seconds = limits.header_timeout.total_seconds()
-            return Switch(connection, relay, speak_http, header_seconds)
+            return ProtocolDetector(connection, proxy, speak_http, header_seconds)
 
         acceptor = Acceptor(
             listeners,
             connections,
-            switch,
+            detect,
             tasks,
             highest_descriptor=highest,
             tls=context,
@@ -140,10 +141,10 @@ async def serve_front(
             yield address
         finally:
             acceptor.stop()
-            relay.refuse()
+            proxy.refuse()
             async with asyncio.TaskGroup() as stopping:
                 stopping.create_task(stop_http(http, grace))
-                stopping.create_task(_stop_grpc(grpc, relay, grace))
+                stopping.create_task(_stop_grpc(grpc, proxy, grace))
             ticking.cancel()
             connections.abort()
 
@@ -180,14 +181,14 @@ def _call_limits(limits: FrontLimitsConfig) -> CallLimits:
     )
 
 
-async def _stop_grpc(grpc: Server, relay: Relay, grace: float) -> None:
+async def _stop_grpc(grpc: Server, proxy: GrpcProxy, grace: float) -> None:
     await grpc.stop(grace)
     try:
         async with asyncio.timeout(LAST_BYTES):
-            await relay.ended()
+            await proxy.ended()
     except TimeoutError:
-        relay.abort()
-        await relay.ended()
+        proxy.abort()
+        await proxy.ended()
 
 
 def _shrink_tls_buffers() -> None:
@@ -200,7 +201,7 @@ def _shrink_tls_buffers() -> None:
 
 @contextmanager
 def _socket_folder(own: Path | None) -> Iterator[str]:
-    """A folder that only this user can enter, for the socket between front and gRPC server."""
+    """A folder that only this user can enter, for the socket between proxy and gRPC server."""
     if own is None or len(str(own.resolve() / "grpc.sock")) > LONGEST_SOCKET_PATH:
         with tempfile.TemporaryDirectory(prefix="pipecd-", dir=_short_folder()) as folder:
             yield folder

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door of every RPC: who is calling, and does the method let them in.
+"""Authenticates every RPC: who is calling, and does the method let them in.
 
 Nothing about a credential is ever logged or repeated. An unknown piped and a wrong key get the same
 answer: only who holds the key learns more.
@@ -11,14 +11,14 @@ from pipecd_controlplane.auth import calls
 from pipecd_controlplane.auth.addresses import network
 from pipecd_controlplane.auth.attempts import Attempts, TooManyAttemptsError
 from pipecd_controlplane.auth.caller import Agent, Person, Program
-from pipecd_controlplane.auth.people import People
+from pipecd_controlplane.auth.session_authenticator import SessionAuthenticator
 from pipecd_controlplane.auth.verify import Verifier
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.api_keys import KeyUses
 from pipecd_controlplane.usecases.leases import Leases
 from pipecd_model.errors import ConfigError, DeniedError, UnauthenticatedError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.headers import (
     API_KEY_SCHEME,
     AUTHORIZATION,
@@ -59,15 +59,15 @@ UNFENCED: Final = frozenset(
 )
 
 
-class Door:
-    """Lets callers in; its `admit` stands before every handler."""
+class CallAuthenticator:
+    """Authenticates callers; its `admit` runs before every handler."""
 
     def __init__(self, stores: Stores, leases: Leases, uses: KeyUses, now: Now) -> None:
         self._stores = stores
         self._leases = leases
         self._uses = uses
         self._now = now
-        self._people = People(stores, now)
+        self._sessions = SessionAuthenticator(stores, now)
         self._verifier = Verifier()
         # Comparing a key takes time: nobody may make us do it without end.
         self._attempts = Attempts(burst=50, seconds=2)
@@ -102,11 +102,9 @@ class Door:
             if method.role == rights_pb2.READ_WRITE and not program.may_write:
                 raise DeniedError(f"the API key {program.name!r} may only read")
             return program
-        if (
-            kind not in {PIPED_TOKEN_SCHEME, API_KEY_SCHEME}
-            and rights_pb2.SESSION in method.callers
-        ):
-            return await self._people.admit(
+        is_session = kind not in {PIPED_TOKEN_SCHEME, API_KEY_SCHEME}
+        if is_session and rights_pb2.SESSION in method.callers:
+            return await self._sessions.admit(
                 method, metadata.get("cookie", ""), _idempotency_key(metadata)
             )
         raise UnauthenticatedError(f"{method.name} needs {_wanted(method)}")

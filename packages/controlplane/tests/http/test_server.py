@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.http.front import FrontTls, serve_front
+from pipecd_controlplane.http.server import ServerTls, serve_public
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.config.values import Duration
 from pipecd_model.errors import ConfigError
@@ -99,7 +99,7 @@ def trusting(roots: bytes, *protocols: str) -> ssl.SSLContext:
 async def test_grpc_grpc_web_and_http_share_one_port(endpoints: Endpoints, pages: Any) -> None:
     async with (
         asyncio.timeout(LIMIT),
-        serve_front(pages, endpoints, "127.0.0.1", 0) as address,
+        serve_public(pages, endpoints, "127.0.0.1", 0) as address,
         connect(address) as channel,
     ):
         assert await hold(channel, "app-1") == "app-1"
@@ -108,13 +108,13 @@ async def test_grpc_grpc_web_and_http_share_one_port(endpoints: Endpoints, pages
 
 
 async def test_grpc_grpc_web_and_http_share_one_port_under_tls(
-    endpoints: Endpoints, pages: Any, tls: FrontTls, roots: bytes
+    endpoints: Endpoints, pages: Any, tls: ServerTls, roots: bytes
 ) -> None:
     context = trusting(roots, "h2", "http/1.1")
 
     async with (
         asyncio.timeout(LIMIT),
-        serve_front(pages, endpoints, "127.0.0.1", 0, tls=tls) as address,
+        serve_public(pages, endpoints, "127.0.0.1", 0, tls=tls) as address,
         connect(address, tls=ClientTls(roots=roots)) as channel,
     ):
         assert await hold(channel, "app-1") == "app-1"
@@ -128,25 +128,25 @@ async def test_grpc_grpc_web_and_http_share_one_port_under_tls(
 async def test_a_browser_gets_http_1_and_a_grpc_client_http_2(
     endpoints: Endpoints,
     pages: Any,
-    tls: FrontTls,
+    tls: ServerTls,
     roots: bytes,
     offered: list[str],
     chosen: str | None,
 ) -> None:
     async with (
         asyncio.timeout(LIMIT),
-        serve_front(pages, endpoints, "127.0.0.1", 0, tls=tls) as address,
+        serve_public(pages, endpoints, "127.0.0.1", 0, tls=tls) as address,
         dialled(address, trusting(roots, *offered)) as (_, writer),
     ):
         assert writer.get_extra_info("ssl_object").selected_alpn_protocol() == chosen
 
 
 async def test_a_tls_client_without_alpn_is_told_by_its_first_bytes(
-    endpoints: Endpoints, pages: Any, tls: FrontTls, roots: bytes
+    endpoints: Endpoints, pages: Any, tls: ServerTls, roots: bytes
 ) -> None:
     async with (
         asyncio.timeout(LIMIT),
-        serve_front(pages, endpoints, "127.0.0.1", 0, tls=tls) as address,
+        serve_public(pages, endpoints, "127.0.0.1", 0, tls=tls) as address,
     ):
         assert (await exchange(address, GET, trusting(roots))).endswith(b"ok")
         async with dialled(address, trusting(roots)) as (reader, writer):
@@ -157,7 +157,7 @@ async def test_a_tls_client_without_alpn_is_told_by_its_first_bytes(
 async def test_first_bytes_may_come_one_by_one(endpoints: Endpoints, pages: Any) -> None:
     async with (
         asyncio.timeout(LIMIT),
-        serve_front(pages, endpoints, "127.0.0.1", 0) as address,
+        serve_public(pages, endpoints, "127.0.0.1", 0) as address,
     ):
         async with dialled(address) as (reader, writer):
             await one_by_one(writer, PREFACE + EMPTY_SETTINGS)
@@ -179,7 +179,7 @@ async def one_by_one(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 
 async def test_a_connection_that_says_nothing_is_closed(endpoints: Endpoints, pages: Any) -> None:
-    async with serve_front(pages, endpoints, "127.0.0.1", 0, limits=BRIEF) as address:
+    async with serve_public(pages, endpoints, "127.0.0.1", 0, limits=BRIEF) as address:
         assert await exchange(address, b"PR") == b""
 
 
@@ -187,7 +187,7 @@ async def test_a_handler_sees_the_address_of_its_caller(endpoints: Endpoints, pa
     """Audit needs it, although the gRPC server itself only sees a unix socket."""
     async with (
         asyncio.timeout(LIMIT),
-        serve_front(pages, endpoints, "127.0.0.1", 0) as address,
+        serve_public(pages, endpoints, "127.0.0.1", 0) as address,
         connect(address) as channel,
     ):
         assert await hold(channel, "peer") == "127.0.0.1"
@@ -199,7 +199,7 @@ async def test_limits_of_http_do_not_cut_a_quiet_grpc_stream(
 ) -> None:
     async with (
         asyncio.timeout(LIMIT),
-        serve_front(pages, endpoints, "127.0.0.1", 0, limits=BRIEF) as address,
+        serve_public(pages, endpoints, "127.0.0.1", 0, limits=BRIEF) as address,
         connect(address) as channel,
         aclosing(watch(channel)) as responses,
     ):
@@ -216,7 +216,7 @@ async def test_limits_of_http_do_not_cut_a_quiet_grpc_web_stream(
 ) -> None:
     async with (
         asyncio.timeout(LIMIT),
-        serve_front(pages, endpoints, "127.0.0.1", 0, limits=BRIEF) as address,
+        serve_public(pages, endpoints, "127.0.0.1", 0, limits=BRIEF) as address,
         dialled(address) as (reader, writer),
     ):
         writer.write(web_request("ProjectService/WatchChanges", b""))
@@ -232,7 +232,7 @@ async def test_a_caller_that_goes_away_ends_the_handler(
 ) -> None:
     async with (
         asyncio.timeout(LIMIT),
-        serve_front(pages, endpoints, "127.0.0.1", 0) as address,
+        serve_public(pages, endpoints, "127.0.0.1", 0) as address,
     ):
         if way == "grpc":
             async with connect(address) as channel, aclosing(watch(channel)) as responses:
@@ -249,7 +249,7 @@ async def test_connections_that_come_and_go_leave_nothing_behind(
 ) -> None:
     async with (
         asyncio.timeout(LIMIT),
-        serve_front(pages, endpoints, "127.0.0.1", 0) as address,
+        serve_public(pages, endpoints, "127.0.0.1", 0) as address,
     ):
         await come_and_go(address)  # whatever is made once is made now
         tasks, files = len(asyncio.all_tasks()), open_files()
@@ -283,7 +283,7 @@ async def test_a_stop_lets_running_calls_finish(
     endpoints: Endpoints, pages: Any, api: Any, way: str
 ) -> None:
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
-        async with serve_front(pages, endpoints, "127.0.0.1", 0, grace=LIMIT) as address:
+        async with serve_public(pages, endpoints, "127.0.0.1", 0, grace=LIMIT) as address:
             calling: asyncio.Task[Any] = tasks.create_task(
                 hold_once(address, "wait")
                 if way == "grpc"
@@ -318,7 +318,7 @@ async def test_a_stop_ends_calls_that_outlast_its_grace(
     endpoints: Endpoints, pages: Any, api: Any, way: str
 ) -> None:
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
-        async with serve_front(pages, endpoints, "127.0.0.1", 0, grace=0.1) as address:
+        async with serve_public(pages, endpoints, "127.0.0.1", 0, grace=0.1) as address:
             if way == "grpc":
                 tasks.create_task(cut_off(address))
             else:
@@ -338,7 +338,7 @@ async def test_a_stop_does_not_wait_for_idle_connections(endpoints: Endpoints, p
     """A piped holds its channel open for ever; it must not hold up a restart."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(LIMIT), AsyncExitStack() as clients:
-        async with serve_front(pages, endpoints, "127.0.0.1", 0, grace=LIMIT) as address:
+        async with serve_public(pages, endpoints, "127.0.0.1", 0, grace=LIMIT) as address:
             channel = await clients.enter_async_context(connect(address))
             await hold(channel, "app-1")
             await clients.enter_async_context(dialled(address))
@@ -364,7 +364,7 @@ async def test_nothing_is_left_after_the_end(
     before = asyncio.all_tasks()
 
     async with asyncio.timeout(LIMIT):
-        async with serve_front(pages, endpoints, "127.0.0.1", 0) as address:
+        async with serve_public(pages, endpoints, "127.0.0.1", 0) as address:
             assert names_in(temporary) != []
             await come_and_go(address)
 
@@ -380,7 +380,7 @@ def names_in(folder: Path) -> list[str]:
 
 async def test_an_error_of_the_block_comes_out_as_it_is(endpoints: Endpoints, pages: Any) -> None:
     with pytest.raises(ZeroDivisionError):
-        async with serve_front(pages, endpoints, "127.0.0.1", 0):
+        async with serve_public(pages, endpoints, "127.0.0.1", 0):
             _ = 1 / 0
 
 
@@ -388,7 +388,7 @@ async def test_a_cancelled_block_is_stopped(endpoints: Endpoints, pages: Any) ->
     addresses: asyncio.Queue[str] = asyncio.Queue()
 
     async def serve() -> None:
-        async with serve_front(pages, endpoints, "127.0.0.1", 0) as address:
+        async with serve_public(pages, endpoints, "127.0.0.1", 0) as address:
             await addresses.put(address)
             await asyncio.Event().wait()
 
@@ -403,17 +403,17 @@ async def test_a_cancelled_block_is_stopped(endpoints: Endpoints, pages: Any) ->
 
 
 async def test_a_taken_port_is_refused(endpoints: Endpoints, pages: Any) -> None:
-    async with serve_front(pages, endpoints, "127.0.0.1", 0) as address:
+    async with serve_public(pages, endpoints, "127.0.0.1", 0) as address:
         port = int(address.rsplit(":", 1)[1])
         with pytest.raises(AddressError, match="the port is taken"):
-            async with serve_front(pages, endpoints, "127.0.0.1", port):
+            async with serve_public(pages, endpoints, "127.0.0.1", port):
                 raise AssertionError("two servers on one port")
 
 
 async def test_signals_are_left_to_whoever_runs_the_front(endpoints: Endpoints, pages: Any) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
 
-    async with serve_front(pages, endpoints, "127.0.0.1", 0):
+    async with serve_public(pages, endpoints, "127.0.0.1", 0):
         assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
 
 
@@ -427,19 +427,19 @@ async def test_a_long_name_of_the_folder_for_temporary_files_does_no_harm(
 
     async with (
         asyncio.timeout(LIMIT),
-        serve_front(pages, endpoints, "127.0.0.1", 0) as address,
+        serve_public(pages, endpoints, "127.0.0.1", 0) as address,
         connect(address) as channel,
     ):
         await wait_until_ready(channel, limit=LIMIT)
 
 
 async def test_a_certificate_that_cannot_be_used_is_a_sentence(
-    endpoints: Endpoints, pages: Any, tls: FrontTls
+    endpoints: Endpoints, pages: Any, tls: ServerTls
 ) -> None:
     for wrong in (
-        FrontTls(cert_file=Path("/nowhere/server.crt"), key_file=tls.key_file),
-        FrontTls(cert_file=tls.key_file, key_file=tls.key_file),
+        ServerTls(cert_file=Path("/nowhere/server.crt"), key_file=tls.key_file),
+        ServerTls(cert_file=tls.key_file, key_file=tls.key_file),
     ):
         with pytest.raises(ConfigError, match="cannot use certificate"):
-            async with serve_front(pages, endpoints, "127.0.0.1", 0, tls=wrong):
+            async with serve_public(pages, endpoints, "127.0.0.1", 0, tls=wrong):
                 raise AssertionError("served without a certificate")

@@ -10,7 +10,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import Message, Receive, Scope, Send
 
 from pipecd_controlplane.auth.calls import REQUEST_ID, request_id
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 
@@ -31,7 +31,7 @@ HEADERS: Final = {
 STRICT: Final = "max-age=31536000"
 
 
-class Guard:
+class PageMiddleware:
     """An ASGI application around another."""
 
     def __init__(self, app: Starlette, *, over_tls: bool, count: Count) -> None:

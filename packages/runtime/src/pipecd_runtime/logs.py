@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import TextIO
 
 _bound: contextvars.ContextVar[Mapping[str, object]] = contextvars.ContextVar("bound", default={})  # noqa: B039 - never changed in place
 
@@ -78,16 +78,23 @@ def configure(
 class JsonFormatter(logging.Formatter):
     """One JSON object per line: time, level, event, logger, fields."""
 
+    def __init__(
+        self, *, has_time: bool = True, event_key: str = "event", traceback_key: str = "traceback"
+    ) -> None:
+        """The keys are for readers that know others; `has_time` False for those who stamp lines."""
+        super().__init__()
+        self._has_time = has_time
+        self._event_key = event_key
+        self._traceback_key = traceback_key
+
     def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {
-            "time": _timestamp(record),
-            "level": record.levelname.lower(),
-            "event": record.getMessage(),
-            "logger": record.name,
-            **_fields(record),
-        }
+        line: dict[str, object] = {"time": _timestamp(record)} if self._has_time else {}
+        line["level"] = record.levelname.lower()
+        line[self._event_key] = record.getMessage()
+        line["logger"] = record.name
+        line |= fields_of(record)
         if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
+            line[self._traceback_key] = self.formatException(record.exc_info)
         return json.dumps(line, default=str, ensure_ascii=False)
 
 
@@ -96,7 +103,7 @@ class ShortFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
-        fields = "".join(f" {key}={_plain(value)}" for key, value in _fields(record).items())
+        fields = "".join(f" {key}={_plain(value)}" for key, value in fields_of(record).items())
         text = f"{clock} {record.levelname.lower()} {record.getMessage()}{fields}"
         if not record.exc_info:
             return text
@@ -104,7 +111,8 @@ class ShortFormatter(logging.Formatter):
         return "\n".join((text, *(each if each.isprintable() else repr(each) for each in lines)))
 
 
-def _fields(record: logging.LogRecord) -> Mapping[str, object]:
+def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
+    """Returns the fields that a line was written with."""
     fields = getattr(record, "fields", None)
     return fields if isinstance(fields, Mapping) else {}
 

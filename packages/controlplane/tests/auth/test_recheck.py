@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.auth.door import Door
-from pipecd_controlplane.auth.standing import Standing
+from pipecd_controlplane.auth.call_authenticator import CallAuthenticator
+from pipecd_controlplane.auth.recheck import CredentialRecheck
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.stores import Stores, stores
@@ -39,12 +39,12 @@ def now() -> int:
 
 @dataclass
 class Server:
-    """The parts of a server that a stream needs, and how often the door was asked again."""
+    """The parts of a server that a stream needs, and how often a caller was admitted again."""
 
     kept: Stores
     bus: Bus
-    door: Door
-    standing: Standing
+    authenticator: CallAuthenticator
+    recheck: CredentialRecheck
     asked: int = 0
 
     async def cookie(self, group: str) -> list[tuple[str, str]]:
@@ -54,13 +54,13 @@ class Server:
 
     async def stream(self, metadata: Metadata, opened: "asyncio.Queue[None]") -> type[Exception]:
         """Open a stream without news, and wait for its end: answers how it was refused."""
-        caller = await self.door.admit(WATCH_CHANGES, metadata)
+        caller = await self.authenticator.admit(WATCH_CHANGES, metadata)
 
         async def silent() -> AsyncGenerator[Any, None]:
             yield api_pb2.WatchChangesResponse()
             await asyncio.Event().wait()
 
-        guarded = self.standing.guard_stream(
+        guarded = self.recheck.guard_stream(
             WATCH_CHANGES, metadata, caller, api_pb2.WatchChangesRequest(), silent()
         )
         async with aclosing(guarded) as answers:
@@ -77,20 +77,20 @@ async def serving(folder: Path) -> AsyncIterator[Server]:
     bus = Bus()
     async with open_database(SqliteFolder(folder=folder), on_commit=bus.publish) as database:
         kept = stores(database, now)
-        door = Door(kept, Leases(kept.leases), KeyUses(), now)
+        authenticator = CallAuthenticator(kept, Leases(kept.leases), KeyUses(), now)
 
         async def readmit(method: Method, metadata: Metadata) -> Any:
             server.asked += 1
-            return await door.admit_again(method, metadata)
+            return await authenticator.admit_again(method, metadata)
 
-        server = Server(kept, bus, door, Standing(kept, bus, readmit, now))
+        server = Server(kept, bus, authenticator, CredentialRecheck(kept, bus, readmit, now))
 
         async def work(transaction: Transaction) -> None:
             project = project_pb2.Project(id="ours", created_at=1, updated_at=1)
             await kept.projects.add_in(transaction, project)
 
         await database.write(work)
-        async with server.standing.running():
+        async with server.recheck.running():
             yield server
 
 

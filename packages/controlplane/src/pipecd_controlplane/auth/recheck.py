@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rights of every open stream, asked again when one of them may have changed.
 
-A call is asked at the door and is over soon; a stream goes on. What its rights come from is told by
-the bus when it is written: the session, the project with its roles and groups, the key, the piped,
-the labels of what the stream is about. Only then the door is asked again, and nothing leaves the
-stream until it has answered. A right that ends by time has a timer.
+A call is authenticated once and is over soon; a stream goes on. What its rights come from is told
+by the bus when it is written: the session, the project with its roles and groups, the key, the
+piped, the labels of what the stream is about. Only then it is authenticated again, and nothing
+leaves the stream until that is done. A right that ends by time has a timer.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from pipecd_wire.rpc import Metadata, Method
 Caller = Agent | Program | Person
 
 Readmit = Callable[[Method, Metadata], Awaitable[Caller]]
-"""Who is calling, asked once more; raises as the door does."""
+"""Who is calling, asked once more; raises as `CallAuthenticator.admit` does."""
 
 SUBJECTS: Final[Mapping[str, Literal["deployment", "application"]]] = {
     "deployment_id": "deployment",
@@ -44,7 +44,7 @@ class Subject:
     id: str
 
 
-class Standing:
+class CredentialRecheck:
     """Guards the streams of a server; works inside of `running`."""
 
     def __init__(
@@ -98,7 +98,7 @@ class Standing:
         tenure = Tenure(ask, self._tasks.create_task, self._now, self._call_later)
         try:
             with self._bus.subscription(tenure, *_topics(caller, subject)):
-                # Once more: something may have been written between the door and the listening.
+                # Once more: something may have been written between `admit` and the subscription.
                 await tenure.begin()
                 is_open = True
                 async with aclosing(tenure.pass_on(answers)) as passed:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipecd_model.oplog import configure, log_context, logger
+from pipecd_runtime.logs import JsonFormatter, configure, log_context, logger
 
 
 @pytest.fixture
@@ -92,3 +92,15 @@ def test_no_traceback_brings_a_control_to_the_terminal(out: io.StringIO) -> None
     assert "\x1b" not in out.getvalue()
     assert r"\x1b]0;owned\x07" in out.getvalue()
     assert "\n  File " in out.getvalue()
+
+
+def test_a_reader_can_have_other_keys_and_no_time() -> None:
+    formatter = JsonFormatter(has_time=False, event_key="msg", traceback_key="error")
+    error = ValueError("no")
+    trace = (ValueError, error, None)
+    record = logging.LogRecord("x", logging.ERROR, "", 0, "broken", None, trace)
+
+    line = json.loads(formatter.format(record))
+
+    assert line.pop("error").endswith("ValueError: no")
+    assert line == {"level": "error", "msg": "broken", "logger": "x"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The relay alone, between real sockets: bytes, their speed, and the end of either side."""
+"""The proxy alone, between real sockets: bytes, their speed, and the end of either side."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from pipecd_controlplane.http.relay import Relay
+from pipecd_controlplane.http.grpc_proxy import GrpcProxy
 
 LIMIT = 30.0
 MIB = 1024 * 1024
@@ -19,17 +19,17 @@ MIB = 1024 * 1024
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class Door(asyncio.Protocol):
-    """Gives every connection to the relay after its first bytes, as the front does."""
+class ProxyDialer(asyncio.Protocol):
+    """Gives every connection to the proxy after its first bytes, as `protocol_detect` does."""
 
-    def __init__(self, relay: Relay) -> None:
-        self._relay = relay
+    def __init__(self, proxy: GrpcProxy) -> None:
+        self._proxy = proxy
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        self._relay.take(self.transport, data)
+        self._proxy.take(self.transport, data)
 
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -37,8 +37,8 @@ Dial = Callable[[], AbstractAsyncContextManager[Streams]]
 
 
 @asynccontextmanager
-async def relayed(path: str, serve: Serve) -> AsyncIterator[tuple[Relay, Dial]]:
-    """A relay before a server with this behaviour; the second value connects a client to it."""
+async def proxied(path: str, serve: Serve) -> AsyncIterator[tuple[GrpcProxy, Dial]]:
+    """A proxy before a server with this behaviour; the second value connects a client to it."""
     loop = asyncio.get_running_loop()
     serving: set[asyncio.Task[None] | None] = set()
 
@@ -52,7 +52,7 @@ async def relayed(path: str, serve: Serve) -> AsyncIterator[tuple[Relay, Dial]]:
 
     @asynccontextmanager
     async def dial() -> AsyncIterator[Streams]:
-        reader, writer = await asyncio.open_connection(*front.sockets[0].getsockname())
+        reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
         try:
             yield reader, writer
         finally:
@@ -60,11 +60,11 @@ async def relayed(path: str, serve: Serve) -> AsyncIterator[tuple[Relay, Dial]]:
 
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
         back = await asyncio.start_unix_server(handle, path)
-        relay = Relay(path, tasks)
-        front = await loop.create_server(lambda: Door(relay), "127.0.0.1", 0)
-        async with back, front:
-            yield relay, dial
-            await relay.ended()
+        proxy = GrpcProxy(path, tasks)
+        listener = await loop.create_server(lambda: ProxyDialer(proxy), "127.0.0.1", 0)
+        async with back, listener:
+            yield proxy, dial
+            await proxy.ended()
             if left := {task for task in serving if task is not None}:
                 await asyncio.wait(left)
 
@@ -82,7 +82,7 @@ async def test_bytes_go_both_ways_in_order(tmp_path: Path) -> None:
 
     sent = bytes(range(256)) * 4096
 
-    async with relayed(str(tmp_path / "s"), echo) as (_, dial), dial() as (reader, writer):
+    async with proxied(str(tmp_path / "s"), echo) as (_, dial), dial() as (reader, writer):
         writer.write(sent)
         received = await reader.readexactly(len(sent))
 
@@ -94,7 +94,7 @@ async def test_a_server_that_speaks_first_is_heard(tmp_path: Path) -> None:
         writer.write(b"welcome")
         await reader.read()
 
-    async with relayed(str(tmp_path / "s"), greet) as (_, dial), dial() as (reader, writer):
+    async with proxied(str(tmp_path / "s"), greet) as (_, dial), dial() as (reader, writer):
         writer.write(b"P")
         assert await reader.readexactly(7) == b"welcome"
 
@@ -105,7 +105,7 @@ async def test_a_half_close_is_passed_on_and_the_answer_still_comes(tmp_path: Pa
         writer.write(whole[::-1])
 
     async with (
-        relayed(str(tmp_path / "s"), answer_at_the_end) as (_, dial),
+        proxied(str(tmp_path / "s"), answer_at_the_end) as (_, dial),
         dial() as (reader, writer),
     ):
         writer.write(b"PRI")
@@ -124,7 +124,7 @@ async def test_a_client_that_does_not_read_stops_the_server(tmp_path: Path) -> N
             written += MIB
             await writer.drain()
 
-    async with relayed(str(tmp_path / "s"), flood) as (_, dial), dial() as (reader, writer):
+    async with proxied(str(tmp_path / "s"), flood) as (_, dial), dial() as (reader, writer):
         writer.write(b"PRI")
         stuck_at = await settled(lambda: written)
         received = 0
@@ -154,7 +154,7 @@ async def test_a_server_that_does_not_read_stops_the_client(tmp_path: Path) -> N
         writer.write_eof()
 
     async with (
-        relayed(str(tmp_path / "s"), lazy) as (_, dial),
+        proxied(str(tmp_path / "s"), lazy) as (_, dial),
         dial() as (reader, writer),
         asyncio.TaskGroup() as tasks,
     ):
@@ -180,7 +180,7 @@ async def test_what_the_server_wrote_before_it_closed_arrives(tmp_path: Path) ->
     async def last_words(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"x" * MIB)
 
-    async with relayed(str(tmp_path / "s"), last_words) as (_, dial), dial() as (reader, writer):
+    async with proxied(str(tmp_path / "s"), last_words) as (_, dial), dial() as (reader, writer):
         writer.write(b"PRI")
         assert len(await reader.read()) == MIB
 
@@ -192,12 +192,12 @@ async def test_a_client_that_leaves_ends_the_servers_side(tmp_path: Path) -> Non
         await reader.read()
         left.set()
 
-    async with relayed(str(tmp_path / "s"), wait_for_the_end) as (relay, dial):
+    async with proxied(str(tmp_path / "s"), wait_for_the_end) as (proxy, dial):
         async with dial() as (_, writer):
             writer.write(b"PRI")
         await left.wait()
-        await relay.ended()
-        assert relay.clients == {}
+        await proxy.ended()
+        assert proxy.clients == {}
 
 
 async def test_a_client_that_leaves_before_the_server_is_reached_leaves_nothing(
@@ -206,13 +206,13 @@ async def test_a_client_that_leaves_before_the_server_is_reached_leaves_nothing(
     async def wait(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    async with relayed(str(tmp_path / "s"), wait) as (relay, dial):
+    async with proxied(str(tmp_path / "s"), wait) as (proxy, dial):
         for _ in range(20):
             async with dial() as (_, writer):
                 writer.write(b"PRI")
                 writer.transport.abort()
-        await relay.ended()
-        assert relay.clients == {}
+        await proxy.ended()
+        assert proxy.clients == {}
 
 
 async def test_the_clients_address_is_kept_under_the_name_that_the_server_sees(
@@ -224,10 +224,10 @@ async def test_the_clients_address_is_kept_under_the_name_that_the_server_sees(
         await seen.put(writer.get_extra_info("peername"))
         await reader.read()
 
-    async with relayed(str(tmp_path / "s"), look) as (relay, dial), dial() as (_, writer):
+    async with proxied(str(tmp_path / "s"), look) as (proxy, dial), dial() as (_, writer):
         writer.write(b"PRI")
         name = await seen.get()
-        [(known_as, client)] = relay.clients.items()
+        [(known_as, client)] = proxy.clients.items()
         assert known_as == f"unix-abstract:{name[1:].decode()}"
         assert client.address({}) == "127.0.0.1"
 
@@ -240,7 +240,7 @@ async def test_a_client_is_cut_off_when_there_is_no_server(
 
     path = tmp_path / "s"
     with caplog.at_level(logging.ERROR):
-        async with relayed(str(path), nobody) as (_, dial), dial() as (reader, writer):
+        async with proxied(str(path), nobody) as (_, dial), dial() as (reader, writer):
             path.unlink()
             writer.write(b"PRI")
             assert await reader.read() == b""
@@ -254,9 +254,9 @@ async def test_an_abort_ends_both_sides_at_once(tmp_path: Path) -> None:
         with contextlib.suppress(ConnectionResetError):
             await reader.read()
 
-    async with relayed(str(tmp_path / "s"), wait) as (relay, dial), dial() as (reader, writer):
+    async with proxied(str(tmp_path / "s"), wait) as (proxy, dial), dial() as (reader, writer):
         writer.write(b"PRI")
         await reader.readexactly(4)
-        relay.abort()
-        await relay.ended()
+        proxy.abort()
+        await proxy.ended()
         assert await reader.read() == b""

@@ -8,14 +8,16 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from pipecd_controlplane.auth.cookies import ERROR, STATE, TOKEN
+from pipecd_controlplane.auth.session_authenticator import TOKEN
 from pipecd_controlplane.auth.sso.journey import SECONDS as STATE_SECONDS
 
+STATE: Final = "state"
+ERROR: Final = "error"
 ERROR_SECONDS: Final = 600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CookieJar:
+class CookieWriter:
     """Sets cookies. Over TLS, ours or a proxy's before us, they are never sent without it."""
 
     public_url: str = ""

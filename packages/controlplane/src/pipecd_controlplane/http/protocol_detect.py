@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which protocol does a new connection speak? Asked once, by `front`, for each of them.
+"""Which protocol does a new connection speak? Asked once, by `server`, for each of them.
 
-HTTP/2 goes to the gRPC server through `relay`, anything else to HTTP/1.1.
+HTTP/2 goes to the gRPC server through `grpc_proxy`, anything else to HTTP/1.1.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from pipecd_controlplane.http.connections import ClientConnection
-from pipecd_controlplane.http.relay import Relay
+from pipecd_controlplane.http.grpc_proxy import GrpcProxy
 
 # Browsers offer both and get the first of these, because gRPC-Web and pages come over HTTP/1.1.
 # gRPC clients offer `h2` alone.
@@ -20,18 +20,18 @@ PREFACE: Final = b"PRI"
 """How every HTTP/2 connection begins, and no request of HTTP/1.1 does."""
 
 
-class Switch(asyncio.Protocol):
+class ProtocolDetector(asyncio.Protocol):
     """Looks at the beginning of a connection, and hands it to the one who can read it."""
 
     def __init__(
         self,
         connection: ClientConnection,
-        relay: Relay,
+        proxy: GrpcProxy,
         make_http: Callable[[ClientConnection], asyncio.Protocol],
         header_seconds: float,
     ) -> None:
         self._connection = connection
-        self._relay = relay
+        self._proxy = proxy
         self._make_http = make_http
         self._header_seconds = header_seconds
         self._first = b""
@@ -39,12 +39,12 @@ class Switch(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self._connection.attach(self.transport)
-        if self._relay.refusing:
+        if self._proxy.refusing:
             self.transport.abort()
             return
         secured: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         if secured is not None and secured.selected_alpn_protocol() == "h2":
-            self._relay.take(self.transport, b"", self._connection)
+            self._proxy.take(self.transport, b"", self._connection)
             return
         if secured is not None:
             self._connection.accepted_at = asyncio.get_running_loop().time()  # after the handshake
@@ -56,7 +56,7 @@ class Switch(asyncio.Protocol):
         if len(self._first) < len(PREFACE) and PREFACE.startswith(self._first):
             return
         if self._first.startswith(PREFACE):
-            self._relay.take(self.transport, self._first, self._connection)
+            self._proxy.take(self.transport, self._first, self._connection)
         else:
             http = self._make_http(self._connection)
             self.transport.set_protocol(http)

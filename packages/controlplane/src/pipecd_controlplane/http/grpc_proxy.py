@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Carry the bytes of HTTP/2 connections to the gRPC server of this process, and back.
 
-Called by `front` for each connection that turns out to be HTTP/2. The gRPC library listens by
+Called by `server` for each connection that turns out to be HTTP/2. The gRPC library listens by
 itself and cannot be handed a connection, so each one gets a connection of its own to the server's
 unix socket. The two sides live and end together, and neither is read faster than the other is
 written. A stranger's frames pass within its limits (`http2`); who is let in is known from then on.
@@ -23,7 +23,7 @@ from pipecd_controlplane.http.http2 import (
     goaway,
 )
 from pipecd_model.config.frontlimits import FrontLimitsConfig
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.rpc import Metadata, RelayedClient
 
 log = logger(__name__)
@@ -35,7 +35,7 @@ FLUSH_LIMIT: Final = 10.0
 """Seconds in which a client takes the last bytes of a connection that its server has closed."""
 
 
-class Relay:
+class GrpcProxy:
     """All connections between clients and the gRPC server at `path`."""
 
     def __init__(
@@ -127,8 +127,8 @@ class _Side(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, relay: Relay) -> None:
-        self._relay = relay
+    def __init__(self, proxy: GrpcProxy) -> None:
+        self._proxy = proxy
         self._flushing: asyncio.TimerHandle | None = None
 
     @property
@@ -153,7 +153,7 @@ class _Side(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self._flushing is not None:
             self._flushing.cancel()
-        self._relay.closed(self)
+        self._proxy.closed(self)
         if self.peer is not None:
             self.peer.finish()
 
@@ -170,12 +170,12 @@ class _Client(_Side):
 
     def __init__(
         self,
-        relay: Relay,
+        proxy: GrpcProxy,
         transport: asyncio.Transport,
         early: bytes,
         connection: ClientConnection | None,
     ) -> None:
-        super().__init__(relay)
+        super().__init__(proxy)
         self.name = ""
         self.transport = transport
         self.answers: ServerFrames | None = None
@@ -185,11 +185,11 @@ class _Client(_Side):
         self._is_server_full = False
         self._connection = connection
         self._frames: ClientFrames | None = None
-        relay.opened(self)
+        proxy.opened(self)
         if connection is not None:
-            self._frames = ClientFrames(relay.limits, relay.stranger_calls)
+            self._frames = ClientFrames(proxy.limits, proxy.stranger_calls)
             self.answers = ServerFrames(self._end_call)
-            limit = relay.limits.identify_timeout.total_seconds()
+            limit = proxy.limits.identify_timeout.total_seconds()
             connection.expect(connection.accepted_at + limit, self._expire)
 
     @property
@@ -229,7 +229,7 @@ class _Client(_Side):
             self._connection.flow()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._relay.clients.pop(self.name, None)
+        self._proxy.clients.pop(self.name, None)
         self._waiting = b""
         if self._frames is not None:
             self._frames.leave()
@@ -238,9 +238,9 @@ class _Client(_Side):
         super().connection_lost(error)
 
     def address(self, metadata: Metadata) -> str:
-        if not self._relay.proxies:
+        if not self._proxy.proxies:
             return self._ip
-        return self._relay.proxies.find_client(self._ip, metadata.get("x-forwarded-for", ""))
+        return self._proxy.proxies.find_client(self._ip, metadata.get("x-forwarded-for", ""))
 
     def identify(self) -> None:
         if self.answers is None:
@@ -278,7 +278,7 @@ class _Client(_Side):
         if self._waiting:
             self._update_reading()
             if not self._frames.is_full():
-                self._relay.stranger_calls.wait(self._pass_waiting)
+                self._proxy.stranger_calls.wait(self._pass_waiting)
 
     def _pass_waiting(self) -> None:
         if self._server is not None and not self.transport.is_closing():
@@ -318,8 +318,8 @@ class _Client(_Side):
 class _Server(_Side):
     """The end at which the gRPC server is. It speaks first."""
 
-    def __init__(self, relay: Relay, client: _Client) -> None:
-        super().__init__(relay)
+    def __init__(self, proxy: GrpcProxy, client: _Client) -> None:
+        super().__init__(proxy)
         self._client = client
 
     @property
@@ -329,7 +329,7 @@ class _Server(_Side):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Let the waiting client through."""
         self.transport = cast(asyncio.Transport, transport)
-        self._relay.opened(self)
+        self._proxy.opened(self)
         if self._client.transport.is_closing():
             self.transport.abort()
         else:
