@@ -13,17 +13,18 @@ from typing import Final
 
 from pipecd_model.config import PluginConfig
 from pipecd_runtime.orphans import MARK_VARIABLE, Mark
+from pipecd_wire.headers import (
+    CHAOS_PREFIX,
+    PARENT_VARIABLE,
+    PIPED_TOKEN_VARIABLE,
+    PLUGIN_CACHE_VARIABLE,
+    PLUGIN_TOKEN_VARIABLE,
+    SCRIPTS_VARIABLE,
+)
 from piped.programs.command import Command
 from piped.programs.fetch import Program
 
-PARENT_VARIABLE: Final = "PIPECD_PARENT_PID"
-"""Tells a plugin whose death ends it, also when that has happened already."""
-TOKEN_VARIABLE: Final = "PIPECD_PLUGIN_TOKEN"  # noqa: S105 - the name of it
-PIPED_TOKEN_VARIABLE: Final = "PIPECD_PIPED_TOKEN"  # noqa: S105 - as above
-"""What piped sends with each of its calls. Only the plugin and we can read an environment."""
-SCRIPTS_VARIABLE: Final = "PIPECD_SCRIPTS_DIR"
-"""Where the records of scripts are, which outlive plugins and piped."""
-INHERITED: Final = ("PIPECD_PLUGIN_CACHE", "PIPECD_CHAOS_")
+INHERITED: Final = (PLUGIN_CACHE_VARIABLE, CHAOS_PREFIX)
 """What a plugin gets of piped's own variables, in addition to those that are made for it."""
 
 
@@ -50,7 +51,7 @@ def command_of(
         deploy_targets=plugin.deploy_targets,
     ).start_json()
     environment = {
-        TOKEN_VARIABLE: token,
+        PLUGIN_TOKEN_VARIABLE: token,
         MARK_VARIABLE: str(mark),
         PIPED_TOKEN_VARIABLE: piped_token,
         SCRIPTS_VARIABLE: str(scripts),

@@ -12,6 +12,7 @@ from typing import Any, Final
 from google.protobuf.duration_pb2 import Duration
 
 from pipecd_model.errors import ConfigError, DeniedError, StateError, UnauthenticatedError
+from pipecd_wire.headers import PLUGIN_TOKEN_HEADER, PLUGIN_TOKEN_VARIABLE
 from pipecd_wire.pipecd.plugin import plugin_pb2 as pb
 from pipecd_wire.pluginservice import service_pb2
 from pipecd_wire.rpc import (
@@ -30,8 +31,6 @@ from piped.plugins.service import MetadataApi, SharedObjectsApi, StageApi
 from piped.programs.cancel_group import EndedError
 from piped.report.numbering import RenumberedLogs
 
-TOKEN_KEY: Final = "pipecd-plugin-token"  # noqa: S105 - the name of it
-PIPED_TOKEN_KEY: Final = "pipecd-piped-token"  # noqa: S105 - as above
 MANAGEMENT: Final = pb.DESCRIPTOR.services_by_name["PluginManagementService"]
 SERVICE: Final = service_pb2.DESCRIPTOR.services_by_name["PluginService"]
 
@@ -137,9 +136,9 @@ def endpoints_of(
 
     async def admit(method: Method, metadata: Metadata) -> None:
         # Whoever got here with a token has the right one.
-        if method.service == MANAGEMENT.full_name and TOKEN_KEY not in metadata:
+        if method.service == MANAGEMENT.full_name and PLUGIN_TOKEN_HEADER not in metadata:
             raise _wrong_token(plugin)
-        session.proved = session.proved or TOKEN_KEY in metadata
+        session.proved = session.proved or PLUGIN_TOKEN_HEADER in metadata
 
     # Whoever shows the token knows how piped numbers lines; others begin anew with each process.
     logs = RenumberedLogs(backend.logs, backend.numbers, lambda: not session.proved)
@@ -162,9 +161,9 @@ def authenticator_of(plugin: str, session: PluginSession) -> Authenticator:
     """
 
     async def authenticate(call: IncomingCall) -> None:
-        if TOKEN_KEY not in call.metadata and not session.has_token:
+        if PLUGIN_TOKEN_HEADER not in call.metadata and not session.has_token:
             await require_own_user(call)
-        elif not has_token(call, TOKEN_KEY, session.token):
+        elif not has_token(call, PLUGIN_TOKEN_HEADER, session.token):
             raise _wrong_token(plugin)
 
     return authenticate
@@ -173,5 +172,5 @@ def authenticator_of(plugin: str, session: PluginSession) -> Authenticator:
 def _wrong_token(plugin: str) -> UnauthenticatedError:
     return UnauthenticatedError(
         f"this is not the token of the plugin {plugin!r}",
-        hint=f"send what PIPECD_PLUGIN_TOKEN held as {TOKEN_KEY}",
+        hint=f"send what {PLUGIN_TOKEN_VARIABLE} held as {PLUGIN_TOKEN_HEADER}",
     )

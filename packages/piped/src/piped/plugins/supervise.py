@@ -21,6 +21,7 @@ from pipecd_runtime.logs import logger
 from pipecd_runtime.orphans import Leader, Search, new_mark, start_of
 from pipecd_runtime.peer import PeerError, check_listeners
 from pipecd_runtime.ports import is_free, pick_port
+from pipecd_wire.headers import PIPED_TOKEN_HEADER
 from pipecd_wire.pipecd.plugin.plugin_pb2 import ReadyRequest
 from pipecd_wire.plugin.deploymentapi.api_pb2 import FetchDefinedStagesRequest
 from pipecd_wire.rpc import (
@@ -38,7 +39,6 @@ from piped.plugins.command import command_of
 from piped.plugins.connection import Connection
 from piped.plugins.errors import PluginError
 from piped.plugins.management import (
-    PIPED_TOKEN_KEY,
     ManagementApi,
     PluginSession,
     authenticator_of,
@@ -348,7 +348,7 @@ class Supervisor:
         limit = self._limits.ready
         try:
             async with asyncio.timeout(limit):
-                proof = ((PIPED_TOKEN_KEY, session.piped_token),)
+                proof = ((PIPED_TOKEN_HEADER, session.piped_token),)
                 channel = await opened.enter_async_context(
                     connect(await self._address(session), metadata=lambda: proof)
                 )
