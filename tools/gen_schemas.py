@@ -3,7 +3,8 @@
 
 Every folder under `plugins/` is a plugin; its class is the source. Plugins that are not written yet
 have a description by hand in `tools/future_plugins/`, until their folder comes. All of them
-together are `known_plugins.json` of the model. `--check` writes nothing and names the files that are stale.
+together are `known_plugins.json` of the model. `--check` writes nothing and names the
+files that are stale.
 """
 
 import argparse

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.auth.door import UNFENCED
+from pipecd_controlplane.auth.call_authenticator import UNFENCED
 from pipecd_controlplane.cli import DIE_AFTER_COMMIT
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.apiservice import service_pb2_grpc as api_grpc
@@ -233,7 +233,7 @@ async def world(serve: Any, tmp_path: Path, build: Any) -> World:
         application_id = await plane.application(agent)
         await plane.deployment(agent, application_id, "d0")
         await plane.deployment(agent, application_id, "d1", build.stage("s1"))
-        await plane.stores.own_commands.add("default", agent.id, push_pb2.Command(id="own"))
+        await plane.stores.push_commands.add("default", agent.id, push_pb2.Command(id="own"))
         asked = await call(
             plane.admin.api.SyncApplication,
             api.SyncApplicationRequest(application_id=application_id),

@@ -48,7 +48,7 @@ async def test_the_first_message_is_everything(plane: Any, build: Any, soon: Any
     asked = await call(
         plane.admin.api.SyncApplication, api.SyncApplicationRequest(application_id=application_id)
     )
-    await plane.stores.own_commands.add("default", agent.id, pb.Command(id="own"))
+    await plane.stores.push_commands.add("default", agent.id, pb.Command(id="own"))
 
     async with watching(agent, soon) as (snapshot, _):
         assert [application.id for application in snapshot.applications] == [application_id]
@@ -128,7 +128,7 @@ async def test_our_own_command_comes_and_is_handled_once(plane: Any, soon: Any) 
     agent = await plane.agent()
     async with watching(agent, soon) as (_, messages):
         command = pb.Command(id="own", type=pb.Command.RESTART_PLUGIN, plugin_name="wait")
-        await plane.stores.own_commands.add("default", agent.id, command)
+        await plane.stores.push_commands.add("default", agent.id, command)
         change = (await soon(anext(messages))).change
         assert list(change.own_commands) == [command]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.api.own.telemetry import EXPORT, SERVICE, ExportRequest, ExportResponse
+from pipecd_controlplane.api.v1.telemetry import EXPORT, SERVICE, ExportRequest, ExportResponse
 from pipecd_wire.rpc import CallError, Endpoints, Metadata, admit_all, call, connect, rpc, serving
 
 # resource_spans { … }: a field that our message knows nothing of.

@@ -67,23 +67,23 @@ async def test_our_own_command_is_there_until_it_is_handled(
     kept: Stores, told: list[Change]
 ) -> None:
     command = push_pb2.Command(id="o1", type=push_pb2.Command.RESTART_PLUGIN, plugin_name="wait")
-    await kept.own_commands.add("ours", "piped", command)
-    assert await kept.own_commands.unhandled("ours", "piped", "o1") == command
-    assert await kept.own_commands.unhandled("ours", "another", "o1") is None
+    await kept.push_commands.add("ours", "piped", command)
+    assert await kept.push_commands.unhandled("ours", "piped", "o1") == command
+    assert await kept.push_commands.unhandled("ours", "another", "o1") is None
 
-    await kept.own_commands.handled("ours", "piped", "o1", succeeded=True, reason="")
-    await kept.own_commands.handled("ours", "piped", "o1", succeeded=False, reason="late")
+    await kept.push_commands.handled("ours", "piped", "o1", succeeded=True, reason="")
+    await kept.push_commands.handled("ours", "piped", "o1", succeeded=False, reason="late")
 
-    assert await kept.own_commands.unhandled("ours", "piped", "o1") is None
-    change = Change(kind=Kind.OWN_COMMAND, id="o1", project_id="ours", piped_id="piped")
+    assert await kept.push_commands.unhandled("ours", "piped", "o1") is None
+    change = Change(kind=Kind.PUSH_COMMAND, id="o1", project_id="ours", piped_id="piped")
     assert told == [change, change]
 
 
 async def test_our_own_command_of_another_piped_cannot_be_handled(kept: Stores) -> None:
-    await kept.own_commands.add("ours", "piped", push_pb2.Command(id="o1"))
+    await kept.push_commands.add("ours", "piped", push_pb2.Command(id="o1"))
 
     with pytest.raises(NotFoundError):
-        await kept.own_commands.handled("ours", "another", "o1", succeeded=True, reason="")
+        await kept.push_commands.handled("ours", "another", "o1", succeeded=True, reason="")
 
 
 async def test_what_a_piped_reports_replaces_what_it_reported_before(kept: Stores) -> None:

@@ -127,7 +127,7 @@ async def through(pair: KeyPair, secret: bytes, *arguments: str) -> tuple[int | 
     service = pb.DESCRIPTOR.services_by_name["APIService"]
     others = [method.name for method in service.methods if method.name != "Encrypt"]
     endpoints = Endpoints(admit=caller)
-    endpoints.add(service, Api(pair), owed=others)
+    endpoints.add(service, Api(pair), unimplemented=others)
     async with serving(endpoints, "127.0.0.1:0") as port, asyncio.timeout(60):
         process = await asyncio.create_subprocess_exec(
             *(PIPECTL, "encrypt", "--address", f"127.0.0.1:{port}", "--insecure"),

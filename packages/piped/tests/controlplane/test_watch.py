@@ -101,11 +101,11 @@ async def admit(method: Method, metadata: Metadata) -> str:
 def endpoints(pusher: Pusher | None, lists: Lists | None = None) -> Endpoints:
     served = Endpoints(admit=admit)
     if pusher is not None:
-        owed = [m.name for m in PUSH_SERVICE.methods if m.name != "Watch"]
-        served.add(PUSH_SERVICE, pusher, owed=owed)
+        unimplemented = [m.name for m in PUSH_SERVICE.methods if m.name != "Watch"]
+        served.add(PUSH_SERVICE, pusher, unimplemented=unimplemented)
     if lists is not None:
-        owed = [m.name for m in PIPED_SERVICE.methods if m.name not in NOT_LISTED]
-        served.add(PIPED_SERVICE, lists, owed=owed)
+        unimplemented = [m.name for m in PIPED_SERVICE.methods if m.name not in NOT_LISTED]
+        served.add(PIPED_SERVICE, lists, unimplemented=unimplemented)
     return served
 
 
@@ -242,8 +242,8 @@ async def test_a_control_plane_that_learns_to_push_is_followed() -> None:
     )
     async with serving(served, "127.0.0.1:0", grace=0) as port, watching(port, pace) as mirror:
         await asyncio.wait_for(mirror.filled(), LIMIT)
-        owed = [m.name for m in PUSH_SERVICE.methods if m.name != "Watch"]
-        served.add(PUSH_SERVICE, pusher, owed=owed)
+        unimplemented = [m.name for m in PUSH_SERVICE.methods if m.name != "Watch"]
+        served.add(PUSH_SERVICE, pusher, unimplemented=unimplemented)
 
         (await pusher.stream(0)).put_nowait(snapshot("pushed"))
 
@@ -262,8 +262,8 @@ async def test_while_the_stream_does_not_get_through_the_lists_are_polled() -> N
     lists = Lists()
     lists.applications = [Application(id="a", name="a")]
     served = endpoints(None, lists)
-    owed = [m.name for m in PUSH_SERVICE.methods if m.name != "Watch"]
-    served.add(PUSH_SERVICE, Refusing(), owed=owed)
+    unimplemented = [m.name for m in PUSH_SERVICE.methods if m.name != "Watch"]
+    served.add(PUSH_SERVICE, Refusing(), unimplemented=unimplemented)
     async with serving(served, "127.0.0.1:0", grace=0) as port, watching(port) as mirror:
         await until(mirror, lambda: "a" in mirror.applications)
 
@@ -307,7 +307,9 @@ async def test_a_report_is_repeated_until_it_is_taken() -> None:
     moody = Moody()
     served = Endpoints(admit=admit)
     served.add(
-        PIPED_SERVICE, moody, owed=[m.name for m in PIPED_SERVICE.methods if m.name != "ReportStat"]
+        PIPED_SERVICE,
+        moody,
+        unimplemented=[m.name for m in PIPED_SERVICE.methods if m.name != "ReportStat"],
     )
     async with serving(served, "127.0.0.1:0", grace=0) as port, connection(port) as control:
         await asyncio.wait_for(control.deliver("ReportStat", pb.ReportStatRequest()), LIMIT)
@@ -329,7 +331,9 @@ async def test_a_report_that_is_refused_for_good_is_not_repeated() -> None:
     firm = Firm()
     served = Endpoints(admit=admit)
     served.add(
-        PIPED_SERVICE, firm, owed=[m.name for m in PIPED_SERVICE.methods if m.name != "ReportStat"]
+        PIPED_SERVICE,
+        firm,
+        unimplemented=[m.name for m in PIPED_SERVICE.methods if m.name != "ReportStat"],
     )
     async with serving(served, "127.0.0.1:0", grace=0) as port, connection(port) as control:
         with pytest.raises(NotFoundError, match="no such piped"):

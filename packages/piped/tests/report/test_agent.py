@@ -80,11 +80,13 @@ async def control_plane(
 ) -> AsyncIterator[ControlPlane]:
     served = Endpoints(admit=admit)
     taken = {"ReportPipedMeta", "ReportStat"}
-    owed = [method.name for method in PIPED_SERVICE.methods if method.name not in taken]
-    served.add(PIPED_SERVICE, listener, owed=owed)
+    unimplemented = [method.name for method in PIPED_SERVICE.methods if method.name not in taken]
+    served.add(PIPED_SERVICE, listener, unimplemented=unimplemented)
     if pushed is not None:
-        owed = [method.name for method in PUSH_SERVICE.methods if method.name != "ReportPlugins"]
-        served.add(PUSH_SERVICE, pushed, owed=owed)
+        unimplemented = [
+            method.name for method in PUSH_SERVICE.methods if method.name != "ReportPlugins"
+        ]
+        served.add(PUSH_SERVICE, pushed, unimplemented=unimplemented)
     async with (
         serving(served, "127.0.0.1:0", grace=0) as port,
         connected(

@@ -67,7 +67,7 @@ class LogKeeper:
     async def served(self, address: str) -> AsyncIterator[None]:
         endpoints = Endpoints(admit=admit_all)
         mine = {"ReportStageLogs", "ReportStageLogsFromLastCheckpoint"}
-        endpoints.add(SERVICE, self, owed=set(SERVICE.methods_by_name) - mine)
+        endpoints.add(SERVICE, self, unimplemented=set(SERVICE.methods_by_name) - mine)
         async with serving(endpoints, address, grace=0):
             yield
 

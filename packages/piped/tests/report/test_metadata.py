@@ -64,7 +64,7 @@ def saver() -> Saver:
 async def control(saver: Saver, tmp_path: Path) -> AsyncIterator[ControlPlane]:
     endpoints = Endpoints(admit=admit_all)
     mine = {getattr(each, "__rpc_name__", "") for each in vars(Saver).values()}
-    endpoints.add(SERVICE, saver, owed=set(SERVICE.methods_by_name) - mine)
+    endpoints.add(SERVICE, saver, unimplemented=set(SERVICE.methods_by_name) - mine)
     address = f"unix:{tmp_path}/control-plane"
     async with serving(endpoints, address, grace=0), connect(address) as channel:
         yield ControlPlane(channel)

@@ -97,7 +97,7 @@ async def wired() -> AsyncIterator[tuple[ControlPlane, ControlPlaneCalls]]:
         "ReportCommandHandled",
     }
     endpoints = Endpoints(admit=admit_all)
-    endpoints.add(service, plane, owed=set(service.methods_by_name) - served)
+    endpoints.add(service, plane, unimplemented=set(service.methods_by_name) - served)
     async with AsyncExitStack() as opened:
         port = await opened.enter_async_context(serving(endpoints, "127.0.0.1:0"))
         control = await opened.enter_async_context(

@@ -65,10 +65,10 @@ def served() -> Callable[..., Endpoints]:
         guard_stream: GuardStream | None = None,
     ) -> Endpoints:
         endpoints = Endpoints(admit=admit, observers=observers, guard_stream=guard_stream)
-        owed = set(APPLICATIONS.methods_by_name) - {"ReleaseHold"}
-        endpoints.add(APPLICATIONS, Applications(unary), owed=owed)
-        owed = set(PROJECTS.methods_by_name) - {"WatchChanges"}
-        endpoints.add(PROJECTS, Projects(streaming), owed=owed)
+        unimplemented = set(APPLICATIONS.methods_by_name) - {"ReleaseHold"}
+        endpoints.add(APPLICATIONS, Applications(unary), unimplemented=unimplemented)
+        unimplemented = set(PROJECTS.methods_by_name) - {"WatchChanges"}
+        endpoints.add(PROJECTS, Projects(streaming), unimplemented=unimplemented)
         return endpoints
 
     return make

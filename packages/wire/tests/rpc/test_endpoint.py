@@ -82,7 +82,7 @@ async def test_a_request_that_was_long_in_coming_is_admitted_once_more(
 
     endpoints = Endpoints(admit=admit, admit_late=admit_late, clock=lambda: now)
     service = pb.DESCRIPTOR.services_by_name["ApplicationService"]
-    endpoints.add(service, Api(), owed=set(service.methods_by_name) - {"ReleaseHold"})
+    endpoints.add(service, Api(), unimplemented=set(service.methods_by_name) - {"ReleaseHold"})
     endpoint = found(endpoints, RELEASE)
 
     if "late" in asked:
@@ -303,7 +303,8 @@ def test_a_service_is_not_served_twice(served: Served) -> None:
 
     with pytest.raises(TwoHandlersError, match="served twice"):
         endpoints.add(
-            pb.DESCRIPTOR.services_by_name["ProjectService"], owed=["WatchChanges", "ListAudit"]
+            pb.DESCRIPTOR.services_by_name["ProjectService"],
+            unimplemented=["WatchChanges", "ListAudit"],
         )
 
 
@@ -311,7 +312,7 @@ def test_the_legacy_prefix_finds_the_same_endpoint() -> None:
     """v0 pipeds call `/pipe.api.service.…`, which a gateway once rewrote."""
     service = piped.DESCRIPTOR.services_by_name["PipedService"]
     endpoints = Endpoints(admit=admit_all)
-    endpoints.add(service, owed=[method.name for method in service.methods])
+    endpoints.add(service, unimplemented=[method.name for method in service.methods])
 
     legacy = endpoints.find("/pipe.api.service.pipedservice.PipedService/ReportPipedMeta")
 

@@ -67,8 +67,8 @@ def test_an_rpc_without_a_handler_is_refused_and_named() -> None:
 def test_an_owed_rpc_may_be_without_a_handler() -> None:
     found = gather(APPLICATIONS, [Hold()], ["SetFreeze", *OTHERS])
 
-    owed = [method.name for method, handler in found if handler is None]
-    assert sorted(owed) == sorted(["SetFreeze", *OTHERS])
+    unimplemented = [method.name for method, handler in found if handler is None]
+    assert sorted(unimplemented) == sorted(["SetFreeze", *OTHERS])
 
 
 def test_an_rpc_with_two_handlers_is_refused() -> None:
@@ -77,7 +77,7 @@ def test_an_rpc_with_two_handlers_is_refused() -> None:
 
 
 def test_an_owed_rpc_that_got_a_handler_must_leave_the_list() -> None:
-    with pytest.raises(TwoHandlersError, match=r"no longer owed.*SetFreeze"):
+    with pytest.raises(TwoHandlersError, match=r"no longer unimplemented.*SetFreeze"):
         gather(APPLICATIONS, [Hold(), Freeze()], ["SetFreeze"])
 
 

@@ -43,7 +43,7 @@ async def spawn():
 async def main():
     endpoints = Endpoints(admit=admit_all)
     service = pb.DESCRIPTOR.services_by_name["ApplicationService"]
-    endpoints.add(service, Api(), owed=set(service.methods_by_name) - {{"ReleaseHold"}})
+    endpoints.add(service, Api(), unimplemented=set(service.methods_by_name) - {{"ReleaseHold"}})
     stop = asyncio.Event()
     async with (
         asyncio.timeout(60),

@@ -24,7 +24,7 @@ class Wait(StagePlugin):
     @stage("WAIT", needs_files=False)
     async def wait(self, ctx: StageContext, config: WaitConfig) -> None:
         # Kept in the stage's metadata, so a restarted piped resumes the same wait.
-        started = await ctx.metadata.time_or_set("startTime", ctx.clock.now)
+        started = await ctx.metadata.get_or_set_time("startTime", ctx.clock.now)
         deadline = started + config.duration
         ctx.log.info("Waiting %s, until %s", config.duration, f"{deadline:%Y-%m-%d %H:%M:%S %Z}")
         await ctx.clock.sleep_until(deadline)

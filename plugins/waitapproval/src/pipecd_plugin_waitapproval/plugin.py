@@ -10,11 +10,11 @@ from pipecd_sdk import (
     Metadata,
     Operation,
     PlannedStage,
+    RequestedStage,
     StageConfig,
     StageContext,
     StageFailedError,
     StagePlugin,
-    WantedStage,
     serve,
     stage,
 )
@@ -52,9 +52,11 @@ class ApprovalConfig(StageConfig):
 class WaitApproval(StagePlugin):
     """Counts the people who approve."""
 
-    def plan(self, wanted: Sequence[WantedStage], *, rollback: bool) -> Iterable[PlannedStage]:
-        for each in wanted:
-            yield each.planned(operation=Operation.APPROVE, operators=each.config.approvers)
+    def plan(
+        self, requested: Sequence[RequestedStage], *, rollback: bool
+    ) -> Iterable[PlannedStage]:
+        for each in requested:
+            yield each.to_planned(operation=Operation.APPROVE, operators=each.config.approvers)
 
     @stage("WAIT_APPROVAL", needs_files=False)
     async def wait(self, ctx: StageContext, config: ApprovalConfig) -> None:

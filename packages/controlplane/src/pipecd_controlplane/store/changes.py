@@ -16,7 +16,7 @@ class Kind(Enum):
     APPLICATION = "application"
     DEPLOYMENT = "deployment"
     COMMAND = "command"
-    OWN_COMMAND = "own-command"
+    PUSH_COMMAND = "push-command"
     PIPED = "piped"
     PLUGINS = "plugins"
     LEASE = "lease"

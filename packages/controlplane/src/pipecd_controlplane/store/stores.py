@@ -16,7 +16,6 @@ from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.events import Events
 from pipecd_controlplane.store.leases import LeaseRecords
 from pipecd_controlplane.store.outcomes import Outcomes
-from pipecd_controlplane.store.own_commands import OwnCommands
 from pipecd_controlplane.store.piped_records import (
     PipedStats,
     PluginStates,
@@ -25,6 +24,7 @@ from pipecd_controlplane.store.piped_records import (
 from pipecd_controlplane.store.pipeds import Pipeds
 from pipecd_controlplane.store.projects import Projects
 from pipecd_controlplane.store.purge import Purge
+from pipecd_controlplane.store.push_commands import PushCommands
 from pipecd_controlplane.store.sessions import Sessions
 from pipecd_controlplane.store.shared_objects import SharedObjects
 from pipecd_controlplane.store.stage_logs import MAX_BYTES, StageLogs
@@ -44,7 +44,7 @@ class Stores:
     applications: Applications
     deployments: Deployments
     commands: Commands
-    own_commands: OwnCommands
+    push_commands: PushCommands
     stage_logs: StageLogs
     plugin_states: PluginStates
     piped_stats: PipedStats
@@ -72,7 +72,7 @@ def stores(database: Database, now: Now, *, max_stage_log_bytes: int = MAX_BYTES
         applications=Applications(database, now),
         deployments=Deployments(database, now),
         commands=Commands(database, now),
-        own_commands=OwnCommands(database),
+        push_commands=PushCommands(database),
         stage_logs=StageLogs(database, max_bytes=max_stage_log_bytes),
         plugin_states=PluginStates(database, now),
         piped_stats=PipedStats(database, now),

@@ -126,7 +126,7 @@ class AgentWatch:
                 applications=await self._stores.applications.enabled_of_piped_in(view, *who),
                 deployments=await self._stores.deployments.all_not_completed_in(view, *who),
                 commands=await self._stores.commands.unhandled_of_piped_in(view, *who),
-                own_commands=await self._stores.own_commands.unhandled_of_piped_in(view, *who),
+                own_commands=await self._stores.push_commands.unhandled_of_piped_in(view, *who),
             )
 
         return await self._stores.database.read(work)
@@ -146,8 +146,8 @@ class AgentWatch:
                     command = await self._stores.commands.find(agent.project_id, change.id)
                     if command is not None:
                         answer.commands.append(command)
-                case Kind.OWN_COMMAND:
-                    own = await self._stores.own_commands.unhandled(
+                case Kind.PUSH_COMMAND:
+                    own = await self._stores.push_commands.unhandled(
                         agent.project_id, agent.piped_id, change.id
                     )
                     if own is not None:

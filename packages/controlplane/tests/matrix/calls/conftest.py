@@ -78,11 +78,15 @@ class World:
     wrong: list[str] = field(default_factory=list)
     cells: int = 0
 
-    async def judge(self, service: Any, entries: dict[str, Make], owed: Iterable[str] = ()) -> None:
+    async def judge(
+        self, service: Any, entries: dict[str, Make], unimplemented: Iterable[str] = ()
+    ) -> None:
         """Call every RPC of a service as everybody, with things of ours and as strangers."""
         methods = {each.name: describe(each) for each in service.methods}
-        owed = set(owed)
-        assert methods.keys() == entries.keys() | owed, "an RPC without an entry, or the reverse"
+        unimplemented = set(unimplemented)
+        assert methods.keys() == entries.keys() | unimplemented, (
+            "an RPC without an entry, or the reverse"
+        )
         for name, make in entries.items():
             await self._judge(methods[name], make)
         assert not self.wrong, f"{len(self.wrong)} of {self.cells}:\n" + "\n".join(self.wrong)

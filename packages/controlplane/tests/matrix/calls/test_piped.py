@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.api.own.telemetry import SERVICE as TRACES
-from pipecd_controlplane.api.own.telemetry import ExportRequest
+from pipecd_controlplane.api.v1.telemetry import SERVICE as TRACES
+from pipecd_controlplane.api.v1.telemetry import ExportRequest
 from pipecd_wire.model import (
     analysis_result_pb2,
     application_live_state_pb2,
@@ -272,7 +272,7 @@ async def release_lease(side: Any) -> Any:
 
 async def own_command(side: Any) -> Any:
     command = push_pb2.Command(id=side.id())
-    await side.stores.own_commands.add(side.project_id, side.piped_id, command)
+    await side.stores.push_commands.add(side.project_id, side.piped_id, command)
     return push_pb2.ReportCommandHandledRequest(command_id=command.id, succeeded=True)
 
 

@@ -187,9 +187,11 @@ class Endpoints:
         self._observers = tuple(observers)
         self._by_path: dict[str, Endpoint] = {}
 
-    def add(self, service: ServiceDescriptor, *apis: object, owed: Iterable[str] = ()) -> None:
+    def add(
+        self, service: ServiceDescriptor, *apis: object, unimplemented: Iterable[str] = ()
+    ) -> None:
         """Serve a service from several small objects; every RPC exactly once."""
-        for method, handler in gather(service, apis, owed):
+        for method, handler in gather(service, apis, unimplemented):
             if method.path in self._by_path:
                 raise TwoHandlersError(f"{service.full_name} is served twice")
             self._by_path[method.path] = Endpoint(

@@ -35,11 +35,11 @@ _PREPARE = "__rpc_prepare__"
 
 
 class NoHandlerError(Exception):
-    """An RPC of a service has no handler and is not among the owed ones."""
+    """An RPC of a service has no handler and is not among the unimplemented ones."""
 
 
 class TwoHandlersError(Exception):
-    """An RPC has two handlers, or has one although it is listed as owed."""
+    """An RPC has two handlers, or has one although it is listed as unimplemented."""
 
 
 class HandlerTypeError(Exception):
@@ -115,9 +115,9 @@ def describe(descriptor: MethodDescriptor) -> Method:
 
 
 def gather(
-    service: ServiceDescriptor, apis: Iterable[object], owed: Iterable[str] = ()
+    service: ServiceDescriptor, apis: Iterable[object], unimplemented: Iterable[str] = ()
 ) -> list[tuple[Method, Handler | None]]:
-    """Find the one handler of every RPC of a service; owed ones have none yet."""
+    """Find the one handler of every RPC of a service; unimplemented ones have none yet."""
     methods = {descriptor.name: describe(descriptor) for descriptor in service.methods}
     found: dict[str, Handler] = {}
     for api in apis:
@@ -128,12 +128,12 @@ def gather(
                 raise TwoHandlersError(f"{service.full_name}.{name} has two handlers")
             _check_types(methods[name], handler)
             found[name] = handler
-    owed = set(owed)
-    if wrong := sorted(owed & found.keys() | owed - methods.keys()):
+    unimplemented = set(unimplemented)
+    if wrong := sorted(unimplemented & found.keys() | unimplemented - methods.keys()):
         raise TwoHandlersError(
-            f"{service.full_name}: no longer owed, strike from the list: {wrong}"
+            f"{service.full_name}: no longer unimplemented, strike from the list: {wrong}"
         )
-    if missing := sorted(methods.keys() - found.keys() - owed):
+    if missing := sorted(methods.keys() - found.keys() - unimplemented):
         raise NoHandlerError(f"{service.full_name} has no handler for {', '.join(missing)}")
     return [(method, found.get(name)) for name, method in methods.items()]
 

@@ -12,7 +12,7 @@ from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import rpc
 
 
-class ApplicationsApi:
+class AgentApplicationsApi:
     """What a piped asks and says about applications."""
 
     def __init__(self, stores: Stores) -> None:

@@ -9,7 +9,7 @@ from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import rpc
 
 
-class CommandsApi:
+class AgentCommandsApi:
     """What a piped is asked to do, and what came of it."""
 
     def __init__(self, stores: Stores) -> None:

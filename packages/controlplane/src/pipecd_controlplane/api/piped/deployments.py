@@ -14,7 +14,7 @@ from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import rpc
 
 
-class DeploymentsApi:
+class AgentDeploymentsApi:
     """A deployment from its creation to its end."""
 
     def __init__(self, stores: Stores, now: Now) -> None:

@@ -21,7 +21,7 @@ STATUSES: Final = {
 }
 
 
-class EventsApi:
+class AgentEventsApi:
     """The events of the project: each piped sees all of them."""
 
     def __init__(self, stores: Stores, now: Now) -> None:

@@ -12,7 +12,7 @@ from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import rpc
 
 
-class LiveStateApi:
+class AgentLiveStateApi:
     """What is known of an application beside its deployments."""
 
     def __init__(self, stores: Stores, now: Now) -> None:

@@ -7,23 +7,23 @@ from pipecd_controlplane.auth.caller import Agent
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import pipeds
+from pipecd_controlplane.usecases.duplicate_agents import DuplicateAgents, process_start
 from pipecd_controlplane.usecases.piped_metrics import ReportCheck
-from pipecd_controlplane.usecases.sightings import Sightings, process_start
 from pipecd_model.errors import ConfigError
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import rpc
 
 
-class PipedsApi:
+class AgentPipedsApi:
     """A piped's start, signs of life, and wanted version."""
 
     def __init__(
-        self, stores: Stores, now: Now, web_base_url: Callable[[], str], sightings: Sightings
+        self, stores: Stores, now: Now, web_base_url: Callable[[], str], duplicates: DuplicateAgents
     ) -> None:
         self._stores = stores
         self._now = now
         self._web_base_url = web_base_url
-        self._sightings = sightings
+        self._sightings = duplicates
         self._report_check = ReportCheck()
 
     @rpc("ReportStat")

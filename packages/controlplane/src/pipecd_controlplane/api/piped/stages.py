@@ -13,7 +13,7 @@ from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import rpc
 
 
-class StagesApi:
+class AgentStagesApi:
     """What a running stage sends up."""
 
     def __init__(self, stores: Stores, now: Now) -> None:

@@ -10,7 +10,7 @@ from pipecd_wire.rpc import rpc
 from pipecd_wire.webservice import service_pb2 as pb
 
 
-class AccountApi:
+class WebAccountApi:
     """The caller, commands, API keys."""
 
     def __init__(self, stores: Stores, uses: KeyUses, now: Now) -> None:

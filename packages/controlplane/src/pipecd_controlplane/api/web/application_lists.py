@@ -13,7 +13,7 @@ MOST_BYTES = 8 * 1024 * 1024
 """Of one answer; a browser takes 10 MiB at once, and upstream's asks for no second page."""
 
 
-class ApplicationListsApi:
+class WebApplicationListsApi:
     """See the project's applications."""
 
     def __init__(self, stores: Stores) -> None:

@@ -12,7 +12,7 @@ from pipecd_wire.rpc import rpc
 from pipecd_wire.webservice import service_pb2 as pb
 
 
-class ApplicationsApi:
+class WebApplicationsApi:
     """Register applications, change them, deploy them."""
 
     def __init__(self, stores: Stores, now: Now) -> None:

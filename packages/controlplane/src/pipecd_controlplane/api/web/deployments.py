@@ -16,7 +16,7 @@ from pipecd_wire.rpc import rpc
 from pipecd_wire.webservice import service_pb2 as pb
 
 
-class DeploymentsApi:
+class WebDeploymentsApi:
     """Read deployments; cancel them, skip or approve their stages."""
 
     def __init__(self, stores: Stores) -> None:

@@ -9,7 +9,7 @@ from pipecd_wire.rpc import rpc
 from pipecd_wire.webservice import service_pb2 as pb
 
 
-class HistoryApi:
+class WebHistoryApi:
     """Lists, newest first."""
 
     def __init__(self, stores: Stores) -> None:

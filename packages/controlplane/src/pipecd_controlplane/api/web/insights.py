@@ -9,7 +9,7 @@ from pipecd_wire.rpc import rpc
 from pipecd_wire.webservice import service_pb2 as pb
 
 
-class InsightsApi:
+class WebInsightsApi:
     """How deployments went, how many applications there are, what an application runs."""
 
     def __init__(self, stores: Stores, now: Now) -> None:

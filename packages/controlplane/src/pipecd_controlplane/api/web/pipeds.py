@@ -12,7 +12,7 @@ from pipecd_wire.rpc import rpc
 from pipecd_wire.webservice import service_pb2 as pb
 
 
-class PipedsApi:
+class WebPipedsApi:
     """Register pipeds, and look after them."""
 
     def __init__(self, stores: Stores, presence: Presence, now: Now) -> None:

@@ -17,7 +17,7 @@ def _with_session_time(request: Message) -> None:
         request.sso.session_ttl = DEFAULT_HOURS
 
 
-class ProjectApi:
+class WebProjectApi:
     """See the project, and say who may do what in it."""
 
     def __init__(self, settings: ProjectSettings, sso: SsoSettings) -> None:

@@ -8,7 +8,7 @@ from pipecd_wire.rpc import rpc
 from pipecd_wire.webservice import service_pb2 as pb
 
 
-class ReleasesApi:
+class WebReleasesApi:
     """For who wants to upgrade pipeds."""
 
     def __init__(self, stores: Stores, releases: Releases) -> None:

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deployments, their logs and commands, by API key."""
+
+from pipecd_controlplane.api.apiservice.applications import kind_of
+from pipecd_controlplane.auth.caller import Program
+from pipecd_controlplane.store.deployments import DeploymentFilter
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases import stage_logs
+from pipecd_model.errors import ConfigError
+from pipecd_model.stage import ROLLBACK
+from pipecd_wire.apiservice import service_pb2 as pb
+from pipecd_wire.model import deployment_pb2
+from pipecd_wire.rpc import rpc
+
+
+class ProgramDeploymentsApi:
+    """Read what was deployed, and how it went."""
+
+    def __init__(self, stores: Stores) -> None:
+        self._stores = stores
+
+    @rpc("GetDeployment")
+    async def get_deployment(
+        self, caller: Program, request: pb.GetDeploymentRequest
+    ) -> pb.GetDeploymentResponse:
+        deployment = await self._stores.deployments.get(caller.project_id, request.deployment_id)
+        return pb.GetDeploymentResponse(deployment=deployment)
+
+    @rpc("ListDeployments")
+    async def list_deployments(
+        self, caller: Program, request: pb.ListDeploymentsRequest
+    ) -> pb.ListDeploymentsResponse:
+        wanted = DeploymentFilter(
+            statuses=tuple(status_of(name) for name in request.statuses),
+            kinds=tuple(kind_of(name) for name in request.kinds),
+            application_ids=tuple(request.application_ids),
+            application_name=request.application_name,
+            labels=dict(request.labels),
+        )
+        page = await self._stores.deployments.page(
+            caller.project_id, wanted, limit=request.limit, cursor=request.cursor
+        )
+        return pb.ListDeploymentsResponse(deployments=page.items, cursor=page.cursor)
+
+    @rpc("ListStageLogs")
+    async def list_stage_logs(
+        self, caller: Program, request: pb.ListStageLogsRequest
+    ) -> pb.ListStageLogsResponse:
+        deployment = await self._stores.deployments.get(caller.project_id, request.deployment_id)
+        logs = await stage_logs.whole(self._stores, deployment)
+        names = {stage.id: stage.name for stage in deployment.stages}
+        return pb.ListStageLogsResponse(
+            stage_logs={
+                stage_id: pb.StageLog(blocks=log.blocks, completed=log.completed)
+                for stage_id, log in logs.items()
+                if log.blocks or log.completed or names[stage_id] != ROLLBACK
+            }
+        )
+
+    @rpc("GetCommand")
+    async def get_command(
+        self, caller: Program, request: pb.GetCommandRequest
+    ) -> pb.GetCommandResponse:
+        command = await self._stores.commands.get(caller.project_id, request.command_id)
+        return pb.GetCommandResponse(command=command)
+
+
+def status_of(name: str) -> int:
+    """The number of a deployment status, with or without its prefix. Raises ConfigError."""
+    full = name if name.startswith("DEPLOYMENT_") else f"DEPLOYMENT_{name}"
+    try:
+        return deployment_pb2.DeploymentStatus.Value(full)
+    except ValueError:
+        known = ", ".join(deployment_pb2.DeploymentStatus.keys())
+        raise ConfigError(
+            f"invalid request: statuses: there is no status {name!r}", hint=f"one of {known}"
+        ) from None

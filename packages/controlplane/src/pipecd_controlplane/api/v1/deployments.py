@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Act on a deployment, and see it move."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from datetime import datetime
+
+from pipecd_controlplane.auth.caller import User
+from pipecd_controlplane.store.stage_logs import LogKey
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases import commands, deployments, stage_logs
+from pipecd_controlplane.usecases.bus import Bus
+from pipecd_model import command
+from pipecd_model.errors import ConfigError
+from pipecd_wire.model import command_pb2, deployment_pb2
+from pipecd_wire.pipecd.api import api_pb2 as pb
+from pipecd_wire.rpc import rpc
+
+
+class V1DeploymentsApi:
+    """Approve, skip, cancel, watch, follow."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        bus: Bus,
+        *,
+        last_words: float = stage_logs.LAST_WORDS,
+    ) -> None:
+        self._stores = stores
+        self._bus = bus
+        self._last_words = last_words
+
+    @rpc("ApproveStage")
+    async def approve_stage(
+        self, caller: User, request: pb.ApproveStageRequest
+    ) -> pb.ApproveStageResponse:
+        deployment = await self._get(caller, request.deployment_id)
+
+        def make(at: datetime) -> command_pb2.Command:
+            stage_id = request.stage_id or commands.waiting_for_approval(deployment)
+            return command.approve(deployment, stage_id, by=caller.name, at=at)
+
+        issued = await self._issue(caller, "ApproveStage", make)
+        return pb.ApproveStageResponse(command_id=issued.id, stage_id=issued.stage_id)
+
+    @rpc("SkipStage")
+    async def skip_stage(self, caller: User, request: pb.SkipStageRequest) -> pb.SkipStageResponse:
+        deployment = await self._get(caller, request.deployment_id)
+        issued = await self._issue(
+            caller,
+            "SkipStage",
+            lambda at: command.skip(deployment, request.stage_id, by=caller.name, at=at),
+        )
+        return pb.SkipStageResponse(command_id=issued.id)
+
+    @rpc("CancelDeployment")
+    async def cancel_deployment(
+        self, caller: User, request: pb.CancelDeploymentRequest
+    ) -> pb.CancelDeploymentResponse:
+        if request.force_rollback and request.force_no_rollback:
+            raise ConfigError("invalid request: force_rollback and force_no_rollback are both set")
+        deployment = await self._get(caller, request.deployment_id)
+        issued = await self._issue(
+            caller,
+            "CancelDeployment",
+            lambda at: command.cancel(
+                deployment,
+                by=caller.name,
+                at=at,
+                force_rollback=request.force_rollback,
+                force_no_rollback=request.force_no_rollback,
+            ),
+        )
+        return pb.CancelDeploymentResponse(command_id=issued.id)
+
+    @rpc("WatchDeployment")
+    async def watch_deployment(
+        self, caller: User, request: pb.WatchDeploymentRequest
+    ) -> AsyncIterator[pb.WatchDeploymentResponse]:
+        await self._get(caller, request.deployment_id)
+        watching = deployments.watch(
+            self._stores, self._bus, caller.project_id, request.deployment_id
+        )
+        async with aclosing(watching) as seen:
+            async for deployment in seen:
+                yield pb.WatchDeploymentResponse(deployment=deployment)
+
+    @rpc("FollowStageLog")
+    async def follow_stage_log(
+        self, caller: User, request: pb.FollowStageLogRequest
+    ) -> AsyncIterator[pb.FollowStageLogResponse]:
+        await self._get(caller, request.deployment_id)
+        key = LogKey(
+            deployment_id=request.deployment_id,
+            stage_id=request.stage_id,
+            retried_count=request.retried_count,
+        )
+        following = stage_logs.follow(
+            self._stores,
+            self._bus,
+            caller.project_id,
+            key,
+            from_index=request.from_index,
+            last_words=self._last_words,
+        )
+        async with aclosing(following) as parts:
+            async for part in parts:
+                yield pb.FollowStageLogResponse(blocks=part.blocks, completed=part.completed)
+
+    async def _get(self, caller: User, deployment_id: str) -> deployment_pb2.Deployment:
+        deployment = await self._stores.deployments.get(caller.project_id, deployment_id)
+        caller.check("deployment", deployment_id, deployment.labels)
+        return deployment
+
+    async def _issue(
+        self, caller: User, method: str, make: Callable[[datetime], command_pb2.Command]
+    ) -> command_pb2.Command:
+        return await commands.issue(
+            self._stores.commands, caller.project_id, caller.request_id(method), make
+        )

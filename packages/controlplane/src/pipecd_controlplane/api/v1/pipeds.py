@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""See the pipeds of a project as they are now, and restart their plugins."""
+
+from pipecd_controlplane.auth.caller import User
+from pipecd_controlplane.store.entities import Now
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases import pipeds, push_commands
+from pipecd_controlplane.usecases.agent_watch import Presence
+from pipecd_wire.pipecd.api import api_pb2 as pb
+from pipecd_wire.rpc import rpc
+
+
+class V1PipedsApi:
+    """Pipeds with connection and plugins."""
+
+    def __init__(self, stores: Stores, presence: Presence, now: Now) -> None:
+        self._stores = stores
+        self._presence = presence
+        self._now = now
+
+    @rpc("ListPipeds")
+    async def list_pipeds(
+        self, caller: User, request: pb.ListPipedsRequest
+    ) -> pb.ListPipedsResponse:
+        listed = await pipeds.seen(self._stores, self._presence, caller.project_id, self._now)
+        return pb.ListPipedsResponse(
+            pipeds=[
+                pb.ListPipedsResponse.Item(
+                    piped=seen.piped, plugins=seen.plugins, alarms=seen.alarms
+                )
+                for seen in listed
+            ]
+        )
+
+    @rpc("RestartPlugin")
+    async def restart_plugin(
+        self, caller: User, request: pb.RestartPluginRequest
+    ) -> pb.RestartPluginResponse:
+        command_id = await push_commands.restart_plugin(
+            self._stores,
+            caller.project_id,
+            request.piped_id,
+            request.plugin_name,
+            by=caller.name,
+            at=self._now(),
+            wanted_id=caller.request_id("RestartPlugin"),
+        )
+        return pb.RestartPluginResponse(command_id=command_id)

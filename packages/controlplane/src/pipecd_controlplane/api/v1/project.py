@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hear of everything that changes in a project."""
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from pipecd_controlplane.auth.caller import User
+from pipecd_controlplane.store.changes import Kind, project_topic
+from pipecd_controlplane.usecases.bus import Bus
+from pipecd_wire.pipecd.api import api_pb2 as pb
+from pipecd_wire.rpc import rpc
+
+# Our own commands and API keys have no kind on the wire; the state of plugins is the piped's.
+KINDS: Final = {
+    Kind.APPLICATION: pb.Change.APPLICATION,
+    Kind.DEPLOYMENT: pb.Change.DEPLOYMENT,
+    Kind.COMMAND: pb.Change.COMMAND,
+    Kind.PIPED: pb.Change.PIPED,
+    Kind.PLUGINS: pb.Change.PIPED,
+    Kind.STAGE_LOG: pb.Change.STAGE_LOG,
+    Kind.EVENT: pb.Change.EVENT,
+    Kind.CHAIN: pb.Change.DEPLOYMENT_CHAIN,
+    Kind.TRACE: pb.Change.DEPLOYMENT_TRACE,
+    Kind.LIVE_STATE: pb.Change.LIVE_STATE,
+}
+
+
+class V1ProjectApi:
+    """The stream of changes."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    @rpc("WatchChanges")
+    async def watch_changes(
+        self, caller: User, request: pb.WatchChangesRequest
+    ) -> AsyncIterator[pb.WatchChangesResponse]:
+        with self._bus.listen(project_topic(caller.project_id)) as listener:
+            # An empty one first: what is read after it is not older than the listening.
+            yield pb.WatchChangesResponse()
+            while True:
+                heard = await listener.changes()
+                changes = [
+                    pb.Change(kind=KINDS[change.kind], id=change.id)
+                    for change in heard
+                    if change.kind in KINDS
+                ]
+                if changes:
+                    yield pb.WatchChangesResponse(changes=changes)

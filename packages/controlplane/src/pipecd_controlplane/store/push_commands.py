@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that upstream does not know. Only an agent that watches ever sees them."""
+
+from typing import Final
+
+from sqlalchemy import bindparam, insert, select, update
+
+from pipecd_controlplane.store import schema
+from pipecd_controlplane.store.changes import Change, Kind
+from pipecd_controlplane.store.database import Database, DuplicateError, Transaction, View
+from pipecd_model.errors import ConflictError, NotFoundError
+from pipecd_wire.pipecd.push import push_pb2
+
+T: Final = schema.own_command
+
+INSERT: Final = insert(T)
+UNHANDLED_OF_PIPED: Final = (
+    select(T.c.data)
+    .where(
+        T.c.project_id == bindparam("project_id"),
+        T.c.piped_id == bindparam("piped_id"),
+        T.c.handled == 0,
+    )
+    .order_by(T.c.id)
+)
+UNHANDLED: Final = select(T.c.data).where(
+    T.c.id == bindparam("id"),
+    T.c.project_id == bindparam("project_id"),
+    T.c.piped_id == bindparam("piped_id"),
+    T.c.handled == 0,
+)
+STATE: Final = select(T.c.handled).where(
+    T.c.id == bindparam("id"),
+    T.c.project_id == bindparam("project_id"),
+    T.c.piped_id == bindparam("piped_id"),
+)
+HANDLE: Final = (
+    update(T)
+    .where(T.c.id == bindparam("this_id"))
+    .values(handled=1, succeeded=bindparam("succeeded"), reason=bindparam("reason"))
+)
+
+
+class PushCommands:
+    """Our own commands with their outcome."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, project_id: str, piped_id: str, command: push_pb2.Command) -> None:
+        """Raises ConflictError when the id is taken."""
+
+        async def work(transaction: Transaction) -> None:
+            try:
+                await transaction.run(
+                    INSERT,
+                    id=command.id,
+                    project_id=project_id,
+                    piped_id=piped_id,
+                    handled=0,
+                    succeeded=0,
+                    reason="",
+                    data=command.SerializeToString(),
+                )
+            except DuplicateError:
+                raise ConflictError(f"the command {command.id!r} exists already") from None
+            transaction.changed(_change(project_id, piped_id, command.id))
+
+        await self._database.write(work)
+
+    async def unhandled(
+        self, project_id: str, piped_id: str, command_id: str
+    ) -> push_pb2.Command | None:
+        row = await self._database.one(
+            UNHANDLED, id=command_id, project_id=project_id, piped_id=piped_id
+        )
+        return push_pb2.Command.FromString(row[0]) if row else None
+
+    async def unhandled_of_piped_in(
+        self, view: View, project_id: str, piped_id: str
+    ) -> list[push_pb2.Command]:
+        rows = await view.all(UNHANDLED_OF_PIPED, project_id=project_id, piped_id=piped_id)
+        return [push_pb2.Command.FromString(row[0]) for row in rows]
+
+    async def handled(
+        self, project_id: str, piped_id: str, command_id: str, *, succeeded: bool, reason: str
+    ) -> None:
+        """Keep the outcome of a command of this piped. The first one stays."""
+
+        async def work(transaction: Transaction) -> None:
+            row = await transaction.one(
+                STATE, id=command_id, project_id=project_id, piped_id=piped_id
+            )
+            if row is None:
+                raise NotFoundError(f"there is no command {command_id!r}")
+            if row[0]:
+                return
+            await transaction.run(
+                HANDLE, this_id=command_id, succeeded=int(succeeded), reason=reason
+            )
+            transaction.changed(_change(project_id, piped_id, command_id))
+
+        await self._database.write(work)
+
+
+def _change(project_id: str, piped_id: str, command_id: str) -> Change:
+    return Change(kind=Kind.PUSH_COMMAND, id=command_id, project_id=project_id, piped_id=piped_id)

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two agents at work under one piped id, where no lease can keep them apart.
+
+An agent that knows no leases tells nothing by which its process could be known, so it is watched:
+a process that is replaced does not come back. When reports of one that was already followed by
+another appear again, both are alive. One that works under a lease is known by its epoch, and is
+watched for the sake of those beside it that know none.
+"""
+
+import re
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from pipecd_controlplane.store.alarms import Alarms
+from pipecd_controlplane.usecases.leases import Clock
+from pipecd_controlplane.usecases.ownership import Agent
+from pipecd_runtime.logs import logger
+
+log = logger(__name__)
+
+TWO_AGENTS: Final = "two-agents"
+
+WINDOW: Final = 600.0
+"""Seconds: an address that comes back after longer was given to a new process."""
+
+PROCESS_START: Final = re.compile(
+    rb"^process_start_time_seconds(?:\{[^}\n]*\})? +([0-9.eE+]{1,40})\s*$", re.MULTILINE
+)
+
+
+def process_start(metrics: bytes) -> str:
+    """When the process that sent these metrics was started, as it says; empty if it does not."""
+    found = PROCESS_START.search(metrics)
+    return found[1].decode() if found else ""
+
+
+@dataclass(slots=True)
+class _Sighting:
+    peer: str
+    at: float
+    under_lease: bool
+
+
+class DuplicateAgents:
+    """Who reports under which id, as far as this process has seen."""
+
+    def __init__(self, alarms: Alarms, clock: Clock = time.monotonic) -> None:
+        self._alarms = alarms
+        self._clock = clock
+        # By piped and RPC, in the order in which the agents were last heard: each RPC says
+        # different things about its sender.
+        self._heard: dict[tuple[str, str], dict[str, _Sighting]] = {}
+
+    async def note(self, agent: Agent, method: str, started: str = "") -> None:
+        """Take notice of a report; raise the alarm when its sender should be gone."""
+        if agent.lease_epoch == 0:
+            return  # it waits for a lease, and does no work
+        now = self._clock()
+        # Behind a gateway with several addresses one process may show them in turn.
+        under_lease = agent.lease_epoch is not None
+        mark = f"epoch {agent.lease_epoch}" if under_lease else started or agent.peer
+        heard = {
+            known: sighting
+            for known, sighting in self._heard.get((agent.piped_id, method), {}).items()
+            if now - sighting.at < WINDOW
+        }
+        between: _Sighting | None = None
+        if mark in heard:
+            since = list(heard.values())[list(heard).index(mark) + 1 :]
+            # Among those with a lease the older epoch is refused: that is no alarm.
+            alive = (each for each in reversed(since) if not (under_lease and each.under_lease))
+            between = next(alive, None)
+        heard.pop(mark, None)
+        heard[mark] = _Sighting(agent.peer, now, under_lease)
+        self._heard[agent.piped_id, method] = heard
+        if between is not None:
+            await self._alarm(agent, between.peer)
+
+    async def _alarm(self, agent: Agent, other: str) -> None:
+        where = " and ".join(sorted({agent.peer or "?", other or "?"}))
+        sentence = (
+            f"two agents report under this piped id at once, from {where}: stop one of them,"
+            " or register a piped of its own for it"
+        )
+        await self._alarms.raise_for(agent.project_id, agent.piped_id, TWO_AGENTS, sentence)
+        log.warning("piped.two_agents", piped_id=agent.piped_id, where=where)
