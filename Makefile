@@ -11,6 +11,10 @@ SOURCES := packages plugins tools tests bench
 WORKERS ?= 2
 N ?= 50
 TYPED_TESTS := \
+	packages/controlplane/tests/*.py \
+	packages/controlplane/tests/api \
+	packages/controlplane/tests/usecases \
+	packages/controlplane/tests/wire \
 	packages/runtime/tests \
 	tests/support/src
 SEED ?= 1
