@@ -25,10 +25,11 @@ from pipecd_controlplane.store.applications import ApplicationFilter
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.deployments import LIST, DeploymentFilter
 from pipecd_controlplane.store.listing import listing
+from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.paging import Position
-from pipecd_controlplane.store.sql.compile import Compiled
-from pipecd_controlplane.store.sql.file import DATABASE_FILE
-from pipecd_controlplane.store.sql.sqlite import SQLiteDialect, open_sqlite
+from pipecd_controlplane.store.sqlite.database import SQLiteDialect
+from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
+from pipecd_controlplane.store.statements import Compiled
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_controlplane.usecases import deployment_reports as reports
 from pipecd_controlplane.usecases import deployments, insights
@@ -275,7 +276,9 @@ async def main() -> None:
         folder = chosen.folder or Path(scratch)
         path = folder / DATABASE_FILE
         filled = path.exists()
-        async with open_sqlite(folder, on_commit=lambda _changes: None) as database:
+        async with open_database(
+            SqliteFolder(folder=folder), on_commit=lambda _changes: None
+        ) as database:
             kept = stores(database, lambda: NOW)
             if not filled:
                 started = time.perf_counter()

@@ -10,7 +10,7 @@ import pytest
 from pipecd_controlplane.app import ControlPlane
 from pipecd_controlplane.store.changes import Change
 from pipecd_controlplane.store.database import Database
-from pipecd_controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_test_support.controlplane_process import RunServer, running_server
@@ -34,7 +34,9 @@ async def database(
     request: pytest.FixtureRequest, tmp_path: Path, told: list[Change]
 ) -> AsyncIterator[Database]:
     """Each database that we support: all of them make the same promises."""
-    async with open_sqlite(tmp_path / "data", on_commit=told.extend) as opened:
+    async with open_database(
+        SqliteFolder(folder=tmp_path / "data"), on_commit=told.extend
+    ) as opened:
         yield opened
 
 

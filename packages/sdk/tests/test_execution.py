@@ -116,7 +116,7 @@ async def test_a_cancellation_is_no_result() -> None:
     harness = StageHarness(Ending())
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(harness.run("WAIT"))
-        await harness.logged("waiting")
+        await harness.wait_logged("waiting")
         running.cancel()
 
     assert running.cancelled()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipecd_sdk.kit import diff as kit
-from pipecd_sdk.kit.diff import MISSING, diff, render, unified
+from pipecd_sdk.kit.diff import MISSING, diff, format_unified, render
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", "0", "true", "x"]),
@@ -134,5 +134,5 @@ def test_what_is_under_a_masked_path_is_never_shown() -> None:
 
 
 def test_a_missing_side_is_a_whole_patch() -> None:
-    assert unified(MISSING, {"a": 1}) == "@@ -0,0 +1 @@\n+a: 1\n"
-    assert unified({"a": 1}, {"a": 1}) == ""
+    assert format_unified(MISSING, {"a": 1}) == "@@ -0,0 +1 @@\n+a: 1\n"
+    assert format_unified({"a": 1}, {"a": 1}) == ""

@@ -12,7 +12,7 @@ from pipecd_sdk import StageContext, StagePlugin, StageStatus, stage
 from pipecd_sdk.kit import process, shell
 from pipecd_sdk.kit.shell import CommandFailedError, run
 from pipecd_sdk.testing import StageHarness
-from pipecd_sdk.testing.pids import is_alive, written_pid
+from pipecd_sdk.testing.pids import is_alive, wait_for_pid
 
 TREE = "trap '' TERM; (trap '' TERM; sleep 300) & echo $! > {file}; wait"
 
@@ -46,7 +46,7 @@ async def test_lines_go_to_the_stage_log_as_they_come(tmp_path: Path) -> None:
     )
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
         running = tasks.create_task(harness.run("RUN"))
-        await harness.logged("one", exact=True)
+        await harness.wait_logged("one", exact=True)
         go.touch()
 
     assert (await running).status is StageStatus.SUCCESS
@@ -86,7 +86,7 @@ async def test_cancelling_the_stage_ends_the_whole_tree(tmp_path: Path) -> None:
     harness = StageHarness(Runner(TREE.format(file=file)))
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(harness.run("RUN"))
-        child = await written_pid(file)
+        child = await wait_for_pid(file)
         running.cancel()
 
     assert running.cancelled()
@@ -98,8 +98,8 @@ async def test_cancelling_ends_what_outlived_its_parent_too(tmp_path: Path) -> N
     harness = StageHarness(Runner(f"sleep 300 & echo $! > {file}; echo $$ > {file}.parent"))
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(harness.run("RUN"))
-        child = await written_pid(file)
-        await ended(await written_pid(Path(f"{file}.parent")))
+        child = await wait_for_pid(file)
+        await ended(await wait_for_pid(Path(f"{file}.parent")))
         running.cancel()
 
     await ended(child)
@@ -114,7 +114,7 @@ async def test_a_limit_ends_the_whole_tree_and_says_so(tmp_path: Path) -> None:
             grace=timedelta(milliseconds=100),
         )
 
-    await ended(await written_pid(file))
+    await ended(await wait_for_pid(file))
 
 
 async def test_what_a_script_left_in_the_background_does_not_hold_the_stage(
@@ -126,7 +126,7 @@ async def test_what_a_script_left_in_the_background_does_not_hold_the_stage(
         completed = await run(f"sleep 300 & echo $! > {file}; sleep 0.3; echo done")
 
     assert completed.output == "done\n"
-    await ended(await written_pid(file))
+    await ended(await wait_for_pid(file))
 
 
 async def test_output_that_is_no_text_and_lines_without_end_are_passed_on() -> None:

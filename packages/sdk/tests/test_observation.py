@@ -11,8 +11,8 @@ from pipecd_sdk import (
     DeploymentPlugin,
     DeployTarget,
     Drift,
-    Live,
     LiveContext,
+    LiveSnapshot,
     LiveState,
     PipedError,
     Resource,
@@ -22,7 +22,7 @@ from pipecd_sdk import (
     StageStatus,
     SyncState,
     SyncStatus,
-    on_targets,
+    run_on_targets,
     stage,
 )
 from pipecd_sdk._observation import merge
@@ -34,31 +34,31 @@ Do = Callable[[str], None]
 class Plain(DeploymentPlugin):
     def __init__(self, do: Do = lambda _: None) -> None:
         self._do = do
-        self.at_once = 0
+        self.concurrency = 0
         self.most_at_once = 0
 
     @stage("WORK")
     async def work(self, ctx: StageContext) -> None:
         async def one(target: DeployTarget, log: StageLog) -> None:
-            self.at_once += 1
-            self.most_at_once = max(self.at_once, self.most_at_once)
+            self.concurrency += 1
+            self.most_at_once = max(self.concurrency, self.most_at_once)
             await asyncio.sleep(0)
-            self.at_once -= 1
+            self.concurrency -= 1
             self._do(target.name)
             log.info("done")
 
-        await on_targets(ctx, one, at_once=2)
+        await run_on_targets(ctx, one, concurrency=2)
 
 
 class Compares(Plain, Drift):
-    async def drift(self, ctx: LiveContext, target: DeployTarget, live: Live) -> SyncState:
-        assert live == Live()
+    async def drift(self, ctx: LiveContext, target: DeployTarget, live: LiveSnapshot) -> SyncState:
+        assert live == LiveSnapshot()
         return SyncState(status=SyncStatus.SYNCED)
 
 
 class Looks(Plain, LiveState):
-    async def live_state(self, ctx: LiveContext, target: DeployTarget) -> Live:
-        return Live(resources=[Resource(id=target.name, name=target.name)])
+    async def live_state(self, ctx: LiveContext, target: DeployTarget) -> LiveSnapshot:
+        return LiveSnapshot(resources=[Resource(id=target.name, name=target.name)])
 
 
 def state(name: str, reason: str = "") -> SyncState:
@@ -154,13 +154,13 @@ async def test_a_cancelled_stage_cancels_the_work_on_all_targets() -> None:
                 finally:
                     cancelled.append(target.name)
 
-            await on_targets(ctx, one)
+            await run_on_targets(ctx, one)
 
     plugin = Waits()
     harness = StageHarness(plugin, targets=[deploy_target(plugin, name) for name in "ab"])
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(harness.run("WAIT"))
-        await harness.logged("[b] waiting")
+        await harness.wait_logged("[b] waiting")
         running.cancel()
 
     assert sorted(cancelled) == ["a", "b"]

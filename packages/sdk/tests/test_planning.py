@@ -9,10 +9,10 @@ from pipecd_sdk import (
     DeploymentPlugin,
     Operation,
     PlannedStage,
+    RequestedStage,
     StageConfig,
     StageContext,
     StagePlugin,
-    WantedStage,
     stage,
 )
 from pipecd_sdk._planning import BadPlanError, StageRequest, plan_pipeline
@@ -103,7 +103,9 @@ def test_a_plan_that_breaks_the_rules_is_a_bug(planned: list[PlannedStage], comp
         @stage("ONLY")
         async def only(self, ctx: StageContext) -> None: ...
 
-        def plan(self, wanted: Sequence[WantedStage], *, rollback: bool) -> Iterable[PlannedStage]:
+        def plan(
+            self, requested: Sequence[RequestedStage], *, rollback: bool
+        ) -> Iterable[PlannedStage]:
             return planned
 
     with pytest.raises(BadPlanError, match=complaint):

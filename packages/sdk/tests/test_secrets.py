@@ -38,8 +38,8 @@ async def test_only_what_is_named_is_opened() -> None:
     vault = Vault()
     secrets = Secrets(vault.open)
 
-    plain = await secrets.in_command("docker inspect -f '{{.Id}}'")
-    named = await secrets.in_command("login {{ .encryptedSecrets.login }}")
+    plain = await secrets.expand_command("docker inspect -f '{{.Id}}'")
+    named = await secrets.expand_command("login {{ .encryptedSecrets.login }}")
 
     assert plain.text == "docker inspect -f '{{.Id}}'"
     assert named.text == "login hunter22"
@@ -47,7 +47,7 @@ async def test_only_what_is_named_is_opened() -> None:
 
 
 async def test_what_is_opened_shows_as_it_was_written() -> None:
-    opened = await Secrets(Vault().open).in_variable("<{{ .encryptedSecrets.odd }}>")
+    opened = await Secrets(Vault().open).expand_variable("<{{ .encryptedSecrets.odd }}>")
 
     assert opened.text == "<a 'b' $(c)>"
     assert str(opened) == "<{{ .encryptedSecrets.odd }}>"
@@ -56,7 +56,7 @@ async def test_what_is_opened_shows_as_it_was_written() -> None:
 
 async def test_a_value_that_a_shell_would_read_fails_the_stage() -> None:
     with pytest.raises(StageFailedError) as raised:
-        await Secrets(Vault().open).in_command("echo {{ .encryptedSecrets.odd }}")
+        await Secrets(Vault().open).expand_command("echo {{ .encryptedSecrets.odd }}")
 
     assert "set a variable under env" in raised.value.reason()
     assert "$(c)" not in raised.value.reason()

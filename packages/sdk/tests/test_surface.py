@@ -8,7 +8,7 @@ from pathlib import Path
 import pipecd_sdk
 from pipecd_sdk import StageStatus, testing
 from pipecd_sdk.testing.piped import FakePiped
-from pipecd_sdk.testing.process import Way, start_plugin
+from pipecd_sdk.testing.process import LaunchMode, start_plugin
 from pipecd_wire.plugin.deploymentapi import api_pb2
 from pipecd_wire.rpc import call
 
@@ -26,7 +26,7 @@ PUBLIC = [
     "Exit",
     "Fault",
     "Health",
-    "Live",
+    "LiveSnapshot",
     "LiveContext",
     "LiveState",
     "Metadata",
@@ -70,9 +70,9 @@ PUBLIC = [
     "ToolError",
     "Tools",
     "Version",
-    "WantedStage",
+    "RequestedStage",
     "field",
-    "on_targets",
+    "run_on_targets",
     "serve",
     "stage",
 ]
@@ -93,7 +93,7 @@ class Wait(StagePlugin):
     @stage("WAIT")
     async def wait(self, ctx: StageContext, config: WaitConfig) -> None:
         # Kept in the stage's metadata, so a restarted piped resumes the same wait.
-        started = await ctx.metadata.time_or_set("startTime", ctx.clock.now)
+        started = await ctx.metadata.get_or_set_time("startTime", ctx.clock.now)
         deadline = started + config.duration
         ctx.log.info("Waiting until %s", deadline)
         await ctx.clock.sleep_until(deadline)
@@ -131,9 +131,9 @@ def test_the_test_kit_is_public_too() -> None:
     assert testing.__all__ == [
         "NOON",
         "FakeClock",
-        "KeptMetadata",
-        "KeptObjects",
-        "KeptTools",
+        "InMemoryMetadata",
+        "InMemoryObjects",
+        "InMemoryTools",
         "LogLine",
         "StageHarness",
         "deploy_target",
@@ -147,7 +147,9 @@ async def test_a_plugin_of_22_lines_runs_under_a_go_agent(tmp_path: Path) -> Non
 
     async with (
         FakePiped(managed=False) as piped,
-        start_plugin(piped, [sys.executable, file], name="wait", way=Way.COMMAND_LINE) as plugin,
+        start_plugin(
+            piped, [sys.executable, file], name="wait", mode=LaunchMode.COMMAND_LINE
+        ) as plugin,
     ):
         stages = await call(
             plugin.deployments.FetchDefinedStages, api_pb2.FetchDefinedStagesRequest()

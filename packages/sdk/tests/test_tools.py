@@ -10,7 +10,7 @@ import pytest
 
 from pipecd_sdk import Tool, ToolError
 from pipecd_sdk.kit import tools
-from pipecd_sdk.testing import KeptTools
+from pipecd_sdk.testing import InMemoryTools
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.tools import this_platform
 from pipecd_wire.pluginservice import service_pb2, service_pb2_grpc
@@ -20,8 +20,8 @@ PROGRAM = b"#!/bin/sh\necho hello\n"
 SUM = hashlib.sha256(PROGRAM).hexdigest()
 
 
-def there(tmp_path: Path, content: bytes = PROGRAM) -> KeptTools:
-    kept = KeptTools()
+def there(tmp_path: Path, content: bytes = PROGRAM) -> InMemoryTools:
+    kept = InMemoryTools()
     kept.paths["hello-1"] = tmp_path / "hello-1"
     kept.paths["hello-1"].write_bytes(content)
     return kept
@@ -69,7 +69,9 @@ async def test_a_download_is_checked_before_it_becomes_a_tool(
 ) -> None:
     """The script of the registry itself, run as piped runs it; the address is a file's."""
     (tmp_path / "served").write_bytes(PROGRAM)
-    tool = tools.download("hello", "1", f"file://{tmp_path}/served", sha256={this_platform(): sum_})
+    tool = tools.define_tool(
+        "hello", "1", f"file://{tmp_path}/served", sha256={this_platform(): sum_}
+    )
     (tmp_path / "tools").mkdir()
     request = service_pb2.InstallToolRequest(
         name=tool.name, version=tool.version, install_script=tool.script
@@ -89,7 +91,7 @@ async def test_a_download_is_checked_before_it_becomes_a_tool(
 
 @pytest.mark.parametrize("name", tools.DEFAULTS)
 def test_every_known_tool_has_its_source_and_upstreams_version(name: str) -> None:
-    tool = tools.known(name)
+    tool = tools.find_tool(name)
 
     assert tool.version == tools.DEFAULTS[name]
     assert "{version}" not in tool.script
@@ -98,7 +100,7 @@ def test_every_known_tool_has_its_source_and_upstreams_version(name: str) -> Non
 
 def test_an_unknown_tool_is_told_with_the_known_ones() -> None:
     with pytest.raises(ToolError, match="there is no known tool 'kubectx'"):
-        tools.known("kubectx")
+        tools.find_tool("kubectx")
 
 
 @pytest.mark.parametrize("word", ["", "-x", "1; touch pwned", "$(touch pwned)", "../1", "1\n2"])
@@ -129,4 +131,4 @@ def test_a_download_that_is_more_than_words_is_refused(
     url: str, member: str, sums: dict[str, str]
 ) -> None:
     with pytest.raises(ToolError):
-        tools.download("hello", "1", url, member=member, sha256=sums)
+        tools.define_tool("hello", "1", url, member=member, sha256=sums)

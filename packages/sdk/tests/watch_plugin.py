@@ -9,8 +9,8 @@ from pipecd_sdk import (
     DeployTarget,
     Drift,
     Health,
-    Live,
     LiveContext,
+    LiveSnapshot,
     LiveState,
     PlanContext,
     PlanPreview,
@@ -25,7 +25,7 @@ from pipecd_sdk import (
     TargetError,
     Tool,
     Version,
-    on_targets,
+    run_on_targets,
     serve,
     stage,
 )
@@ -60,7 +60,7 @@ class Watch(DeploymentPlugin, LiveState, Drift, PlanPreview):
             if target.config.trouble:
                 raise TargetError(target.config.trouble)
 
-        await on_targets(ctx, one)
+        await run_on_targets(ctx, one)
 
     @stage("WATCH_TOOL")
     async def tool(self, ctx: StageContext) -> None:
@@ -72,12 +72,12 @@ class Watch(DeploymentPlugin, LiveState, Drift, PlanPreview):
     async def versions(self, ctx: PlanContext) -> Sequence[Version]:
         return [Version(name="wanted", version=str(ctx.source.target.options.wanted))]
 
-    async def live_state(self, ctx: LiveContext, target: DeployTarget) -> Live:
+    async def live_state(self, ctx: LiveContext, target: DeployTarget) -> LiveSnapshot:
         if target.config.trouble == "bug":
             raise ZeroDivisionError
         if target.config.trouble:
             raise TargetError(target.config.trouble, hint="look there")
-        return Live(
+        return LiveSnapshot(
             resources=[
                 Resource(
                     id=f"{target.name}/{number}",
@@ -90,14 +90,14 @@ class Watch(DeploymentPlugin, LiveState, Drift, PlanPreview):
                 )
                 for number in range(target.config.resources)
             ],
-            found=target.config.resources,
+            data=target.config.resources,
         )
 
-    async def drift(self, ctx: LiveContext, target: DeployTarget, live: Live) -> SyncState:
+    async def drift(self, ctx: LiveContext, target: DeployTarget, live: LiveSnapshot) -> SyncState:
         return SyncState(
             status=SyncStatus[target.config.sync],
-            short_reason=f"{live.found} of {ctx.source.options.wanted}",
-            reason=f"there are {live.found}",
+            short_reason=f"{live.data} of {ctx.source.options.wanted}",
+            reason=f"there are {live.data}",
         )
 
     async def plan_preview(self, ctx: PreviewContext, target: DeployTarget) -> Preview:

@@ -74,10 +74,10 @@ async def test_it_goes_on_after_a_cancel_as_long_as_told() -> None:
     async with asyncio.TaskGroup() as tasks:
         options = {"sleep": "1h", "log": ["here"], "ignoreCancel": "10s"}
         running = tasks.create_task(harness.run("DUMMY_SYNC", options))
-        await harness.logged("here")
+        await harness.wait_logged("here")
 
         running.cancel()
-        await harness.logged("Cancelled; going on for 10s")
+        await harness.wait_logged("Cancelled; going on for 10s")
 
         assert not running.done()
         await clock.advance(timedelta(seconds=10))
@@ -152,7 +152,7 @@ async def test_a_hang_stops_the_pings_and_ends_by_itself() -> None:
         running = tasks.create_task(
             plugin.execute("DUMMY_SYNC", {"log": ["here"], "sleep": "300ms", "hang": "2s"})
         )
-        await piped.until(lambda: piped.calls["Ping"] >= 3)
+        await piped.wait_until(lambda: piped.calls["Ping"] >= 3)
         async with asyncio.timeout(30):
             quiet = 0
             while quiet < 10 and not running.done():

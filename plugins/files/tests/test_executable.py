@@ -9,8 +9,8 @@ import pytest
 from pipecd_sdk import StageStatus
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import (
+    LaunchMode,
     StartError,
-    Way,
     example_deployment,
     executable,
     start_plugin,
@@ -31,12 +31,12 @@ def entry(tmp_path: Path, **config: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("way", "managed"),
-    [(Way.DESCRIPTOR, True), (Way.COMMAND_LINE, False)],
+    ("mode", "managed"),
+    [(LaunchMode.DESCRIPTOR, True), (LaunchMode.COMMAND_LINE, False)],
     ids=["ours", "go"],
 )
 async def test_it_deploys_and_tells_over_the_wire(
-    make: Any, tmp_path: Path, way: Way, managed: bool
+    make: Any, tmp_path: Path, mode: LaunchMode, managed: bool
 ) -> None:
     folder = make.write(tmp_path / "commit", {"public/index.html": "hello\n"})
     application = {"source": "public"}
@@ -49,7 +49,7 @@ async def test_it_deploys_and_tells_over_the_wire(
     }
     async with (
         FakePiped(managed=managed) as piped,
-        start_plugin(piped, COMMAND, name="files", way=way, entry=entry(tmp_path)) as plugin,
+        start_plugin(piped, COMMAND, name="files", mode=mode, entry=entry(tmp_path)) as plugin,
     ):
         stages = await call(
             plugin.deployments.FetchDefinedStages, api_pb2.FetchDefinedStagesRequest()

@@ -70,7 +70,7 @@ async def test_two_deployments_to_one_directory_wait_for_each_other(
 
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
         running = tasks.create_task(harness.run("FILES_SYNC"))
-        await harness.logged(f"{tmp_path / 'b'} has release")
+        await harness.wait_logged(f"{tmp_path / 'b'} has release")
         assert not (tmp_path / "a" / "current").is_symlink()
         os.close(lock)
 

@@ -10,7 +10,7 @@ from pipecd_plugin_scriptrun.plugin import ScriptRun
 
 from pipecd_sdk import Clock
 from pipecd_sdk.testing import StageHarness
-from pipecd_sdk.testing.pids import is_alive, written_pid
+from pipecd_sdk.testing.pids import is_alive, wait_for_pid
 
 
 def script_harness(folder: Path, *, kill_grace: str = "10s") -> StageHarness[ScriptRun]:
@@ -34,8 +34,8 @@ async def test_cancel_ends_the_script_with_all_its_children(tmp_path: Path) -> N
     script = "sleep 300 & echo $! > child; sh -c 'echo $$ > grandchild; sleep 300; :'; true"
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(harness.run("SCRIPT_RUN", {"run": script}))
-        child = await written_pid(tmp_path / "child")
-        grandchild = await written_pid(tmp_path / "grandchild")
+        child = await wait_for_pid(tmp_path / "child")
+        grandchild = await wait_for_pid(tmp_path / "grandchild")
 
         await cancel(running, limit=30)
 
@@ -48,7 +48,7 @@ async def test_cancel_lets_a_script_clean_up_and_shows_what_it_says(tmp_path: Pa
     script = "trap 'echo cleaning; touch cleaned; exit 1' TERM; echo ready; sleep 300 & wait"
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(harness.run("SCRIPT_RUN", {"run": script}))
-        await harness.logged("ready", exact=True)
+        await harness.wait_logged("ready", exact=True)
 
         await cancel(running, limit=30)
 
@@ -63,7 +63,7 @@ async def test_cancel_leaves_the_commands_of_the_cleaning_up_alone(tmp_path: Pat
     )
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(harness.run("SCRIPT_RUN", {"run": script}))
-        await harness.logged("ready", exact=True)
+        await harness.wait_logged("ready", exact=True)
 
         await cancel(running, limit=30)
 
@@ -86,8 +86,8 @@ async def test_cancel_ends_a_shell_before_its_next_command(
     async with asyncio.TaskGroup() as tasks:
         script = f"{shell}sh inner.sh; touch went-on"
         running = tasks.create_task(harness.run("SCRIPT_RUN", {"run": script}))
-        await harness.logged("ready", exact=True)
-        await harness.logged("8", exact=True)
+        await harness.wait_logged("ready", exact=True)
+        await harness.wait_logged("8", exact=True)
 
         await cancel(running, limit=30)
 
@@ -103,8 +103,8 @@ async def test_cancel_finds_a_daemon_in_a_session_of_its_own(tmp_path: Path) -> 
     )
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(harness.run("SCRIPT_RUN", {"run": script}))
-        await harness.logged("ready", exact=True)
-        daemon = await written_pid(tmp_path / "daemon")
+        await harness.wait_logged("ready", exact=True)
+        daemon = await wait_for_pid(tmp_path / "daemon")
         assert is_alive(daemon)
 
         await cancel(running, limit=30)
@@ -122,12 +122,12 @@ async def test_cancel_kills_what_ignores_the_request(tmp_path: Path) -> None:
     )
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(harness.run("SCRIPT_RUN", {"run": script}))
-        await harness.logged("ready", exact=True)
+        await harness.wait_logged("ready", exact=True)
 
         seconds = await cancel(running, limit=30)
 
     assert seconds >= 0.3
-    assert not is_alive(await written_pid(tmp_path / "daemon"))
+    assert not is_alive(await wait_for_pid(tmp_path / "daemon"))
     assert "that did not end in time" in harness.text
 
 
@@ -141,11 +141,11 @@ async def test_cancel_finds_a_child_without_our_token_when_its_parents_are_there
     )
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(harness.run("SCRIPT_RUN", {"run": script}))
-        await harness.logged("ready", exact=True)
+        await harness.wait_logged("ready", exact=True)
 
         await cancel(running, limit=30)
 
-    assert not is_alive(await written_pid(tmp_path / "hidden"))
+    assert not is_alive(await wait_for_pid(tmp_path / "hidden"))
 
 
 async def test_cancel_finds_an_orphan_without_our_token_in_the_scripts_session(
@@ -158,8 +158,8 @@ async def test_cancel_finds_an_orphan_without_our_token_in_the_scripts_session(
     )
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(harness.run("SCRIPT_RUN", {"run": script}))
-        await harness.logged("ready", exact=True)
-        orphan = await written_pid(tmp_path / "orphan")
+        await harness.wait_logged("ready", exact=True)
+        orphan = await wait_for_pid(tmp_path / "orphan")
         assert is_alive(orphan)
 
         await cancel(running, limit=30)
@@ -172,8 +172,8 @@ async def test_a_stopped_process_is_ended_too(tmp_path: Path) -> None:
     script = "sh -c 'echo $$ > stopped; kill -STOP $$' & echo ready; wait"
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(harness.run("SCRIPT_RUN", {"run": script}))
-        await harness.logged("ready", exact=True)
-        stopped = await written_pid(tmp_path / "stopped")
+        await harness.wait_logged("ready", exact=True)
+        stopped = await wait_for_pid(tmp_path / "stopped")
 
         seconds = await cancel(running, limit=20)
 
@@ -188,7 +188,7 @@ async def test_the_grace_period_is_cut_short_when_the_plugin_itself_must_end(
     async with asyncio.TaskGroup() as tasks:
         script = "trap '' TERM; echo ready; while :; do sleep 1; done"
         running = tasks.create_task(harness.run("SCRIPT_RUN", {"run": script}))
-        await harness.logged("ready", exact=True)
+        await harness.wait_logged("ready", exact=True)
 
         harness.is_ending = True
         await cancel(running, limit=30)

@@ -13,9 +13,9 @@ import pytest
 from pipecd_plugin_scriptrun.records import Attempts
 
 from pipecd_sdk import StageStatus
-from pipecd_sdk.testing.pids import is_alive, written_pid
+from pipecd_sdk.testing.pids import is_alive, wait_for_pid
 from pipecd_sdk.testing.piped import FakePiped
-from pipecd_sdk.testing.process import PluginProcess, Way, executable, start_plugin
+from pipecd_sdk.testing.process import LaunchMode, PluginProcess, executable, start_plugin
 from pipecd_wire.rpc import CallError
 
 LIMIT = 60
@@ -37,7 +37,7 @@ async def scriptrun(
         piped,
         [executable("pipecd-plugin-scriptrun")],
         name="scriptrun",
-        way=Way.DESCRIPTOR,
+        mode=LaunchMode.DESCRIPTOR,
         entry={"config": {"killGrace": "20s"}},
         environment=environment,
     ) as plugin:
@@ -72,9 +72,9 @@ async def leave_running(
     async with scriptrun(piped) as plugin, asyncio.TaskGroup() as tasks:
         executing = plugin.execute(stage, options, stage_id="s1", directory=folder)
         tasks.create_task(status_of(executing))
-        await piped.until(lambda: "running" in piped.log("s1").lines)
+        await piped.wait_until(lambda: "running" in piped.log("s1").lines)
         plugin.process.kill()
-    shell = await written_pid(folder / "shell")
+    shell = await wait_for_pid(folder / "shell")
     assert is_alive(shell)
     return shell
 
@@ -117,7 +117,7 @@ async def test_a_cancel_reaches_a_script_before_the_next_plugin_follows_it(tmp_p
             running = tasks.create_task(
                 plugin.execute("SCRIPT_RUN", OPTIONS, stage_id="s1", directory=tmp_path)
             )
-            await piped.until(lambda: piped.calls[METADATA] > asked)
+            await piped.wait_until(lambda: piped.calls[METADATA] > asked)
             running.cancel()
             await plugin.wait_stage("s1")
 
@@ -150,7 +150,7 @@ async def test_a_shim_that_comes_late_does_not_start_a_cancelled_script(tmp_path
             running = tasks.create_task(
                 plugin.execute("SCRIPT_RUN", OPTIONS, stage_id="s1", directory=tmp_path)
             )
-            await piped.until(lambda: piped.calls[METADATA] > asked)
+            await piped.wait_until(lambda: piped.calls[METADATA] > asked)
             running.cancel()
             await plugin.wait_stage("s1")
         await shim.go_on()

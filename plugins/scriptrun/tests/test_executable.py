@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from pipecd_sdk import StageStatus
-from pipecd_sdk.testing.pids import is_alive, written_pid
+from pipecd_sdk.testing.pids import is_alive, wait_for_pid
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import (
+    LaunchMode,
     PluginProcess,
-    Way,
     example_deployment,
     executable,
     start_plugin,
@@ -36,13 +36,17 @@ sleep 300
 
 @asynccontextmanager
 async def scriptrun(
-    piped: FakePiped, *, kill_grace: str = "300ms", grace: str = "30s", way: Way = Way.DESCRIPTOR
+    piped: FakePiped,
+    *,
+    kill_grace: str = "300ms",
+    grace: str = "30s",
+    mode: LaunchMode = LaunchMode.DESCRIPTOR,
 ) -> AsyncIterator[PluginProcess]:
     async with start_plugin(
         piped,
         COMMAND,
         name="scriptrun",
-        way=way,
+        mode=mode,
         entry={"config": {"killGrace": kill_grace}},
         flags=["--grace-period", grace],
         environment={"PIPECD_ANYTHING": "secret"},
@@ -55,15 +59,17 @@ def runs(piped: FakePiped, line: str = "running") -> bool:
 
 
 @pytest.mark.parametrize(
-    ("way", "managed"), [(Way.DESCRIPTOR, True), (Way.COMMAND_LINE, False)], ids=["ours", "go"]
+    ("mode", "managed"),
+    [(LaunchMode.DESCRIPTOR, True), (LaunchMode.COMMAND_LINE, False)],
+    ids=["ours", "go"],
 )
-async def test_the_guides_example_runs(way: Way, managed: bool, tmp_path: Path) -> None:
+async def test_the_guides_example_runs(mode: LaunchMode, managed: bool, tmp_path: Path) -> None:
     options = {
         "env": {"MSG": "execute script1", "R_MSG": "rollback script1"},
         "run": "echo $MSG\nsleep 0.1\n",
         "onRollback": "echo $R_MSG\nsleep 0.1\n",
     }
-    async with FakePiped(managed=managed) as piped, scriptrun(piped, way=way) as plugin:
+    async with FakePiped(managed=managed) as piped, scriptrun(piped, mode=mode) as plugin:
         stages = await plugin.plan(("SCRIPT_RUN", options))
         forward = await plugin.execute("SCRIPT_RUN", options, stage_id="s1", directory=tmp_path)
         back = await plugin.execute(
@@ -117,8 +123,8 @@ async def test_after_a_cancel_nothing_of_the_script_runs_when_the_stage_has_ende
         running = tasks.create_task(
             plugin.execute("SCRIPT_RUN", {"run": STUBBORN}, stage_id="s1", directory=tmp_path)
         )
-        await piped.until(lambda: runs(piped))
-        shell, daemon = [await written_pid(tmp_path / name) for name in ("shell", "daemon")]
+        await piped.wait_until(lambda: runs(piped))
+        shell, daemon = [await wait_for_pid(tmp_path / name) for name in ("shell", "daemon")]
         assert is_alive(shell)
         assert is_alive(daemon)
 
@@ -136,7 +142,7 @@ async def test_sigterm_waits_for_a_running_script(tmp_path: Path) -> None:
         running = tasks.create_task(
             plugin.execute("SCRIPT_RUN", {"run": script}, stage_id="s1", directory=tmp_path)
         )
-        await piped.until(lambda: runs(piped, "ready"))
+        await piped.wait_until(lambda: runs(piped, "ready"))
 
         plugin.process.send_signal(signal.SIGTERM)
         (tmp_path / "go").touch()
@@ -157,8 +163,8 @@ async def test_a_second_sigterm_ends_the_script_and_it_is_not_run_again(tmp_path
                 "SCRIPT_RUN", {"run": STUBBORN}, stage_id="s1", directory=tmp_path
             )
             running = tasks.create_task(_status(executing))
-            await piped.until(lambda: runs(piped))
-            shell, daemon = [await written_pid(tmp_path / name) for name in ("shell", "daemon")]
+            await piped.wait_until(lambda: runs(piped))
+            shell, daemon = [await wait_for_pid(tmp_path / name) for name in ("shell", "daemon")]
 
             plugin.process.send_signal(signal.SIGTERM)
             await _stopping(plugin)
@@ -191,7 +197,7 @@ async def test_a_script_longer_than_the_grace_period_goes_on_and_is_continued(
                 "SCRIPT_RUN", {"run": script}, stage_id="s1", directory=tmp_path
             )
             running = tasks.create_task(_status(executing))
-            await piped.until(lambda: runs(piped, "ready"))
+            await piped.wait_until(lambda: runs(piped, "ready"))
 
             plugin.process.send_signal(signal.SIGTERM)
 
@@ -230,7 +236,7 @@ async def test_an_agent_that_opens_no_secrets_is_told_so_at_planning(
     """Running it with the raw text would hand the placeholder to the command as a password."""
     async with (
         FakePiped(managed=False) as piped,
-        scriptrun(piped, way=Way.COMMAND_LINE) as plugin,
+        scriptrun(piped, mode=LaunchMode.COMMAND_LINE) as plugin,
     ):
         with pytest.raises(CallError) as refused:
             await plugin.plan(("SCRIPT_RUN", options))

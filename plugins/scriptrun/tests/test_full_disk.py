@@ -22,7 +22,7 @@ from pipecd_plugin_scriptrun.shim.keeper import NOT_STARTED
 
 from pipecd_sdk import StageStatus
 from pipecd_sdk.testing.piped import FakePiped
-from pipecd_sdk.testing.process import Way, executable, start_plugin
+from pipecd_sdk.testing.process import LaunchMode, executable, start_plugin
 
 NO_LIMIT = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 FULL = (0, resource.RLIM_INFINITY)
@@ -158,7 +158,7 @@ async def test_a_plugin_without_room_fails_the_stage_and_runs_nothing(tmp_path: 
             piped,
             [executable("pipecd-plugin-scriptrun")],
             name="scriptrun",
-            way=Way.DESCRIPTOR,
+            mode=LaunchMode.DESCRIPTOR,
         ) as plugin,
     ):
         limit(plugin.process, FULL)
@@ -183,7 +183,7 @@ async def test_a_folder_that_takes_nothing_fails_the_stage(
             piped,
             [executable("pipecd-plugin-scriptrun")],
             name="scriptrun",
-            way=Way.DESCRIPTOR,
+            mode=LaunchMode.DESCRIPTOR,
         ) as plugin,
     ):
         options = {"run": "echo x >> ran"}

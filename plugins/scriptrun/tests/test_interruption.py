@@ -12,9 +12,9 @@ import pytest
 from pipecd_plugin_scriptrun.shim.chaos import BOUNDARIES
 
 from pipecd_sdk import StageStatus
-from pipecd_sdk.testing.pids import is_alive, written_pid
+from pipecd_sdk.testing.pids import is_alive, wait_for_pid
 from pipecd_sdk.testing.piped import FakePiped
-from pipecd_sdk.testing.process import PluginProcess, Way, executable, start_plugin
+from pipecd_sdk.testing.process import LaunchMode, PluginProcess, executable, start_plugin
 from pipecd_wire.rpc import CallError
 
 COMMAND = [executable("pipecd-plugin-scriptrun")]
@@ -40,7 +40,7 @@ async def scriptrun(
         piped,
         COMMAND,
         name="scriptrun",
-        way=Way.DESCRIPTOR if piped.managed else Way.COMMAND_LINE,
+        mode=LaunchMode.DESCRIPTOR if piped.managed else LaunchMode.COMMAND_LINE,
         entry={"config": {"killGrace": "300ms"}},
         environment=environment,
     ) as plugin:
@@ -140,10 +140,10 @@ async def test_what_a_dead_shim_leaves_is_ended_before_its_stage_fails(tmp_path:
         running = tasks.create_task(
             plugin.execute("SCRIPT_RUN", {"run": STUBBORN}, stage_id="s1", directory=tmp_path)
         )
-        await piped.until(lambda: "running" in piped.log("s1").lines)
-        shell, daemon = [await written_pid(tmp_path / name) for name in ("shell", "daemon")]
+        await piped.wait_until(lambda: "running" in piped.log("s1").lines)
+        shell, daemon = [await wait_for_pid(tmp_path / name) for name in ("shell", "daemon")]
 
-        os.kill(await written_pid(tmp_path / "shim"), signal.SIGKILL)
+        os.kill(await wait_for_pid(tmp_path / "shim"), signal.SIGKILL)
         answer = await running
 
     assert answer.status == StageStatus.FAILURE
@@ -182,9 +182,9 @@ async def test_a_lost_data_folder_is_noticed_and_its_processes_are_ended(
                 "SCRIPT_RUN", {"run": STUBBORN}, stage_id="s1", directory=tmp_path
             )
             tasks.create_task(status_of(executing))
-            await piped.until(lambda: "running" in piped.log("s1").lines)
+            await piped.wait_until(lambda: "running" in piped.log("s1").lines)
             plugin.process.kill()
-        pids = [await written_pid(tmp_path / name) for name in ("shim", "shell", "daemon")]
+        pids = [await wait_for_pid(tmp_path / name) for name in ("shim", "shell", "daemon")]
         assert all(is_alive(pid) for pid in pids)
         os.rename(scripts, scripts.with_name("lost"))  # noqa: PTH104 - nothing else runs
 
@@ -209,16 +209,16 @@ async def test_a_cancel_reaches_a_script_that_an_earlier_plugin_started(tmp_path
                 "SCRIPT_RUN", {"run": STUBBORN}, stage_id="s1", directory=tmp_path
             )
             tasks.create_task(status_of(executing))
-            await piped.until(lambda: "running" in piped.log("s1").lines)
+            await piped.wait_until(lambda: "running" in piped.log("s1").lines)
             plugin.process.kill()
-        pids = [await written_pid(tmp_path / name) for name in ("shim", "shell", "daemon")]
+        pids = [await wait_for_pid(tmp_path / name) for name in ("shim", "shell", "daemon")]
 
         async with scriptrun(piped) as plugin, asyncio.TaskGroup() as tasks:
             running = tasks.create_task(
                 plugin.execute("SCRIPT_RUN", {"run": STUBBORN}, stage_id="s1", directory=tmp_path)
             )
             calls = piped.calls["ReportStageLogs"]
-            await piped.until(lambda: piped.calls["ReportStageLogs"] > calls)
+            await piped.wait_until(lambda: piped.calls["ReportStageLogs"] > calls)
             running.cancel()
             await plugin.wait_stage("s1")
 

@@ -13,8 +13,8 @@ from pipecd_plugin_scriptrun.plugin import ScriptRun
 
 from pipecd_sdk import Clock, PipedError, Severity, StageStatus
 from pipecd_sdk.testing import StageHarness
-from pipecd_sdk.testing.harness import KeptMetadata
-from pipecd_sdk.testing.pids import is_alive, written_pid
+from pipecd_sdk.testing.harness import InMemoryMetadata
+from pipecd_sdk.testing.pids import is_alive, wait_for_pid
 
 
 def script_harness(folder: Path, *, kill_grace: str = "10s") -> StageHarness[ScriptRun]:
@@ -87,7 +87,7 @@ async def test_lines_come_while_the_script_runs(tmp_path: Path) -> None:
     script = "echo first; while ! [ -e go ]; do sleep 0.02; done"
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(harness.run("SCRIPT_RUN", {"run": script}))
-        await harness.logged("first", exact=True)
+        await harness.wait_logged("first", exact=True)
 
         assert not running.done()
         (tmp_path / "go").touch()
@@ -98,7 +98,7 @@ async def test_a_line_without_end_is_shown_too(tmp_path: Path) -> None:
     script = "printf 'are you sure? '; while ! [ -e go ]; do sleep 0.02; done"
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(harness.run("SCRIPT_RUN", {"run": script}))
-        await harness.logged("are you sure? ", exact=True)
+        await harness.wait_logged("are you sure? ", exact=True)
         (tmp_path / "go").touch()
 
 
@@ -158,7 +158,7 @@ async def test_the_start_is_marked_before_the_first_command(tmp_path: Path) -> N
     async with asyncio.TaskGroup() as tasks:
         script = "echo here; while ! [ -e go ]; do sleep 0.02; done"
         tasks.create_task(harness.run("SCRIPT_RUN", {"run": script}, index=4))
-        await harness.logged("here", exact=True)
+        await harness.wait_logged("here", exact=True)
 
         assert harness.deployment_metadata["started-4"] == "_"
         (tmp_path / "go").touch()
@@ -179,7 +179,7 @@ async def test_an_interrupted_script_is_not_run_again(tmp_path: Path) -> None:
 async def test_a_script_that_cannot_be_marked_is_not_started(tmp_path: Path) -> None:
     """Without the mark a rollback would not know of it, and it could run twice."""
 
-    class Broken(KeptMetadata):
+    class Broken(InMemoryMetadata):
         async def put_many(self, values: Mapping[str, str]) -> None:
             raise PipedError(f"cannot keep {', '.join(values)}")
 
@@ -242,7 +242,7 @@ async def test_a_failed_script_leaves_nothing_running(tmp_path: Path) -> None:
     result = await harness.run("SCRIPT_RUN", {"run": script})
 
     assert result.status is StageStatus.FAILURE
-    assert not is_alive(await written_pid(tmp_path / "child"))
+    assert not is_alive(await wait_for_pid(tmp_path / "child"))
 
 
 async def test_a_background_process_that_writes_belongs_to_the_script(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ async def test_a_daemon_of_a_successful_script_may_live_on(tmp_path: Path) -> No
 
     result = await harness.run("SCRIPT_RUN", {"run": script})
 
-    daemon = await written_pid(tmp_path / "daemon")
+    daemon = await wait_for_pid(tmp_path / "daemon")
     assert result.status is StageStatus.SUCCESS
     assert is_alive(daemon)
     os.kill(daemon, signal.SIGKILL)

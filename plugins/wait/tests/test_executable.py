@@ -5,20 +5,26 @@ import pytest
 
 from pipecd_sdk import StageStatus
 from pipecd_sdk.testing.piped import FakePiped
-from pipecd_sdk.testing.process import Way, executable, start_plugin
+from pipecd_sdk.testing.process import LaunchMode, executable, start_plugin
 
 COMMAND = [executable("pipecd-plugin-wait")]
 
 
 @pytest.mark.parametrize(
-    ("way", "managed"),
-    [(Way.DESCRIPTOR, True), (Way.COMMAND_LINE, True), (Way.COMMAND_LINE, False)],
+    ("mode", "managed"),
+    [
+        (LaunchMode.DESCRIPTOR, True),
+        (LaunchMode.COMMAND_LINE, True),
+        (LaunchMode.COMMAND_LINE, False),
+    ],
     ids=["installed", "invited", "go"],
 )
-async def test_a_wait_runs_and_its_log_and_start_time_arrive(way: Way, managed: bool) -> None:
+async def test_a_wait_runs_and_its_log_and_start_time_arrive(
+    mode: LaunchMode, managed: bool
+) -> None:
     async with (
         FakePiped(managed=managed) as piped,
-        start_plugin(piped, COMMAND, name="wait", way=way) as plugin,
+        start_plugin(piped, COMMAND, name="wait", mode=mode) as plugin,
     ):
         answer = await plugin.execute("WAIT", {"duration": "300ms"}, stage_id="s1")
 

@@ -55,7 +55,7 @@ async def test_a_cancelled_wait_stops_at_once() -> None:
     harness = StageHarness(Wait(), clock=FakeClock(NOON, frozen=True))
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(harness.run("WAIT", {"duration": "5m"}))
-        await harness.logged("Waiting 5m0s, until 2024-01-02 12:05:00 UTC")
+        await harness.wait_logged("Waiting 5m0s, until 2024-01-02 12:05:00 UTC")
 
         waiting.cancel()
 

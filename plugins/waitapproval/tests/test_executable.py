@@ -7,24 +7,24 @@ import pytest
 
 from pipecd_sdk import CommandKind, StageStatus
 from pipecd_sdk.testing.piped import FakePiped
-from pipecd_sdk.testing.process import Way, executable, start_plugin
+from pipecd_sdk.testing.process import LaunchMode, executable, start_plugin
 
 COMMAND = [executable("pipecd-plugin-waitapproval")]
 
 
 @pytest.mark.parametrize(
-    ("way", "managed"),
-    [(Way.DESCRIPTOR, True), (Way.COMMAND_LINE, False)],
+    ("mode", "managed"),
+    [(LaunchMode.DESCRIPTOR, True), (LaunchMode.COMMAND_LINE, False)],
     ids=["ours", "go"],
 )
-async def test_a_command_approves_the_stage(way: Way, managed: bool) -> None:
+async def test_a_command_approves_the_stage(mode: LaunchMode, managed: bool) -> None:
     async with (
         FakePiped(managed=managed) as piped,
-        start_plugin(piped, COMMAND, name="waitapproval", way=way) as plugin,
+        start_plugin(piped, COMMAND, name="waitapproval", mode=mode) as plugin,
         asyncio.TaskGroup() as tasks,
     ):
         waiting = tasks.create_task(plugin.execute("WAIT_APPROVAL", {}, stage_id="s1"))
-        await piped.until(lambda: "Waiting for 1 approval" in piped.log("s1").text)
+        await piped.wait_until(lambda: "Waiting for 1 approval" in piped.log("s1").text)
 
         await piped.send(CommandKind.APPROVE, "s1", by="alice")
         async with asyncio.timeout(30):

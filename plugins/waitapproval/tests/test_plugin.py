@@ -44,7 +44,7 @@ async def test_a_partial_approval_is_kept_before_the_rest_comes() -> None:
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(harness.run("WAIT_APPROVAL", {"minApproverNum": 2}))
         harness.send(CommandKind.APPROVE, by="alice")
-        await harness.logged("Approved by alice; 1 more approval needed")
+        await harness.wait_logged("Approved by alice; 1 more approval needed")
 
         assert harness.metadata[APPROVED_USERS] == "alice"
         assert harness.metadata[DISPLAY] == "Approved by alice; 1 more approval needed"
@@ -81,14 +81,14 @@ async def test_a_name_with_a_comma_is_still_one_person_after_a_restart() -> None
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(first.run("WAIT_APPROVAL", {"minApproverNum": 2}))
         first.send(CommandKind.APPROVE, by="CN=alice, OU=shop")
-        await first.logged("1 more approval needed")
+        await first.wait_logged("1 more approval needed")
         waiting.cancel()
     second = StageHarness(WaitApproval())
     second.metadata.values.update(first.metadata.values)
 
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(second.run("WAIT_APPROVAL", {"minApproverNum": 2}))
-        await second.logged("Waiting for 1 approval")
+        await second.wait_logged("Waiting for 1 approval")
 
         assert not waiting.done()
         waiting.cancel()

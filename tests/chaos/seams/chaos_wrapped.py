@@ -30,7 +30,7 @@ _FUNCTIONS = {
     "piped.push@": ("piped.controlplane.watch", "Watch._take"),
     "piped.lease@": ("piped.controlplane.epoch", "keep_epoch"),
     # What plugins ask of piped.
-    "piped.plugin-start.after": ("piped.plugins.process", "_start"),
+    "piped.plugin-start.after": ("piped.programs.process", "_start"),
     "piped.log-taken.after": ("piped.report.logs", "StageLogs.report"),
     "piped.log-closed@": ("piped.report.logs", "StageLogs.checkpoint"),
     "piped.log-append@": ("piped.report.spool", "Spool.append"),
@@ -44,7 +44,7 @@ _FUNCTIONS = {
     "plugin.stage@": ("pipecd_sdk._execution", "execute"),
     "plugin.log-closed@": ("pipecd_sdk._glue.stage_log", "StageLogSender._finish"),
     # What the control plane keeps.
-    "control plane.commit@": ("pipecd_controlplane.store.sql.writer", "Writer._commit"),
+    "control plane.commit@": ("pipecd_controlplane.store.sqlite.writer", "Writer._commit"),
 }
 
 WRAPPED: dict[str, tuple[str, str]] = {}

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pipecd_sdk.testing.pids import is_alive, written_pid
+from pipecd_sdk.testing.pids import is_alive, wait_for_pid
 from pipecd_sdk.testing.piped import FakePiped
-from pipecd_sdk.testing.process import Way, executable, start_plugin
+from pipecd_sdk.testing.process import LaunchMode, executable, start_plugin
 from pipecd_wire.rpc import CallError
 from piped.scripts.ending import RunningScripts
 from piped.scripts.records import forget
@@ -63,7 +63,7 @@ async def left_by_a_dead_plugin(
                 piped,
                 [executable("pipecd-plugin-scriptrun")],
                 name="scriptrun",
-                way=Way.DESCRIPTOR,
+                mode=LaunchMode.DESCRIPTOR,
                 entry={"config": {"killGrace": "20s"}},
                 environment=variables,
             ) as plugin,
@@ -72,7 +72,7 @@ async def left_by_a_dead_plugin(
             executing = plugin.execute("SCRIPT_RUN", {"run": run}, stage_id="s1", directory=folder)
             tasks.create_task(ended(executing))
             if shim_held_in is None:
-                await piped.until(lambda: "running" in piped.log("s1").lines)
+                await piped.wait_until(lambda: "running" in piped.log("s1").lines)
             else:
                 await until(lambda: bool(held_pid(shim_held_in)))
             plugin.process.kill()
@@ -113,7 +113,7 @@ async def test_a_script_that_lives_has_ended_with_all_it_started(
     tmp_path: Path, scripts: Path
 ) -> None:
     async with left_by_a_dead_plugin(tmp_path):
-        pids = [await written_pid(tmp_path / name) for name in ("shim", "shell", "daemon")]
+        pids = [await wait_for_pid(tmp_path / name) for name in ("shim", "shell", "daemon")]
         assert all(is_alive(pid) for pid in pids)
 
         assert await RunningScripts(scripts).end(DEPLOYMENT) == 1
@@ -149,7 +149,7 @@ async def test_a_shim_that_comes_after_its_record_was_removed_does_not_start_its
 async def test_what_a_dead_shim_has_left_is_ended(tmp_path: Path, scripts: Path) -> None:
     async with left_by_a_dead_plugin(tmp_path):
         shim, shell, daemon = [
-            await written_pid(tmp_path / name) for name in ("shim", "shell", "daemon")
+            await wait_for_pid(tmp_path / name) for name in ("shim", "shell", "daemon")
         ]
         os.kill(shim, signal.SIGKILL)
         await until(lambda: not is_alive(shim))
@@ -162,18 +162,18 @@ async def test_what_a_dead_shim_has_left_is_ended(tmp_path: Path, scripts: Path)
 
 async def test_a_shim_that_was_stopped_ends_its_script(tmp_path: Path, scripts: Path) -> None:
     async with left_by_a_dead_plugin(tmp_path):
-        os.kill(await written_pid(tmp_path / "shim"), signal.SIGSTOP)
+        os.kill(await wait_for_pid(tmp_path / "shim"), signal.SIGSTOP)
 
         await RunningScripts(scripts).end(DEPLOYMENT)
 
-        assert not is_alive(await written_pid(tmp_path / "shell"))
+        assert not is_alive(await wait_for_pid(tmp_path / "shell"))
 
 
 async def test_only_the_scripts_of_one_stage_or_all_but_those_are_ended(
     tmp_path: Path, scripts: Path
 ) -> None:
     async with left_by_a_dead_plugin(tmp_path):
-        shell = await written_pid(tmp_path / "shell")
+        shell = await wait_for_pid(tmp_path / "shell")
         assert await RunningScripts(scripts).end("deployment-2") == 0
         assert await RunningScripts(scripts).end(DEPLOYMENT, only="s2") == 0
         assert await RunningScripts(scripts).end(DEPLOYMENT, only="s1-0.0") == 0
@@ -188,7 +188,7 @@ async def test_only_the_scripts_of_one_stage_or_all_but_those_are_ended(
 async def test_all_scripts_of_the_folder_can_be_ended(tmp_path: Path, scripts: Path) -> None:
     async with left_by_a_dead_plugin(tmp_path):
         assert await RunningScripts(scripts).end_all() == 1
-        assert not is_alive(await written_pid(tmp_path / "shell"))
+        assert not is_alive(await wait_for_pid(tmp_path / "shell"))
 
 
 async def test_a_daemon_that_a_script_has_left_on_purpose_is_none_of_it(
@@ -202,10 +202,10 @@ async def test_a_daemon_that_a_script_has_left_on_purpose_is_none_of_it(
             piped,
             [executable("pipecd-plugin-scriptrun")],
             name="scriptrun",
-            way=Way.DESCRIPTOR,
+            mode=LaunchMode.DESCRIPTOR,
         ) as plugin:
             await plugin.execute("SCRIPT_RUN", {"run": run}, stage_id="s1", directory=tmp_path)
-        daemon = await written_pid(tmp_path / "daemon")
+        daemon = await wait_for_pid(tmp_path / "daemon")
         assert (record / "exit").exists()
 
         assert await RunningScripts(scripts).end(DEPLOYMENT) == 0

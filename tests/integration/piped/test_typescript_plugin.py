@@ -16,7 +16,7 @@ import pytest
 
 from pipecd_runtime.ports import pick_port
 from pipecd_sdk.testing.piped import FakePiped
-from pipecd_sdk.testing.process import PluginProcess, Way, start_plugin
+from pipecd_sdk.testing.process import LaunchMode, PluginProcess, start_plugin
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.plugin.deploymentapi.api_pb2 import (
@@ -98,18 +98,20 @@ async def test_asked_to_stop_it_leaves_the_stage_and_its_log_to_the_next_process
         # piped, or what is behind it, may be away when the stage begins.
         piped.refuse("PutStageMetadata", "UNAVAILABLE", "UNAVAILABLE")
         async with (
-            start_plugin(piped, [program], name="hello-ts", way=Way.COMMAND_LINE) as plugin,
+            start_plugin(piped, [program], name="hello-ts", mode=LaunchMode.COMMAND_LINE) as plugin,
             asyncio.TaskGroup() as tasks,
         ):
             begun = tasks.create_task(status_of(plugin, {"seconds": 600}))
-            await piped.until(lambda: piped.log("stage-0").lines)
+            await piped.wait_until(lambda: piped.log("stage-0").lines)
             plugin.process.send_signal(signal.SIGTERM)
             async with asyncio.timeout(30):
                 code = await plugin.process.wait()
                 answer = await begun
             left = piped.log("stage-0")
             kept, sealed = set(left.blocks) == left.durable, left.sealed
-        async with start_plugin(piped, [program], name="hello-ts", way=Way.COMMAND_LINE) as plugin:
+        async with start_plugin(
+            piped, [program], name="hello-ts", mode=LaunchMode.COMMAND_LINE
+        ) as plugin:
             async with asyncio.timeout(30):
                 # So little has long passed since the beginning that was kept.
                 then = await status_of(plugin, {"seconds": 0.01})
@@ -130,7 +132,7 @@ async def test_it_answers_only_the_piped_that_started_it(
 ) -> None:
     async with (
         FakePiped() as piped,
-        start_plugin(piped, [program], name="hello-ts", way=Way.COMMAND_LINE) as plugin,
+        start_plugin(piped, [program], name="hello-ts", mode=LaunchMode.COMMAND_LINE) as plugin,
         connect(f"localhost:{plugin.port}", metadata=lambda: proof) as channel,
     ):
         stranger = DeploymentServiceStub(channel)

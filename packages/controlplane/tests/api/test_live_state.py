@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What really runs: snapshots of both generations, and the changes of v0, over the wire."""
 
-
 import pytest
 
 from pipecd_controlplane.usecases import live_state

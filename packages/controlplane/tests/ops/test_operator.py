@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from pipecd_controlplane.ops.operator import LONGEST, SOCKET, ask_for_backup, serving_operator
-from pipecd_controlplane.store.sql.backup import restore
-from pipecd_controlplane.store.sql.file import DATABASE_FILE
-from pipecd_controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store.open import SqliteFolder, open_database
+from pipecd_controlplane.store.sqlite.backup import restore
+from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
 from pipecd_model.errors import PipecdError
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.rpc import call
@@ -61,7 +61,9 @@ async def test_a_running_server_writes_the_backup_itself(
 
 
 async def test_the_folder_of_a_server_that_is_down_is_copied_as_well(tmp_path: Path) -> None:
-    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+    async with open_database(
+        SqliteFolder(folder=tmp_path / "data"), on_commit=lambda _changes: None
+    ):
         pass
     assert ask_for_backup(tmp_path / "data", tmp_path / "copy.tar") is None
 

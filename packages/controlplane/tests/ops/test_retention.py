@@ -37,7 +37,7 @@ async def ended(kept: Stores, build: Any, deployment_id: str, at: int, **fields:
 
 async def rows(kept: Stores, table: str) -> int:
     found = await kept.database.read(
-        lambda view: view.all(steps.select(steps.tables.metadata.tables[table]))
+        lambda view: view.all(steps.select(steps.schema.metadata.tables[table]))
     )
     return len(found)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pipecd_controlplane.http.probes import Probes
-from pipecd_controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.stores import stores
 
 
@@ -16,7 +16,9 @@ async def test_a_server_that_works_is_well_and_ready(plane: Any, client: Any) ->
 
 
 async def test_a_database_that_does_not_answer_is_told(tmp_path: Path) -> None:
-    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None) as database:
+    async with open_database(
+        SqliteFolder(folder=tmp_path / "data"), on_commit=lambda _changes: None
+    ) as database:
         kept = stores(database, lambda: 1)
         probes = Probes(kept, tmp_path)
         assert await probes.health() == ""
@@ -27,7 +29,9 @@ async def test_a_database_that_does_not_answer_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_stops_wants_no_more_work(tmp_path: Path) -> None:
-    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None) as database:
+    async with open_database(
+        SqliteFolder(folder=tmp_path / "data"), on_commit=lambda _changes: None
+    ) as database:
         probes = Probes(stores(database, lambda: 1), tmp_path)
         assert await probes.readiness() == ""
 

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from pipecd_controlplane.store import stage_logs
+from pipecd_controlplane.store import schema, stage_logs
 from pipecd_controlplane.store.changes import Change, Kind
-from pipecd_controlplane.store.sql import tables
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores
 from pipecd_model.errors import StateError
@@ -178,7 +177,7 @@ async def test_what_an_older_version_has_kept_is_known(
     """It did not say where a chunk begins."""
     for index in range(10, 40, 2):
         await kept.stage_logs.append("ours", KEY, build.blocks(index), completed=False)
-    older = update(tables.stage_log_chunk).values(first_index=stage_logs.BELOW_ALL, late=1)
+    older = update(schema.stage_log_chunk).values(first_index=stage_logs.BELOW_ALL, late=1)
     await database.write(lambda transaction: transaction.run(older))
 
     await kept.stage_logs.append("ours", KEY, build.blocks(*range(10, 42)), completed=False)

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipecd_controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.stage_logs import LogKey, StageLogs
 from pipecd_wire.model import logblock_pb2
 
@@ -45,7 +45,9 @@ def test_so_it_is_with_many_chunks_that_overlap(reports: list[list[int]]) -> Non
 
 async def kept_after(reports: list[list[int]]) -> list[int]:
     with tempfile.TemporaryDirectory() as folder:
-        async with open_sqlite(Path(folder), on_commit=lambda _changes: None) as database:
+        async with open_database(
+            SqliteFolder(folder=Path(folder)), on_commit=lambda _changes: None
+        ) as database:
             logs = StageLogs(database)
             for report in reports:
                 await logs.append("ours", KEY, blocks(report), completed=False)
@@ -78,7 +80,9 @@ class CountingDatabase:
 async def test_a_log_that_is_sent_again_reads_each_chunk_once_or_twice(tmp_path: Path) -> None:
     """A script's output is sent again from its start when its plugin was restarted."""
     reports = [list(range(start, start + 10)) for start in range(0, 2000, 10)]
-    async with open_sqlite(tmp_path, on_commit=lambda _changes: None) as database:
+    async with open_database(
+        SqliteFolder(folder=tmp_path), on_commit=lambda _changes: None
+    ) as database:
         counting = CountingDatabase(database)
         logs = StageLogs(counting)  # type: ignore[arg-type]
         for report in reports:

@@ -20,7 +20,7 @@ from pipecd_controlplane.api.piped.deployments import AgentDeploymentsApi
 from pipecd_controlplane.api.piped.events import AgentEventsApi
 from pipecd_controlplane.api.piped.live_state import AgentLiveStateApi
 from pipecd_controlplane.api.piped.stages import AgentStagesApi
-from pipecd_controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_controlplane.usecases import events
@@ -234,7 +234,9 @@ def test_in_any_order_at_all_no_status_goes_back_and_nothing_is_there_twice(
 
 async def judged(arrivals: list[Report], *, complete: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        async with open_sqlite(Path(folder), on_commit=lambda _changes: None) as database:
+        async with open_database(
+            SqliteFolder(folder=Path(folder)), on_commit=lambda _changes: None
+        ) as database:
             kept = stores(database, lambda: NOON)
             await prepare(kept)
             server = Server(kept)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipecd_controlplane.store.leases import LeaseRecords
-from pipecd_controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.usecases.leases import Instance, Leases, LeaseTimes
 from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_model.errors import StateError
@@ -135,7 +135,9 @@ class World:
 @asynccontextmanager
 async def fresh_world() -> AsyncIterator[World]:
     with tempfile.TemporaryDirectory() as folder:
-        async with open_sqlite(Path(folder), on_commit=lambda _changes: None) as database:
+        async with open_database(
+            SqliteFolder(folder=Path(folder)), on_commit=lambda _changes: None
+        ) as database:
             world = World(LeaseRecords(database))
             world.start()
             yield world

@@ -14,8 +14,8 @@ from pipecd_sdk.context import DeployTarget
 from pipecd_sdk.livestate import (
     Drift,
     Health,
-    Live,
     LiveContext,
+    LiveSnapshot,
     LiveState,
     Resource,
     SyncState,
@@ -61,8 +61,8 @@ async def observe(plugin: StagePlugin, ctx: LiveContext) -> Observation:
 
 async def _look(
     plugin: StagePlugin, ctx: LiveContext, target: DeployTarget
-) -> tuple[Live, SyncState]:
-    live = Live()
+) -> tuple[LiveSnapshot, SyncState]:
+    live = LiveSnapshot()
     try:
         if isinstance(plugin, LiveState):
             live = await plugin.live_state(ctx, target)

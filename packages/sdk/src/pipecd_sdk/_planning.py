@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stage list of a plugin: options decoded and checked, the rules of indexes kept.
 
-Pure: piped's requests come through `_glue.deployment`, a plugin's own tests through `testing`.
+Pure: piped's requests come through `_glue.plan`, a plugin's own tests through `testing`.
 """
 
 import json
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pipecd_model.config.path import written
 from pipecd_model.secrets.placeholder import problems, texts
 from pipecd_sdk.config import ConfigFaultsError, Fault, read
-from pipecd_sdk.plugin import PlannedStage, StagePlugin, WantedStage
+from pipecd_sdk.plugin import PlannedStage, RequestedStage, StagePlugin
 from pipecd_sdk.secrets import UNOPENED, UNOPENED_HINT
 
 
@@ -42,12 +42,12 @@ def plan_pipeline(
 
     `opens_secrets`: does the agent? If not, a stage that names one would run without it.
     """
-    wanted, faults = _decode(plugin, requests)
+    requested, faults = _decode(plugin, requests)
     if not opens_secrets:
         faults += _named_secrets(requests)
     if faults:
         raise ConfigFaultsError(faults)
-    planned = list(plugin.plan(wanted, rollback=rollback))
+    planned = list(plugin.plan(requested, rollback=rollback))
     _check_indexes(plugin, planned, {request.index for request in requests})
     return planned
 
@@ -79,18 +79,18 @@ def _named_secrets(requests: Iterable[StageRequest]) -> list[Fault]:
 
 def _decode(
     plugin: StagePlugin, requests: Iterable[StageRequest]
-) -> tuple[list[WantedStage], list[Fault]]:
-    wanted: list[WantedStage] = []
+) -> tuple[list[RequestedStage], list[Fault]]:
+    requested: list[RequestedStage] = []
     faults: list[Fault] = []
     for request in requests:
         try:
-            wanted.append(_wanted(plugin, request))
+            requested.append(_wanted(plugin, request))
         except ConfigFaultsError as error:
             faults += error.faults
-    return wanted, faults
+    return requested, faults
 
 
-def _wanted(plugin: StagePlugin, request: StageRequest) -> WantedStage:
+def _wanted(plugin: StagePlugin, request: StageRequest) -> RequestedStage:
     place = written(("stages", request.index))
     definition = plugin.stages.get(request.name)
     if definition is None:
@@ -117,7 +117,7 @@ def _wanted(plugin: StagePlugin, request: StageRequest) -> WantedStage:
     if definition.config is not None:
         path = ("stages", request.index, "with")
         config, _ = read(definition.config, request.config, path=path)
-    return WantedStage(
+    return RequestedStage(
         name=request.name,
         index=request.index,
         desc=request.desc or definition.desc,

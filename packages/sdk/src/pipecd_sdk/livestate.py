@@ -49,11 +49,11 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Live:
+class LiveSnapshot:
     """What runs on one deploy target."""
 
     resources: Sequence[Resource] = ()
-    found: Any = None
+    data: Any = None
     """What `drift` needs to know of it besides; it goes nowhere else."""
 
 
@@ -107,12 +107,12 @@ class LiveState(ABC):
 
     Example:
         class Site(DeploymentPlugin, LiveState):
-            async def live_state(self, ctx: LiveContext, target: DeployTarget) -> Live:
-                return Live(resources=[Resource(id="site", name="site", kind="Site")])
+            async def live_state(self, ctx: LiveContext, target: DeployTarget) -> LiveSnapshot:
+                return LiveSnapshot(resources=[Resource(id="site", name="site", kind="Site")])
     """
 
     @abstractmethod
-    async def live_state(self, ctx: LiveContext, target: DeployTarget) -> Live:
+    async def live_state(self, ctx: LiveContext, target: DeployTarget) -> LiveSnapshot:
         """Look at one deploy target; raises TargetError when that is not possible."""
 
 
@@ -121,10 +121,12 @@ class Drift(ABC):
 
     Example:
         class Site(DeploymentPlugin, LiveState, Drift):
-            async def drift(self, ctx: LiveContext, target: DeployTarget, live: Live) -> SyncState:
+            async def drift(
+                self, ctx: LiveContext, target: DeployTarget, live: LiveSnapshot
+            ) -> SyncState:
                 return SyncState(status=SyncStatus.SYNCED)
     """
 
     @abstractmethod
-    async def drift(self, ctx: LiveContext, target: DeployTarget, live: Live) -> SyncState:
+    async def drift(self, ctx: LiveContext, target: DeployTarget, live: LiveSnapshot) -> SyncState:
         """Compare what `live_state` found, empty without LiveState, with `ctx.source`."""

@@ -28,7 +28,7 @@ class Metadata(ABC):
     async def put_many(self, values: Mapping[str, str]) -> None:
         """Keep several values in one step."""
 
-    async def time_or_set(self, key: str, now: Callable[[], datetime]) -> datetime:
+    async def get_or_set_time(self, key: str, now: Callable[[], datetime]) -> datetime:
         """The time kept under a key, or `now()`, which is kept from then on, in Unix seconds."""
         kept = await self.get(key)
         if kept is None:

@@ -37,7 +37,7 @@ class PlannedStage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WantedStage:
+class RequestedStage:
     """A stage that the pipeline of an application names."""
 
     name: str
@@ -46,7 +46,7 @@ class WantedStage:
     config: Any = None
     """Its options, decoded; None for a stage that takes none."""
 
-    def planned(
+    def to_planned(
         self,
         *,
         operation: Operation = Operation.NONE,
@@ -63,7 +63,7 @@ class WantedStage:
             metadata=metadata or {},
         )
 
-    def rolled_back_by(self, name: str, *, desc: str = "") -> PlannedStage:
+    def to_rollback(self, name: str, *, desc: str = "") -> PlannedStage:
         """A rollback stage that belongs to this one and gets the same options."""
         return PlannedStage(name=name, index=self.index, desc=desc, rollback=True)
 
@@ -130,9 +130,11 @@ class StagePlugin:
             return declared
         raise StageDefinitionError(f"{cls.__name__}: annotate config with a PluginConfig")
 
-    def plan(self, wanted: Sequence[WantedStage], *, rollback: bool) -> Iterable[PlannedStage]:
+    def plan(
+        self, requested: Sequence[RequestedStage], *, rollback: bool
+    ) -> Iterable[PlannedStage]:
         """The stages of a pipeline; override it for operators, metadata and rollback stages."""
-        return [stage.planned() for stage in wanted]
+        return [stage.to_planned() for stage in requested]
 
 
 class DeploymentPlugin(StagePlugin):
@@ -159,13 +161,15 @@ class DeploymentPlugin(StagePlugin):
         """How to carry it out; asked only when nothing else decides."""
         return Strategy()
 
-    def plan(self, wanted: Sequence[WantedStage], *, rollback: bool) -> Iterable[PlannedStage]:
+    def plan(
+        self, requested: Sequence[RequestedStage], *, rollback: bool
+    ) -> Iterable[PlannedStage]:
         """The stages of a pipeline; with the rollback stage at the place of the first of them."""
-        yield from (stage.planned() for stage in wanted)
-        if rollback and wanted:
-            first = min(wanted, key=lambda stage: stage.index)
+        yield from (stage.to_planned() for stage in requested)
+        if rollback and requested:
+            first = min(requested, key=lambda stage: stage.index)
             for definition in self._marked("rollback"):
-                yield first.rolled_back_by(definition.name, desc=definition.desc)
+                yield first.to_rollback(definition.name, desc=definition.desc)
 
     def quick_sync(self, *, rollback: bool) -> Iterable[PlannedStage]:
         """The stages of a deployment that has no pipeline, or does not need it."""

@@ -24,7 +24,7 @@ class Secrets:
     """Opens the secrets that a stage names; the stage fails when one cannot be opened.
 
     Example:
-        token = await ctx.secrets.in_variable(config.env["TOKEN"])
+        token = await ctx.secrets.expand_variable(config.env["TOKEN"])
         ctx.log.info("TOKEN is %s", token)  # shows the placeholder
         environment["TOKEN"] = token.text
     """
@@ -37,11 +37,11 @@ class Secrets:
         """The value of a secret."""
         return await self._open_one(name)
 
-    async def in_command(self, text: str) -> Opened:
+    async def expand_command(self, text: str) -> Opened:
         """A command with the secrets it names; refused for a value that a shell would read."""
         return await self._put(text, open_command)
 
-    async def in_variable(self, text: str) -> Opened:
+    async def expand_variable(self, text: str) -> Opened:
         """The value of a variable with the secrets it names, whatever they hold."""
         return await self._put(text, open_variable)
 

@@ -30,7 +30,7 @@ class LogSink(Protocol):
     def append(self, severity: Severity, line: str) -> None:
         """Take a line that is not empty and not too long."""
 
-    def place(self, index: int, at: float | None) -> None:
+    def set_next_index(self, index: int, at: float | None) -> None:
         """Give the next line this index, and those that follow it the ones above."""
 
     async def drain(self) -> None:
@@ -49,7 +49,7 @@ class StageLog:
         self._sink = sink
         self._prefix = prefix
 
-    def prefixed(self, prefix: str) -> "StageLog":
+    def copy_with_prefix(self, prefix: str) -> "StageLog":
         """The same log, with these words in front of every line."""
         return StageLog(self._sink, prefix=self._prefix + prefix)
 
@@ -65,7 +65,7 @@ class StageLog:
         """Tell what went wrong. For the reason of a failure raise StageFailedError instead."""
         self._add(Severity.ERROR, message % args if args else message)
 
-    def place(self, index: int, *, at: float | None = None) -> None:
+    def set_next_index(self, index: int, *, at: float | None = None) -> None:
         """Choose the index of the next line; the lines after it follow. Above all before, in order.
 
         The log takes each index once. So a stage that is continued by another process can say again
@@ -73,7 +73,7 @@ class StageLog:
         Count in microseconds of Unix time, as the lines of other runs of the stage do. `at` is the
         time that is shown with the next line, in Unix seconds; now, if it is not given.
         """
-        self._sink.place(index, at)
+        self._sink.set_next_index(index, at)
 
     async def write(self, text: str) -> None:
         """Pass on a program's output, line by line; waits when it comes faster than it goes."""

@@ -30,12 +30,12 @@ class TargetResult:
     reason: str = ""
 
 
-async def on_targets(
+async def run_on_targets(
     ctx: StageContext,
     work: Work,
     *,
     targets: Sequence[DeployTarget] | None = None,
-    at_once: int = AT_ONCE,
+    concurrency: int = AT_ONCE,
 ) -> list[TargetResult]:
     """Do something on every deploy target, several at once; all are tried, then any failure tells.
 
@@ -46,10 +46,10 @@ async def on_targets(
         async def sync(target: DeployTarget, log: StageLog) -> None:
             log.info("copying")
 
-        await on_targets(ctx, sync)
+        await run_on_targets(ctx, sync)
     """
     chosen = ctx.targets if targets is None else targets
-    room = asyncio.Semaphore(at_once)
+    room = asyncio.Semaphore(concurrency)
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(_one(ctx, target, work, room)) for target in chosen]
     results = [each.result() for each in running]
@@ -69,7 +69,7 @@ async def _one(
     ctx: StageContext, target: DeployTarget, work: Work, room: asyncio.Semaphore
 ) -> TargetResult:
     # One target in the log needs no name in front of each line.
-    named = ctx.log if len(ctx.targets) == 1 else ctx.log.prefixed(f"[{target.name}] ")
+    named = ctx.log if len(ctx.targets) == 1 else ctx.log.copy_with_prefix(f"[{target.name}] ")
     async with room:
         try:
             await work(target, named)

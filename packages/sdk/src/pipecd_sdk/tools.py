@@ -51,7 +51,7 @@ class Tools(ABC):
     """Gets programs.
 
     Example:
-        kubectl = await ctx.tools.install(kit.tools.kubectl("1.33.0"))
+        kubectl = await ctx.tools.install(kit.tools.find_tool("kubectl", "1.33.0"))
     """
 
     def __init__(self) -> None:

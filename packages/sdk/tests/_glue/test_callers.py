@@ -13,7 +13,7 @@ from pipecd_runtime.peer import has_ipv6
 from pipecd_sdk import StageStatus
 from pipecd_sdk._glue.management import Invitation, authenticator_of
 from pipecd_sdk.testing.piped import FakePiped
-from pipecd_sdk.testing.process import PluginProcess, Way, example_deployment, start_plugin
+from pipecd_sdk.testing.process import LaunchMode, PluginProcess, example_deployment, start_plugin
 from pipecd_test_support.stranger import (
     ME,
     NEEDS_ROOT,
@@ -46,26 +46,28 @@ KEY = "pipecd-piped-token"
 AS_ROOT = pytest.mark.skipif(ME != 0, reason=NEEDS_ROOT)
 
 
-def start(piped: FakePiped, way: Way, program: Any = WATCH, name: str = "watch") -> Any:
+def start(piped: FakePiped, mode: LaunchMode, program: Any = WATCH, name: str = "watch") -> Any:
     entry = {"deployTargets": [{"name": "one"}]} if name == "watch" else {}
-    return start_plugin(piped, program, name=name, way=way, entry=entry)
+    return start_plugin(piped, program, name=name, mode=mode, entry=entry)
 
 
 def names_of(statuses: list[str]) -> set[str]:
     return {each.partition(":")[0] for each in statuses}
 
 
-def addresses_of(plugin: PluginProcess, way: Way) -> list[str]:
+def addresses_of(plugin: PluginProcess, mode: LaunchMode) -> list[str]:
     """Where it listens: where it was told its port, on both loopback addresses."""
     hosts = ["127.0.0.1"]
-    if way is Way.COMMAND_LINE and has_ipv6():
+    if mode is LaunchMode.COMMAND_LINE and has_ipv6():
         hosts.append("[::1]")
     return [f"{host}:{plugin.port}" for host in hosts]
 
 
-@pytest.mark.parametrize("way", Way)
-async def test_no_rpc_of_an_invited_plugin_answers_a_caller_without_pipeds_token(way: Way) -> None:
-    async with FakePiped() as piped, start(piped, way) as plugin:
+@pytest.mark.parametrize("mode", LaunchMode)
+async def test_no_rpc_of_an_invited_plugin_answers_a_caller_without_pipeds_token(
+    mode: LaunchMode,
+) -> None:
+    async with FakePiped() as piped, start(piped, mode) as plugin:
         proofs: list[list[tuple[str, str]]] = [
             [],
             [(KEY, "")],
@@ -76,11 +78,11 @@ async def test_no_rpc_of_an_invited_plugin_answers_a_caller_without_pipeds_token
         ]
         refused = [
             each
-            for address in addresses_of(plugin, way)
+            for address in addresses_of(plugin, mode)
             for proof in proofs
             for each in await call_as(ME, address, attempts(PATHS, *proof))
         ]
-        address = addresses_of(plugin, way)[0]
+        address = addresses_of(plugin, mode)[0]
         served = await call_as(ME, address, attempts(SERVED, (KEY, piped.piped_token)))
 
     assert len(refused) >= len(PATHS) * len(proofs)
@@ -91,12 +93,12 @@ async def test_no_rpc_of_an_invited_plugin_answers_a_caller_without_pipeds_token
 
 
 @AS_ROOT
-@pytest.mark.parametrize("way", Way)
-async def test_an_invited_plugin_runs_nothing_for_another_user(way: Way) -> None:
-    async with FakePiped() as piped, start(piped, way, LAB, "lab") as plugin:
+@pytest.mark.parametrize("mode", LaunchMode)
+async def test_an_invited_plugin_runs_nothing_for_another_user(mode: LaunchMode) -> None:
+    async with FakePiped() as piped, start(piped, mode, LAB, "lab") as plugin:
         statuses = [
             each
-            for address in addresses_of(plugin, way)
+            for address in addresses_of(plugin, mode)
             for each in await call_as(NOBODY, address, [*attempts(PATHS), execute("LAB_TELL")])
         ]
 
@@ -108,12 +110,12 @@ async def test_an_invited_plugin_runs_nothing_for_another_user(way: Way) -> None
 async def test_under_a_go_agent_a_plugin_runs_nothing_for_another_user() -> None:
     async with (
         FakePiped(managed=False) as piped,
-        start(piped, Way.COMMAND_LINE, LAB, "lab") as plugin,
+        start(piped, LaunchMode.COMMAND_LINE, LAB, "lab") as plugin,
     ):
         calls = [*attempts(PATHS), execute("LAB_TELL")]
         refused = [
             each
-            for address in addresses_of(plugin, Way.COMMAND_LINE)
+            for address in addresses_of(plugin, LaunchMode.COMMAND_LINE)
             for each in await call_as(NOBODY, address, calls)
         ]
         assert names_of(refused) == {"UNAUTHENTICATED"}
@@ -142,10 +144,10 @@ def execute(stage: str) -> Attempt:
 
 
 async def test_under_a_go_agent_of_the_same_user_every_rpc_is_served() -> None:
-    async with FakePiped(managed=False) as piped, start(piped, Way.COMMAND_LINE) as plugin:
+    async with FakePiped(managed=False) as piped, start(piped, LaunchMode.COMMAND_LINE) as plugin:
         served = [
             each
-            for address in addresses_of(plugin, Way.COMMAND_LINE)
+            for address in addresses_of(plugin, LaunchMode.COMMAND_LINE)
             for each in await call_as(ME, address, attempts(SERVED))
         ]
         answer = await call(
@@ -160,7 +162,7 @@ async def test_without_pipeds_token_the_user_is_what_counts() -> None:
     """An older piped of ours invites a plugin to management, and does not prove itself."""
     async with FakePiped() as piped:
         piped.piped_token = ""
-        async with start(piped, Way.DESCRIPTOR, LAB, "lab") as plugin:
+        async with start(piped, LaunchMode.DESCRIPTOR, LAB, "lab") as plugin:
             answer = await plugin.execute("LAB_TELL", {}, stage_id="s1")
 
             assert answer.status == StageStatus.SUCCESS
@@ -172,12 +174,12 @@ async def test_without_pipeds_token_the_user_is_what_counts() -> None:
 
 async def test_a_killed_plugin_is_followed_by_one_with_secrets_of_its_own() -> None:
     async with FakePiped() as piped:
-        async with start(piped, Way.COMMAND_LINE, LAB, "lab") as plugin:
+        async with start(piped, LaunchMode.COMMAND_LINE, LAB, "lab") as plugin:
             old = piped.piped_token
             plugin.process.send_signal(signal.SIGKILL)
             assert await plugin.exit_code() == -signal.SIGKILL
         piped.token, piped.piped_token = "new plugin's", "new piped's"
-        async with start(piped, Way.COMMAND_LINE, LAB, "lab") as plugin:
+        async with start(piped, LaunchMode.COMMAND_LINE, LAB, "lab") as plugin:
             address = f"127.0.0.1:{plugin.port}"
             statuses = await call_as(ME, address, attempts(SERVED, (KEY, old)))
             answer = await plugin.execute("LAB_TELL", {}, stage_id="s1")
@@ -207,15 +209,17 @@ serve(Teller(), version="1")
 """
 
 
-@pytest.mark.parametrize("way", Way)
-async def test_the_secrets_are_in_no_command_line_log_or_child(way: Way, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", LaunchMode)
+async def test_the_secrets_are_in_no_command_line_log_or_child(
+    mode: LaunchMode, tmp_path: Path
+) -> None:
     program = tmp_path / "teller"
     program.write_text(TELLS)
     program.chmod(0o755)
     async with (
         FakePiped() as piped,
         start_plugin(
-            piped, [program], name="teller", way=way, flags=["--log-level", "debug"]
+            piped, [program], name="teller", mode=mode, flags=["--log-level", "debug"]
         ) as plugin,
     ):
         address = f"127.0.0.1:{plugin.port}"

@@ -21,8 +21,8 @@ import trustme
 from pipecd_sdk import StageStatus
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import (
+    LaunchMode,
     PluginProcess,
-    Way,
     example_deployment,
     executable,
     start_plugin,
@@ -44,7 +44,7 @@ async def under_go(
 ) -> AsyncIterator[tuple[FakePiped, PluginProcess]]:
     async with (
         FakePiped(managed=False) as piped,
-        start_plugin(piped, command, name=name, way=Way.COMMAND_LINE) as plugin,
+        start_plugin(piped, command, name=name, mode=LaunchMode.COMMAND_LINE) as plugin,
     ):
         yield piped, plugin
 
@@ -218,7 +218,7 @@ async def test_the_deploy_targets_of_the_deployment_are_passed_on() -> None:
     entry = {"deployTargets": [{"name": "dev", "config": None}, {"name": "prod", "config": None}]}
     async with (
         FakePiped(managed=False) as piped,
-        start_plugin(piped, LAB, name="lab", way=Way.COMMAND_LINE, entry=entry) as plugin,
+        start_plugin(piped, LAB, name="lab", mode=LaunchMode.COMMAND_LINE, entry=entry) as plugin,
     ):
         await plugin.execute("LAB_TELL", {}, stage_id="s1", deployment=deployment)
         deployment.deploy_targets_by_plugin["lab"].deploy_targets.append("mars")
@@ -235,7 +235,7 @@ async def test_the_deploy_targets_of_the_deployment_are_passed_on() -> None:
 async def test_the_process_ends_soon_after_sigterm() -> None:
     async with under_go() as (piped, plugin), asyncio.TaskGroup() as tasks:
         running = tasks.create_task(_status(plugin.execute("LAB_WAIT", {}, stage_id="s1")))
-        await piped.until(lambda: piped.log("s1").lines == ["waiting"])
+        await piped.wait_until(lambda: piped.log("s1").lines == ["waiting"])
 
         plugin.process.send_signal(signal.SIGTERM)
 
@@ -277,7 +277,7 @@ async def test_a_plugin_serves_with_tls_when_told_to(tmp_path: Path) -> None:
             piped,
             LAB,
             name="lab",
-            way=Way.COMMAND_LINE,
+            mode=LaunchMode.COMMAND_LINE,
             flags=["--tls", *files],
             roots=authority.cert_pem.bytes(),
         ) as plugin,
@@ -306,7 +306,7 @@ async def test_a_stage_ends_within_the_grace_when_the_agent_takes_no_more_lines(
     """Agent and plugins stop together: it closes its door before they have said their last word."""
     async with under_go() as (piped, plugin), asyncio.TaskGroup() as tasks:
         tasks.create_task(_ended(plugin.execute("LAB_WAIT", {}, stage_id="s1")))
-        await piped.until(lambda: piped.log("s1").lines == ["waiting"])
+        await piped.wait_until(lambda: piped.log("s1").lines == ["waiting"])
         for rpc in ("ReportStageLogs", "ReportStageLogsFromLastCheckpoint"):
             piped.refuse(rpc, *["UNAVAILABLE"] * 10_000)
 

@@ -12,9 +12,9 @@ import pytest
 
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import (
+    LaunchMode,
     PluginProcess,
     StartError,
-    Way,
     example_deployment,
     executable,
     start_plugin,
@@ -34,10 +34,10 @@ async def watching(
     targets: dict[str, dict[str, Any]], *, managed: bool = True
 ) -> AsyncIterator[tuple[FakePiped, PluginProcess]]:
     entry = {"deployTargets": [{"name": name, "config": each} for name, each in targets.items()]}
-    way = Way.DESCRIPTOR if managed else Way.COMMAND_LINE
+    mode = LaunchMode.DESCRIPTOR if managed else LaunchMode.COMMAND_LINE
     async with (
         FakePiped(managed=managed) as piped,
-        start_plugin(piped, WATCH, name="watch", way=way, entry=entry) as plugin,
+        start_plugin(piped, WATCH, name="watch", mode=mode, entry=entry) as plugin,
     ):
         yield piped, plugin
 
@@ -183,10 +183,10 @@ async def test_without_any_deploy_target_the_plugin_does_not_start() -> None:
 
 @AGENTS
 async def test_a_plugin_without_the_interfaces_answers_unimplemented(managed: bool) -> None:
-    way = Way.DESCRIPTOR if managed else Way.COMMAND_LINE
+    mode = LaunchMode.DESCRIPTOR if managed else LaunchMode.COMMAND_LINE
     async with (
         FakePiped(managed=managed) as piped,
-        start_plugin(piped, [executable("pipecd-plugin-wait")], name="wait", way=way) as plugin,
+        start_plugin(piped, [executable("pipecd-plugin-wait")], name="wait", mode=mode) as plugin,
     ):
         for asking in (plugin.live_state, plugin.plan_preview):
             with pytest.raises(CallError) as told:

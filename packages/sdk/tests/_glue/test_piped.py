@@ -8,10 +8,10 @@ from contextlib import aclosing, asynccontextmanager
 import pytest
 
 from pipecd_sdk import CommandKind, PipedError
-from pipecd_sdk._glue.management import TOKEN_KEY
 from pipecd_sdk._glue.piped import DeploymentMetadata, Piped, StageCommands, StageMetadata
 from pipecd_sdk.testing import NOON
 from pipecd_sdk.testing.piped import FakePiped
+from pipecd_wire.headers import PLUGIN_TOKEN_HEADER
 from pipecd_wire.rpc import connect
 
 BOTH = pytest.mark.parametrize("managed", [True, False], ids=["ours", "go"])
@@ -19,7 +19,7 @@ BOTH = pytest.mark.parametrize("managed", [True, False], ids=["ours", "go"])
 
 @asynccontextmanager
 async def client(piped: FakePiped, *, managed: bool | None = None) -> AsyncIterator[Piped]:
-    token = [(TOKEN_KEY, piped.token)]
+    token = [(PLUGIN_TOKEN_HEADER, piped.token)]
     async with connect(piped.address, metadata=lambda: token) as channel:
         yield Piped(
             channel,
@@ -59,10 +59,10 @@ async def test_a_time_is_kept_in_unix_seconds() -> None:
     async with FakePiped() as piped, client(piped) as asked:
         metadata = StageMetadata(asked, "d1", "s1")
 
-        await metadata.time_or_set("startTime", lambda: NOON)
+        await metadata.get_or_set_time("startTime", lambda: NOON)
 
         assert piped.stage_metadata["s1"]["startTime"] == "1704196800"
-        assert await metadata.time_or_set("startTime", lambda: NOON.replace(year=2030)) == NOON
+        assert await metadata.get_or_set_time("startTime", lambda: NOON.replace(year=2030)) == NOON
 
 
 async def test_a_piped_that_is_away_for_a_moment_is_asked_again() -> None:

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from pipecd_sdk import StageStatus
-from pipecd_sdk.testing.pids import is_alive, written_pid
+from pipecd_sdk.testing.pids import is_alive, wait_for_pid
 from pipecd_sdk.testing.piped import FakePiped
-from pipecd_sdk.testing.process import PluginProcess, StartError, Way, start_plugin
+from pipecd_sdk.testing.process import LaunchMode, PluginProcess, StartError, start_plugin
 from pipecd_wire.rpc import CallError
 
 BUG = "in the plugin; piped's log has the details"
@@ -27,12 +27,12 @@ LAB = [sys.executable, Path(__file__).parent.parent / "lab_plugin.py"]
 async def lab(
     piped: FakePiped,
     *,
-    way: Way = Way.DESCRIPTOR,
+    mode: LaunchMode = LaunchMode.DESCRIPTOR,
     entry: Mapping[str, Any] | None = None,
     grace: str = "30s",
 ) -> AsyncIterator[PluginProcess]:
     async with start_plugin(
-        piped, LAB, name="lab", way=way, entry=entry, flags=["--grace-period", grace]
+        piped, LAB, name="lab", mode=mode, entry=entry, flags=["--grace-period", grace]
     ) as plugin:
         yield plugin
 
@@ -109,7 +109,7 @@ async def test_a_stage_that_the_plugin_does_not_have_is_refused() -> None:
 async def test_a_cancelled_call_cancels_the_handler_and_its_end_can_be_waited_for() -> None:
     async with FakePiped() as piped, lab(piped) as plugin, asyncio.TaskGroup() as tasks:
         running = tasks.create_task(plugin.execute("LAB_WAIT", {"linger": "500ms"}, stage_id="s1"))
-        await piped.until(lambda: piped.log("s1").lines == ["waiting"])
+        await piped.wait_until(lambda: piped.log("s1").lines == ["waiting"])
 
         running.cancel()
         await plugin.wait_stage("s1")
@@ -126,7 +126,7 @@ async def test_waiting_for_a_stage_that_does_not_run_ends_at_once() -> None:
 async def test_a_stage_that_is_called_again_after_a_lost_call_runs_after_the_first() -> None:
     async with FakePiped() as piped, lab(piped) as plugin, asyncio.TaskGroup() as tasks:
         lost = tasks.create_task(plugin.execute("LAB_WAIT", {"linger": "300ms"}, stage_id="s1"))
-        await piped.until(lambda: "waiting" in piped.log("s1").text)
+        await piped.wait_until(lambda: "waiting" in piped.log("s1").text)
         lost.cancel()
 
         answer = await plugin.execute("LAB_TELL", {"outcome": "skip"}, stage_id="s1")
@@ -142,7 +142,7 @@ async def test_sigterm_cancels_a_stage_and_leaves_it_to_the_next_process() -> No
     async with FakePiped() as piped:
         async with lab(piped) as plugin, asyncio.TaskGroup() as tasks:
             running = tasks.create_task(_refused(plugin.execute("LAB_WAIT", {}, stage_id="s1")))
-            await piped.until(lambda: piped.log("s1").lines == ["waiting"])
+            await piped.wait_until(lambda: piped.log("s1").lines == ["waiting"])
 
             plugin.process.send_signal(signal.SIGTERM)
 
@@ -162,7 +162,7 @@ async def test_sigterm_cancels_a_stage_and_leaves_it_to_the_next_process() -> No
 async def test_sigterm_waits_for_a_stage_that_finishes() -> None:
     async with FakePiped() as piped, lab(piped) as plugin, asyncio.TaskGroup() as tasks:
         running = tasks.create_task(plugin.execute("LAB_FINISH", {"linger": "1s"}, stage_id="s1"))
-        await piped.until(lambda: piped.log("s1").lines == ["working"])
+        await piped.wait_until(lambda: piped.log("s1").lines == ["working"])
 
         plugin.process.send_signal(signal.SIGTERM)
 
@@ -178,7 +178,7 @@ async def test_no_stage_is_started_after_sigterm() -> None:
         running = tasks.create_task(
             _refused(plugin.execute("LAB_FINISH", {"linger": "1h"}, stage_id="s1"))
         )
-        await piped.until(lambda: piped.log("s1").lines == ["working"])
+        await piped.wait_until(lambda: piped.log("s1").lines == ["working"])
 
         plugin.process.send_signal(signal.SIGTERM)
         await _stopping(plugin)
@@ -192,7 +192,7 @@ async def test_a_second_signal_ends_what_was_waited_for() -> None:
         running = tasks.create_task(
             _refused(plugin.execute("LAB_FINISH", {"linger": "1h"}, stage_id="s1"))
         )
-        await piped.until(lambda: piped.log("s1").lines == ["working"])
+        await piped.wait_until(lambda: piped.log("s1").lines == ["working"])
 
         plugin.process.send_signal(signal.SIGTERM)
         await _stopping(plugin)
@@ -207,7 +207,7 @@ async def test_a_second_signal_ends_what_was_waited_for() -> None:
 async def test_the_process_ends_within_its_grace_period_whatever_a_handler_does() -> None:
     async with FakePiped() as piped, lab(piped, grace="1s") as plugin, asyncio.TaskGroup() as tasks:
         tasks.create_task(_refused(plugin.execute("LAB_WAIT", {"linger": "1h"}, stage_id="s1")))
-        await piped.until(lambda: piped.log("s1").lines == ["waiting"])
+        await piped.wait_until(lambda: piped.log("s1").lines == ["waiting"])
         started = time.monotonic()
 
         plugin.process.send_signal(signal.SIGTERM)
@@ -237,7 +237,7 @@ async def test_a_plugin_dies_with_its_piped(tmp_path: Path) -> None:
         "time.sleep(60)\n"
     )
     parent = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
-    pid = await written_pid(tmp_path / "pid")
+    pid = await wait_for_pid(tmp_path / "pid")
     assert is_alive(pid)
 
     parent.kill()
@@ -251,10 +251,10 @@ async def test_a_plugin_dies_with_its_piped(tmp_path: Path) -> None:
 # Plugin management
 
 
-@pytest.mark.parametrize("way", Way)
-async def test_ready_tells_who_is_there_and_where(way: Way) -> None:
-    async with FakePiped() as piped, lab(piped, way=way) as plugin:
-        await piped.until(lambda: bool(piped.ready))
+@pytest.mark.parametrize("mode", LaunchMode)
+async def test_ready_tells_who_is_there_and_where(mode: LaunchMode) -> None:
+    async with FakePiped() as piped, lab(piped, mode=mode) as plugin:
+        await piped.wait_until(lambda: bool(piped.ready))
         (ready,) = piped.ready
 
         assert (ready.name, ready.version, ready.pid) == ("lab", "1.2.3", plugin.process.pid)
@@ -264,13 +264,13 @@ async def test_ready_tells_who_is_there_and_where(way: Way) -> None:
 
 async def test_pings_follow_at_the_interval_that_piped_wants() -> None:
     async with FakePiped(ping_interval=0.05) as piped, lab(piped):
-        await piped.until(lambda: piped.calls["Ping"] >= 5)
+        await piped.wait_until(lambda: piped.calls["Ping"] >= 5)
 
 
 async def test_a_missed_ping_is_no_reason_to_end() -> None:
     async with FakePiped(ping_interval=0.05) as piped, lab(piped) as plugin:
         piped.refuse("Ping", "UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL")
-        await piped.until(lambda: piped.calls["Ping"] >= 6)
+        await piped.wait_until(lambda: piped.calls["Ping"] >= 6)
 
         assert plugin.process.returncode is None
 
@@ -305,7 +305,7 @@ async def test_an_invitation_to_an_agent_without_management_is_no_problem() -> N
     """The variable may come from somewhere else; the agent is a Go one all the same."""
     async with FakePiped(managed=False) as piped:
         piped.token = "left over from another agent"  # noqa: S105 - a fake one
-        async with lab(piped, way=Way.COMMAND_LINE) as plugin:
+        async with lab(piped, mode=LaunchMode.COMMAND_LINE) as plugin:
             answer = await plugin.execute("LAB_TELL", {}, stage_id="s1")
 
     assert answer.status == StageStatus.SUCCESS
@@ -315,10 +315,12 @@ async def test_an_invitation_to_an_agent_without_management_is_no_problem() -> N
 # Start
 
 
-@pytest.mark.parametrize("way", Way)
-async def test_under_our_piped_nobody_else_on_the_network_reaches_the_plugin(way: Way) -> None:
+@pytest.mark.parametrize("mode", LaunchMode)
+async def test_under_our_piped_nobody_else_on_the_network_reaches_the_plugin(
+    mode: LaunchMode,
+) -> None:
     """Whoever reaches it can have a stage run, and a stage may be a script."""
-    async with FakePiped() as piped, lab(piped, way=way) as plugin:
+    async with FakePiped() as piped, lab(piped, mode=mode) as plugin:
         found = listening_addresses(plugin.port)
 
     assert found
@@ -352,7 +354,7 @@ async def test_wrong_options_are_told_and_end_the_process_with_2() -> None:
 
 
 async def test_a_taken_port_is_told_in_a_sentence() -> None:
-    async with FakePiped(managed=False) as piped, lab(piped, way=Way.COMMAND_LINE) as first:
+    async with FakePiped(managed=False) as piped, lab(piped, mode=LaunchMode.COMMAND_LINE) as first:
         port = first.port
         ended = await asyncio.create_subprocess_exec(
             *[str(part) for part in LAB],

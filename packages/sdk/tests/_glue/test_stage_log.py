@@ -66,7 +66,7 @@ async def test_a_line_arrives_while_the_stage_still_runs(pace: Pace) -> None:
     async with FakePiped() as piped, sending(piped, pace) as sender:
         sender.append(Severity.ERROR, "look")
 
-        await piped.until(lambda: piped.log("s1").lines == ["look"])
+        await piped.wait_until(lambda: piped.log("s1").lines == ["look"])
 
         (block,) = piped.log("s1").blocks.values()
         assert block.severity == Severity.ERROR
@@ -224,7 +224,7 @@ async def test_a_writer_waits_while_too_many_lines_are_on_their_way() -> None:
                 sender.append(Severity.INFO, line)
 
             waiting = tasks.create_task(sender.drain())
-            await piped.until(lambda: piped.calls["ReportStageLogs"] >= 2)
+            await piped.wait_until(lambda: piped.calls["ReportStageLogs"] >= 2)
             assert not waiting.done()
 
             async with asyncio.timeout(30):
@@ -238,12 +238,12 @@ async def test_a_line_said_again_at_its_index_is_kept_once(pace: Pace) -> None:
     """So the next process can repeat what may not have arrived."""
     async with FakePiped() as piped:
         async with sending(piped, pace, completed=False) as sender:
-            sender.place(1000, 60.0)
+            sender.set_next_index(1000, 60.0)
             sender.append(Severity.INFO, "one")
             sender.append(Severity.INFO, "two")
 
         async with sending(piped, pace) as sender:
-            sender.place(1000, 60.0)
+            sender.set_next_index(1000, 60.0)
             for line in ("one", "two", "three"):
                 sender.append(Severity.INFO, line)
 

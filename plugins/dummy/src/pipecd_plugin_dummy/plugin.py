@@ -18,8 +18,8 @@ from pipecd_sdk import (
     DeployTarget,
     Drift,
     Health,
-    Live,
     LiveContext,
+    LiveSnapshot,
     LiveState,
     PlanContext,
     PlanPreview,
@@ -77,12 +77,12 @@ class Dummy(DeploymentPlugin, LiveState, Drift, PlanPreview):
     async def roll_back(self, ctx: StageContext, config: DummyConfig) -> None:
         await _behave(ctx, config.record, config.rollback)
 
-    async def live_state(self, ctx: LiveContext, target: DeployTarget) -> Live:
+    async def live_state(self, ctx: LiveContext, target: DeployTarget) -> LiveSnapshot:
         live = ctx.source.options.live
         await ctx.clock.sleep(live.sleep)
         if live.fail:
             raise TargetError(live.fail)
-        return Live(
+        return LiveSnapshot(
             resources=[
                 Resource(
                     id=f"{target.name}/nothing-{number}",
@@ -95,7 +95,7 @@ class Dummy(DeploymentPlugin, LiveState, Drift, PlanPreview):
             ]
         )
 
-    async def drift(self, ctx: LiveContext, target: DeployTarget, live: Live) -> SyncState:
+    async def drift(self, ctx: LiveContext, target: DeployTarget, live: LiveSnapshot) -> SyncState:
         told = ctx.source.options.live
         return SyncState(
             status=SyncStatus[told.sync],

@@ -13,7 +13,7 @@ from pipecd_plugin_files.plan import moment
 from pipecd_plugin_files.provider.site import Release, Site, SiteError
 from pipecd_plugin_files.provider.tree import Digests, desired, present
 from pipecd_plugin_files.source import Folder
-from pipecd_sdk import Health, Live, Resource, SyncState, SyncStatus, TargetError
+from pipecd_sdk import Health, LiveSnapshot, Resource, SyncState, SyncStatus, TargetError
 
 MOST_FILES: Final = 1_000
 """Files that are shown one by one, those in trouble first."""
@@ -57,7 +57,7 @@ def look(site: Site, digests: Digests) -> Seen:
     return Seen(site=site, release=release, files=files)
 
 
-def live(name: str, seen: Seen) -> Live:
+def live(name: str, seen: Seen) -> LiveSnapshot:
     """Target, release and files, as resources."""
     if seen.release is None:
         target = Resource(
@@ -68,7 +68,7 @@ def live(name: str, seen: Seen) -> Live:
             description="nothing is deployed here",
             metadata={"path": str(seen.site.root)},
         )
-        return Live(resources=[target], found=seen)
+        return LiveSnapshot(resources=[target], data=seen)
     wrong = compare(seen.files, seen.release.files)
     health = Health.UNHEALTHY if wrong else Health.HEALTHY
     description = f"not as it was deployed: {counted(wrong)}" if wrong else ""
@@ -100,7 +100,7 @@ def live(name: str, seen: Seen) -> Live:
         ),
         *_files(release_id, seen, {each.path: each for each in wrong}),
     ]
-    return Live(resources=resources, found=seen)
+    return LiveSnapshot(resources=resources, data=seen)
 
 
 def _files(parent: str, seen: Seen, wrong: dict[str, Found]) -> Iterator[Resource]:

@@ -27,8 +27,8 @@ from pipecd_sdk import (
     DeploymentPlugin,
     DeployTarget,
     Drift,
-    Live,
     LiveContext,
+    LiveSnapshot,
     LiveState,
     PlanContext,
     PlanPreview,
@@ -41,7 +41,7 @@ from pipecd_sdk import (
     SyncState,
     TargetConfig,
     Version,
-    on_targets,
+    run_on_targets,
     serve,
     stage,
 )
@@ -104,16 +104,16 @@ class Files(DeploymentPlugin, LiveState, Drift, PlanPreview):
             done = await _in_thread(lambda stop: roll_back(self._order(ctx, site, stop), running))
             log.success("%s %s", site.root, done)
 
-        await on_targets(ctx, undo_one)
+        await run_on_targets(ctx, undo_one)
 
-    async def live_state(self, ctx: LiveContext, target: DeployTarget) -> Live:
+    async def live_state(self, ctx: LiveContext, target: DeployTarget) -> LiveSnapshot:
         site = self._site(target, ctx.source.options.into)
         seen = await _in_thread(lambda _: livestate.look(site, self._digests))
         return livestate.live(target.name, seen)
 
-    async def drift(self, ctx: LiveContext, target: DeployTarget, live: Live) -> SyncState:
+    async def drift(self, ctx: LiveContext, target: DeployTarget, live: LiveSnapshot) -> SyncState:
         folder = folder_of(ctx.source)
-        return await _in_thread(lambda _: livestate.drift(live.found, folder, self._digests))
+        return await _in_thread(lambda _: livestate.drift(live.data, folder, self._digests))
 
     async def plan_preview(self, ctx: PreviewContext, target: DeployTarget) -> Preview:
         folder = folder_of(ctx.source.target)
@@ -139,7 +139,7 @@ class Files(DeploymentPlugin, LiveState, Drift, PlanPreview):
             else:
                 log.info("%s has release %s already", site.root, release.id)
 
-        await on_targets(ctx, roll_out_one, targets=targets)
+        await run_on_targets(ctx, roll_out_one, targets=targets)
 
     def _order(self, ctx: StageContext, site: Site, stop: threading.Event) -> Order:
         return Order(

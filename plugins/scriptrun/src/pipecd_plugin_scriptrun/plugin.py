@@ -31,10 +31,10 @@ from pipecd_plugin_scriptrun.shim import chaos
 from pipecd_plugin_scriptrun.spare import SPARE
 from pipecd_sdk import (
     PlannedStage,
+    RequestedStage,
     StageContext,
     StageFailedError,
     StagePlugin,
-    WantedStage,
     serve,
     stage,
 )
@@ -54,16 +54,18 @@ class ScriptRun(StagePlugin):
 
     config: ScriptRunConfig
 
-    def plan(self, wanted: Sequence[WantedStage], *, rollback: bool) -> Iterable[PlannedStage]:
+    def plan(
+        self, requested: Sequence[RequestedStage], *, rollback: bool
+    ) -> Iterable[PlannedStage]:
         with suppress(RuntimeError, OSError):  # without an event loop, or without room
             SPARE.prepare()
-        yield from (each.planned() for each in wanted)
+        yield from (each.to_planned() for each in requested)
         if rollback:
-            for each in wanted:
+            for each in requested:
                 if each.name == SCRIPT_RUN and each.config.rollback_commands:
-                    yield each.rolled_back_by(ROLLBACK, desc="Run the script's onRollback")
-            for each in [each for each in wanted if each.name == CUSTOM_SYNC][:1]:
-                yield each.rolled_back_by(
+                    yield each.to_rollback(ROLLBACK, desc="Run the script's onRollback")
+            for each in [each for each in requested if each.name == CUSTOM_SYNC][:1]:
+                yield each.to_rollback(
                     CUSTOM_SYNC_ROLLBACK, desc="Run the script of what ran before"
                 )
 
@@ -213,9 +215,10 @@ class ScriptRun(StagePlugin):
         self, ctx: StageContext, config: ScriptConfig, commands: Sequence[str]
     ) -> tuple[list[str], dict[str, str]]:
         """The commands and variables with the secrets they name; the log shows only names."""
-        opened = [(await ctx.secrets.in_command(each)).text for each in commands]
+        opened = [(await ctx.secrets.expand_command(each)).text for each in commands]
         variables = {
-            name: (await ctx.secrets.in_variable(value)).text for name, value in config.env.items()
+            name: (await ctx.secrets.expand_variable(value)).text
+            for name, value in config.env.items()
         }
         return opened, variables
 

@@ -131,7 +131,7 @@ class Attempt:
         if not self._is_headed:
             self._is_headed = True
             SPARE.prepare()  # the next script of the pipeline may follow soon
-            self._ctx.log.place(started.index)
+            self._ctx.log.set_next_index(started.index)
             for line in self._heading:
                 self._ctx.log.info("%s", line)
         while (blocks := self._output.read()) is not None:
@@ -142,11 +142,13 @@ class Attempt:
         if started is None:
             return
         await self._show(started, self._output.rest())
-        self._ctx.log.place(self._record.index_at(started, self._output.position))
+        self._ctx.log.set_next_index(self._record.index_at(started, self._output.position))
 
     async def _show(self, started: Started, blocks: Sequence[Block]) -> None:
         for block in blocks:
-            self._ctx.log.place(self._record.index_at(started, block.position), at=block.at)
+            self._ctx.log.set_next_index(
+                self._record.index_at(started, block.position), at=block.at
+            )
             if block.is_note:
                 self._ctx.log.error("%s", block.text)
             else:

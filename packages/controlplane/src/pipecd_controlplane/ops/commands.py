@@ -7,8 +7,12 @@ from pathlib import Path
 import click
 
 from pipecd_controlplane.ops.operator import ask_for_backup
-from pipecd_controlplane.store.sql import backup as backups
-from pipecd_controlplane.store.sql.folder import owned
+from pipecd_controlplane.store.open import (
+    SqliteFolder,
+    backup_database,
+    exclusive_database,
+    restore_database,
+)
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -29,8 +33,8 @@ def backup(*, data_dir: Path, output: Path) -> None:
     target = output.absolute()
     made = ask_for_backup(data_dir, target)
     if made is None:
-        with owned(data_dir.absolute()):
-            made = backups.backup(data_dir, target, now=int(time.time()))
+        with exclusive_database(SqliteFolder(folder=data_dir.absolute())):
+            made = backup_database(SqliteFolder(folder=data_dir), target, now=int(time.time()))
     click.echo(f"wrote {output}: {made.size} bytes of database, schema {made.schema}")
 
 
@@ -50,6 +54,6 @@ def backup(*, data_dir: Path, output: Path) -> None:
 )
 def restore(*, archive: Path, data_dir: Path) -> None:
     """Make a data folder from a backup, for a server to be started in."""
-    made = backups.restore(archive, data_dir.absolute())
+    made = restore_database(archive, SqliteFolder(folder=data_dir.absolute()))
     at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(made.created_at))
     click.echo(f"restored {data_dir} as of {at}, schema {made.schema}")

@@ -17,10 +17,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from pipecd_controlplane.store.backup import Backup
 from pipecd_controlplane.store.entities import Now
-from pipecd_controlplane.store.sql.backup import Backup, backup
+from pipecd_controlplane.store.open import SqliteFolder, backup_database
 from pipecd_model.errors import PipecdError, StateError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 
@@ -67,7 +68,9 @@ async def _answered(reader: asyncio.StreamReader, folder: Path, now: Now) -> dic
     except (TimeoutError, ValueError, KeyError, TypeError, asyncio.LimitOverrunError):
         return {"error": "that is nothing to ask for", "hint": ""}
     try:
-        made = await asyncio.to_thread(backup, folder, target, now=now())
+        made = await asyncio.to_thread(
+            backup_database, SqliteFolder(folder=folder), target, now=now()
+        )
     except PipecdError as error:
         return {"error": str(error), "hint": error.hint}
     log.info("operator.backup", file=str(target), size=made.size)

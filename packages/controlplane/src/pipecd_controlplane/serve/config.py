@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from pipecd_controlplane.ops.retention import FOR_A_YEAR, Retention
-from pipecd_controlplane.store.sql.file import DATABASE_FILE
+from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
 from pipecd_model.config import load_control_plane
 from pipecd_model.config.controlplane import (
     ControlPlaneConfig,

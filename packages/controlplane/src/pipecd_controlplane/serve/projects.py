@@ -13,7 +13,7 @@ from typing import TypeVar
 import click
 
 from pipecd_controlplane.store.database import Transaction
-from pipecd_controlplane.store.sql.sqlite import open_sqlite
+from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_controlplane.usecases.keys import hash_of, new_password
 from pipecd_controlplane.usecases.project import ProjectSettings
@@ -109,7 +109,9 @@ def _with(folder: Path, work: Callable[[Stores], Awaitable[T]]) -> T:
     folder = folder.absolute()
 
     async def run() -> T:
-        async with open_sqlite(folder, on_commit=lambda _changes: None) as database:
+        async with open_database(
+            SqliteFolder(folder=folder), on_commit=lambda _changes: None
+        ) as database:
             return await work(stores(database, lambda: int(time.time())))
 
     return asyncio.run(run())

@@ -5,12 +5,12 @@ from typing import Final
 
 from sqlalchemy import bindparam, insert, select, update
 
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Change, Kind
 from pipecd_controlplane.store.database import Database, Transaction, View
 from pipecd_controlplane.store.entities import Now
-from pipecd_controlplane.store.sql import tables
 
-T: Final = tables.piped_alarm
+T: Final = schema.piped_alarm
 
 SEEN_AGAIN: Final = (
     update(T)

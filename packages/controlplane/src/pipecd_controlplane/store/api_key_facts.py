@@ -7,10 +7,10 @@ from typing import Final
 
 from sqlalchemy import bindparam, insert, select, update
 
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.database import Database, Transaction, View
-from pipecd_controlplane.store.sql import tables
 
-T: Final = tables.api_key_fact
+T: Final = schema.api_key_fact
 
 INSERT: Final = insert(T)
 BY_KEY: Final = select(T.c.expires_at, T.c.last_used_at).where(T.c.key_id == bindparam("key_id"))

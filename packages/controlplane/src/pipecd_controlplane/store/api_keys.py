@@ -5,15 +5,15 @@ from typing import Final
 
 from sqlalchemy import bindparam, select
 
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Kind
 from pipecd_controlplane.store.database import Value, View
 from pipecd_controlplane.store.entities import Entities
-from pipecd_controlplane.store.sql import tables
 from pipecd_wire.model import apikey_pb2
 
-BY_ID: Final = select(tables.api_key.c.data).where(tables.api_key.c.id == bindparam("id"))
-OF_PROJECT: Final = select(tables.api_key.c.data).where(
-    tables.api_key.c.project_id == bindparam("project_id")
+BY_ID: Final = select(schema.api_key.c.data).where(schema.api_key.c.id == bindparam("id"))
+OF_PROJECT: Final = select(schema.api_key.c.data).where(
+    schema.api_key.c.project_id == bindparam("project_id")
 )
 
 
@@ -22,7 +22,7 @@ class ApiKeys(Entities[apikey_pb2.APIKey]):
 
     noun = "API key"
     kind = Kind.API_KEY
-    table = tables.api_key
+    table = schema.api_key
     message = apikey_pb2.APIKey
 
     def columns(self, entity: apikey_pb2.APIKey) -> dict[str, Value]:

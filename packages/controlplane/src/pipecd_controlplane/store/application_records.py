@@ -7,11 +7,11 @@ from typing import ClassVar, Final, Generic, TypeVar
 from google.protobuf.message import Message
 from sqlalchemy import Table, bindparam, insert, select, update
 
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Change, Kind
 from pipecd_controlplane.store.database import Database, Transaction
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.piped_records import Record
-from pipecd_controlplane.store.sql import tables
 from pipecd_wire.model import analysis_result_pb2, application_live_state_pb2
 
 M = TypeVar("M", bound=Message)
@@ -90,7 +90,7 @@ class ApplicationRecords(Generic[M]):
 class LiveStates(ApplicationRecords[application_live_state_pb2.ApplicationLiveStateSnapshot]):
     """What really runs of each application."""
 
-    table = tables.live_state
+    table = schema.live_state
     message = application_live_state_pb2.ApplicationLiveStateSnapshot
     kind = Kind.LIVE_STATE
 
@@ -98,5 +98,5 @@ class LiveStates(ApplicationRecords[application_live_state_pb2.ApplicationLiveSt
 class AnalysisResults(ApplicationRecords[analysis_result_pb2.AnalysisResult]):
     """The baseline of each application's next analysis, for v0 pipeds."""
 
-    table = tables.analysis_result
+    table = schema.analysis_result
     message = analysis_result_pb2.AnalysisResult

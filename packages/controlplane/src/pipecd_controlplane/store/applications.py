@@ -6,16 +6,16 @@ from typing import Final
 
 from sqlalchemy import and_, bindparam, func, select
 
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Kind
 from pipecd_controlplane.store.database import Value, View
 from pipecd_controlplane.store.entities import Entities
 from pipecd_controlplane.store.labels import Labels
 from pipecd_controlplane.store.listing import Filter, List
 from pipecd_controlplane.store.paging import PAGE_BYTES, Page, fill
-from pipecd_controlplane.store.sql import tables
 from pipecd_wire.model import application_pb2
 
-T: Final = tables.application
+T: Final = schema.application
 
 ENABLED_OF_PIPED: Final = (
     select(T.c.data)
@@ -26,7 +26,7 @@ ENABLED_OF_PIPED: Final = (
     )
     .order_by(T.c.created_at, T.c.id)
 )
-L: Final = tables.application_label
+L: Final = schema.application_label
 
 COUNTS: Final = (
     select(T.c.kind, T.c.plugin_based, T.c.disabled, L.c.value, func.count())
@@ -35,7 +35,7 @@ COUNTS: Final = (
     .group_by(T.c.kind, T.c.plugin_based, T.c.disabled, L.c.value)
 )
 
-LIST: Final = List(T, tables.application_label, ("name",))
+LIST: Final = List(T, schema.application_label, ("name",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class Applications(Entities[application_pb2.Application]):
     kind = Kind.APPLICATION
     table = T
     message = application_pb2.Application
-    _labels = Labels(tables.application_label)
+    _labels = Labels(schema.application_label)
 
     def columns(self, entity: application_pb2.Application) -> dict[str, Value]:
         return {

@@ -5,15 +5,15 @@ from typing import Final
 
 from sqlalchemy import bindparam, select
 
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Kind
 from pipecd_controlplane.store.database import Value, View
 from pipecd_controlplane.store.entities import Entities
 from pipecd_controlplane.store.listing import Filter, List
 from pipecd_controlplane.store.paging import Page, fill
-from pipecd_controlplane.store.sql import tables
 from pipecd_wire.model import deployment_chain_pb2 as pb
 
-T: Final = tables.deployment_chain
+T: Final = schema.deployment_chain
 
 UNFINISHED: Final = (
     select(T.c.project_id, T.c.id)

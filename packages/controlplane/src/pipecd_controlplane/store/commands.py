@@ -5,13 +5,13 @@ from typing import Final
 
 from sqlalchemy import bindparam, insert, select
 
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Kind
 from pipecd_controlplane.store.database import Transaction, Value, View
 from pipecd_controlplane.store.entities import Entities
-from pipecd_controlplane.store.sql import tables
 from pipecd_wire.model import command_pb2
 
-T: Final = tables.command
+T: Final = schema.command
 
 UNHANDLED_OF_PIPED: Final = (
     select(T.c.data)
@@ -28,10 +28,10 @@ MOST_AT_ONCE: Final = 1000
 """Commands of one list, the oldest first: the others come when these are handled."""
 ALL: Final = 2**31
 
-INSERT_OUTPUT: Final = insert(tables.command_output)
-OUTPUT: Final = select(tables.command_output.c.data).where(
-    tables.command_output.c.command_id == bindparam("command_id"),
-    tables.command_output.c.project_id == bindparam("project_id"),
+INSERT_OUTPUT: Final = insert(schema.command_output)
+OUTPUT: Final = select(schema.command_output.c.data).where(
+    schema.command_output.c.command_id == bindparam("command_id"),
+    schema.command_output.c.project_id == bindparam("project_id"),
 )
 
 

@@ -7,18 +7,17 @@ from typing import Final
 
 from sqlalchemy import bindparam, select, tuple_
 
-from pipecd_controlplane.store import outcomes
+from pipecd_controlplane.store import outcomes, schema
 from pipecd_controlplane.store.changes import Kind
 from pipecd_controlplane.store.database import Transaction, Value, View
 from pipecd_controlplane.store.entities import Entities
 from pipecd_controlplane.store.labels import Labels
 from pipecd_controlplane.store.listing import Filter, List
 from pipecd_controlplane.store.paging import PAGE_BYTES, Page, fill
-from pipecd_controlplane.store.sql import tables
 from pipecd_model.deployment import is_completed
 from pipecd_wire.model import deployment_pb2
 
-T: Final = tables.deployment
+T: Final = schema.deployment
 
 NOT_COMPLETED_OF_PIPED: Final = (
     select(T.c.data, T.c.created_at, T.c.id)
@@ -65,7 +64,7 @@ OF_CHAIN: Final = (
 )
 
 LIST: Final = List(
-    T, tables.deployment_label, ("application_id", "application_name", "status", "kind")
+    T, schema.deployment_label, ("application_id", "application_name", "status", "kind")
 )
 
 AGENT_PAGE_BYTES: Final = 8 * 1024 * 1024
@@ -104,7 +103,7 @@ class Deployments(Entities[deployment_pb2.Deployment]):
     kind = Kind.DEPLOYMENT
     table = T
     message = deployment_pb2.Deployment
-    _labels = Labels(tables.deployment_label)
+    _labels = Labels(schema.deployment_label)
 
     def columns(self, entity: deployment_pb2.Deployment) -> dict[str, Value]:
         return {

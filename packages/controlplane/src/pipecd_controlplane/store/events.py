@@ -7,16 +7,16 @@ from typing import Any, Final
 
 from sqlalchemy import bindparam, select, tuple_
 
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Kind
 from pipecd_controlplane.store.database import Value, View
 from pipecd_controlplane.store.entities import Entities
 from pipecd_controlplane.store.labels import Labels
 from pipecd_controlplane.store.listing import Filter, List
 from pipecd_controlplane.store.paging import START, Page, fill
-from pipecd_controlplane.store.sql import tables
 from pipecd_wire.model import event_pb2
 
-T: Final = tables.event
+T: Final = schema.event
 
 LATEST: Final = (
     select(T.c.data)
@@ -29,7 +29,7 @@ LATEST: Final = (
     .limit(1)
 )
 
-LIST: Final = List(T, tables.event_label, ("name", "status"))
+LIST: Final = List(T, schema.event_label, ("name", "status"))
 
 AGENT_BYTES: Final = 8 * 1024 * 1024
 """An agent takes 10 MiB, and never asks for a second page."""
@@ -60,7 +60,7 @@ class Events(Entities[event_pb2.Event]):
     kind = Kind.EVENT
     table = T
     message = event_pb2.Event
-    _labels = Labels(tables.event_label)
+    _labels = Labels(schema.event_label)
 
     def columns(self, entity: event_pb2.Event) -> dict[str, Value]:
         return {

@@ -12,11 +12,11 @@ from typing import Final
 
 from sqlalchemy import bindparam, insert, select, update
 
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Change, Kind
 from pipecd_controlplane.store.database import Database, Row, Transaction
-from pipecd_controlplane.store.sql import tables
 
-T: Final = tables.lease
+T: Final = schema.lease
 
 GET: Final = select(
     T.c.epoch, T.c.instance_id, T.c.data_folder_id, T.c.renewals, T.c.contested

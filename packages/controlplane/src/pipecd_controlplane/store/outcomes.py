@@ -7,15 +7,15 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, bindparam, delete, func, insert, or_, select
 
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.database import Database, Transaction, View
 from pipecd_controlplane.store.labels import Labels
 from pipecd_controlplane.store.listing import MOST_LABELS
-from pipecd_controlplane.store.sql import tables
 from pipecd_model.errors import ConfigError
 from pipecd_wire.model import deployment_pb2 as pb
 
-T: Final = tables.deployment_outcome
-LABELS: Final = Labels(tables.deployment_label)
+T: Final = schema.deployment_outcome
+LABELS: Final = Labels(schema.deployment_label)
 DAY: Final = 86_400
 
 INSERT: Final = insert(T)

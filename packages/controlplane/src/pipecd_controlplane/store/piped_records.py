@@ -7,10 +7,10 @@ from typing import ClassVar, Final, Generic, TypeVar
 from google.protobuf.message import Message
 from sqlalchemy import Table, bindparam, insert, select, update
 
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Change, Kind
 from pipecd_controlplane.store.database import Database, Transaction, View
 from pipecd_controlplane.store.entities import Now
-from pipecd_controlplane.store.sql import tables
 from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
 
@@ -91,7 +91,7 @@ class PipedRecords(Generic[M]):
 class PluginStates(PipedRecords[push_pb2.ReportPluginsRequest]):
     """How the plugins of each piped are."""
 
-    table = tables.plugin_state
+    table = schema.plugin_state
     message = push_pb2.ReportPluginsRequest
     kind = Kind.PLUGINS
 
@@ -99,7 +99,7 @@ class PluginStates(PipedRecords[push_pb2.ReportPluginsRequest]):
 class PipedStats(PipedRecords[pipedservice.ReportStatRequest]):
     """The metrics of each piped; the sign of life of one that does not watch."""
 
-    table = tables.piped_stat
+    table = schema.piped_stat
     message = pipedservice.ReportStatRequest
 
 
@@ -108,5 +108,5 @@ class UnregisteredApplications(
 ):
     """Applications that a piped found in git and nobody has registered yet."""
 
-    table = tables.unregistered_application
+    table = schema.unregistered_application
     message = pipedservice.ReportUnregisteredApplicationConfigurationsRequest

@@ -5,16 +5,16 @@ from typing import Final
 
 from sqlalchemy import bindparam, select
 
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Kind
 from pipecd_controlplane.store.database import Value, View
 from pipecd_controlplane.store.entities import Entities
-from pipecd_controlplane.store.sql import tables
 from pipecd_wire.model import piped_pb2
 
 OF_PROJECT: Final = (
-    select(tables.piped.c.data)
-    .where(tables.piped.c.project_id == bindparam("project_id"))
-    .order_by(tables.piped.c.created_at, tables.piped.c.id)
+    select(schema.piped.c.data)
+    .where(schema.piped.c.project_id == bindparam("project_id"))
+    .order_by(schema.piped.c.created_at, schema.piped.c.id)
 )
 
 
@@ -23,7 +23,7 @@ class Pipeds(Entities[piped_pb2.Piped]):
 
     noun = "piped"
     kind = Kind.PIPED
-    table = tables.piped
+    table = schema.piped
     message = piped_pb2.Piped
 
     def columns(self, entity: piped_pb2.Piped) -> dict[str, Value]:

@@ -6,20 +6,20 @@ from typing import Final
 
 from sqlalchemy import bindparam, insert, select, update
 
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Change, Kind
 from pipecd_controlplane.store.database import Database, DuplicateError, Transaction, View
 from pipecd_controlplane.store.entities import Now
-from pipecd_controlplane.store.sql import tables
 from pipecd_model.errors import ConflictError, NotFoundError
 from pipecd_wire.model import project_pb2
 
-GET: Final = select(tables.project.c.data).where(tables.project.c.id == bindparam("id"))
-IDS: Final = select(tables.project.c.id).order_by(tables.project.c.id)
-ALL: Final = select(tables.project.c.data).order_by(tables.project.c.id)
-INSERT: Final = insert(tables.project)
+GET: Final = select(schema.project.c.data).where(schema.project.c.id == bindparam("id"))
+IDS: Final = select(schema.project.c.id).order_by(schema.project.c.id)
+ALL: Final = select(schema.project.c.data).order_by(schema.project.c.id)
+INSERT: Final = insert(schema.project)
 UPDATE: Final = (
-    update(tables.project)
-    .where(tables.project.c.id == bindparam("this_id"))
+    update(schema.project)
+    .where(schema.project.c.id == bindparam("this_id"))
     .values(data=bindparam("data"))
 )
 

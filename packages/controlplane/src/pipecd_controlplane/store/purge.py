@@ -9,16 +9,16 @@ from typing import Any, Final
 
 from sqlalchemy import Table, bindparam, delete, select, tuple_
 
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.database import Database, Transaction, View
 from pipecd_controlplane.store.labels import Labels
-from pipecd_controlplane.store.sql import tables
 from pipecd_wire.model import application_pb2, command_pb2
 
 STEP: Final = 100
 """Things that go in one transaction."""
 
-DEPLOYMENT: Final = tables.deployment
-COMMAND: Final = tables.command
+DEPLOYMENT: Final = schema.deployment
+COMMAND: Final = schema.command
 
 ENDED: Final = (
     select(
@@ -35,20 +35,20 @@ ENDED: Final = (
     .order_by(DEPLOYMENT.c.completed_at, DEPLOYMENT.c.id)
     .limit(STEP)
 )
-APPLICATION: Final = select(tables.application.c.data).where(
-    tables.application.c.id == bindparam("application_id")
+APPLICATION: Final = select(schema.application.c.data).where(
+    schema.application.c.id == bindparam("application_id")
 )
 OF_DEPLOYMENT: Final = (
     delete(DEPLOYMENT).where(DEPLOYMENT.c.id == bindparam("this_deployment")),
-    delete(tables.stage_log_chunk).where(
-        tables.stage_log_chunk.c.deployment_id == bindparam("this_deployment")
+    delete(schema.stage_log_chunk).where(
+        schema.stage_log_chunk.c.deployment_id == bindparam("this_deployment")
     ),
-    delete(tables.stage_log).where(
-        tables.stage_log.c.deployment_id == bindparam("this_deployment")
+    delete(schema.stage_log).where(
+        schema.stage_log.c.deployment_id == bindparam("this_deployment")
     ),
 )
-OUTCOME: Final = select(tables.deployment_outcome.c.deployment_id).where(
-    tables.deployment_outcome.c.deployment_id == bindparam("this_deployment")
+OUTCOME: Final = select(schema.deployment_outcome.c.deployment_id).where(
+    schema.deployment_outcome.c.deployment_id == bindparam("this_deployment")
 )
 HANDLED: Final = (
     select(COMMAND.c.id)
@@ -59,8 +59,8 @@ HANDLED: Final = (
     .limit(STEP)
 )
 OUTPUTS: Final = (
-    select(tables.command_output.c.command_id)
-    .join(COMMAND, COMMAND.c.id == tables.command_output.c.command_id)
+    select(schema.command_output.c.command_id)
+    .join(COMMAND, COMMAND.c.id == schema.command_output.c.command_id)
     .where(COMMAND.c.created_at < bindparam("before"))
     .limit(STEP)
 )
@@ -73,10 +73,10 @@ WAITING: Final = (
     .limit(STEP)
 )
 CHAINS: Final = (
-    select(tables.deployment_chain.c.id)
+    select(schema.deployment_chain.c.id)
     .where(
-        tables.deployment_chain.c.completed == 1,
-        tables.deployment_chain.c.updated_at < bindparam("before"),
+        schema.deployment_chain.c.completed == 1,
+        schema.deployment_chain.c.updated_at < bindparam("before"),
     )
     .limit(STEP)
 )
@@ -90,25 +90,25 @@ def _delete(table: Table, key: str = "id") -> Any:
     return delete(table).where(table.c[key] == bindparam("this_row"))
 
 
-EVENTS: Final = _older(tables.event)
-TRACES: Final = _older(tables.deployment_trace)
+EVENTS: Final = _older(schema.event)
+TRACES: Final = _older(schema.deployment_trace)
 
-DELETE_EVENT: Final = _delete(tables.event)
-DELETE_TRACE: Final = _delete(tables.deployment_trace)
-DELETE_CHAIN: Final = _delete(tables.deployment_chain)
+DELETE_EVENT: Final = _delete(schema.event)
+DELETE_TRACE: Final = _delete(schema.deployment_trace)
+DELETE_CHAIN: Final = _delete(schema.deployment_chain)
 DELETE_COMMAND: Final = _delete(COMMAND)
-DELETE_OUTPUT: Final = _delete(tables.command_output, "command_id")
+DELETE_OUTPUT: Final = _delete(schema.command_output, "command_id")
 
-DELETED: Final = select(tables.application.c.id).where(
-    tables.application.c.deleted == 1, tables.application.c.updated_at < bindparam("before")
+DELETED: Final = select(schema.application.c.id).where(
+    schema.application.c.deleted == 1, schema.application.c.updated_at < bindparam("before")
 )
 OF_DELETED: Final = tuple(
     delete(table).where(table.c.application_id.in_(DELETED))
-    for table in (tables.live_state, tables.analysis_result, tables.shared_object)
+    for table in (schema.live_state, schema.analysis_result, schema.shared_object)
 )
 
-DEPLOYMENT_LABELS: Final = Labels(tables.deployment_label)
-EVENT_LABELS: Final = Labels(tables.event_label)
+DEPLOYMENT_LABELS: Final = Labels(schema.deployment_label)
+EVENT_LABELS: Final = Labels(schema.event_label)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,13 @@ from typing import Final
 
 from sqlalchemy import bindparam, insert, select, update
 
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Change, Kind
 from pipecd_controlplane.store.database import Database, DuplicateError, Transaction, View
-from pipecd_controlplane.store.sql import tables
 from pipecd_model.errors import ConflictError, NotFoundError
 from pipecd_wire.pipecd.push import push_pb2
 
-T: Final = tables.own_command
+T: Final = schema.own_command
 
 INSERT: Final = insert(T)
 UNHANDLED_OF_PIPED: Final = (

@@ -6,12 +6,12 @@ from typing import Final
 
 from sqlalchemy import bindparam, delete, insert, select, update
 
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Change, Kind
 from pipecd_controlplane.store.database import Database, Transaction, View
-from pipecd_controlplane.store.sql import tables
 from pipecd_wire.pipecd.api import access_pb2
 
-T: Final = tables.session
+T: Final = schema.session
 
 INSERT: Final = insert(T)
 BY_ID: Final = select(T.c.data, T.c.secret_hash).where(T.c.id == bindparam("id"))

@@ -5,10 +5,10 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, bindparam, insert, select, update
 
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.database import Database, Transaction
-from pipecd_controlplane.store.sql import tables
 
-T: Final = tables.shared_object
+T: Final = schema.shared_object
 
 
 def _here() -> "ColumnElement[bool]":

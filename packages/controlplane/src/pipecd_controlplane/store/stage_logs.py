@@ -12,15 +12,15 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, FromClause, bindparam, func, insert, select, update
 
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Change, Kind
 from pipecd_controlplane.store.database import Database, Transaction, Value, View
-from pipecd_controlplane.store.sql import tables
 from pipecd_model.errors import StateError
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import logblock_pb2
 
-HEADS: Final = tables.stage_log
-CHUNKS: Final = tables.stage_log_chunk
+HEADS: Final = schema.stage_log
+CHUNKS: Final = schema.stage_log_chunk
 
 BELOW_ALL: Final = -(2**63)
 ABOVE_ALL: Final = 2**63 - 1

@@ -3,15 +3,15 @@
 
 from typing import Final
 
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Kind
 from pipecd_controlplane.store.database import Value, View
 from pipecd_controlplane.store.entities import Entities
 from pipecd_controlplane.store.listing import Filter, List
 from pipecd_controlplane.store.paging import Page, fill
-from pipecd_controlplane.store.sql import tables
 from pipecd_wire.model import deployment_trace_pb2
 
-T: Final = tables.deployment_trace
+T: Final = schema.deployment_trace
 
 LIST: Final = List(T, None, ("commit_hash",))
 

@@ -92,7 +92,7 @@ class StageLogSender:
         self._room = asyncio.Event()
         self._room.set()
 
-    def place(self, index: int, at: float | None) -> None:
+    def set_next_index(self, index: int, at: float | None) -> None:
         """Choose the index, and the time, of the next line."""
         self._next, self._at = index, at
 

@@ -14,7 +14,7 @@ from pipecd_sdk.conformance.checks import failure
 from pipecd_sdk.conformance.profile import Profile
 from pipecd_sdk.conformance.requests import build
 from pipecd_sdk.testing.piped import FakePiped
-from pipecd_sdk.testing.process import PluginProcess, StartError, Way, start_plugin
+from pipecd_sdk.testing.process import LaunchMode, PluginProcess, StartError, start_plugin
 from pipecd_wire.pipecd.plugin import plugin_pb2, plugin_pb2_grpc
 from pipecd_wire.plugin.deploymentapi import api_pb2, api_pb2_grpc
 from pipecd_wire.plugin.livestateapi import api_pb2 as livestate_pb2
@@ -73,7 +73,7 @@ class Session:
                     self.piped,
                     self._command,
                     name=self._profile.name,
-                    way=Way.COMMAND_LINE,
+                    mode=LaunchMode.COMMAND_LINE,
                     entry=self._profile.entry,
                     flags=self._profile.flags,
                     environment=self._environment,
@@ -216,7 +216,7 @@ class Session:
     async def _introduction(self, within: float) -> dict[str, Any]:
         running = self._running
         with suppress(TimeoutError):
-            await self.piped.until(lambda: self.piped.calls["Ping"] > 0, limit=within)
+            await self.piped.wait_until(lambda: self.piped.calls["Ping"] > 0, limit=within)
         return {
             "ready": [each for each in self.piped.ready if each.pid == running.process.pid],
             "port": running.port,

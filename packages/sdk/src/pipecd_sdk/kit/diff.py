@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pipecd_sdk.kit import yaml
 
-__all__ = ["MISSING", "Node", "diff", "render", "unified"]
+__all__ = ["MISSING", "Node", "diff", "format_unified", "render"]
 
 
 class _Missing:
@@ -222,11 +222,11 @@ def _value_lines(sign: str, indent: str, keys: tuple[str | int, ...], value: Any
     return [f"{sign} {indent}{line}" for line in shown.removesuffix("...\n").splitlines()]
 
 
-def unified(old: Any, new: Any, *, context: int = 3) -> str:
+def format_unified(old: Any, new: Any, *, context: int = 3) -> str:
     """Show two trees as a patch between their YAML texts, without the lines that name files.
 
     Example:
-        >>> print(unified({"a": 1, "b": 2}, {"a": 1, "b": 3}), end="")
+        >>> print(format_unified({"a": 1, "b": 2}, {"a": 1, "b": 3}), end="")
         @@ -1,2 +1,2 @@
          a: 1
         -b: 2

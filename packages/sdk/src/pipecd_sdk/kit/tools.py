@@ -12,7 +12,7 @@ from typing import Final
 
 from pipecd_sdk.tools import Tool, ToolError
 
-__all__ = ["DEFAULTS", "download", "known", "on_path"]
+__all__ = ["DEFAULTS", "define_tool", "find_on_path", "find_tool"]
 
 DEFAULTS: Final[Mapping[str, str]] = {
     "kubectl": "1.18.2",
@@ -42,25 +42,25 @@ _ACTIVE_IN_QUOTES: Final = re.compile(r"[\"$`\\\x00-\x1f]")
 """What a shell reads as more than itself between double quotes."""
 
 
-def known(name: str, version: str = "", *, sha256: Mapping[str, str] | None = None) -> Tool:
+def find_tool(name: str, version: str = "", *, sha256: Mapping[str, str] | None = None) -> Tool:
     """A tool of the registry: kubectl, kustomize, helm, terraform.
 
     `sha256` is that of the download, by platform; without it nothing is checked.
 
     Example:
-        >>> known("helm").version
+        >>> find_tool("helm").version
         '3.8.2'
-        >>> kubectl = known("kubectl", "1.33.0", sha256={"linux/amd64": "9efe8d3facb2"})
+        >>> kubectl = find_tool("kubectl", "1.33.0", sha256={"linux/amd64": "9efe8d3facb2"})
         >>> kubectl.name, "9efe8d3facb2" in kubectl.script
         ('kubectl', True)
     """
     if name not in _KNOWN:
         raise ToolError(f"there is no known tool {name!r}", hint=f"known: {', '.join(_KNOWN)}")
     url, member = _KNOWN[name]
-    return download(name, version or DEFAULTS[name], url, member=member, sha256=sha256)
+    return define_tool(name, version or DEFAULTS[name], url, member=member, sha256=sha256)
 
 
-def download(
+def define_tool(
     name: str,
     version: str,
     url: str,
@@ -74,7 +74,7 @@ def download(
     are filled in. A download whose SHA-256 is not that of this platform is never unpacked.
 
     Example:
-        >>> tool = download("hello", "1.0", "https://example.com/hello-{version}-{os}-{arch}",
+        >>> tool = define_tool("hello", "1.0", "https://example.com/hello-{version}-{os}-{arch}",
         ...                 sha256={"linux/amd64": "ab12"})
         >>> tool.sha256
         {'linux/amd64': 'ab12'}
@@ -97,13 +97,13 @@ def download(
     )
 
 
-def on_path(name: str) -> Path | None:
+def find_on_path(name: str) -> Path | None:
     """A program that is installed already, None when there is none.
 
     Example:
-        >>> on_path("sh").name
+        >>> find_on_path("sh").name
         'sh'
-        >>> on_path("no-such-program") is None
+        >>> find_on_path("no-such-program") is None
         True
     """
     found = shutil.which(name)

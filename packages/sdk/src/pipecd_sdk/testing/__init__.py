@@ -7,14 +7,14 @@
 
 from pipecd_sdk.testing.clock import NOON, FakeClock
 from pipecd_sdk.testing.harness import LogLine, StageHarness, deploy_target, example_deployment
-from pipecd_sdk.testing.kept import KeptMetadata, KeptObjects, KeptTools
+from pipecd_sdk.testing.in_memory import InMemoryMetadata, InMemoryObjects, InMemoryTools
 
 __all__ = [
     "NOON",
     "FakeClock",
-    "KeptMetadata",
-    "KeptObjects",
-    "KeptTools",
+    "InMemoryMetadata",
+    "InMemoryObjects",
+    "InMemoryTools",
     "LogLine",
     "StageHarness",
     "deploy_target",

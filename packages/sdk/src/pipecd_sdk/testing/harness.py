@@ -32,7 +32,7 @@ from pipecd_sdk.results import StageFailedError, StageResult
 from pipecd_sdk.secrets import Secrets
 from pipecd_sdk.stage_log import Severity, StageLog
 from pipecd_sdk.testing.clock import NOON, FakeClock
-from pipecd_sdk.testing.kept import KeptMetadata, KeptObjects, KeptTools
+from pipecd_sdk.testing.in_memory import InMemoryMetadata, InMemoryObjects, InMemoryTools
 
 P = TypeVar("P", bound=StagePlugin)
 
@@ -70,13 +70,13 @@ class StageHarness(Generic[P]):
         self.plugin = plugin
         self.clock = clock or FakeClock()
         self.deployment = deployment or example_deployment()
-        self.metadata = KeptMetadata()
+        self.metadata = InMemoryMetadata()
         """Of the stage; a test may fill it before a run and read it after."""
-        self.deployment_metadata = KeptMetadata()
-        self.deployment_shared = KeptMetadata()
+        self.deployment_metadata = InMemoryMetadata()
+        self.deployment_shared = InMemoryMetadata()
         """What piped itself keeps with the deployment."""
-        self.shared = KeptObjects()
-        self.tools = KeptTools()
+        self.shared = InMemoryObjects()
+        self.tools = InMemoryTools()
         self.secrets = dict(secrets or {})
         """Of the application, by name, open."""
         self.log: list[LogLine] = []
@@ -178,7 +178,7 @@ class StageHarness(Generic[P]):
         self._sent += 1
         self._commands.put_nowait(StageCommand(id=f"command-{self._sent}", kind=kind, commander=by))
 
-    async def logged(self, text: str, *, exact: bool = False, limit: float = 30) -> None:
+    async def wait_logged(self, text: str, *, exact: bool = False, limit: float = 30) -> None:
         """Wait until a line of the log contains this text, or is exactly it."""
         async with asyncio.timeout(limit):
             while not any(text == line.text if exact else text in line.text for line in self.log):
@@ -190,7 +190,7 @@ class StageHarness(Generic[P]):
         self.log.append(LogLine(severity=severity, text=line))
         self._logged.set()
 
-    def place(self, index: int, at: float | None) -> None:
+    def set_next_index(self, index: int, at: float | None) -> None:
         """A list has its own order."""
 
     async def drain(self) -> None:

@@ -14,9 +14,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
 
-from pipecd_sdk._glue.management import TOKEN_KEY
 from pipecd_sdk.context import CommandKind
-from pipecd_sdk.testing.kept_service import KeptService
+from pipecd_sdk.testing.storage_service import StorageService
+from pipecd_wire.headers import PLUGIN_TOKEN_HEADER
 from pipecd_wire.model import command_pb2, logblock_pb2
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.pluginservice import service_pb2
@@ -24,7 +24,7 @@ from pipecd_wire.rpc import Endpoints, Metadata, Method, StatusError, rpc, servi
 
 
 @dataclass(slots=True, kw_only=True)
-class KeptLog:
+class StoredLog:
     """The log of one stage as a control plane keeps it."""
 
     blocks: dict[int, logblock_pb2.LogBlock] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class FakePiped:
         self.piped_token = secrets.token_hex(8) if managed else ""
         """With what it proves itself to its plugins."""
         self.address = ""
-        self.logs: dict[str, KeptLog] = {}
+        self.logs: dict[str, StoredLog] = {}
         """By stage id."""
         self.stage_metadata: dict[str, dict[str, str]] = {}
         self.deployment_metadata: dict[tuple[str, str], dict[str, str]] = {}
@@ -88,7 +88,7 @@ class FakePiped:
         endpoints.add(
             service_pb2.DESCRIPTOR.services_by_name["PluginService"],
             _PluginService(self),
-            KeptService(self),
+            StorageService(self),
         )
         if self.managed:
             endpoints.add(
@@ -102,14 +102,14 @@ class FakePiped:
     async def __aexit__(self, *_: object) -> None:
         await self._opened.aclose()
 
-    async def until(self, condition: Any, *, limit: float = 30) -> None:
+    async def wait_until(self, condition: Any, *, limit: float = 30) -> None:
         """Wait until `condition()` is true; it is asked after each call."""
         async with asyncio.timeout(limit), self.changed:
             await self.changed.wait_for(condition)
 
-    def log(self, stage_id: str) -> KeptLog:
+    def log(self, stage_id: str) -> StoredLog:
         """The log of a stage, empty when there is none yet."""
-        return self.logs.setdefault(stage_id, KeptLog())
+        return self.logs.setdefault(stage_id, StoredLog())
 
     def reopen_log(self, stage_id: str) -> None:
         """Take lines again: a stage that is run once more is not over, whatever its log said."""
@@ -154,7 +154,7 @@ class FakePiped:
 
     async def _admit(self, method: Method, metadata: Metadata) -> None:
         is_management = method.service == "pipecd.plugin.v1.PluginManagementService"
-        if is_management and metadata.get(TOKEN_KEY) != self.token:
+        if is_management and metadata.get(PLUGIN_TOKEN_HEADER) != self.token:
             raise StatusError("UNAUTHENTICATED", "wrong token")
         self.calls[method.name] += 1
         if refusals := self._refusals.get(method.name):
@@ -197,7 +197,7 @@ class _PluginService:
         if self._piped.answer_is_lost(rpc_name):
             raise StatusError("UNAVAILABLE", "the answer was lost")
 
-    def _keep(self, request: Any) -> KeptLog:
+    def _keep(self, request: Any) -> StoredLog:
         self._piped.largest_report = max(self._piped.largest_report, request.ByteSize())
         kept = self._piped.log(request.stage_id)
         if kept.sealed:

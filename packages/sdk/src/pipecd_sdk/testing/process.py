@@ -23,8 +23,8 @@ from pipecd_runtime.orphans import (
     start_of,
 )
 from pipecd_runtime.ports import pick_port
-from pipecd_sdk._glue.management import PIPED_TOKEN_KEY, PIPED_TOKEN_VARIABLE, TOKEN_VARIABLE
 from pipecd_sdk.testing.piped import FakePiped
+from pipecd_wire.headers import PIPED_TOKEN_HEADER, PIPED_TOKEN_VARIABLE, PLUGIN_TOKEN_VARIABLE
 from pipecd_wire.model import common_pb2, deployment_pb2
 from pipecd_wire.pipecd.plugin import plugin_pb2, plugin_pb2_grpc
 from pipecd_wire.plugin.common import common_pb2 as source_pb2
@@ -38,7 +38,7 @@ from pipecd_wire.rpc import Channel, ClientTls, call, connect, wait_until_ready
 START_LIMIT = 30.0
 
 
-class Way(Enum):
+class LaunchMode(Enum):
     """The two ways to start a plugin."""
 
     COMMAND_LINE = "the configuration and the port on the command line, as a Go agent does"
@@ -174,7 +174,7 @@ async def start_plugin(
     command: Sequence[str | Path],
     *,
     name: str,
-    way: Way = Way.DESCRIPTOR,
+    mode: LaunchMode = LaunchMode.DESCRIPTOR,
     entry: Mapping[str, Any] | None = None,
     flags: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
@@ -189,17 +189,17 @@ async def start_plugin(
     """
     described = {"name": name, "url": f"file:///plugins/{name}", "port": 0, **(entry or {})}
     variables = {**door.operator_environment(also=("PIPECD_",)), **(environment or {})}
-    secrets = {TOKEN_VARIABLE: piped.token, PIPED_TOKEN_VARIABLE: piped.piped_token}
+    secrets = {PLUGIN_TOKEN_VARIABLE: piped.token, PIPED_TOKEN_VARIABLE: piped.piped_token}
     for variable, secret in secrets.items():
         variables.pop(variable, None)
         if secret:
             variables[variable] = secret
     mark = new_mark(Path(tempfile.gettempdir()), name)
     variables[MARK_VARIABLE] = str(mark)
-    proof = [(PIPED_TOKEN_KEY, piped.piped_token)] if piped.piped_token else []
+    proof = [(PIPED_TOKEN_HEADER, piped.piped_token)] if piped.piped_token else []
     start = [*command, "start", "--piped-plugin-service", piped.address, *flags]
     with tempfile.TemporaryFile("w+", errors="replace") as output:
-        if way is Way.COMMAND_LINE:
+        if mode is LaunchMode.COMMAND_LINE:
             described["port"] = pick_port()
             process = await _spawn([*start, "--config", json.dumps(described)], variables, output)
         else:
@@ -243,7 +243,7 @@ async def _spawn(
 
 
 async def _told_port(piped: FakePiped, process: door.Process, output: IO[str]) -> int:
-    told = piped.until(lambda: any(each.pid == process.pid for each in piped.ready))
+    told = piped.wait_until(lambda: any(each.pid == process.pid for each in piped.ready))
     await _unless_it_ends(told, process, output)
     return next(each.port for each in piped.ready if each.pid == process.pid)
 

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opens the database that a configuration names: the one place that knows which drivers exist."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from pipecd_controlplane.store.backup import Backup
+from pipecd_controlplane.store.changes import OnCommit
+from pipecd_controlplane.store.database import Database
+from pipecd_controlplane.store.sqlite import backup as sqlite_backup
+from pipecd_controlplane.store.sqlite.database import open_sqlite
+from pipecd_controlplane.store.sqlite.folder import owned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqliteFolder:
+    """The embedded database, in a data folder that one process owns."""
+
+    folder: Path
+
+
+DatabaseConfig: TypeAlias = SqliteFolder
+"""Which database: a union of one type for each driver."""
+
+
+@asynccontextmanager
+async def open_database(config: DatabaseConfig, on_commit: OnCommit) -> AsyncIterator[Database]:
+    """The database while the block runs. Raises StateError when it cannot be used."""
+    async with open_sqlite(config.folder, on_commit=on_commit) as database:
+        yield database
+
+
+def backup_database(config: DatabaseConfig, target: Path, *, now: int) -> Backup:
+    """Copy everything into one archive, also while a server runs. An existing file is refused."""
+    return sqlite_backup.backup(config.folder, target, now=now)
+
+
+def restore_database(archive: Path, config: DatabaseConfig) -> Backup:
+    """Make a database of an archive. One that exists, or is in use, is refused."""
+    return sqlite_backup.restore(archive, config.folder)
+
+
+def exclusive_database(config: DatabaseConfig) -> AbstractContextManager[None]:
+    """Keep every server away while the block runs. Raises StateError when one is there."""
+    return owned(config.folder)

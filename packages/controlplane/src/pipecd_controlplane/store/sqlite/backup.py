@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A copy of the data folder while a server uses it, and the way back.
+
+The database is copied through SQLite as it was at one moment, beside the running server and without
+holding it up. The copy is one archive that also holds the keys of the folder, so that what is
+closed with them can be opened again: keep it as safe as the folder itself.
+"""
+
+import contextlib
+import hashlib
+import io
+import os
+import sqlite3
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+
+from pipecd_controlplane.store.backup import Backup
+from pipecd_controlplane.store.schema import SCHEMA_VERSION
+from pipecd_controlplane.store.sqlite.file import APPLICATION_ID, DATABASE_FILE, connect
+from pipecd_controlplane.store.sqlite.folder import owned
+from pipecd_controlplane.store.sqlite.schema_check import refuse_acting_schema
+from pipecd_model.errors import ConfigError, ConflictError, NotFoundError, StateError
+
+MANIFEST: Final = "manifest.json"
+FORMAT: Final = 1
+KEYS: Final = ("admin.key", "admin.password", "encryption.key")
+"""Small files of the folder that belong to the data."""
+
+LARGEST_KEY: Final = 64 * 1024
+
+COMPANIONS: Final = tuple(f"{DATABASE_FILE}-{kind}" for kind in ("wal", "shm", "journal"))
+"""Files of SQLite beside a database that was not closed: it would apply them to any other."""
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What an archive says of itself."""
+
+    format: int
+    created_at: int = 0
+    schema: int = 0
+    size: int = 0
+    sha256: dict[str, str] = {}
+
+
+def backup(folder: Path, target: Path, *, now: int) -> Backup:
+    """Copy the folder into an archive; a server may run in it. An existing file is refused."""
+    source_path = folder / DATABASE_FILE
+    if not source_path.exists():
+        raise NotFoundError(
+            f"there is no database in {str(folder)!r}", hint="name the folder of the server"
+        )
+    if target.exists():
+        raise ConflictError(f"the file {str(target)!r} exists already", hint="choose another name")
+    try:
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".pipecd-backup-") as scratch:
+            copy = Path(scratch) / DATABASE_FILE
+            _copy_database(source_path, copy)
+            schema = _check(copy)
+            archive = Path(scratch) / "archive"
+            made = Backup(created_at=now, schema=schema, size=copy.stat().st_size)
+            _pack(folder, copy, archive, made)
+            archive.replace(target)
+            _sync_folder(target.parent)
+    except sqlite3.Error as error:
+        raise StateError(f"cannot copy the database {str(source_path)!r}: {error}") from error
+    except OSError as error:
+        raise StateError(
+            f"cannot write {str(target)!r}: {error.strerror}",
+            hint="see that its disk has free space and that this user may write there",
+        ) from error
+    return made
+
+
+def restore(archive: Path, folder: Path) -> Backup:
+    """Make a data folder of an archive. One that holds a database, or is in use, is refused."""
+    with owned(folder):
+        if (folder / DATABASE_FILE).exists():
+            raise ConflictError(
+                f"the folder {str(folder)!r} holds a database already",
+                hint="name an empty folder, or move the old one away",
+            )
+        if left := [name for name in COMPANIONS if (folder / name).exists()]:
+            raise ConflictError(
+                f"the folder {str(folder)!r} holds {left[0]!r} of a database that is not there",
+                hint="move it to the database that it belongs to, or name an empty folder",
+            )
+        try:
+            with (
+                tempfile.TemporaryDirectory(dir=folder, prefix=".restore-") as scratch,
+                _opened(archive) as packed,
+            ):
+                made = _unpack(archive, packed, Path(scratch))
+                schema = _check(Path(scratch) / DATABASE_FILE)
+                if schema > SCHEMA_VERSION:
+                    raise StateError(
+                        f"the backup has schema {schema}, this pipecd knows {SCHEMA_VERSION}",
+                        hint="use the pipecd that made it, or a newer one",
+                    )
+                # The database last: a folder without it is an empty one.
+                for name in (*KEYS, DATABASE_FILE):
+                    part = Path(scratch) / name
+                    if part.exists():
+                        part.replace(folder / name)
+                _sync_folder(folder)
+        except (OSError, tarfile.TarError, sqlite3.Error, ValueError, KeyError) as error:
+            raise StateError(f"cannot restore {str(archive)!r}: {error}") from error
+    return made
+
+
+def _copy_database(source_path: Path, copy: Path) -> None:
+    with (
+        contextlib.closing(connect(source_path, read_only=True)) as source,
+        contextlib.closing(connect(copy)) as target,
+    ):
+        copy.chmod(0o600)
+        source.backup(target)
+        # One file, without the companions of a running server.
+        target.execute("PRAGMA journal_mode = DELETE")
+
+
+def _check(path: Path) -> int:
+    """The schema of a whole database of ours. Raises StateError."""
+    with contextlib.closing(connect(path, read_only=True)) as connection:
+        refuse_acting_schema(connection)
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise StateError(f"the copy is damaged: {found}")
+        if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            raise StateError("the copy is of a database that another program made")
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _pack(folder: Path, copy: Path, archive: Path, made: Backup) -> None:
+    parts = {name: folder / name for name in KEYS if (folder / name).is_file()}
+    sums = {name: _sum(path) for name, path in {**parts, DATABASE_FILE: copy}.items()}
+    manifest = Manifest(
+        format=FORMAT,
+        created_at=made.created_at,
+        schema=made.schema,
+        size=made.size,
+        sha256=sums,
+    )
+    descriptor = os.open(archive, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        with tarfile.open(fileobj=file, mode="w|") as packed:
+            text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+            _add(packed, MANIFEST, io.BytesIO(text), len(text))
+            for name, path in {**parts, DATABASE_FILE: copy}.items():
+                with path.open("rb") as part:
+                    _add(packed, name, part, path.stat().st_size)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _add(packed: tarfile.TarFile, name: str, content: IO[bytes], size: int) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = size, 0o600
+    packed.addfile(info, content)
+
+
+@contextlib.contextmanager
+def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
+    if not archive.is_file():
+        raise NotFoundError(f"there is no file {str(archive)!r}")
+    try:
+        packed = tarfile.open(archive, mode="r:")  # noqa: SIM115 - closed below
+    except tarfile.TarError as error:
+        raise ConfigError(f"the file {str(archive)!r} is no backup of ours: {error}") from error
+    with packed:
+        yield packed
+
+
+def _unpack(archive: Path, packed: tarfile.TarFile, scratch: Path) -> Backup:
+    """Take what the manifest names, and nothing else: names in an archive are not to be trusted."""
+    # A file of one piece is no larger than the archive; a sparse one could fill any disk.
+    held = {member.name: member for member in packed if member.isreg() and not member.issparse()}
+    if MANIFEST not in held or DATABASE_FILE not in held:
+        raise _foreign(archive)
+    try:
+        content = _content(packed, held[MANIFEST]).read(LARGEST_KEY)
+        manifest = msgspec.json.decode(content, type=Manifest)
+    except (msgspec.DecodeError, RecursionError):
+        raise _foreign(archive) from None
+    if manifest.format != FORMAT:
+        raise ConfigError(f"the file {str(archive)!r} has a format that this pipecd does not know")
+    for name in (*KEYS, DATABASE_FILE):
+        if name not in held:
+            continue
+        if name in KEYS and held[name].size > LARGEST_KEY:
+            raise _foreign(archive)
+        target = scratch / name
+        _extract(packed, held[name], target)
+        if _sum(target) != manifest.sha256.get(name):
+            raise StateError(
+                f"the file {str(archive)!r} is damaged: {name} is not as it was packed",
+                hint="use another copy of it",
+            )
+    return Backup(created_at=manifest.created_at, schema=manifest.schema, size=manifest.size)
+
+
+def _extract(packed: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file, _content(packed, member) as content:
+        while block := content.read(1 << 20):
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _foreign(archive: Path) -> ConfigError:
+    return ConfigError(f"the file {str(archive)!r} is no backup of ours")
+
+
+def _content(packed: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+    content = packed.extractfile(member)
+    if content is None:
+        raise ConfigError(f"{member.name} in the archive is not a file")
+    return content
+
+
+def _sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

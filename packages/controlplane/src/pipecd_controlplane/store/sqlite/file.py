@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The SQLite file: made at the first start, and refused when it is not ours or not whole."""
+
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from google.protobuf.message import DecodeError
+from sqlalchemy.engine import Dialect
+
+from pipecd_controlplane.store import schema
+from pipecd_controlplane.store.sqlite.migrations import migrate
+from pipecd_controlplane.store.sqlite.schema_check import refuse_acting_schema
+from pipecd_model.errors import StateError
+
+DATABASE_FILE: Final = "pipecd.db"
+
+# In the file's header; tells our files from those of other programs. Reads "PiCD".
+APPLICATION_ID: Final = 0x50694344
+
+MAGIC: Final = b"SQLite format 3\x00"
+HEADER_BYTES: Final = 100
+
+CHECKED_SIZE: Final = 256 * 1024 * 1024
+"""A file up to this size is read through at start (about a second); SQLite itself notices a cut one
+of any size."""
+
+DISK_TROUBLE: Final = frozenset(
+    {
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PERM,
+    }
+)
+
+BUSY_SECONDS: Final = 2.0
+
+
+def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    """A connection in autocommit mode, which any one thread at a time may use."""
+    mode = "ro" if read_only else "rwc"
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=BUSY_SECONDS,
+        cached_statements=256,
+    )
+    connection.execute("PRAGMA trusted_schema = OFF")
+    if read_only:
+        connection.execute("PRAGMA query_only = ON")
+    else:
+        # FULL: what was acknowledged survives a power cut. Group commit pays for it.
+        connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA cache_size = -2048")
+    return connection
+
+
+def open_file(path: Path, dialect: Dialect) -> sqlite3.Connection:
+    """Open the file to write; an absent or empty one gets the schema. Raises StateError."""
+    _check_whole(path)
+    try:
+        # SQLite would make it readable for everybody; its companions take its mode.
+        path.touch(mode=0o600, exist_ok=True)
+        connection = connect(path)
+    except (sqlite3.Error, OSError) as error:
+        raise _refusal_for(path, error) from error
+    try:
+        _prepare(connection, path, dialect)
+    except sqlite3.Error as error:
+        connection.close()
+        raise _refusal_for(path, error) from error
+    except StateError:
+        connection.close()
+        raise
+    return connection
+
+
+def _check_whole(path: Path) -> None:
+    """What SQLite would not mind: it takes a file shorter than its header for a new database, and
+    reads what is missing at the end as zeros."""
+    companion = path.with_name(f"{path.name}-wal")
+    try:
+        has_log = companion.exists() and companion.stat().st_size > 0
+        if not path.exists():
+            start, size = b"", 0
+        else:
+            with path.open("rb") as file:
+                start = file.read(HEADER_BYTES)
+            size = path.stat().st_size
+    except OSError as error:
+        raise _refusal_for(path, error) from error
+    if not start and has_log:
+        raise StateError(
+            f"the last writes of a database are in {str(companion)!r}, but {str(path)!r} is"
+            f" {'empty' if path.exists() else 'not there'}",
+            hint="bring the database back, or move both away to start with an empty one",
+        )
+    if not start:
+        return
+    if not start.startswith(MAGIC):
+        raise _refusal(path, "it is not an SQLite file")
+    page = int.from_bytes(start[16:18], "big")
+    wanted = int.from_bytes(start[28:32], "big") * (65536 if page == 1 else page)
+    # With a log beside it, what is missing in the file is in there.
+    if not has_log and size < wanted:
+        raise _refusal(path, f"it is cut short, {size} bytes of {wanted}")
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, dialect: Dialect) -> None:
+    application_id = _pragma(connection, "application_id")
+    version = _pragma(connection, "user_version")
+    is_new = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+    if is_new and application_id in {0, APPLICATION_ID}:
+        connection.execute("PRAGMA journal_mode = WAL")
+        _update(connection, dialect, version=0)
+        return
+    if application_id != APPLICATION_ID:
+        raise _refusal(path, "another program made it")
+    if version > schema.SCHEMA_VERSION:
+        raise StateError(
+            f"the database {str(path)!r} has schema {version}, this pipecd knows"
+            f" {schema.SCHEMA_VERSION}",
+            hint="use the pipecd that wrote it, or a newer one",
+        )
+    refuse_acting_schema(connection)
+    if path.stat().st_size <= CHECKED_SIZE:
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise _refusal(path, f"it is damaged: {' '.join(found.split())}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    if version < schema.SCHEMA_VERSION:
+        _update(connection, dialect, version=version)
+    # Somebody else's write lock would otherwise show at the first write, long after the start.
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("ROLLBACK")
+
+
+def _update(connection: sqlite3.Connection, dialect: Dialect, *, version: int) -> None:
+    """Make the schema today's, in one transaction: a crash in it leaves no half of one."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        migrate(connection, dialect, version=version)
+    except DecodeError as error:
+        connection.execute("ROLLBACK")
+        raise StateError(
+            f"the database of schema {version} cannot be brought to schema"
+            f" {schema.SCHEMA_VERSION}: a row is no message",
+            hint="it is as it was; restore a backup, or go on with the older pipecd",
+        ) from error
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION}")
+    connection.execute("COMMIT")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _refusal_for(path: Path, error: sqlite3.Error | OSError) -> StateError:
+    """What is the disk's or another program's fault must not make anybody give up good data."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says where it happened
+    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        return StateError(
+            f"the database {str(path)!r} is locked by another program",
+            hint="close whatever has it open, for example a sqlite3 shell",
+        )
+    if isinstance(error, OSError) or code in DISK_TROUBLE:
+        return StateError(
+            f"cannot use the database {str(path)!r}: {error}",
+            hint="see that its disk has free space and that this user may write there",
+        )
+    return _refusal(path, str(error))
+
+
+def _refusal(path: Path, why: str) -> StateError:
+    return StateError(
+        f"cannot use the database {str(path)!r}: {why}",
+        hint="restore it from a backup, or move it away to start with an empty one",
+    )

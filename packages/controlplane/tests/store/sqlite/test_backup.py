@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A backup is of one moment, taken beside a server that goes on; a restored folder serves it."""
+
+import asyncio
+import hashlib
+import io
+import json
+import sqlite3
+import tarfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipecd_controlplane.cli import cli
+from pipecd_controlplane.store import schema
+from pipecd_controlplane.store.sqlite.backup import MANIFEST, backup, restore
+from pipecd_controlplane.store.sqlite.database import open_sqlite
+from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
+from pipecd_controlplane.store.stores import stores
+from pipecd_model.errors import PipecdError
+from pipecd_wire.apiservice import service_pb2 as apiservice
+from pipecd_wire.rpc import call
+
+
+def refusal(work: Any, *arguments: Any, **named: Any) -> str:
+    with pytest.raises(PipecdError) as caught:
+        work(*arguments, **named)
+    return str(caught.value)
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+async def test_a_backup_of_a_server_that_writes_is_whole_and_of_one_moment(
+    tmp_path: Path, build: Any, soon: Any
+) -> None:
+    """Each transaction adds a deployment and its log: a copy has both of each, or neither."""
+    archive = tmp_path / "copy.tar"
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None) as database:
+        kept = stores(database, lambda: build.NOON)
+        begun, stop = asyncio.Event(), asyncio.Event()
+
+        async def write() -> int:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                if number > 5:
+                    begun.set()
+                await kept.deployments.add(
+                    build.deployment(id=f"d{number}", labels={"number": str(number)})
+                )
+            return number
+
+        async with asyncio.TaskGroup() as tasks:
+            writing = tasks.create_task(write())
+            await soon(begun.wait())
+            made = await asyncio.to_thread(backup, tmp_path / "data", archive, now=build.NOON)
+            stop.set()
+        assert writing.result() > 0
+
+    assert restore(archive, tmp_path / "restored") == made
+    with closing(sqlite3.connect(tmp_path / "restored" / DATABASE_FILE)) as copy:
+        counts = [
+            copy.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - ours
+            for table in ("deployment", "deployment_label")
+        ]
+    assert counts[0] == counts[1] > 0
+
+
+async def test_a_restored_folder_serves_what_was_there(
+    serve: Any, tmp_path: Path, soon: Any
+) -> None:
+    async with serve(tmp_path / "data") as plane:
+        agent = await plane.agent()
+        application_id = await plane.application(agent)
+        await asyncio.to_thread(backup, tmp_path / "data", tmp_path / "copy.tar", now=5)
+        later = await plane.application(agent, name="later")
+
+    restore(tmp_path / "copy.tar", tmp_path / "restored")
+
+    async with serve(tmp_path / "restored") as plane:
+        listed = await call(plane.admin.api.ListApplications, apiservice.ListApplicationsRequest())
+        assert [each.id for each in listed.applications] == [application_id]
+        assert application_id != later
+        again = await plane.agent_with("default", agent.id, agent.key)
+        assert await plane.deployment(again, application_id)
+
+
+async def test_only_its_owner_can_read_a_backup(tmp_path: Path) -> None:
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+        backup(tmp_path / "data", tmp_path / "copy.tar", now=5)
+    restore(tmp_path / "copy.tar", tmp_path / "restored")
+
+    kept = [tmp_path / "copy.tar", *(tmp_path / "restored").iterdir()]
+    assert {path.stat().st_mode & 0o077 for path in kept} == {0}
+    assert names(tmp_path) == {"copy.tar", "data", "restored"}
+
+
+async def test_nothing_that_exists_is_overwritten(tmp_path: Path) -> None:
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+        backup(tmp_path / "data", tmp_path / "copy.tar", now=5)
+        content = (tmp_path / "copy.tar").read_bytes()
+
+        assert "exists already" in refusal(backup, tmp_path / "data", tmp_path / "copy.tar", now=6)
+        assert "is in use" in refusal(restore, tmp_path / "copy.tar", tmp_path / "data")
+    assert "holds a database already" in refusal(restore, tmp_path / "copy.tar", tmp_path / "data")
+    assert (tmp_path / "copy.tar").read_bytes() == content
+
+
+async def test_a_damaged_or_foreign_archive_is_refused_and_leaves_no_database(
+    tmp_path: Path,
+) -> None:
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+        backup(tmp_path / "data", tmp_path / "copy.tar", now=5)
+    content = bytearray((tmp_path / "copy.tar").read_bytes())
+    place = content.index(b"SQLite format 3") + 5000
+    content[place : place + 4] = b"\xff\xff\xff\xff"
+    (tmp_path / "damaged.tar").write_bytes(content)
+    (tmp_path / "cut.tar").write_bytes(content[:3000])
+    (tmp_path / "text.tar").write_text("not an archive")
+    with tarfile.open(tmp_path / "other.tar", "w") as other:
+        other.add(tmp_path / "text.tar", MANIFEST)
+
+    for name in ("damaged.tar", "cut.tar", "text.tar", "other.tar", "missing.tar"):
+        assert refusal(restore, tmp_path / name, tmp_path / "restored")
+        assert not (tmp_path / "restored" / DATABASE_FILE).exists()
+
+
+def repacked(archive: Path, target: Path, **changed: bytes) -> Path:
+    """The same archive with other content in some of its files; a name is that before its dot."""
+    with tarfile.open(archive) as old, tarfile.open(target, "w") as new:
+        for member in old:
+            content = old.extractfile(member)
+            assert content is not None
+            data = changed.get(member.name.partition(".")[0], content.read())
+            member.size = len(data)
+            new.addfile(member, io.BytesIO(data))
+    return target
+
+
+@pytest.mark.parametrize("manifest", [b"[]", b"null", b"{}", b"[" * 50_000, b"7", b"\xff"])
+async def test_a_manifest_that_is_none_is_refused_with_a_sentence(
+    tmp_path: Path, manifest: bytes
+) -> None:
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+        backup(tmp_path / "data", tmp_path / "copy.tar", now=5)
+    odd = repacked(tmp_path / "copy.tar", tmp_path / "odd.tar", manifest=manifest)
+
+    assert "is no backup of ours" in refusal(restore, odd, tmp_path / "restored")
+
+
+async def test_a_small_archive_does_not_fill_the_disk(tmp_path: Path) -> None:
+    """A sparse file of 8 EiB takes one block in an archive."""
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+        backup(tmp_path / "data", tmp_path / "copy.tar", now=5)
+    content = (tmp_path / "copy.tar").read_bytes()
+    start = content.index(DATABASE_FILE.encode() + b"\0")
+    head = bytearray(content[start : start + 512])
+    head[124:136], head[156] = b"00000000000\0", ord("S")
+    head[483:495] = b"\x80" + (2**63 - 1).to_bytes(11, "big")
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    (tmp_path / "bomb.tar").write_bytes(content[:start] + bytes(head) + bytes(1024))
+
+    assert "is no backup of ours" in refusal(restore, tmp_path / "bomb.tar", tmp_path / "restored")
+
+
+async def test_a_key_without_end_is_refused(tmp_path: Path) -> None:
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+        (tmp_path / "data" / "admin.key").write_text("key")
+        backup(tmp_path / "data", tmp_path / "copy.tar", now=5)
+    large = repacked(tmp_path / "copy.tar", tmp_path / "large.tar", admin=bytes(100_000))
+
+    assert "is no backup of ours" in refusal(restore, large, tmp_path / "restored")
+
+
+async def test_what_another_database_left_behind_is_not_applied_to_a_restored_one(
+    tmp_path: Path,
+) -> None:
+    """Its owner has moved the database away, but not the file with its last writes."""
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+        backup(tmp_path / "data", tmp_path / "copy.tar", now=5)
+    left = tmp_path / "restored" / f"{DATABASE_FILE}-wal"
+    left.parent.mkdir(mode=0o700)
+    left.write_bytes(b"the last writes")
+
+    assert repr(left.name) in refusal(restore, tmp_path / "copy.tar", left.parent)
+    assert names(left.parent) == {left.name, "lock"}
+    with pytest.raises(PipecdError, match="the last writes of a database are in"):
+        async with open_sqlite(left.parent, on_commit=lambda _changes: None):
+            pass
+    assert left.read_bytes() == b"the last writes"
+
+
+async def test_a_backup_of_a_newer_pipecd_is_refused(tmp_path: Path) -> None:
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+        pass
+    with closing(sqlite3.connect(tmp_path / "data" / DATABASE_FILE)) as newer:
+        newer.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION + 1}")
+    backup(tmp_path / "data", tmp_path / "copy.tar", now=5)
+
+    said = refusal(restore, tmp_path / "copy.tar", tmp_path / "restored")
+
+    assert f"has schema {schema.SCHEMA_VERSION + 1}" in said
+    assert not (tmp_path / "restored" / DATABASE_FILE).exists()
+
+
+async def test_both_are_commands_of_pipecd(tmp_path: Path, capsys: Any) -> None:
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+        pass
+    out = str(tmp_path / "copy.tar")
+    folder = str(tmp_path / "data")
+    cli.main(["backup", "--data-dir", folder, "--output", out], standalone_mode=False)
+    cli.main(
+        ["restore", "--input", out, "--data-dir", str(tmp_path / "restored")],
+        standalone_mode=False,
+    )
+
+    said = capsys.readouterr().out
+    assert f"wrote {out}" in said
+    assert "restored" in said
+    assert (tmp_path / "restored" / DATABASE_FILE).exists()
+
+
+ACTING = {
+    "a trigger": "CREATE TRIGGER t AFTER INSERT ON project BEGIN DELETE FROM project; END",
+    "a trigger that waits": "CREATE TRIGGER t BEFORE UPDATE ON session BEGIN SELECT 1; END",
+    "a view": "CREATE VIEW v AS SELECT * FROM session",
+    "a virtual table": "CREATE VIRTUAL TABLE f USING fts5(text)",
+    "a check": "CREATE TABLE t (a TEXT CHECK (length(a) > 0))",
+    "a generated column": "CREATE TABLE t (a TEXT, b TEXT GENERATED ALWAYS AS (upper(a)) STORED)",
+    "a short generated column": "CREATE TABLE t (a TEXT, b TEXT AS (upper(a)))",
+    "a default that computes": "CREATE TABLE t (a TEXT DEFAULT (randomblob(1000000)))",
+    "an index of an expression": "CREATE INDEX i ON project (upper(id))",
+    "a condition of its own": "CREATE INDEX i ON project (id) WHERE length(id) > 3",
+    "a foreign key": "CREATE TABLE t (a TEXT REFERENCES project (id) ON DELETE CASCADE)",
+}
+
+
+@pytest.mark.parametrize("statement", ACTING.values(), ids=ACTING.keys())
+async def test_a_backup_that_brings_code_is_refused(tmp_path: Path, statement: str) -> None:
+    """SQLite would run it with the server's rights, at one of its next writes."""
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+        backup(tmp_path / "data", tmp_path / "copy.tar", now=5)
+    hostile(tmp_path / "copy.tar", tmp_path / "hostile.tar", statement)
+
+    said = refusal(restore, tmp_path / "hostile.tar", tmp_path / "restored")
+
+    assert "pipecd makes nothing of that kind" in said
+    assert not (tmp_path / "restored" / DATABASE_FILE).exists()
+
+
+@pytest.mark.parametrize("statement", ACTING.values(), ids=ACTING.keys())
+async def test_a_server_does_not_open_a_file_with_code(tmp_path: Path, statement: str) -> None:
+    async with open_sqlite(tmp_path, on_commit=lambda _changes: None):
+        pass
+    with closing(sqlite3.connect(tmp_path / DATABASE_FILE)) as changed:
+        changed.execute(statement)
+        changed.commit()
+
+    with pytest.raises(PipecdError, match="makes nothing of that kind"):
+        async with open_sqlite(tmp_path, on_commit=lambda _changes: None):
+            pass
+
+
+def hostile(archive: Path, target: Path, statement: str) -> None:
+    """The same archive, its database changed and its sums made right again."""
+    folder = target.with_suffix(".parts")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    with closing(sqlite3.connect(folder / DATABASE_FILE)) as changed:
+        changed.execute(statement)
+        changed.commit()
+    manifest = json.loads((folder / MANIFEST).read_text())
+    content = (folder / DATABASE_FILE).read_bytes()
+    manifest["sha256"][DATABASE_FILE] = hashlib.sha256(content).hexdigest()
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    with tarfile.open(target, "w") as packed:
+        for path in sorted(folder.iterdir(), key=lambda path: path.name != MANIFEST):
+            packed.add(path, path.name)
