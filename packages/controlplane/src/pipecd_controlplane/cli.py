@@ -180,10 +180,10 @@ def server(
     from pipecd_controlplane.serve import config  # noqa: PLC0415
     from pipecd_controlplane.serve.folding import fold_lines_of_callers  # noqa: PLC0415
     from pipecd_controlplane.usecases.leases import LeaseTimes  # noqa: PLC0415
-    from pipecd_model import oplog  # noqa: PLC0415
+    from pipecd_runtime import logs  # noqa: PLC0415
 
     json_lines = None if log_encoding is None else log_encoding == "json"
-    oplog.configure(flags.LEVELS[log_level], json_lines=json_lines)
+    logs.configure(flags.LEVELS[log_level], json_lines=json_lines)
     flags.warn_of(in_vain)
     host, port = _host_and_port(listen)
     if (tls_cert is None) != (tls_key is None):

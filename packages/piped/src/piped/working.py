@@ -14,8 +14,8 @@ from typing import Final
 
 from pipecd_model.config import PipedConfig
 from pipecd_model.errors import PipecdError
-from pipecd_model.oplog import logger
 from pipecd_runtime.backoff import Backoff
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.rpc import ClientTls
 from piped.appconfig import Discovery

@@ -18,22 +18,24 @@ from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.api_keys import KeyUses
 from pipecd_controlplane.usecases.leases import Leases
 from pipecd_model.errors import ConfigError, DeniedError, UnauthenticatedError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
+from pipecd_wire.headers import (
+    API_KEY_SCHEME,
+    AUTHORIZATION,
+    BEARER_SCHEME,
+    IDEMPOTENCY_KEY_HEADER,
+    LEASE_EPOCH_HEADER,
+    PIPED_TOKEN_SCHEME,
+)
 from pipecd_wire.model import apikey_pb2
 from pipecd_wire.options import rights_pb2
 from pipecd_wire.rpc import PEER, Metadata, Method
 
 log = logger(__name__)
 
-PIPED_TOKEN: Final = "PIPED-TOKEN"  # noqa: S105 - the name of a kind of credential
-API_KEY: Final = "API-KEY"
-BEARER: Final = "Bearer"
 TRACES: Final = "opentelemetry.proto.collector.trace.v1.TraceService"
 
-IDEMPOTENCY_KEY: Final = "pipecd-idempotency-key"
 LONGEST_IDEMPOTENCY_KEY: Final = 200
-
-LEASE_EPOCH: Final = "pipecd-lease-epoch"
 
 # What an instance may call although its lease went to another: it changes nothing, or is about the
 # lease itself. Everything else that a piped calls is a report, and would mix with the holder's.
@@ -87,20 +89,21 @@ class CallAuthenticator:
     async def _admit(
         self, method: Method, metadata: Metadata, *, again: bool = False
     ) -> Agent | Program | Person:
-        kind, _, credential = metadata.get("authorization", "").partition(" ")
-        if kind == BEARER and method.service == TRACES:
-            kind = PIPED_TOKEN  # what an exporter of traces can send
-        if kind == PIPED_TOKEN and rights_pb2.PIPED in method.callers:
+        kind, _, credential = metadata.get(AUTHORIZATION, "").partition(" ")
+        if kind == BEARER_SCHEME and method.service == TRACES:
+            kind = PIPED_TOKEN_SCHEME  # what an exporter of traces can send
+        if kind == PIPED_TOKEN_SCHEME and rights_pb2.PIPED in method.callers:
             agent = await self._piped(credential, metadata, again=again)
             if method.path not in UNFENCED and method.service != TRACES:
                 await self._leases.check_epoch(agent)
             return agent
-        if kind == API_KEY and rights_pb2.API_KEY in method.callers:
+        if kind == API_KEY_SCHEME and rights_pb2.API_KEY in method.callers:
             program = await self._program(credential, metadata, again=again)
             if method.role == rights_pb2.READ_WRITE and not program.may_write:
                 raise DeniedError(f"the API key {program.name!r} may only read")
             return program
-        if kind not in {PIPED_TOKEN, API_KEY} and rights_pb2.SESSION in method.callers:
+        is_session = kind not in {PIPED_TOKEN_SCHEME, API_KEY_SCHEME}
+        if is_session and rights_pb2.SESSION in method.callers:
             return await self._sessions.admit(
                 method, metadata.get("cookie", ""), _idempotency_key(metadata)
             )
@@ -109,7 +112,7 @@ class CallAuthenticator:
     async def project_of_key(self, authorization: str, peer: str) -> str:
         """The project of an API key that was shown outside of an RPC. Raises as `admit` does."""
         kind, _, credential = authorization.partition(" ")
-        if kind not in {API_KEY, BEARER}:
+        if kind not in {API_KEY_SCHEME, BEARER_SCHEME}:
             raise UnauthenticatedError("an API key is needed", hint="Authorization: Bearer KEY")
         return (await self._program(credential, {PEER: peer})).project_id
 
@@ -133,7 +136,7 @@ class CallAuthenticator:
             project_id=project_id,
             piped_id=piped_id,
             peer=peer,
-            lease_epoch=_epoch(metadata.get(LEASE_EPOCH)),
+            lease_epoch=_epoch(metadata.get(LEASE_EPOCH_HEADER)),
         )
 
     async def _program(
@@ -177,14 +180,14 @@ class CallAuthenticator:
 
 
 def _idempotency_key(metadata: Metadata) -> str:
-    return metadata.get(IDEMPOTENCY_KEY, "")[:LONGEST_IDEMPOTENCY_KEY]
+    return metadata.get(IDEMPOTENCY_KEY_HEADER, "")[:LONGEST_IDEMPOTENCY_KEY]
 
 
 def _epoch(text: str | None) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise ConfigError(f"invalid metadata: {LEASE_EPOCH}: {text[:40]!r} is not a number")
+        raise ConfigError(f"invalid metadata: {LEASE_EPOCH_HEADER}: {text[:40]!r} is not a number")
     return int(text)
 
 

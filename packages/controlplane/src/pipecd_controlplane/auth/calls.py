@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipecd_controlplane.auth.caller import Agent, Person, Program
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.rpc import PEER, Metadata, Method
 
 log = logger(__name__)

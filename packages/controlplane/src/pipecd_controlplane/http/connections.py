@@ -15,7 +15,7 @@ from typing import Final
 
 from pipecd_controlplane.http.addresses import TrustedProxies, limit_key
 from pipecd_model.config.frontlimits import FrontLimitsConfig
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 

@@ -23,7 +23,7 @@ from pipecd_controlplane.http.http2 import (
     goaway,
 )
 from pipecd_model.config.frontlimits import FrontLimitsConfig
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.rpc import Metadata, RelayedClient
 
 log = logger(__name__)

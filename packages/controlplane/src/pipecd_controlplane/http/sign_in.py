@@ -24,7 +24,7 @@ from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import sessions
 from pipecd_controlplane.usecases.sessions import DEFAULT_HOURS, Identity
 from pipecd_model.errors import PipecdError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 

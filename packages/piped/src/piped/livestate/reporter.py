@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from pipecd_model.errors import PipecdError
 from pipecd_model.ids import ApplicationId
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.application_live_state_pb2 import (
     ApplicationLiveState,
     ApplicationLiveStateSnapshot,

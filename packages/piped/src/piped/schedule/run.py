@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pipecd_model.config import ApplicationConfig
 from pipecd_model.deployment import is_completed
 from pipecd_model.errors import PipecdError
-from pipecd_model.oplog import log_context, logger
 from pipecd_model.stage import forward_stages, has_started, is_rollback, rollback_stages
 from pipecd_model.stage import is_completed as stage_is_completed
+from pipecd_runtime.logs import log_context, logger
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment, DeploymentStatus, PipelineStage

@@ -11,8 +11,8 @@ from typing import Final
 
 from pipecd_model.config import ApplicationConfig, StageConfig
 from pipecd_model.errors import ConfigError, PipecdError
-from pipecd_model.oplog import logger
 from pipecd_model.stage import SCRIPT_RUN_ROLLBACK, is_rollback
+from pipecd_runtime.logs import logger
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.common_pb2 import QUICK_SYNC
 from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage

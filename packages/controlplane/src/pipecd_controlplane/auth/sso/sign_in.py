@@ -15,7 +15,7 @@ from pipecd_controlplane.usecases import roles
 from pipecd_controlplane.usecases.sessions import DEFAULT_HOURS, Identity
 from pipecd_controlplane.usecases.sso_settings import SsoSettings
 from pipecd_model.errors import StateError, UnauthenticatedError, UnavailableError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.model import project_pb2
 
 log = logger(__name__)
