@@ -72,9 +72,9 @@ types: setup ## mypy strict
 imports: setup ## the import contracts
 	$(BIN)/lint-imports
 
-docs: setup ## build the generated reference
-	$(BIN)/python tools/gen_docs.py
+docs: setup ## build the generated reference, and what follows from plugins/
 	$(BIN)/python tools/gen_schemas.py
+	$(BIN)/python tools/gen_docs.py
 
 pins: setup ## write requirements.lock from constraints.txt
 	$(BIN)/python tools/pin.py
