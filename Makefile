@@ -11,6 +11,9 @@ SOURCES := packages plugins tools tests bench
 WORKERS ?= 2
 N ?= 50
 TYPED_TESTS := \
+	packages/piped/tests/plugins \
+	packages/piped/tests/programs \
+	packages/piped/tests/secrets \
 	packages/runtime/tests \
 	tests/support/src
 SEED ?= 1
