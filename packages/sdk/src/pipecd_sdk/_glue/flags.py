@@ -87,7 +87,7 @@ def _duration(text: str) -> Duration:
     try:
         length = Duration.parse(text)
     except BadValueError as error:
-        raise argparse.ArgumentTypeError(f"{error} ({error.hint})") from None
+        raise argparse.ArgumentTypeError(error.with_hint()) from None
     if length <= Duration():
         raise argparse.ArgumentTypeError(f"must be longer than 0s: {text!r}")
     return length
