@@ -39,14 +39,10 @@ class BadValueError(ValueError):
         super().__init__(message)
         self.hint = hint
 
-    def with_hint(self) -> str:
-        """Returns the message with its hint: `not a duration: 'x' (e.g. 90s, 5m)`."""
-        return add_hint(self, self.hint)
-
 
 def format_bad_value(error: ValueError) -> str:
     """Returns the message of a value that is not understood, with its hint where it has one."""
-    return error.with_hint() if isinstance(error, BadValueError) else str(error)
+    return add_hint(error, error.hint if isinstance(error, BadValueError) else "")
 
 
 class Duration(timedelta):
