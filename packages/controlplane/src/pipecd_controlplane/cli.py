@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipecd_controlplane.serve import flags
+from pipecd_controlplane.serve.subcommands import LazyCommands
 from pipecd_model.errors import explain
 from pipecd_runtime.command_line import run_program
 
@@ -28,30 +29,8 @@ ARMED = "PIPECD_CHAOS_ARMED"
 """For tests only: a folder whose files name such RPCs, and come and go while the server runs."""
 
 
-class Commands(click.Group):
-    """The commands, some of which are found only when they are asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "quickstart", "backup", "restore", "project"])
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name == "quickstart":
-            from pipecd_controlplane.quickstart.command import quickstart  # noqa: PLC0415
-
-            return quickstart
-        if cmd_name == "project":
-            from pipecd_controlplane.serve.projects import project  # noqa: PLC0415
-
-            return project
-        if cmd_name in {"backup", "restore"}:
-            from pipecd_controlplane.ops import commands  # noqa: PLC0415
-
-            return commands.backup if cmd_name == "backup" else commands.restore
-        return super().get_command(ctx, cmd_name)
-
-
 @click.group(
-    cls=Commands,
+    cls=LazyCommands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 def cli() -> None:

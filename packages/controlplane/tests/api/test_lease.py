@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from pipecd_controlplane.app import Settings, control_plane
-from pipecd_controlplane.auth.call_authenticator import UNFENCED
 from pipecd_controlplane.usecases.leases import LeaseTimes
 from pipecd_wire.headers import LEASE_EPOCH_HEADER
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.pipecd.push import push_pb2 as pb
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
 from pipecd_wire.rpc import CallError, call, stream
+from pipecd_wire.rpc.handlers import describe
 
 
 def request(name: str, folder: str = "") -> pb.WatchRequest:
@@ -136,8 +136,7 @@ async def test_every_report_is_behind_the_same_fence(
     )
     for service, stub in services:
         for method in service.methods:
-            path = f"/{service.full_name}/{method.name}"
-            if path in UNFENCED or method.server_streaming:
+            if describe(method).without_lease or method.server_streaming:
                 continue
             asked = type(stub_request(service, method.name))()
             with pytest.raises(CallError) as caught:
@@ -157,10 +156,12 @@ def test_what_is_not_fenced_exists_and_reads_or_is_about_the_lease() -> None:
         pipedservice.DESCRIPTOR.services_by_name["PipedService"],
         pb.DESCRIPTOR.services_by_name["PushService"],
     )
-    there = {f"/{s.full_name}/{method.name}" for s in services for method in s.methods}
+    methods = [describe(method) for service in services for method in service.methods]
 
-    assert there >= UNFENCED
-    assert not [path for path in UNFENCED if "/Report" in path or "/Save" in path]
+    unfenced = [method.path for method in methods if method.without_lease]
+
+    assert unfenced
+    assert not [path for path in unfenced if "/Report" in path or "/Save" in path]
 
 
 async def test_an_instance_whose_lease_has_gone_may_still_read_and_ask(
