@@ -8,8 +8,8 @@ import time
 from contextlib import AsyncExitStack
 from typing import Final
 
-from pipecd_model.catalogue import configured_names
 from pipecd_model.ids import new_id
+from pipecd_model.known_plugins import configured_names
 from pipecd_runtime.logs import logger
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
