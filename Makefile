@@ -15,6 +15,9 @@ TYPED_TESTS := \
 	packages/controlplane/tests/api \
 	packages/controlplane/tests/usecases \
 	packages/controlplane/tests/wire \
+	packages/piped/tests/plugins \
+	packages/piped/tests/programs \
+	packages/piped/tests/secrets \
 	packages/runtime/tests \
 	tests/chaos \
 	tests/support/src \
