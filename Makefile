@@ -22,6 +22,7 @@ TYPED_TESTS := \
 	packages/piped/tests/secrets \
 	packages/runtime/tests \
 	tests/chaos \
+	tests/integration/piped \
 	tests/support/src \
 	bench
 SEED ?= 1
