@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.app import ControlPlane, Settings, control_plane
+from pipecd_controlplane.app import RunningServer, control_plane
+from pipecd_controlplane.settings import ServerSettings
 from pipecd_controlplane.store.changes import Change
 from pipecd_controlplane.store.database import Database, Transaction
 from pipecd_controlplane.store.open import SqliteFolder, open_database
@@ -188,7 +189,7 @@ class User:
 class Plane:
     """A served control plane, and ways to call it."""
 
-    running: ControlPlane
+    running: RunningServer
     opened: AsyncExitStack
     build: Build
     admin: User = field(init=False)
@@ -339,7 +340,7 @@ def serve(plane_of: Callable[..., Any]) -> Serve:
     async def serving(folder: Path) -> AsyncIterator[Plane]:
         async with AsyncExitStack() as opened:
             running = await opened.enter_async_context(
-                control_plane(Settings(data_dir=folder, grace=1))
+                control_plane(ServerSettings(data_dir=folder, grace_seconds=1))
             )
             yield await plane_of(running, opened)
 
@@ -350,7 +351,7 @@ def serve(plane_of: Callable[..., Any]) -> Serve:
 def plane_of(build: Build) -> Callable[..., Any]:
     """Ways to call a control plane that the test has started itself."""
 
-    async def make(running: ControlPlane, opened: AsyncExitStack) -> Plane:
+    async def make(running: RunningServer, opened: AsyncExitStack) -> Plane:
         clients = await opened.enter_async_context(AsyncExitStack())
         plane = Plane(running=running, opened=clients, build=build)
         plane.admin = await plane.user(running.admin_key_file.read_text().strip())

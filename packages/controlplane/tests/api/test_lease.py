@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.app import Settings, control_plane
+from pipecd_controlplane.app import control_plane
 from pipecd_controlplane.auth.call_authenticator import UNFENCED
+from pipecd_controlplane.settings import ServerSettings
 from pipecd_controlplane.usecases.leases import LeaseTimes
 from pipecd_wire.headers import LEASE_EPOCH_HEADER
 from pipecd_wire.pipecd.api import api_pb2 as own
@@ -74,7 +75,9 @@ async def test_who_waits_is_told_when_the_holder_falls_silent(
     tmp_path: Path, build: Any, soon: Any, opened: AsyncExitStack, plane_of: Any
 ) -> None:
     """With a real timer. The holder's open watch does not keep its lease."""
-    settings = Settings(data_dir=tmp_path, grace=1, lease_times=LeaseTimes(lease=0.2, take_over=60))
+    settings = ServerSettings(
+        data_dir=tmp_path, grace_seconds=1, lease_times=LeaseTimes(lease=0.2, take_over=60)
+    )
     running = await opened.enter_async_context(control_plane(settings))
     plane = await plane_of(running, opened)
     agent = await plane.agent()

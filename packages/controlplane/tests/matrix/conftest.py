@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.app import Settings, control_plane
+from pipecd_controlplane.app import control_plane
+from pipecd_controlplane.settings import ServerSettings
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.usecases import api_keys, pipeds, sessions
@@ -357,7 +358,7 @@ async def releases() -> AsyncIterator[str]:
 
 @pytest.fixture
 async def plane(plane_of: Any, tmp_path: Path, releases: str) -> AsyncIterator[Any]:
-    settings = Settings(data_dir=tmp_path / "data", grace=1, releases_url=releases)
+    settings = ServerSettings(data_dir=tmp_path / "data", grace_seconds=1, releases_url=releases)
     async with AsyncExitStack() as opened:
         running = await opened.enter_async_context(control_plane(settings))
         yield await plane_of(running, opened)
