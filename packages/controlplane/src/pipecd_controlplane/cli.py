@@ -4,14 +4,13 @@
 What a command needs is imported when it runs, so that `--help` and `version` answer at once.
 """
 
-import sys
 from importlib.metadata import version as version_of
 
 import click
 
 from pipecd_controlplane.serve.subcommands import LazyCommands
-from pipecd_model.errors import PipecdError
-from pipecd_runtime.terminal import make_printable
+from pipecd_model.errors import explain
+from pipecd_runtime.command_line import run_program
 
 
 @click.group(
@@ -40,17 +39,4 @@ def ops() -> None:
 
 def main() -> None:
     """Run pipecd."""
-    try:
-        cli.main(prog_name="pipecd", standalone_mode=False)
-    except click.exceptions.Exit as ended:
-        sys.exit(ended.exit_code)
-    except click.ClickException as wrong:
-        wrong.show()
-        sys.exit(wrong.exit_code)
-    except click.Abort:
-        click.echo("interrupted", err=True)
-        sys.exit(130)
-    except PipecdError as failed:
-        text = f"error: {failed}" + (f" ({failed.hint})" if failed.hint else "")
-        click.echo(make_printable(text), err=True)
-        sys.exit(failed.exit_code)
+    run_program(cli, explain=explain, name="pipecd")

@@ -78,7 +78,7 @@ def _make_settings(given: ServerFlags, told: "FromFile", folder: Path) -> "Serve
         limits=told.limits,
         trusted_proxies=told.trusted_proxies,
         folded=fold_lines_of_callers(told.limits),
-        grace_seconds=given.grace_period,
+        grace_seconds=given.grace_period.total_seconds(),
         lease_times=LeaseTimes(lease=given.lease_time, take_over=given.take_over_after),
         encryption_key_files=given.encryption_key_file,
         insecure_cookie=given.insecure_cookie,

@@ -3,13 +3,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from pipecd_controlplane.serve.flags import LEVELS, Seconds, meaningless, switch
+from pipecd_controlplane.serve.flags import LEVELS, WAIT, meaningless, switch
 
 FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
@@ -78,8 +79,8 @@ OPTIONS: Final = (
     ),
     click.option(
         "--grace-period",
-        type=Seconds(),
-        default=10,
+        type=WAIT,
+        default="10",
         show_default=True,
         metavar="SECONDS",
         help="How long running calls are waited for when the server is told to stop.",
@@ -134,7 +135,7 @@ class ServerFlags:
     metrics: bool
     otlp_endpoint: str
     project: str | None
-    grace_period: float
+    grace_period: timedelta
     lease_time: float
     take_over_after: float
     log_level: str
