@@ -51,7 +51,7 @@ def serve() -> Serve:
 
 
 @pytest.fixture
-def plane_of() -> Callable[[ControlPlane, AsyncExitStack], Awaitable[ServedControlPlane]]:
+def plane_of() -> Callable[[RunningServer, AsyncExitStack], Awaitable[ServedControlPlane]]:
     """Ways to call a control plane that the test has started itself."""
     return ServedControlPlane.of
 
