@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pipecd_controlplane.app import RunningServer
 from pipecd_controlplane.store.changes import Change
 from pipecd_controlplane.store.database import Database
 from pipecd_controlplane.store.open import SqliteFolder, open_database
