@@ -24,7 +24,6 @@ from piped.livestate.calls import LiveStateCalls
 from piped.livestate.look import Looker
 from piped.livestate.reporter import LiveStates
 from piped.metrics import CONTENT_TYPE, Metrics, Numbers
-from piped.plan.masked import MaskedPlugins
 from piped.plan.planner import Planner
 from piped.plan.providers import with_targets
 from piped.plan.scope import DeploymentScope
@@ -128,11 +127,10 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     sources = await opened.enter_async_context(
         Sources(data_dir, repos, identity=identity, preparation=preparation)
     )
-    plugins = MaskedPlugins(host, known)
     scripts = RunningScripts(data_dir / "scripts")
     needs = Needs(
-        planner=Planner(plugins, sources, secrets=known.of),
-        plugins=plugins,
+        planner=Planner(host, sources, secrets=known.of),
+        plugins=host,
         sources=sources,
         statuses=statuses,
         commands=mirror,
@@ -204,7 +202,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         calls=calls,
         on_created=controller.on_created,
     )
-    looker = Looker(plugins=host.plugins, configs=config.plugins, sources=sources, mask=known.mask)
+    looker = Looker(plugins=host.plugins, configs=config.plugins, sources=sources)
     live_states = LiveStates(
         mirror=mirror,
         looker=looker,
