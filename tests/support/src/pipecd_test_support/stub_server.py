@@ -47,7 +47,7 @@ class _AnyMethod(grpc.GenericRpcHandler):
     def __init__(self, server: StubServer) -> None:
         self._server = server
 
-    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+    def service(self, details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[bytes, bytes]":
         name = str(details.method).rpartition("/")[2]
 
         def stream(_request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
