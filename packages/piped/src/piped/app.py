@@ -50,7 +50,7 @@ from piped.scripts.records import ScriptRecords
 from piped.secrets import KnownSecrets, read_keys
 from piped.source import Identity, Preparation, Sources
 from piped.stopping import Stopping
-from piped.trigger import ControlPlaneCalls, Trigger
+from piped.trigger import ControlPlaneCalls, Trigger, TriggerServices
 from piped.working import Piped, Settings
 
 log = logger(__name__)
@@ -196,11 +196,8 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     )
     calls = ControlPlaneCalls(control, outbox)
     trigger = Trigger(
-        repositories=repos,
-        mirror=mirror,
-        configs=files,
-        calls=calls,
-        on_created=controller.on_created,
+        repos,
+        TriggerServices(state=mirror, configs=files, calls=calls, on_created=controller.on_created),
     )
     looker = Looker(plugins=host.plugins, configs=config.plugins, sources=sources)
     live_states = LiveStates(
@@ -210,7 +207,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         lane_of=looker.lane_of,
         successes=needs.successes,
         tell_live_state=LiveStateCalls(control).tell,
-        tell_sync_state=calls.sync_state,
+        tell_sync_state=calls.report_sync_state,
         is_in_trouble=trigger.is_in_trouble,
         interval=settings.live_state_interval,
     )
