@@ -27,7 +27,7 @@ from piped.metrics import CONTENT_TYPE, Numbers, PipedMetrics
 from piped.plan.planner import Planner
 from piped.plan.providers import with_targets
 from piped.plan.scope import DeploymentScope
-from piped.plugins import PluginBackend, PluginHost, PluginStateReporter, Tools
+from piped.plugins import PluginBackend, PluginHost, PluginStateReporter, ToolsFolder
 from piped.preview.application import Previewer
 from piped.preview.build import PreviewBuilder
 from piped.preview.handler import PlanPreviews
@@ -105,11 +105,11 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
             metadata=metadata,
             commands=mirror,
             control=control,
-            tools=Tools(settings.tools_dir),
+            tools=ToolsFolder(settings.tools_dir),
             numbers=numbers,
             secrets=known,
         ),
-        grace=settings.grace,
+        grace_seconds=settings.grace,
     )
     states = PluginStateReporter(control, host.plugins.values())
     host.on_change = states.on_change
@@ -129,7 +129,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     )
     scripts = RunningScripts(data_dir / "scripts")
     needs = Needs(
-        planner=Planner(host, sources, secrets=known.of),
+        planner=Planner(host, sources, secrets=known.find_secrets),
         plugins=host,
         sources=sources,
         statuses=statuses,
@@ -171,7 +171,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     )
 
     def completed(deployment: Deployment) -> None:
-        records.completed(deployment)
+        records.on_completed(deployment)
         numbers.forget(deployment.id)
         metrics.record_completed(deployment)
         live_states.look_at(deployment.application_id)

@@ -108,7 +108,9 @@ class MetadataApi:
     ) -> pb.PutStageMetadataResponse:
         store = self._stores.of(request.deployment_id)
         store.check_plugin(request.stage_id, self._plugin)
-        await store.put_stage(request.stage_id, self._shown(request, {request.key: request.value}))
+        await store.put_stage(
+            request.stage_id, self._mask_values(request, {request.key: request.value})
+        )
         return pb.PutStageMetadataResponse()
 
     @rpc("PutStageMetadataMulti")
@@ -117,7 +119,7 @@ class MetadataApi:
     ) -> pb.PutStageMetadataMultiResponse:
         store = self._stores.of(request.deployment_id)
         store.check_plugin(request.stage_id, self._plugin)
-        await store.put_stage(request.stage_id, self._shown(request, request.metadata))
+        await store.put_stage(request.stage_id, self._mask_values(request, request.metadata))
         return pb.PutStageMetadataMultiResponse()
 
     @rpc("GetDeploymentPluginMetadata")
@@ -134,7 +136,7 @@ class MetadataApi:
     ) -> pb.PutDeploymentPluginMetadataResponse:
         store = self._stores.of(request.deployment_id)
         await store.put_plugin(
-            request.plugin_name, self._shown(request, {request.key: request.value})
+            request.plugin_name, self._mask_values(request, {request.key: request.value})
         )
         return pb.PutDeploymentPluginMetadataResponse()
 
@@ -143,7 +145,7 @@ class MetadataApi:
         self, _: Any, request: pb.PutDeploymentPluginMetadataMultiRequest
     ) -> pb.PutDeploymentPluginMetadataMultiResponse:
         store = self._stores.of(request.deployment_id)
-        await store.put_plugin(request.plugin_name, self._shown(request, request.metadata))
+        await store.put_plugin(request.plugin_name, self._mask_values(request, request.metadata))
         return pb.PutDeploymentPluginMetadataMultiResponse()
 
     @rpc("GetDeploymentSharedMetadata")
@@ -153,7 +155,7 @@ class MetadataApi:
         value = self._stores.of(request.deployment_id).get_shared(request.key)
         return pb.GetDeploymentSharedMetadataResponse(value=value or "", found=value is not None)
 
-    def _shown(self, request: PutRequest, values: Mapping[str, str]) -> dict[str, str]:
+    def _mask_values(self, request: PutRequest, values: Mapping[str, str]) -> dict[str, str]:
         """Metadata is shown to people: it holds no secret."""
         masker = self._secrets.masker(request.deployment_id)
         return {key: masker.line(value) for key, value in values.items()}
