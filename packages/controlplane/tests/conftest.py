@@ -150,7 +150,7 @@ async def database(
 ) -> AsyncIterator[Database]:
     """Each database that we support: all of them make the same promises."""
     async with open_database(
-        SqliteFolder(folder=tmp_path / "data"), on_commit=told.extend
+        SqliteFolder(folder=tmp_path / "data", repeat_units=True), on_commit=told.extend
     ) as opened:
         yield opened
 
@@ -339,7 +339,7 @@ def serve(plane_of: Callable[..., Any]) -> Serve:
     async def serving(folder: Path) -> AsyncIterator[Plane]:
         async with AsyncExitStack() as opened:
             running = await opened.enter_async_context(
-                control_plane(Settings(data_dir=folder, grace=1))
+                control_plane(Settings(data_dir=folder, grace=1, repeat_units=True))
             )
             yield await plane_of(running, opened)
 

@@ -91,6 +91,8 @@ class Settings:
     releases_url: str = releases.URL
     observers: tuple[Observe, ...] = ()
     """Told of each call once its handler has ended, before it is answered."""
+    repeat_units: bool = False
+    """For tests: run each unit of work twice and compare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +122,10 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
 
     async with AsyncExitStack() as opened:
         database = await opened.enter_async_context(
-            open_database(SqliteFolder(folder=settings.data_dir), on_commit=bus.publish)
+            open_database(
+                SqliteFolder(folder=settings.data_dir, repeat_units=settings.repeat_units),
+                on_commit=bus.publish,
+            )
         )
         kept = stores(database, _now, max_stage_log_bytes=settings.retention.stage_log_bytes)
         await ensure_project(kept, settings.data_dir, await _first_project(kept, settings), _now)

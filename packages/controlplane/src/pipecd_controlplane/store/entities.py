@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from google.protobuf.message import Message
-from sqlalchemy import Table, bindparam, insert, select, update
+from sqlalchemy import Table, bindparam, select, update
 
 from pipecd_controlplane.store.changes import Change, Kind
-from pipecd_controlplane.store.database import Database, DuplicateError, Transaction, Value
+from pipecd_controlplane.store.database import Database, StaleReadError, Transaction, Value
 from pipecd_controlplane.store.labels import Labels, labelled
 from pipecd_model.errors import ConflictError, NotFoundError
 
@@ -40,11 +40,9 @@ class Entities(ABC, Generic[M]):
         cls._get = select(table.c.data, table.c.version).where(
             table.c.id == bindparam("id"), table.c.project_id == bindparam("project_id")
         )
-        cls._insert = insert(table)
         cls._updates = {}
 
     _get: ClassVar[Any]
-    _insert: ClassVar[Any]
     _updates: ClassVar[dict[frozenset[str], Any]]
     _labels: ClassVar[Labels | None] = None
     """Where the labels of these entities are kept; None for what has none."""
@@ -99,17 +97,16 @@ class Entities(ABC, Generic[M]):
 
     async def add_in(self, transaction: Transaction, entity: M) -> None:
         fields = _fields(entity)
-        try:
-            await transaction.run(
-                self._insert,
-                id=fields.id,
-                project_id=fields.project_id,
-                version=1,
-                data=entity.SerializeToString(),
-                **self.columns(entity),
-            )
-        except DuplicateError:
-            raise ConflictError(f"the {self.noun} {fields.id!r} exists already") from None
+        added = await transaction.insert_if_absent(
+            self.table,
+            id=fields.id,
+            project_id=fields.project_id,
+            version=1,
+            data=entity.SerializeToString(),
+            **self.columns(entity),
+        )
+        if not added:
+            raise ConflictError(f"the {self.noun} {fields.id!r} exists already")
         await self.written(transaction, None, entity)
         transaction.changed(self._change(entity, self.piped_of(entity)))
 
@@ -120,18 +117,16 @@ class Entities(ABC, Generic[M]):
         entity_id: str,
         change: Callable[[M], None],
     ) -> M:
-        while True:
-            row = await transaction.one(self._get, id=entity_id, project_id=project_id)
-            if row is None:
-                raise self.missing(entity_id)
-            before, version = self._parse(row[0]), row[1]
-            after = self._parse(row[0])
-            change(after)
-            if after == before:
-                return before
-            _fields(after).updated_at = self._now()
-            if await self._replace(transaction, before, after, version):
-                break
+        row = await transaction.one(self._get, id=entity_id, project_id=project_id)
+        if row is None:
+            raise self.missing(entity_id)
+        before, version = self._parse(row[0]), row[1]
+        after = self._parse(row[0])
+        change(after)
+        if after == before:
+            return before
+        _fields(after).updated_at = self._now()
+        await self._replace(transaction, before, after, version)
         await self.written(transaction, before, after)
         for piped_id in {self.piped_of(before), self.piped_of(after)}:
             transaction.changed(self._change(after, piped_id))
@@ -146,7 +141,7 @@ class Entities(ABC, Generic[M]):
         if dict(was.labels) != dict(now.labels):
             transaction.changed(Change(kind=Kind.LABELS, id=now.id, project_id=now.project_id))
 
-    async def _replace(self, transaction: Transaction, before: M, after: M, version: int) -> bool:
+    async def _replace(self, transaction: Transaction, before: M, after: M, version: int) -> None:
         """Write if nobody else has since it was read. An index is touched only by what changed."""
         was, now = self.columns(before), self.columns(after)
         changed = {name: value for name, value in now.items() if was[name] != value}
@@ -158,7 +153,8 @@ class Entities(ABC, Generic[M]):
             data=after.SerializeToString(),
             **changed,
         )
-        return touched == 1
+        if not touched:
+            raise StaleReadError
 
     @classmethod
     def _update(cls, changed: frozenset[str]) -> Any:
