@@ -112,3 +112,14 @@ def test_a_stage_that_only_ends_alike_is_not_proposed() -> None:
     error = errors.NoPluginForStageError("K8S_SYNC", offered={"CUSTOM_SYNC", "WAIT"})
 
     assert error.hint == "add its plugin to the piped config"
+
+
+def test_with_hint_has_the_hint_in_it() -> None:
+    assert errors.ConfigError("no stage", hint="add one").with_hint() == "no stage (add one)"
+
+
+def test_with_hint_fits_into_a_report() -> None:
+    told = errors.ConfigError("x" * 1_000_000, hint="y" * 1_000_000).with_hint()
+
+    assert len(told) == errors.LONGEST_REASON + 1
+    assert told.endswith("…")

@@ -30,7 +30,7 @@ _FUNCTIONS = {
     "piped.push@": ("piped.controlplane.watch", "Watch._take"),
     "piped.lease@": ("piped.controlplane.epoch", "keep_epoch"),
     # What plugins ask of piped.
-    "piped.plugin-start.after": ("piped.plugins.process", "_start"),
+    "piped.plugin-start.after": ("piped.programs.process", "_start"),
     "piped.log-taken.after": ("piped.report.logs", "StageLogs.report"),
     "piped.log-closed@": ("piped.report.logs", "StageLogs.checkpoint"),
     "piped.log-append@": ("piped.report.spool", "Spool.append"),

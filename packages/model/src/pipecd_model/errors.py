@@ -23,7 +23,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from difflib import get_close_matches
-from typing import ClassVar
+from typing import ClassVar, Final
+
+LONGEST_REASON: Final = 16 * 1024
+"""Characters of a reason in a report: the control plane refuses one that is much longer, and the
+report that carries it would never be delivered."""
 
 
 class PipecdError(Exception):
@@ -36,6 +40,13 @@ class PipecdError(Exception):
         super().__init__(message)
         self.hint = hint
         self.subject = subject  # goes to the log as fields, never into the message
+
+    def with_hint(self) -> str:
+        """Returns the message with its hint, no longer than a report may hold.
+
+        `no plugin offers the stage 'WIAT' (did you mean 'WAIT'?)`
+        """
+        return shorten_reason(add_hint(self, self.hint))
 
 
 class ConfigError(PipecdError):
@@ -139,3 +150,20 @@ class UnavailableError(PipecdError):
 
     status = "UNAVAILABLE"
     exit_code = 5
+
+
+def add_hint(message: object, hint: str) -> str:
+    """Returns `message (hint)`, or the message alone where there is no hint."""
+    return f"{message} ({hint})" if hint else str(message)
+
+
+def explain(error: Exception) -> tuple[str, int] | None:
+    """Returns what a program says of an error of ours, and its exit code; None for a bug."""
+    if isinstance(error, PipecdError):
+        return add_hint(error, error.hint), error.exit_code
+    return None
+
+
+def shorten_reason(reason: str) -> str:
+    """Cut a reason to the length that a report may hold."""
+    return reason if len(reason) <= LONGEST_REASON else f"{reason[:LONGEST_REASON]}…"

@@ -8,8 +8,9 @@ import time
 from contextlib import AsyncExitStack
 from typing import Final
 
-from pipecd_model.catalogue import configured_names
 from pipecd_model.ids import new_id
+from pipecd_model.known_plugins import configured_names
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
 from piped.admin import Page, serving_admin
@@ -23,24 +24,22 @@ from piped.livestate.calls import LiveStateCalls
 from piped.livestate.look import Looker
 from piped.livestate.reporter import LiveStates
 from piped.metrics import CONTENT_TYPE, Metrics, Numbers
-from piped.oplog import logger
 from piped.plan.masked import MaskedPlugins
-from piped.plan.opened import OpenDeployments
 from piped.plan.planner import Planner
 from piped.plan.providers import with_targets
-from piped.plan.sources import CommitSources
+from piped.plan.scope import DeploymentScope
 from piped.plugins import PluginBackend, PluginHost, Tools
 from piped.preview.application import Previewer
 from piped.preview.build import PreviewBuilder
 from piped.preview.handler import PlanPreviews
 from piped.push_commands import PushCommandRunner
 from piped.report.agent import PluginStates, Stats
-from piped.report.inorder import InOrder
 from piped.report.journal import Journal
 from piped.report.logs import StageLogs
 from piped.report.masked import MaskedLogs
 from piped.report.metadata import MetadataStores
 from piped.report.numbering import LineNumbers
+from piped.report.ordered import OrderedClient
 from piped.report.outbox import Outbox
 from piped.report.statuses import Statuses
 from piped.schedule.controller import Controller
@@ -98,7 +97,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     await opened.enter_async_context(logs.open(drain=LAST_REPORTS))
     numbers = LineNumbers(data_dir / "outbox" / "numbers")
     numbers.prune()
-    metadata = MetadataStores(InOrder(control, statuses.heard), statuses.keep)
+    metadata = MetadataStores(OrderedClient(control, statuses.heard), statuses.keep)
     host = PluginHost(
         config.plugins,
         data_dir=data_dir,
@@ -126,10 +125,9 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         return configured_names({name: each.stages for name, each in host.plugins.items()})
 
     preparation = Preparation(names=names, keys=keys, known=known)
-    trees = await opened.enter_async_context(
+    sources = await opened.enter_async_context(
         Sources(data_dir, repos, identity=identity, preparation=preparation)
     )
-    sources = CommitSources(trees)
     plugins = MaskedPlugins(host, known)
     scripts = RunningScripts(data_dir / "scripts")
     needs = Needs(
@@ -138,7 +136,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         sources=sources,
         statuses=statuses,
         commands=mirror,
-        metadata=OpenDeployments(metadata, known),
+        metadata=DeploymentScope(metadata, known),
         successes=LastSuccesses(mirror.applications, control),
         permit=lease,
         scripts=scripts,
@@ -215,7 +213,6 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         successes=needs.successes,
         tell_live_state=LiveStateCalls(control).tell,
         tell_sync_state=calls.sync_state,
-        is_deploying=mirror.is_deploying,
         is_in_trouble=trigger.is_in_trouble,
         interval=settings.live_state_interval,
     )

@@ -11,10 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from pipecd_model.errors import NotFoundError, PipecdError
+from pipecd_runtime.logs import logger
 from pipecd_wire.pipecd.push import push_pb2 as push
 from piped.controlplane.client import ControlPlane
-from piped.oplog import logger
-from piped.sentence import sentence
 
 log = logger(__name__)
 
@@ -49,7 +48,7 @@ class PushCommandRunner:
             try:
                 self._restart(command.plugin_name, command.commander or "a person")
             except NotFoundError as error:
-                report.succeeded, report.reason = False, sentence(error)
+                report.succeeded, report.reason = False, error.with_hint()
             try:
                 await self._control.tell(self._control.push.ReportCommandHandled, report)
             except PipecdError as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from piped.oplog import logger
+from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 

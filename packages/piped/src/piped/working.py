@@ -14,6 +14,8 @@ from typing import Final
 
 from pipecd_model.config import PipedConfig
 from pipecd_model.errors import PipecdError
+from pipecd_runtime.backoff import Backoff
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.rpc import ClientTls
 from piped.appconfig import Discovery
@@ -23,7 +25,6 @@ from piped.controlplane.lease import Lease
 from piped.controlplane.state import ControlPlaneState
 from piped.controlplane.watch import Watch
 from piped.livestate.reporter import LiveStates
-from piped.oplog import logger
 from piped.plugins import PluginHost
 from piped.preview.handler import PlanPreviews
 from piped.push_commands import PushCommandRunner
@@ -188,12 +189,11 @@ class Piped:
 
 async def guarded(name: str, run: Callable[[], Awaitable[None]]) -> None:
     """Run a component for ever: one that ends by itself has a bug, and is started again."""
-    pause = 1.0
+    backoff = Backoff(first_seconds=1, longest_seconds=60, jitter=0)
     while True:
         try:
             await run()
             log.error("component.ended", component=name)
         except Exception:  # noqa: BLE001 - one of the doors: the others go on
             log.bug("component.failed", component=name)
-        await asyncio.sleep(pause)
-        pause = min(60.0, pause * 2)
+        await asyncio.sleep(backoff.next_pause_seconds())

@@ -72,7 +72,6 @@ class World:
             successes=self,
             tell_live_state=self.live_state,
             tell_sync_state=self.sync_state,
-            is_deploying=self.mirror.is_deploying,
             is_in_trouble=lambda _: self.trouble,
             interval=interval,
             **options,

@@ -12,7 +12,9 @@ from pipecd_wire.pipedservice.service_pb2 import (
     SaveStageMetadataRequest,
     SaveStageMetadataResponse,
 )
-from piped.report.inorder import InOrder
+from pipecd_wire.rpc import connect
+from piped.controlplane.client import ControlPlane
+from piped.report.ordered import OrderedClient
 from piped.report.outbox import Outbox
 from piped.report.statuses import Statuses
 
@@ -106,18 +108,15 @@ async def test_what_a_plugin_keeps_is_told_after_the_start_of_its_stage() -> Non
     outbox = Outbox(receiver)
     told: list[str] = []
 
-    class Control:
-        service = push = None
-
     async def save(request: Message, **_: object) -> SaveStageMetadataResponse:
         told.append("the mark")
         return SaveStageMetadataResponse()
 
-    async with asyncio.timeout(LIMIT), outbox.open():
+    async with asyncio.timeout(LIMIT), outbox.open(), connect("unix:nowhere") as channel:
         statuses = Statuses(outbox, receiver)
         one = deployment()
         statuses.stage(one, one.stages[0])
-        control = InOrder(Control(), statuses.heard)  # type: ignore[arg-type]
+        control = OrderedClient(ControlPlane(channel), statuses.heard)
         mark = SaveStageMetadataRequest(deployment_id="d1", stage_id="s1")
         keeping = asyncio.ensure_future(control.tell(save, mark))  # type: ignore[arg-type]
         await asyncio.sleep(0.01)

@@ -19,9 +19,9 @@ from pipecd_controlplane.http.bodies import BoundedBodies
 from pipecd_controlplane.http.connections import ClientConnection, Connections
 from pipecd_controlplane.http.http1 import BoundedHttp
 from pipecd_controlplane.http.listen import address_of, listen
-from pipecd_controlplane.http.tasks import task_group
-from pipecd_controlplane.http.uvicorns import make_http_server, stop_http, tick
+from pipecd_controlplane.http.uvicorn_server import make_http_server, stop_http, tick
 from pipecd_model.config.frontlimits import FrontLimitsConfig
+from pipecd_runtime.tasks import UnwrappedTaskGroup
 
 GRACE: Final = 2.0
 """Seconds for a page that is being answered."""
@@ -52,7 +52,7 @@ async def serve_admin(
         return _AdminHttp(http.config, http.server_state, connection, own, TrustedProxies())
 
     try:
-        async with task_group() as tasks:
+        async with UnwrappedTaskGroup() as tasks:
             acceptor = Acceptor(
                 listeners, connections, speak_http, tasks, highest_descriptor=ANY_DESCRIPTOR
             )

@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from pipecd_model.errors import PipecdError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
+from pipecd_runtime.tasks import UnwrappedTaskGroup
 
 log = logger(__name__)
 
@@ -32,21 +33,24 @@ class Job:
 @asynccontextmanager
 async def running(jobs: Sequence[Job]) -> AsyncIterator[None]:
     """Run the jobs while the block runs. Its own errors go through as they are."""
-    failure: Exception | None = None
-    async with asyncio.TaskGroup() as tasks:
-        loops = [tasks.create_task(_loop(job), name=f"job.{job.name}") for job in jobs]
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - raised below, where no group wraps it
-            failure = error
-        finally:
-            for loop in loops:
-                loop.cancel()
+    try:
+        async with UnwrappedTaskGroup() as tasks:
+            loops = [tasks.create_task(_loop(job), name=f"job.{job.name}") for job in jobs]
+            try:
+                yield
+            finally:
+                for loop in loops:
+                    loop.cancel()
+    except Exception:
+        await _run_last(jobs)
+        raise
+    await _run_last(jobs)
+
+
+async def _run_last(jobs: Sequence[Job]) -> None:
     for job in jobs:
         if job.at_end:
             await _once(job)
-    if failure is not None:
-        raise failure
 
 
 async def _loop(job: Job) -> None:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first start: a project, and a key for whoever started it."""
 
-import os
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +10,7 @@ from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.keys import hash_of, new_api_key, new_password, quick_hash
 from pipecd_model.errors import ConfigError, StateError
 from pipecd_model.ids import new_id
+from pipecd_runtime.files import write_atomically
 from pipecd_wire.model import apikey_pb2, project_pb2
 
 DEFAULT_PROJECT: Final = "default"
@@ -58,8 +58,8 @@ async def ensure_project(stores: Stores, folder: Path, project_id: str | None, n
         updated_at=at,
     )
     try:
-        _write_key(folder / KEY_FILE, key)
-        _write_key(folder / PASSWORD_FILE, password)
+        for name, secret in ((KEY_FILE, key), (PASSWORD_FILE, password)):
+            write_atomically(folder / name, f"{secret}\n".encode(), mode=0o600)
     except OSError as error:
         raise StateError(
             f"cannot write {str(folder / KEY_FILE)!r}: {error.strerror}",
@@ -71,15 +71,3 @@ async def ensure_project(stores: Stores, folder: Path, project_id: str | None, n
         await stores.api_keys.add_in(transaction, record)
 
     await stores.database.write(work)
-
-
-def _write_key(path: Path, key: str) -> None:
-    """One line that only this user can read, whole or not at all."""
-    fresh = path.with_suffix(".new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(fresh, flags, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(f"{key}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)

@@ -9,6 +9,7 @@ import base64
 import binascii
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives.hashes import SHA256, Hash
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from pipecd_model.errors import ConfigError, StateError
+from pipecd_runtime.files import write_atomically
 
 KEY_FILE: Final = "encryption.key"
 SHORTEST: Final = 32
@@ -88,14 +90,10 @@ def _read(path: Path) -> bytes:
 
 def _own_key(path: Path) -> bytes:
     """Made once. Whoever copies the folder copies it too: for more, keep the key elsewhere."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        return _read(path)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(base64.b64encode(os.urandom(64)) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+    if not path.exists():
+        with suppress(FileExistsError):
+            key = base64.b64encode(os.urandom(64)) + b"\n"
+            write_atomically(path, key, mode=0o600, replace=False)
     return _read(path)
 
 

@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 
 from pipecd_model.config import ApplicationConfig
 from pipecd_model.errors import PipecdError
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.common_pb2 import ApplicationInfo
 from pipecd_wire.pipedservice import service_pb2 as pb
@@ -24,7 +25,6 @@ from piped.appconfig.reader import ApplicationFiles
 from piped.appconfig.scan import Found, scan
 from piped.controlplane.state import ControlPlaneState
 from piped.git import Commit, Reach, Repository
-from piped.oplog import logger
 from piped.source import place_of
 
 log = logger(__name__)

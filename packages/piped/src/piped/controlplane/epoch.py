@@ -6,14 +6,14 @@ left on disk under the one in which its data folder was last at work: the contro
 when another instance has been at work since.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Final
 
-from piped.oplog import logger
+from pipecd_runtime.files import write_atomically
+from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 
@@ -46,12 +46,7 @@ def kept_epoch(file: Path) -> int:
 
 def keep_epoch(file: Path, epoch: int) -> None:
     """Keep it; a disk that takes nothing is told, and no reason to stop."""
-    scratch = file.with_name(f"{file.name}.new")
     try:
-        with scratch.open("w", encoding="ascii") as sink:
-            sink.write(f"{epoch}\n")
-            sink.flush()
-            os.fsync(sink.fileno())
-        scratch.replace(file)
+        write_atomically(file, f"{epoch}\n".encode())
     except OSError as error:
         log.warning("lease.not_kept", file=str(file), reason=error.strerror)

@@ -17,14 +17,14 @@ from typing import Final
 from google.protobuf.duration_pb2 import Duration
 
 from pipecd_model.errors import PipecdError, StateError
+from pipecd_runtime.logs import logger
+from pipecd_runtime.signals import Signal
+from pipecd_wire.headers import LEASE_EPOCH_HEADER
 from pipecd_wire.pipecd.push import push_pb2 as push
 from piped.controlplane.client import ControlPlane, UnknownRpcError
 from piped.controlplane.epoch import chosen_epoch, keep_epoch, kept_epoch
-from piped.oplog import logger
 
 log = logger(__name__)
-
-METADATA: Final = "pipecd-lease-epoch"
 
 SHORTEST_PAUSE: Final = 0.2
 """Seconds between two renewals at least."""
@@ -76,7 +76,7 @@ class Lease:
         self._newest = 0
         self._renewed = self._begun_from = 0.0
         self._time = self._take_over = 0.0
-        self._changed = asyncio.Event()
+        self._changed = Signal()
 
     @property
     def held(self) -> bool:
@@ -90,7 +90,7 @@ class Lease:
 
     def metadata(self) -> list[tuple[str, str]]:
         """What goes with every call: 0 says that we know of leases and have held none."""
-        return [(METADATA, str(self.epoch_now()))]
+        return [(LEASE_EPOCH_HEADER, str(self.epoch_now()))]
 
     def now(self) -> float:
         """The time on the lease's clock."""
@@ -241,8 +241,7 @@ class Lease:
         return self.standing is Standing.ELSEWHERE
 
     def _tell(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._changed.send()
 
     async def _until(
         self,

@@ -7,7 +7,6 @@ is one whose stream does not get through to us; the push is tried again all the 
 """
 
 import asyncio
-import random
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
@@ -15,13 +14,14 @@ from dataclasses import dataclass
 
 from pipecd_model.errors import DeniedError, PipecdError, UnauthenticatedError, UnavailableError
 from pipecd_model.ids import ApplicationId
+from pipecd_runtime.backoff import Backoff
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.pipedservice import service_pb2 as pb
 from piped.controlplane.client import ControlPlane, UnknownRpcError
 from piped.controlplane.lease import Lease
 from piped.controlplane.state import Change, ControlPlaneState, GitHint
-from piped.oplog import logger
 
 log = logger(__name__)
 
@@ -38,7 +38,7 @@ class Pace:
     silence: float = 60
     """A stream that says nothing for so long, not even a heartbeat, is dead."""
     pause: float = 0.1
-    """The first pause before a new connection; it doubles."""
+    """Half of the first pause before a new connection; it doubles with each break."""
     longest_pause: float = 1
     """Short: whoever waits for the control plane waits for this. A refused connection is cheap."""
     refused_pause: float = 5
@@ -73,7 +73,9 @@ class Watch:
         self._refused = False
         self._listening: asyncio.Timeout | None = None
         self._pace = pace or Pace()
-        self._breaks = 0
+        self._backoff = Backoff(
+            first_seconds=2 * self._pace.pause, longest_seconds=self._pace.longest_pause
+        )
         self._due = {"commands": 0.0, "deployments": 0.0, "applications": 0.0}
 
     async def run(self) -> None:
@@ -92,9 +94,9 @@ class Watch:
         self._asked, self._refused = self._lease.now(), False
         async with aclosing(self._messages()) as messages:
             async for message in messages:
-                if self._breaks:
+                if self._backoff.failures:
                     log.info("controlplane.back")
-                self._breaks = 0
+                self._backoff.reset()
                 if message.lease.held:
                     # It is ours now. What the holder before did is whole in a new snapshot only.
                     return
@@ -161,22 +163,17 @@ class Watch:
                 pass  # a heartbeat, or what a newer control plane says
 
     async def _broken(self, error: PipecdError) -> None:
-        self._breaks += 1
-        if self._breaks == 1:
+        pause = self._backoff.next_pause_seconds()
+        if self._backoff.failures == 1:
             write = log.info if isinstance(error, UnavailableError) else log.error
             write("controlplane.lost", reason=str(error))
-        until = time.monotonic() + self._wait(error)
-        if self._breaks >= self._pace.polls_after:
+        if isinstance(error, UnauthenticatedError | DeniedError):
+            pause = self._pace.refused_pause
+        until = time.monotonic() + pause
+        if self._backoff.failures >= self._pace.polls_after:
             await self._poll_until(until)
         else:
             await asyncio.sleep(max(0.0, until - time.monotonic()))
-
-    def _wait(self, error: PipecdError) -> float:
-        longest = self._pace.longest_pause
-        if isinstance(error, UnauthenticatedError | DeniedError):
-            return self._pace.refused_pause
-        ceiling = min(longest, self._pace.pause * 2 ** min(self._breaks, 16))
-        return random.uniform(ceiling / 2, ceiling)  # noqa: S311 - spreads load, protects nothing
 
     async def _poll_until(self, end: float) -> None:
         """List what is due, again and again, until `end`; at least one look is taken."""

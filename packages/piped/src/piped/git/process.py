@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from pipecd_runtime import process as door
+from pipecd_runtime.logs import logger
 from pipecd_runtime.process import Argument, BadArgumentError, Process, own
 from piped.git.errors import GitError, told
-from piped.oplog import logger
 
 log = logger(__name__)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.gitnames import BadGitNameError, BranchName, CommitHash
+from pipecd_runtime.logs import logger
 from pipecd_runtime.process import Argument, own, word
 from piped.git.access import Access
 from piped.git.commit import Commit, parse_commit
@@ -32,7 +33,6 @@ from piped.git.objects import LARGEST, LONGEST_NAME, Absent, GitObject, Objects
 from piped.git.refs import LocalBranch, local_path
 from piped.git.state import RepositoryState
 from piped.git.watch import BranchWatch
-from piped.oplog import logger
 
 log = logger(__name__)
 

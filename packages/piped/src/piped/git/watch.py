@@ -6,24 +6,25 @@ or when somebody hints. A remote that is away is tried again, with pauses that g
 """
 
 import asyncio
-import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
 
+from pipecd_runtime.backoff import Backoff
+from pipecd_runtime.logs import logger
+from pipecd_runtime.signals import Signal
 from piped.git.commit import Commit
 from piped.git.errors import GitError, NoBranchError
 from piped.git.refs import LocalBranch, Signature
 from piped.git.state import Reach, RepositoryState
-from piped.oplog import logger
 
 log = logger(__name__)
 
 LOCAL_PAUSE: Final = 0.1
 """Seconds between two looks at a repository on this machine."""
 
-FIRST_PAUSE: Final = 1.0
-LONGEST_PAUSE: Final = 60.0
-"""Seconds between two tries of a remote that is away; it doubles in between."""
+FIRST_PAUSE_SECONDS: Final = 1.0
+LONGEST_PAUSE_SECONDS: Final = 60.0
+"""The pauses between two tries of a remote that is away."""
 
 
 class BranchWatch:
@@ -52,9 +53,11 @@ class BranchWatch:
         self._seen: Signature = ()
         self._turn = asyncio.Lock()
         self._wake = asyncio.Event()
-        self._state_changed = asyncio.Event()
+        self._state_changed = Signal()
         self._due = 0.0
-        self._failures = 0
+        self._backoff = Backoff(
+            first_seconds=FIRST_PAUSE_SECONDS, longest_seconds=LONGEST_PAUSE_SECONDS
+        )
 
     def found(self, head: Commit) -> None:
         """The branch stands here now."""
@@ -123,13 +126,11 @@ class BranchWatch:
             self._become(Reach.NO_BRANCH, str(error))
             await self._use_known()
         except (GitError, OSError) as error:
-            self._failures += 1
             self._become(Reach.UNREACHABLE, str(error))
             await self._use_known()
-            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures - 1, 16))
-            pause = random.uniform(pause / 2, pause)  # noqa: S311 - spreads load, protects nothing
+            pause = self._backoff.next_pause_seconds()
         else:
-            self._failures = 0
+            self._backoff.reset()
             self._become(Reach.REACHABLE)
         self._due = min(self._due, asyncio.get_running_loop().time() + pause)
 
@@ -146,8 +147,7 @@ class BranchWatch:
         before, self.state = self.state, self.state.followed_by(reach, reason)
         if self.state == before:
             return
-        self._state_changed.set()
-        self._state_changed = asyncio.Event()
+        self._state_changed.send()
         if reach is before.reach:
             return
         if reach is Reach.REACHABLE:

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from pipecd_model.errors import PipecdError
 from pipecd_model.ids import ApplicationId
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.application_live_state_pb2 import (
     ApplicationLiveState,
     ApplicationLiveStateSnapshot,
@@ -28,7 +29,6 @@ from pipecd_wire.model.application_pb2 import (
 from piped.controlplane.state import Change, ControlPlaneState
 from piped.livestate.look import Looker
 from piped.livestate.merge import View
-from piped.oplog import logger
 
 log = logger(__name__)
 
@@ -72,7 +72,6 @@ class LiveStates:
         successes: Successes,
         tell_live_state: TellLiveState,
         tell_sync_state: TellSyncState,
-        is_deploying: Callable[[str], bool],
         is_in_trouble: Callable[[str], bool],
         lanes: Iterable[str] = (ONLY_LANE,),
         lane_of: Callable[[Application], str] = lambda _: ONLY_LANE,
@@ -89,7 +88,6 @@ class LiveStates:
         self._successes = successes
         self._tell_live_state = tell_live_state
         self._tell_sync_state = tell_sync_state
-        self._is_deploying = is_deploying
         self._is_in_trouble = is_in_trouble
         self._lanes = tuple(dict.fromkeys(lanes))
         self._lane_of = lane_of
@@ -173,14 +171,14 @@ class LiveStates:
     async def _look(self, application_id: ApplicationId) -> None:
         application = self.applications[application_id]
         told = self._told.setdefault(application_id, _Told())
-        if self._is_deploying(application_id):
+        if self._mirror.is_deploying(application_id):
             self._tell_deploying(application, told)
             return
         deployed = await self._successes.of(application_id)
         if deployed is None:
             return
         view = await self._looker.view(application, deployed)
-        if view is None or self._is_deploying(application_id):
+        if view is None or self._mirror.is_deploying(application_id):
             return  # what was seen is a mixture of before and after
         if not view.same_as(told.view):
             await self._tell_live_state(self._snapshot(application, view))

@@ -15,7 +15,7 @@ from pipecd_model.config.path import Path, written
 from pipecd_model.secrets.placeholder import names, problems, texts
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
-from piped.plan.roles import Plugin
+from piped.plan.protocols import Plugin
 from piped.plan.stages import config_bytes
 from piped.secrets import OpenedSecrets
 

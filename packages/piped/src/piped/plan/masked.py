@@ -7,7 +7,7 @@ from typing import TypeVar
 from pipecd_model.errors import PluginError
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
-from piped.plan.roles import Plugin, Plugins
+from piped.plan.protocols import Plugin, Plugins
 from piped.plugins.state import PluginState
 from piped.secrets import KnownSecrets
 

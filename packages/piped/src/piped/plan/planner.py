@@ -16,17 +16,17 @@ from pipecd_model import strategy
 from pipecd_model.config import ApplicationConfig, StageConfig
 from pipecd_model.errors import ConfigError, NoPluginForStageError, PluginError
 from pipecd_model.stage import is_rollback
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
 from pipecd_wire.model.common_pb2 import AUTO, PIPELINE, QUICK_SYNC, ArtifactVersion, SyncStrategy
 from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
-from piped.oplog import logger
 from piped.plan.checks import check
-from piped.plan.roles import PLUGIN, Plugin, Plugins, Sources
+from piped.plan.protocols import PLUGIN, Plugin, Plugins, Sources
+from piped.plan.retrying import retry_on_plugin_loss, wait_for_stage_lists, wait_ready
 from piped.plan.sources import open_both, read_config, read_target
 from piped.plan.stages import Clock, pipeline_stages, quick_sync_stages
-from piped.plan.waiting import through_losses, until_known, until_ready
 from piped.plugins.errors import PluginLostError
 from piped.secrets import OpenedSecrets
 
@@ -79,7 +79,7 @@ class Planner:
 
         A plugin that is lost on the way is waited for, and everything asked again.
         """
-        return await through_losses(lambda: self._plan(deployment, running))
+        return await retry_on_plugin_loss(lambda: self._plan(deployment, running))
 
     async def _plan(
         self, deployment: Deployment, running: ApplicationDeploymentReference | None
@@ -143,7 +143,7 @@ class Planner:
         self, deployment: Deployment, config: ApplicationConfig
     ) -> list[PipelineStage]:
         """Build the rollback stages of a deployment that was planned without any."""
-        return await through_losses(lambda: self._rollback_stages(deployment, config))
+        return await retry_on_plugin_loss(lambda: self._rollback_stages(deployment, config))
 
     async def _rollback_stages(
         self, deployment: Deployment, config: ApplicationConfig
@@ -178,14 +178,14 @@ class Planner:
         if not chosen:
             by_name = {name: self._configured(name) for name in declared}
         for plugin in by_name.values():
-            await until_ready(plugin)
+            await wait_ready(plugin)
         return chosen, list(by_name.values())
 
     async def _choose(self, stage: StageConfig, declared: Sequence[str]) -> Plugin:
         try:
             return self._plugins.choose(stage.name, wanted=stage.plugin, declared=declared)
         except NoPluginForStageError:
-            await until_known(self._plugins.plugins.values(), KNOWN)
+            await wait_for_stage_lists(self._plugins.plugins.values(), KNOWN)
             return self._plugins.choose(stage.name, wanted=stage.plugin, declared=declared)
 
     def _configured(self, name: str) -> Plugin:

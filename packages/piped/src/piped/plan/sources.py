@@ -10,39 +10,14 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 
 from pipecd_model.config import ApplicationConfig, load_application
 from pipecd_model.errors import ConfigError, SourceError
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
-from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from piped.git import GitError, NoCommitError
-from piped.oplog import logger
-from piped.plan.roles import Sources
-from piped.source import Sources as Trees
+from piped.plan.protocols import Sources
 
 log = logger(__name__)
-
-
-class CommitSources:
-    """The commits of the configured repositories."""
-
-    def __init__(self, trees: Trees) -> None:
-        self._trees = trees
-
-    async def read(
-        self, git_path: ApplicationGitPath, commit: str, *, config_filename: str
-    ) -> DeploymentSource:
-        """An application as a commit has it, without files; raises SourceError or ConfigError."""
-        return await self._trees.read(git_path, commit, config_filename=config_filename)
-
-    def open(
-        self, git_path: ApplicationGitPath, commit: str, *, config_filename: str
-    ) -> AbstractAsyncContextManager[DeploymentSource]:
-        """The same with a tree of its own while the block runs."""
-        return self._trees.open(git_path, commit, config_filename=config_filename)
-
-    async def changed_paths(self, git_path: ApplicationGitPath, old: str, new: str) -> list[str]:
-        """The files that differ between two commits, from the repository's root."""
-        return await self._trees.changed_paths(git_path, old, new)
 
 
 def open_target(
@@ -100,7 +75,7 @@ async def enter_running(
 
 
 async def read_target(sources: Sources, deployment: Deployment) -> DeploymentSource:
-    """The same without files."""
+    """Returns the application of the commit that is deployed, without its files."""
     return await sources.read(
         deployment.git_path,
         deployment.trigger.commit.hash,

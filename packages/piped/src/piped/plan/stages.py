@@ -16,7 +16,7 @@ from pipecd_model.ids import new_id
 from pipecd_model.stage import in_rollback_order, is_rollback
 from pipecd_wire.model.deployment_pb2 import STAGE_NOT_STARTED_YET, PipelineStage
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
-from piped.plan.roles import PLUGIN, Plugin
+from piped.plan.protocols import PLUGIN, Plugin
 
 Clock = Callable[[], float]
 

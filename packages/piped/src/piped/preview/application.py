@@ -19,10 +19,9 @@ from pipecd_wire.plugin.planpreviewapi.api_pb2 import (
 )
 from piped.git import Repository
 from piped.plan.planner import Planner
+from piped.plan.protocols import PLUGIN, Sources
 from piped.plan.providers import with_targets
-from piped.plan.roles import PLUGIN, Sources
 from piped.plan.sources import open_both
-from piped.sentence import sentence
 from piped.trigger.deployment import Wanted, build_deployment
 
 LIMIT: Final = 120.0
@@ -103,7 +102,7 @@ class Previewer:
             result.plugin_names.extend(sorted(names))
             await self._ask(deployment, running, sorted(names), result)
         except PipecdError as error:
-            result.error = self._mask(sentence(error))
+            result.error = self._mask(error.with_hint())
         return result
 
     async def _ask(

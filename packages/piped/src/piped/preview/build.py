@@ -14,10 +14,9 @@ from pipecd_wire.model.planpreview_pb2 import ApplicationPlanPreviewResult
 from piped.controlplane.state import ControlPlaneState
 from piped.git import Commit, Repository
 from piped.preview.application import Previewer
-from piped.sentence import sentence
 from piped.source import place_of
 from piped.trigger.deployment import Wanted
-from piped.trigger.ports import Configs
+from piped.trigger.protocols import Configs
 
 AT_ONCE: Final = 3
 """Applications that are previewed together: each costs two checkouts."""
@@ -60,7 +59,7 @@ class PreviewBuilder:
                     found = await self._one(repository, merged, application, outcome, wanted)
                 except PipecdError as error:
                     found = self._previewer.blank(application, wanted)
-                    found.error = sentence(error)
+                    found.error = error.with_hint()
             if found is not None:
                 results[application.id] = found
 
@@ -90,7 +89,7 @@ class PreviewBuilder:
             if not trigger.touched(mine, app_dir=folder, paths=(), ignores=()):
                 return None  # its file was broken before
             result = self._previewer.blank(application, wanted)
-            result.error = sentence(outcome)
+            result.error = outcome.with_hint()
             return result
         decision = trigger.on_commit(
             outcome, app_dir=folder, head=merged.hash, last=last, changed=changed

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from pipecd_model import gojson
 from pipecd_model.errors import PipecdError
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.command_pb2 import COMMAND_FAILED, COMMAND_SUCCEEDED, Command
 from pipecd_wire.model.planpreview_pb2 import (
     ApplicationPlanPreviewResult,
@@ -15,9 +16,7 @@ from pipecd_wire.model.planpreview_pb2 import (
 )
 from pipecd_wire.pipedservice.service_pb2 import ReportCommandHandledRequest
 from piped.controlplane.state import ControlPlaneState
-from piped.oplog import logger
 from piped.report.outbox import Outbox
-from piped.sentence import sentence
 
 log = logger(__name__)
 
@@ -82,7 +81,7 @@ class PlanPreviews:
             except TimeoutError:
                 result.error = f"the preview took longer than {limit:g}s"
             except PipecdError as error:
-                result.error = sentence(error)
+                result.error = error.with_hint()
             except Exception:  # noqa: BLE001 - the one who asked waits for an answer
                 log.bug("preview.failed", command_id=command.id)
                 result.error = "piped has a bug; its log has the details"

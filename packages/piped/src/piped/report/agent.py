@@ -12,12 +12,12 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from pipecd_model.config import PipedConfig
 from pipecd_model.config.mask import masked_yaml
 from pipecd_model.errors import DeniedError, PipecdError, UnauthenticatedError
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.common_pb2 import ApplicationGitRepository
 from pipecd_wire.model.piped_pb2 import Piped
 from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.pipedservice import service_pb2 as pb
 from piped.controlplane.client import ControlPlane, UnknownRpcError
-from piped.oplog import logger
 
 log = logger(__name__)
 

@@ -23,11 +23,12 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from pipecd_model.errors import PipecdError, StateError, UnauthenticatedError, UnavailableError
+from pipecd_runtime.logs import logger
+from pipecd_runtime.tasks import UnwrappedTaskGroup
 from pipecd_wire.model.logblock_pb2 import LogBlock
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Retry
 from piped.controlplane.client import ControlPlane
-from piped.oplog import logger
 from piped.report.lines import LARGEST_REQUEST, records_of
 from piped.report.spool import Kind, Spool, StageKey, found_spools, probe
 
@@ -105,23 +106,22 @@ class StageLogs:
     async def open(self, *, drain: float = 10) -> AsyncIterator["StageLogs"]:
         """Pass lines on while the block runs; at its end what is left gets `drain` seconds more."""
         self._find_left()
-        tasks = asyncio.TaskGroup()
-        await tasks.__aenter__()
-        self._tasks = tasks
-        for key in self._waiting:
-            self._start(key)
-        syncing = tasks.create_task(self._sync(), name="stage logs disk")
         try:
-            yield self
+            async with UnwrappedTaskGroup() as tasks:
+                self._tasks = tasks
+                for key in self._waiting:
+                    self._start(key)
+                syncing = tasks.create_task(self._sync(), name="stage logs disk")
+                try:
+                    yield self
+                finally:
+                    await self._drain(drain)
+                    self._tasks = None
+                    syncing.cancel()
+                    for waiting in self._waiting.values():
+                        if waiting.sending is not None:
+                            waiting.sending.cancel()
         finally:
-            await self._drain(drain)
-            self._tasks = None
-            syncing.cancel()
-            for waiting in self._waiting.values():
-                if waiting.sending is not None:
-                    waiting.sending.cancel()
-            # Not given the block's own error: the group would wrap it.
-            await tasks.__aexit__(None, None, None)
             for waiting in self._waiting.values():
                 waiting.spool.close()
 

@@ -24,6 +24,9 @@ from pipecd_wire.pipedservice import service_pb2 as pb
 
 if TYPE_CHECKING:
     from piped.controlplane.client import ControlPlane
+    from piped.report.ordered import OrderedClient
+
+    Client = ControlPlane | OrderedClient
 
 PATIENCE: Final = 2.0
 """Seconds. Longer than a control plane takes that is there, and shorter than anybody notices."""
@@ -41,9 +44,7 @@ Keep = Callable[[str, Message], Awaitable[None]]
 class Saving:
     """The way of a deployment's metadata to the control plane."""
 
-    def __init__(
-        self, application_id: str, control: "ControlPlane", keep: Keep, patience: float
-    ) -> None:
+    def __init__(self, application_id: str, control: "Client", keep: Keep, patience: float) -> None:
         self._application_id = application_id
         self.control = control
         self._keep = keep
@@ -165,7 +166,7 @@ class MetadataStore:
 class MetadataStores:
     """The stores of the deployments that piped works on now."""
 
-    def __init__(self, control: "ControlPlane", keep: Keep, *, patience: float = PATIENCE) -> None:
+    def __init__(self, control: "Client", keep: Keep, *, patience: float = PATIENCE) -> None:
         """`patience`: seconds that one put waits for the control plane before it is kept."""
         self._control = control
         self._keep = keep

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.logblock_pb2 import LogBlock
-from piped.oplog import logger
 from piped.report.masked import Logs
 from piped.report.spool import StageKey
 

@@ -18,8 +18,9 @@ from typing import Final, Protocol
 from google.protobuf.message import Message
 
 from pipecd_model.errors import PipecdError, UnauthenticatedError
+from pipecd_runtime.logs import logger
+from pipecd_runtime.tasks import UnwrappedTaskGroup
 from piped.controlplane.epoch import under
-from piped.oplog import logger
 from piped.report.journal import Journal
 
 log = logger(__name__)
@@ -93,23 +94,22 @@ class Outbox:
     async def open(self, *, drain: float = 10) -> AsyncIterator["Outbox"]:
         """Deliver while the block runs; at its end what is left gets `drain` seconds more."""
         self._find_left()
-        tasks = asyncio.TaskGroup()
-        await tasks.__aenter__()
-        self._tasks = tasks
-        for name in self._lanes:
-            self._start(name)
-        mending = tasks.create_task(self._mend(), name="outbox disk")
         try:
-            yield self
+            async with UnwrappedTaskGroup() as tasks:
+                self._tasks = tasks
+                for name in self._lanes:
+                    self._start(name)
+                mending = tasks.create_task(self._mend(), name="outbox disk")
+                try:
+                    yield self
+                finally:
+                    await self._drain(drain)
+                    self._tasks = None
+                    mending.cancel()
+                    for lane in self._lanes.values():
+                        if lane.sending is not None:
+                            lane.sending.cancel()
         finally:
-            await self._drain(drain)
-            self._tasks = None
-            mending.cancel()
-            for lane in self._lanes.values():
-                if lane.sending is not None:
-                    lane.sending.cancel()
-            # Not given the block's own error: the group would wrap it.
-            await tasks.__aexit__(None, None, None)
             if self._journal is not None:
                 self._journal.close()
 

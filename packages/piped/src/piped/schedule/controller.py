@@ -14,11 +14,11 @@ from typing import Final
 
 from pipecd_model.deployment import is_completed
 from pipecd_model.errors import NotFoundError, PipecdError
+from pipecd_runtime.logs import logger
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.controlplane.state import Change, ControlPlaneState
-from piped.oplog import logger
 from piped.report.statuses import Statuses
 from piped.schedule.needs import Permit
 from piped.schedule.run import DeploymentRun

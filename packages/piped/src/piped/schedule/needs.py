@@ -10,7 +10,7 @@ from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.plan.planner import Planner
-from piped.plan.roles import Plugins, Sources
+from piped.plan.protocols import Plugins, Sources
 from piped.plan.stages import Clock
 from piped.report.statuses import Statuses
 

@@ -12,15 +12,15 @@ from pipecd_model.deployment import is_completed
 from pipecd_model.errors import PipecdError
 from pipecd_model.stage import forward_stages, has_started, is_rollback, rollback_stages
 from pipecd_model.stage import is_completed as stage_is_completed
+from pipecd_runtime.logs import log_context, logger
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment, DeploymentStatus, PipelineStage
 from piped.controlplane.epoch import under
-from piped.oplog import log_context, logger
+from piped.plan.retrying import retry_while_unavailable
 from piped.plan.sources import read_config, read_target
 from piped.report.statuses import reference
 from piped.schedule.needs import Needs
-from piped.schedule.patience import patiently
 from piped.schedule.stage import Outcome
 from piped.schedule.stages import Prepared, Stages
 from piped.schedule.stop import (
@@ -31,7 +31,6 @@ from piped.schedule.stop import (
     Terminated,
     TimedOut,
 )
-from piped.sentence import sentence
 
 log = logger(__name__)
 
@@ -121,7 +120,7 @@ class DeploymentRun:
                 if self._is_elsewhere():
                     self._leave(str(error))
                     return
-                ending = Ending(status=pb.DEPLOYMENT_FAILURE, reason=sentence(error))
+                ending = Ending(status=pb.DEPLOYMENT_FAILURE, reason=error.with_hint())
             except Exception:  # noqa: BLE001 - one of the doors: a bug fails the deployment, not piped
                 log.bug("deployment.bug")
                 ending = Ending(
@@ -172,7 +171,9 @@ class DeploymentRun:
         async with scope:
             self._begun = True
             needs.statuses.deploying(deployment, now=True)
-            running = await patiently(lambda: needs.successes.of(deployment.application_id))
+            running = await retry_while_unavailable(
+                lambda: needs.successes.of(deployment.application_id)
+            )
             with needs.metadata.opened(deployment):
                 plan = await needs.planner.plan(deployment, running)
             deployment.summary = plan.summary
@@ -250,7 +251,7 @@ class DeploymentRun:
                     async with self._new_scope():
                         await self._build_rollback(config)
                 except PipecdError as error:
-                    return ending.also(f"the rollback could not be planned: {sentence(error)}")
+                    return ending.also(f"the rollback could not be planned: {error.with_hint()}")
         elif not any(has_started(stage) for stage in forward_stages(deployment)):
             return ending  # nothing was done that could be undone
         todo = rollback_stages(deployment)
@@ -275,7 +276,7 @@ class DeploymentRun:
         deployment, needs = self.deployment, self._needs
         built = await needs.planner.rollback_stages(deployment, config)
         # The plan replaces all stages: what plugins have kept with them since must not be lost.
-        stored = await patiently(lambda: needs.stored(deployment.id))
+        stored = await retry_while_unavailable(lambda: needs.stored(deployment.id))
         kept = {stage.id: stage for stage in stored.stages}
         for stage in deployment.stages:
             if stage.id in kept:

@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from pipecd_model.errors import PipecdError, PluginError
+from pipecd_model.errors import PipecdError, PluginError, shorten_reason
 from pipecd_model.stage import is_completed
+from pipecd_runtime.logs import logger
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.deployment_pb2 import PipelineStage, StageStatus
 from pipecd_wire.plugin.deploymentapi.api_pb2 import ExecutePluginInput, ExecuteStageResponse
-from piped.oplog import logger
-from piped.plan.roles import Plugin
-from piped.plan.waiting import until_ready
+from piped.plan.protocols import Plugin
+from piped.plan.retrying import wait_ready
 from piped.plugins.errors import PluginLostError
 from piped.schedule.stop import (
     Cancelled,
@@ -26,7 +26,6 @@ from piped.schedule.stop import (
     Terminated,
     TimedOut,
 )
-from piped.sentence import sentence, shorten
 
 log = logger(__name__)
 
@@ -77,8 +76,8 @@ async def run_stage(
     except PipecdError as error:
         if scope.reason is not None:
             # It was being stopped; that its end could not be seen is part of the same story.
-            return _stopped(scope.reason, sentence(error))
-        return Outcome(status=pb.STAGE_FAILURE, reason=sentence(error))
+            return _stopped(scope.reason, error.with_hint())
+        return Outcome(status=pb.STAGE_FAILURE, reason=error.with_hint())
     except Exception:  # noqa: BLE001 - one of the doors: a bug fails the stage, not piped
         log.bug("stage.bug", stage=stage.name)
         return Outcome(
@@ -129,7 +128,7 @@ async def execute_on(
 
 async def _ready(plugin: Plugin, stopping: Callable[[], bool]) -> None:
     try:
-        await until_ready(plugin)
+        await wait_ready(plugin)
     except PluginLostError as error:
         if stopping():
             raise StopRequestedError(Terminated()) from error
@@ -142,7 +141,7 @@ def _answered(stage: PipelineStage, answer: ExecuteStageResponse) -> Outcome:
             status=pb.STAGE_FAILURE,
             reason=f"the plugin answered {_name(answer.status)}, which is no end of a stage",
         )
-    reason = shorten(answer.message)
+    reason = shorten_reason(answer.message)
     if not reason and answer.status == pb.STAGE_FAILURE:
         reason = f"{stage.name} failed, see its log"
     return Outcome(status=answer.status, reason=reason)

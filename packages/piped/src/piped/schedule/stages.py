@@ -12,20 +12,19 @@ from typing import Final
 from pipecd_model.config import ApplicationConfig, StageConfig
 from pipecd_model.errors import ConfigError, PipecdError
 from pipecd_model.stage import SCRIPT_RUN_ROLLBACK, is_rollback
+from pipecd_runtime.logs import logger
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.common_pb2 import QUICK_SYNC
 from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi.api_pb2 import ExecutePluginInput, ExecuteStageResponse
-from piped.oplog import logger
-from piped.plan.roles import PLUGIN, Plugin
+from piped.plan.protocols import PLUGIN, Plugin
 from piped.plan.sources import enter_running, open_target
 from piped.plan.stages import config_bytes
 from piped.schedule.needs import Needs
 from piped.schedule.skip import skip_reason
 from piped.schedule.stage import Asked, Limit, Outcome, execute_on, run_stage
 from piped.schedule.stop import HandedOver, StopRequestedError, StopScope, Terminated, TimedOut
-from piped.sentence import sentence
 
 log = logger(__name__)
 
@@ -134,7 +133,7 @@ class Stages:
                 why = await self._skip_reason(entry)
         except PipecdError as error:
             return Outcome(
-                status=pb.STAGE_FAILURE, reason=f"skipOn cannot be decided: {sentence(error)}"
+                status=pb.STAGE_FAILURE, reason=f"skipOn cannot be decided: {error.with_hint()}"
             )
         return Outcome(status=pb.STAGE_SKIPPED, reason=why) if why else None
 

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-TOKEN: Final = "PIPECD_SCRIPT_ID"  # noqa: S105 - the name of a variable
+from pipecd_runtime.backoff import Backoff
+from pipecd_wire.headers import SCRIPT_ID_VARIABLE
+
 FIRST_LOOK: Final = 0.01
 LONGEST_LOOK: Final = 0.2
 KILL_LIMIT: Final = 5.0
@@ -41,20 +43,19 @@ async def end_marked(token: str, grace: float) -> bool:
     known: set[tuple[int, int]] = set()
     over = time.monotonic() + grace
     _signal(await asyncio.to_thread(_find, token, known), signal.SIGTERM)
-    pause = FIRST_LOOK
+    backoff = Backoff(first_seconds=FIRST_LOOK, longest_seconds=LONGEST_LOOK, jitter=0)
     while alive := await asyncio.to_thread(_find, token, known):
         if time.monotonic() >= over:
             _signal(alive, signal.SIGKILL)
         if time.monotonic() >= over + KILL_LIMIT:
             return False
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, LONGEST_LOOK)
+        await asyncio.sleep(backoff.next_pause_seconds())
     return True
 
 
 def _find(token: str, known: set[tuple[int, int]]) -> list[ScriptProcess]:
     """All of the script that live; they are added to those that are known."""
-    mark = f"{TOKEN}={token}".encode()
+    mark = f"{SCRIPT_ID_VARIABLE}={token}".encode()
     seen = {each.pid: each for each in _all()}
     mine = {pid for pid, each in seen.items() if each.identity in known or _has(pid, mark)}
     children: dict[int, list[int]] = {}

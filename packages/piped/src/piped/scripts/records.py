@@ -21,10 +21,17 @@ from typing import Final
 
 from pipecd_model.deployment import is_completed
 from pipecd_model.errors import NotFoundError, PipecdError
+from pipecd_runtime.backoff import Backoff
+from pipecd_runtime.logs import logger
+from pipecd_runtime.script_records import (
+    HASHED,
+    LOCK,
+    REMOVED,
+    find_deployment_folder,
+    list_deployment_folders,
+)
 from pipecd_wire.model.deployment_pb2 import Deployment
-from piped.oplog import logger
 from piped.scripts.ending import RunningScripts
-from piped.scripts.folders import HASHED, REMOVED, deployments_in, folder_of
 
 log = logger(__name__)
 
@@ -59,7 +66,7 @@ class ScriptRecords:
 
     def completed(self, deployment: Deployment) -> None:
         """Remove what is kept of a deployment that has just ended."""
-        if folder_of(self._folder, deployment.id).is_dir():
+        if find_deployment_folder(self._folder, deployment.id).is_dir():
             self._over[deployment.id] = deployment
             self._changed.set()
 
@@ -67,17 +74,17 @@ class ScriptRecords:
         """Remove for ever. What an earlier piped had to tell must have been told before."""
         self._unknown = _names_in(self._folder)
         await asyncio.to_thread(_finish_removals, self._folder)
-        pause = FIRST_PAUSE
+        backoff = Backoff(first_seconds=FIRST_PAUSE, longest_seconds=self._longest_pause, jitter=0)
         while True:
             if self._changed.is_set():
-                pause = FIRST_PAUSE
+                backoff.reset()
             self._changed.clear()
             await self._ask()
             await self._remove_all()
+            pause = backoff.next_pause_seconds()
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause if self._unknown or self._over else None):
                     await self._changed.wait()
-            pause = min(self._longest_pause, pause * 2)
 
     async def settle(self, limit: float) -> None:
         """piped stops: remove what can be removed within the limit; the next piped has the rest."""
@@ -133,7 +140,7 @@ def forget(scripts: Path, deployment_id: str) -> bool:
 
     Raises OSError when they cannot be removed.
     """
-    folder = folder_of(scripts, deployment_id)
+    folder = find_deployment_folder(scripts, deployment_id)
     away = scripts / f"{REMOVED}{folder.name}"
     try:
         # Held until all is gone: nobody begins to run what is being forgotten.
@@ -156,7 +163,7 @@ def _locked(folder: Path) -> Iterator[None]:
     """Hold the locks of all records; BlockingIOError when a script's keeper has one."""
     descriptors: list[int] = []
     try:
-        for lock in sorted(folder.glob("*/lock")):
+        for lock in sorted(folder.glob(f"*/{LOCK}")):
             descriptors.append(os.open(lock, os.O_RDWR | os.O_CLOEXEC))
             fcntl.flock(descriptors[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
@@ -172,4 +179,4 @@ def _finish_removals(scripts: Path) -> None:
 
 
 def _names_in(scripts: Path) -> set[str]:
-    return {each.name for each in deployments_in(scripts) if len(each.name) != HASHED}
+    return {each.name for each in list_deployment_folders(scripts) if len(each.name) != HASHED}

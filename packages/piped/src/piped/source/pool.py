@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipecd_model.errors import PipecdError, SourceError
+from pipecd_runtime.logs import logger
+from pipecd_runtime.tasks import UnwrappedTaskGroup
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from piped.git import DamagedMirrorError, Repository, folder_name
 from piped.git.repository import out_of_bounds
-from piped.oplog import logger
 from piped.source.application import find_application, place_of
 from piped.source.dotgit import Identity
 from piped.source.inhabited import inhabited
@@ -64,7 +65,7 @@ class Sources:
             repository_id: asyncio.Semaphore(SWITCHES_AT_ONCE) for repository_id in repositories
         }
         self._cleaning: set[asyncio.Task[None]] = set()
-        self._tasks = asyncio.TaskGroup()
+        self._tasks = UnwrappedTaskGroup()
         self._closed = False
         self._left: set[Path] = set()
         self._with_secrets: set[Tree] = set()

@@ -15,11 +15,11 @@ from typing import Final, TypeVar
 
 from pipecd_model.errors import SourceError
 from pipecd_model.gitnames import CommitHash
+from pipecd_runtime.logs import logger
 from pipecd_runtime.process import Argument, own, word
 from piped.git import DamagedMirrorError, GitError, Repository
 from piped.git import process as git
 from piped.git.folder import remove
-from piped.oplog import logger
 from piped.source.dotgit import Identity, write_dot_git
 from piped.source.inhabited import inhabited
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from pipecd_model.errors import NotFoundError
+from pipecd_wire.headers import TRIGGERED_DEPLOYMENT_ID
 from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference, ApplicationSyncState
 from pipecd_wire.model.command_pb2 import (
     COMMAND_FAILED,
@@ -19,7 +20,6 @@ from piped.controlplane.client import ControlPlane
 from piped.report.outbox import Outbox
 from piped.report.statuses import reference
 
-DEPLOYMENT_ID: Final = "TriggeredDeploymentID"
 """Where a handled command says which deployment it became; pipectl waits for it."""
 
 REASON: Final = "reason"
@@ -75,7 +75,7 @@ class ControlPlaneCalls:
 
     def handled(self, command: Command, deployment_id: str) -> None:
         """A command became a deployment."""
-        self._answer(command, COMMAND_SUCCEEDED, {DEPLOYMENT_ID: deployment_id})
+        self._answer(command, COMMAND_SUCCEEDED, {TRIGGERED_DEPLOYMENT_ID: deployment_id})
 
     def refused(self, command: Command, reason: str) -> None:
         """A command became nothing, and why."""

@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from pipecd_model.errors import ConflictError, PipecdError, UnavailableError
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.controlplane.state import ControlPlaneState
 from piped.git import Repository
-from piped.oplog import logger
-from piped.sentence import sentence
 from piped.trigger.deployment import Wanted, build_deployment
 from piped.trigger.memory import Memory
-from piped.trigger.ports import Calls
+from piped.trigger.protocols import Calls
 from piped.trigger.standings import Standings
 
 log = logger(__name__)
@@ -70,7 +69,7 @@ class Creator:
             # the status that it has reached by now.
             log.info("deployment.created_before", deployment=deployment.id)
         except PipecdError as error:
-            self._refused(wanted, sentence(error))
+            self._refused(wanted, error.with_hint())
             return True
         else:
             self._on_created(deployment)

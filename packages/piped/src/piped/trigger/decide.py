@@ -11,16 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pipecd_model import trigger
 from pipecd_model.config import ApplicationConfig
 from pipecd_model.errors import PipecdError
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.command_pb2 import Command
 from piped.git import Commit, DamagedMirrorError, GitError, Reach, Repository
-from piped.oplog import logger
-from piped.sentence import sentence
 from piped.source import place_of
 from piped.trigger.changed import ChangedFiles
 from piped.trigger.deployment import Wanted, id_of_command, id_of_commit
 from piped.trigger.memory import Memory
-from piped.trigger.ports import Configs
+from piped.trigger.protocols import Configs
 from piped.trigger.standings import Standings
 
 log = logger(__name__)
@@ -63,7 +62,7 @@ class Decider:
         for application, outcome in zip(due, outcomes, strict=True):
             if isinstance(outcome, DamagedMirrorError):
                 # Not its author's fault: undecided, and so looked at again.
-                self._standings.unreadable(application, sentence(outcome))
+                self._standings.unreadable(application, outcome.with_hint())
             elif isinstance(outcome, PipecdError):
                 self._cannot(application, head, outcome, commands.get(application.id))
             else:
@@ -93,7 +92,7 @@ class Decider:
     def _cannot(
         self, application: Application, head: Commit, error: PipecdError, command: Command | None
     ) -> None:
-        reason = sentence(error)
+        reason = error.with_hint()
         log.info("application.broken", application=application.name, reason=reason)
         self._standings.broken(application, reason)
         self._memory.decide(application, head)
@@ -116,7 +115,9 @@ class Decider:
                 paths = await self._repository.changed_paths(base, head.hash)
             except GitError as error:
                 log.warning("trigger.not_compared", base=base, head=head.hash, reason=str(error))
-                trouble[base] = f"{base[:7]} and {head.short} cannot be compared: {sentence(error)}"
+                trouble[base] = (
+                    f"{base[:7]} and {head.short} cannot be compared: {error.with_hint()}"
+                )
             else:
                 found[base] = ChangedFiles(paths)
         return found, trouble

@@ -6,22 +6,22 @@ per commit, not once per application.
 """
 
 import asyncio
-import random
 from collections.abc import Callable, Container
 from contextlib import aclosing
 from typing import Final
 
 from pipecd_model.errors import PipecdError
+from pipecd_runtime.backoff import Backoff
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.controlplane.state import ControlPlaneState
 from piped.git import Commit, GitError, Reach, Repository
-from piped.oplog import logger
 from piped.trigger.create import Creator
 from piped.trigger.decide import Decider
 from piped.trigger.memory import Memory
-from piped.trigger.ports import Calls, Configs
+from piped.trigger.protocols import Calls, Configs
 from piped.trigger.standings import Standings
 
 log = logger(__name__)
@@ -32,10 +32,9 @@ AWAY_GRACE: Final = 10.0
 REFRESH_LIMIT: Final = 20.0
 """Seconds that a command waits for git; then what is known already is deployed."""
 
-FIRST_PAUSE: Final = 1.0
-LONGEST_PAUSE: Final = 30.0
-"""Seconds before something that failed is looked at again; it doubles in between."""
-
+FIRST_PAUSE_SECONDS: Final = 1.0
+LONGEST_PAUSE_SECONDS: Final = 30.0
+"""The pauses before something that failed is looked at again."""
 
 FAILURES_BEFORE_TOLD: Final = 2
 """Looks in a row that may fail before people are told."""
@@ -126,18 +125,23 @@ class RepositoryTrigger:
             self._wake.set()
 
     async def _work(self) -> None:
-        failures = 0
+        backoff = Backoff(first_seconds=FIRST_PAUSE_SECONDS, longest_seconds=LONGEST_PAUSE_SECONDS)
+        pause_seconds: float | None = None
         while True:
-            await self._woken(failures)
+            await self._wait_for_work(pause_seconds)
             self._wake.clear()
             try:
                 settled = await self._pass()
             except (PipecdError, OSError) as error:
                 log.warning("trigger.failed", repository=self._repository.id, reason=str(error))
                 settled = False
-                if failures >= FAILURES_BEFORE_TOLD:
+                if backoff.failures >= FAILURES_BEFORE_TOLD:
                     self._tell_unreadable(str(error))
-            failures = 0 if settled else failures + 1
+            if settled:
+                backoff.reset()
+                pause_seconds = None
+            else:
+                pause_seconds = backoff.next_pause_seconds()
 
     def _tell_unreadable(self, reason: str) -> None:
         """Nothing could be decided for a while: whoever looks at an application sees why."""
@@ -147,14 +151,10 @@ class RepositoryTrigger:
             ):
                 self._standings.unreadable(application, reason)
 
-    async def _woken(self, failures: int) -> None:
-        if not failures:
-            await self._wake.wait()
-            return
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(failures - 1, 16))
-        pause = random.uniform(pause / 2, pause)  # noqa: S311 - spreads load, protects nothing
+    async def _wait_for_work(self, pause_seconds: float | None) -> None:
+        """Wait until something has happened, or until a failed look is due again."""
         try:
-            async with asyncio.timeout(pause):
+            async with asyncio.timeout(pause_seconds):
                 await self._wake.wait()
         except TimeoutError:
             return

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipecd_model.errors import PipecdError
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.application_pb2 import Application
 from piped.git import Commit
-from piped.oplog import logger
-from piped.trigger.ports import Calls
+from piped.trigger.protocols import Calls
 
 log = logger(__name__)
 

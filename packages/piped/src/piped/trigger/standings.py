@@ -17,7 +17,7 @@ from pipecd_wire.model.application_pb2 import (
     ApplicationSyncState,
     ApplicationSyncStatus,
 )
-from piped.trigger.ports import Calls
+from piped.trigger.protocols import Calls
 
 BROKEN_FILE: Final = "the application file cannot be used"
 GIT_AWAY: Final = "the git repository cannot be reached"

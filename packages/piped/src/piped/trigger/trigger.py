@@ -17,7 +17,7 @@ from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.controlplane.state import Change, Changes, ControlPlaneState
 from piped.git import Repository
 from piped.trigger.follow import AWAY_GRACE, REFRESH_LIMIT, RepositoryTrigger
-from piped.trigger.ports import Calls, Configs
+from piped.trigger.protocols import Calls, Configs
 from piped.trigger.standings import Standings
 
 UNKNOWN_GRACE: Final = 70.0

@@ -2,7 +2,6 @@
 """Call RPCs: a channel with our limits, one way to call, one way to retry."""
 
 import asyncio
-import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 import grpc
 
+from pipecd_runtime.backoff import Backoff
 from pipecd_wire.rpc.limits import MAX_MESSAGE, message_limits
 from pipecd_wire.rpc.loop import claim_loop
 from pipecd_wire.rpc.status import CallError, from_rpc_error
@@ -65,8 +65,8 @@ class Retry:
         return error.status in self.also or (error.transient and not bug)
 
     def pause(self, attempt: int) -> float:
-        ceiling = min(self.cap, self.base * 2 ** min(attempt - 1, 32))
-        return random.uniform(0, ceiling)  # noqa: S311 - spreads load, protects nothing
+        backoff = Backoff(first_seconds=self.base, longest_seconds=self.cap, jitter=1)
+        return backoff.pause_seconds_after(attempt)
 
 
 @asynccontextmanager

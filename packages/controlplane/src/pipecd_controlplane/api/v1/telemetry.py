@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from pipecd_controlplane.auth.caller import Agent
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.options import rights_pb2
 from pipecd_wire.rpc import CallError, ClientTls, call, connect, rpc
 
@@ -37,11 +37,12 @@ def _describe() -> ServiceDescriptor:
         file.message_type.add(name=name)
     service = file.service.add(name="TraceService")
     service.options.Extensions[rights_pb2.callers].append(rights_pb2.PIPED)
-    service.method.add(
+    export = service.method.add(
         name="Export",
         input_type=f".{PACKAGE}.ExportTraceServiceRequest",
         output_type=f".{PACKAGE}.ExportTraceServiceResponse",
     )
+    export.options.Extensions[rights_pb2.without_lease] = True
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     described: ServiceDescriptor = pool.FindServiceByName(f"{PACKAGE}.TraceService")

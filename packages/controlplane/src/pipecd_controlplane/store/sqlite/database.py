@@ -30,7 +30,7 @@ from pipecd_controlplane.store.sqlite.writer import Writer
 from pipecd_controlplane.store.statements import Statements
 from pipecd_controlplane.store.units import run_unit
 from pipecd_model.errors import UnavailableError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 

@@ -18,7 +18,7 @@ from pipecd_controlplane.store.changes import Change, OnCommit
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.sqlite.unit_runner import UnitRunner
 from pipecd_model.errors import UnavailableError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 

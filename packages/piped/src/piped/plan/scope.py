@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is open while a deployment is planned or runs: its metadata, and its secrets."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pipecd_wire.model.deployment_pb2 import Deployment
+from piped.report.metadata import MetadataStore, MetadataStores
+from piped.secrets import KnownSecrets
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentScope:
+    """Opens both for a planner or scheduler."""
+
+    metadata: MetadataStores
+    known: KnownSecrets
+
+    @contextmanager
+    def opened(self, deployment: Deployment) -> Iterator[MetadataStore]:
+        """Keep the metadata and the secrets of a deployment open while the block runs."""
+        with self.known.opened(deployment), self.metadata.opened(deployment) as store:
+            yield store

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of a quickstart: started from this installation, ended with it."""
+
+import asyncio
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from pipecd_model.errors import PipecdError
+from pipecd_runtime import process as child
+from pipecd_runtime.process import Argument, Process
+from pipecd_wire.headers import CHAOS_PREFIX, PLUGIN_CACHE_VARIABLE
+
+START_LIMIT_SECONDS: Final = 60.0
+"""Seconds for a program to say that it serves; a cold machine compiles nothing but reads a lot."""
+
+OUR_VARIABLES: Final = (PLUGIN_CACHE_VARIABLE, CHAOS_PREFIX)
+"""What our programs get of this one's own variables."""
+
+LISTENING: Final = "pipecd server listening on "
+
+
+class EndedError(PipecdError):
+    """A program of the quickstart ended although nobody asked it to."""
+
+
+def program(name: str) -> str:
+    """The program of this installation, not another one that happens to be on the PATH."""
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if found is None:
+        raise PipecdError(f"the program {name!r} is not installed", hint="run `make setup`")
+    return found
+
+
+class RunningProgram:
+    """One running program with its log file."""
+
+    def __init__(self, name: str, process: Process, log: Path) -> None:
+        self.name = name
+        self.log = log
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.returncode is None
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.running:
+            self._process.send_signal(number)
+
+    async def wait(self) -> int:
+        return await self._process.wait()
+
+    def failure(self) -> EndedError:
+        tail = self.log.read_text(errors="replace").splitlines()[-5:]
+        return EndedError(
+            f"{self.name} ended with code {self._process.returncode}: " + " | ".join(tail),
+            hint=f"its log is {self.log}",
+        )
+
+
+@asynccontextmanager
+async def running(
+    name: str, arguments: Sequence[Argument], log: Path
+) -> AsyncIterator[RunningProgram]:
+    """Run a program while the block runs. On the way out it is asked to stop, and then made to."""
+    # A session of its own: a Ctrl-C in the terminal reaches the quickstart alone, which stops the
+    # others in their order.
+    with log.open("ab") as sink:
+        process = await child.start(
+            (child.word(program(arguments[0].text)), *arguments[1:]),
+            stdout=sink,
+            stderr=sink,
+            env=child.operator_environment(also=OUR_VARIABLES) | {"PYTHONUNBUFFERED": "1"},
+        )
+    started = RunningProgram(name, process, log)
+    try:
+        yield started
+    finally:
+        started.signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(20):
+                await started.wait()
+        except TimeoutError:
+            started.signal(signal.SIGKILL)
+            await started.wait()
+
+
+async def listening_address(server: RunningProgram, *, since: int) -> str:
+    """The address the server has announced in its log after byte `since`."""
+    try:
+        async with asyncio.timeout(START_LIMIT_SECONDS):
+            while True:
+                if not server.running:
+                    raise server.failure()
+                text = server.log.read_bytes()[since:].decode(errors="replace")
+                for line in text.splitlines():
+                    if line.startswith(LISTENING):
+                        return line.removeprefix(LISTENING).strip()
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise PipecdError(
+            f"the server has not started within {START_LIMIT_SECONDS:g}s", hint=f"see {server.log}"
+        ) from None

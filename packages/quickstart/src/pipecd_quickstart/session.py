@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A running quickstart: control plane, piped and plugins up, applications registered."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pipecd_model.errors import TimedOutError
+from pipecd_quickstart import example
+from pipecd_quickstart.folder import QuickstartFolder, SavedState
+from pipecd_quickstart.processes import (
+    EndedError,
+    RunningProgram,
+    listening_address,
+    program,
+    running,
+)
+from pipecd_runtime.process import own, word
+from pipecd_wire.apiservice import service_pb2 as pb
+from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
+from pipecd_wire.headers import AUTHORIZATION, format_api_key
+from pipecd_wire.model import common_pb2, deployment_pb2
+from pipecd_wire.pipecd.api import api_pb2
+from pipecd_wire.pipecd.api.api_pb2_grpc import (
+    ApplicationServiceStub,
+    DeploymentServiceStub,
+    PipedServiceStub,
+    ProjectServiceStub,
+)
+from pipecd_wire.pipecd.push import push_pb2
+from pipecd_wire.rpc import Channel, Retry, call, connect
+
+if TYPE_CHECKING:  # these types exist for the checker alone
+    from pipecd_wire.apiservice.service_pb2_grpc import APIServiceAsyncStub
+    from pipecd_wire.pipecd.api.api_pb2_grpc import (
+        ApplicationServiceAsyncStub,
+        DeploymentServiceAsyncStub,
+        PipedServiceAsyncStub,
+        ProjectServiceAsyncStub,
+    )
+
+REPOSITORY: Final = "example"
+PLUGINS: Final = ("wait", "waitapproval", "scriptrun", "files")
+
+PIPED_CONFIG = """\
+apiVersion: pipecd.dev/v1beta1
+kind: Piped
+spec:
+  projectID: default
+  pipedID: {piped_id}
+  pipedKeyFile: {key_file}
+  apiAddress: {address}
+  repositories:
+    - repoId: {repository}
+      remote: {remote}
+      branch: {branch}
+  plugins:
+    - name: wait
+    - name: waitapproval
+    - name: scriptrun
+    - name: files
+      deployTargets:
+{targets}"""
+
+TARGET = """\
+        - name: {region}
+          config:
+            path: {path}
+"""
+
+PIPECTL = """\
+#!/bin/sh
+# pipectl, told where this quickstart is.
+PIPECTL_ADDRESS={address} PIPECTL_API_KEY_FILE='{key_file}' PIPECTL_INSECURE=1 exec '{pipectl}' "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuickstartSession:
+    """What a person or the check can do with a running quickstart."""
+
+    folder: QuickstartFolder
+    address: str
+    piped: RunningProgram
+    server: RunningProgram
+    applications: dict[str, str]
+    api: "APIServiceAsyncStub"
+    live: "ApplicationServiceAsyncStub"
+    deployments: "DeploymentServiceAsyncStub"
+    project: "ProjectServiceAsyncStub"
+
+
+@asynccontextmanager
+async def open_session(folder: QuickstartFolder) -> AsyncIterator[QuickstartSession]:
+    """Start everything under the folder, or go on with what a former start left there."""
+    folder.prepare()
+    example.create(folder)
+    async with (
+        _server(folder) as (server, address),
+        connect(address, metadata=lambda: _credentials(folder)) as channel,
+    ):
+        memory = folder.recall()
+        memory.port = int(address.rpartition(":")[2])
+        api = APIServiceStub(channel)
+        if not memory.piped_id:
+            made = await call(
+                api.RegisterPiped, pb.RegisterPipedRequest(name="quickstart"), retry=Retry()
+            )
+            folder.piped_key.touch(mode=0o600)
+            folder.piped_key.write_text(made.key)
+            memory.piped_id = made.id
+        folder.remember(memory)
+        _write_files(folder, memory, address)
+        arguments = (
+            *(*own("piped", "run", "--config-file"), word(folder.piped_config)),
+            *(*own("--insecure", "--data-dir"), word(folder.piped)),
+            *own("--grace-period", "24h", "--live-state-interval", "2s"),
+        )
+        async with running("piped", arguments, folder.piped_log) as piped:
+            await wait_until_ready(channel, piped)
+            applications = ApplicationServiceStub(channel)
+            await _register_applications(applications, folder, memory)
+            yield QuickstartSession(
+                folder=folder,
+                address=address,
+                piped=piped,
+                server=server,
+                applications=memory.applications,
+                api=api,
+                live=applications,
+                deployments=DeploymentServiceStub(channel),
+                project=ProjectServiceStub(channel),
+            )
+
+
+@asynccontextmanager
+async def _server(folder: QuickstartFolder) -> AsyncIterator[tuple[RunningProgram, str]]:
+    """The control plane, on its former port if that is still free."""
+    former = folder.recall().port
+    for port in dict.fromkeys((former, 0)):
+        since = folder.server_log.stat().st_size if folder.server_log.exists() else 0
+        arguments = (
+            *(*own("pipecd", "server", "--data-dir"), word(folder.control_plane)),
+            *(*own("--listen"), word(f"127.0.0.1:{port}")),
+        )
+        async with running("the control plane", arguments, folder.server_log) as server:
+            try:
+                address = await listening_address(server, since=since)
+            except EndedError:
+                if port == 0:
+                    raise
+                continue
+            yield server, address
+            return
+
+
+def _credentials(folder: QuickstartFolder) -> list[tuple[str, str]]:
+    return [(AUTHORIZATION, format_api_key(folder.admin_key.read_text().strip()))]
+
+
+def _write_files(folder: QuickstartFolder, memory: SavedState, address: str) -> None:
+    folder.piped_config.write_text(
+        PIPED_CONFIG.format(
+            piped_id=memory.piped_id,
+            key_file=folder.piped_key,
+            address=address,
+            repository=REPOSITORY,
+            remote=folder.repository,
+            branch=example.BRANCH,
+            targets="".join(
+                TARGET.format(region=region, path=folder.site(region)) for region in example.REGIONS
+            ),
+        )
+    )
+    folder.pipectl.write_text(
+        PIPECTL.format(address=address, key_file=folder.admin_key, pipectl=program("pipectl"))
+    )
+    folder.pipectl.chmod(0o755)
+
+
+async def wait_until_ready(
+    channel: Channel, piped: RunningProgram, plugins: Collection[str] = PLUGINS
+) -> None:
+    """Wait until piped has connected and its plugins are ready."""
+    pipeds: PipedServiceAsyncStub = PipedServiceStub(channel)
+    not_ready = list(plugins)
+    try:
+        async with asyncio.timeout(60):
+            while not_ready:
+                if not piped.running:
+                    raise piped.failure()
+                answer = await call(pipeds.ListPipeds, api_pb2.ListPipedsRequest())
+                ready = {
+                    plugin.name
+                    for item in answer.pipeds
+                    for plugin in item.plugins
+                    if plugin.state == push_pb2.PluginState.READY
+                }
+                not_ready = [name for name in plugins if name not in ready]
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise TimedOutError(
+            f"plugins not ready: {', '.join(not_ready)}", hint=f"see {piped.log}"
+        ) from None
+
+
+async def _register_applications(
+    api: "ApplicationServiceAsyncStub", folder: QuickstartFolder, memory: SavedState
+) -> None:
+    for name in example.APPLICATIONS:
+        # The repository may be older than this version of the example.
+        if name in memory.applications or not (folder.repository / name).exists():
+            continue
+        request = api_pb2.AddApplicationRequest(
+            name=name,
+            piped_id=memory.piped_id,
+            git_path=common_pb2.ApplicationGitPath(
+                repo=common_pb2.ApplicationGitRepository(id=REPOSITORY),
+                path=name,
+                config_filename="app.pipecd.yaml",
+            ),
+            deploy_targets_by_plugin={
+                "files": deployment_pb2.DeployTargets(deploy_targets=example.REGIONS)
+            }
+            if name == "website"
+            else {},
+        )
+        made = await call(api.AddApplication, request)
+        memory.applications[name] = made.application_id
+        folder.remember(memory)
