@@ -9,8 +9,10 @@ from google.protobuf.message import Message
 from sqlalchemy import Table, bindparam, select, update
 
 from pipecd_controlplane.store.changes import Change, Kind
-from pipecd_controlplane.store.database import Database, StaleReadError, Transaction, Value
+from pipecd_controlplane.store.database import Database, StaleReadError, Transaction, Value, View
 from pipecd_controlplane.store.labels import Labels, labelled
+from pipecd_controlplane.store.listing import Filter, ListQuery
+from pipecd_controlplane.store.paging import PAGE_BYTES, Page, fill
 from pipecd_model.errors import ConflictError, NotFoundError
 
 M = TypeVar("M", bound=Message)
@@ -25,6 +27,12 @@ class _Fields(Protocol):
     id: str
     project_id: str
     updated_at: int
+
+
+class RowFilter(Protocol):
+    """Which entities of a project are wanted, in the words of their noun."""
+
+    def rows(self) -> Filter: ...
 
 
 class Entities(ABC, Generic[M]):
@@ -44,6 +52,8 @@ class Entities(ABC, Generic[M]):
 
     _get: ClassVar[Any]
     _updates: ClassVar[dict[frozenset[str], Any]]
+    _list: ClassVar[ListQuery]
+    """How pages of these entities are found; only for what is listed in pages."""
     _labels: ClassVar[Labels | None] = None
     """Where the labels of these entities are kept; None for what has none."""
 
@@ -78,6 +88,45 @@ class Entities(ABC, Generic[M]):
         if entity is None:
             raise self.missing(entity_id)
         return entity
+
+    async def page(
+        self,
+        project_id: str,
+        wanted: RowFilter,
+        *,
+        limit: int,
+        cursor: str,
+        max_bytes: int = PAGE_BYTES,
+    ) -> Page[M]:
+        """Some of those that are wanted, newest first; `limit` 0 is as many as fit."""
+
+        async def work(view: View) -> Page[M]:
+            return await self.page_in(
+                view, project_id, wanted, limit=limit, cursor=cursor, max_bytes=max_bytes
+            )
+
+        return await self._database.read(work)
+
+    async def page_in(
+        self,
+        view: View,
+        project_id: str,
+        wanted: RowFilter,
+        *,
+        limit: int,
+        cursor: str,
+        max_bytes: int = PAGE_BYTES,
+    ) -> Page[M]:
+        rows = wanted.rows()
+        return await fill(
+            view,
+            await self._list.statement(view, project_id, rows),
+            {"project_id": project_id, **rows.parameters()},
+            parse=self._parse,
+            limit=limit,
+            cursor=cursor,
+            max_bytes=max_bytes,
+        )
 
     async def add(self, entity: M) -> None:
         """Raises ConflictError when the id is taken."""

@@ -40,10 +40,10 @@ class Projects:
         return project_pb2.Project.FromString(row[0]) if row else None
 
     async def ids(self) -> list[str]:
-        async def work(view: View) -> list[str]:
-            return [row[0] for row in await view.all(IDS)]
+        return await self._database.read(self.ids_in)
 
-        return await self._database.read(work)
+    async def ids_in(self, view: View) -> list[str]:
+        return [row[0] for row in await view.all(IDS)]
 
     async def all(self) -> list[project_pb2.Project]:
         async def work(view: View) -> list[project_pb2.Project]:
@@ -63,12 +63,17 @@ class Projects:
             raise _missing(project_id)
         return project_pb2.Project.FromString(row[0])
 
-    async def add_in(self, transaction: Transaction, project: project_pb2.Project) -> None:
-        """Raises ConflictError when the id is taken."""
-        added = await transaction.insert_if_absent(
+    async def add_if_absent_in(
+        self, transaction: Transaction, project: project_pb2.Project
+    ) -> bool:
+        """Returns False when the id is taken."""
+        return await transaction.insert_if_absent(
             schema.project, id=project.id, version=1, data=project.SerializeToString()
         )
-        if not added:
+
+    async def add_in(self, transaction: Transaction, project: project_pb2.Project) -> None:
+        """Raises ConflictError when the id is taken."""
+        if not await self.add_if_absent_in(transaction, project):
             raise ConflictError(f"the project {project.id!r} exists already")
 
     async def update(self, project_id: str, change: Callable[[project_pb2.Project], None]) -> None:
