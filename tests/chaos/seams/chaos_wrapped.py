@@ -23,18 +23,18 @@ _FUNCTIONS = {
     # The journal of reports, and their delivery.
     "piped.outbox-append@": ("piped.report.journal", "Journal.put"),
     "piped.outbox-sync@": ("piped.report.journal", "Journal.sync"),
-    "piped.outbox-taken@": ("piped.report.journal", "Journal.taken"),
+    "piped.outbox-taken@": ("piped.report.journal", "Journal.mark_delivered"),
     "piped.outbox-rewrite@": ("piped.report.journal", "Journal._rewrite"),
-    "piped.deliver@": ("piped.controlplane.client", "ControlPlane.deliver"),
+    "piped.deliver@": ("piped.controlplane.client", "ControlPlane.deliver_named"),
     # What the control plane pushes, and the lease, whose epoch is kept.
     "piped.push@": ("piped.controlplane.watch", "Watch._take"),
-    "piped.lease@": ("piped.controlplane.epoch", "keep_epoch"),
+    "piped.lease@": ("piped.controlplane.epoch", "write_epoch"),
     # What plugins ask of piped.
     "piped.plugin-start.after": ("piped.plugins.process", "_start"),
     "piped.log-taken.after": ("piped.report.logs", "StageLogs.report"),
     "piped.log-closed@": ("piped.report.logs", "StageLogs.checkpoint"),
     "piped.log-append@": ("piped.report.spool", "Spool.append"),
-    "piped.log-sent@": ("piped.report.spool", "Spool.taken"),
+    "piped.log-sent@": ("piped.report.spool", "Spool.mark_delivered"),
     "piped.metadata-saved.after": ("piped.report.metadata", "Values.put"),
     # The records of scripts go when their deployment has ended.
     "piped.records-removed@": ("piped.scripts.records", "forget"),

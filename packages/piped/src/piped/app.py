@@ -87,9 +87,9 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     )
     opened.push_async_callback(lease.release, control)  # after the last reports
     mirror = ControlPlaneState()
-    outbox = Outbox(control.deliver, Journal(data_dir / "outbox"), lease.epoch_now)
+    outbox = Outbox(control.deliver_named, Journal(data_dir / "outbox"), lease.epoch_now)
     await opened.enter_async_context(outbox.open(drain=LAST_REPORTS))
-    statuses = Statuses(outbox, control.deliver)
+    statuses = Statuses(outbox, control.deliver_named)
     keys = read_keys(config.secret_management)
     known = KnownSecrets()
     spooled = StageLogs(control, data_dir / "outbox" / "logs")
@@ -276,4 +276,4 @@ def ready_page(health: Health) -> Page:
 async def stored(control: ControlPlane, deployment_id: str) -> Deployment:
     """A deployment as the control plane has it."""
     request = pb.GetDeploymentRequest(id=deployment_id)
-    return (await control.ask(control.service.GetDeployment, request)).deployment
+    return (await control.call(control.service.GetDeployment, request)).deployment

@@ -20,7 +20,7 @@ from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.rpc import ClientTls
 from piped.appconfig import Discovery
 from piped.controlplane.client import ControlPlane
-from piped.controlplane.epoch import under
+from piped.controlplane.epoch import lease_epoch
 from piped.controlplane.lease import Lease
 from piped.controlplane.state import ControlPlaneState
 from piped.controlplane.watch import Watch
@@ -92,7 +92,7 @@ class Piped:
 
             def start(name: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
                 """Start what only the instance at work does."""
-                held = partial(self.lease.while_held, run)
+                held = partial(self.lease.run_while_held, run)
                 return tasks.create_task(guarded(name, held), name=name)
 
             intake = [
@@ -120,7 +120,7 @@ class Piped:
     async def _follow_control_plane(self) -> None:
         settings = self.settings
         try:
-            with under(0):  # whoever holds the lease, this instance says who it is
+            with lease_epoch(0):  # whoever holds the lease, this instance says who it is
                 await introduce(
                     self.control,
                     settings.config,
@@ -131,7 +131,7 @@ class Piped:
             self.stopping.fail(error)
             return
         # What an earlier piped could not tell comes first: a stage that has ended is not run again.
-        await self.outbox.left_taken()
+        await self.outbox.wait_backlog_delivered()
         watch = Watch(
             self.control,
             self.mirror,
@@ -144,7 +144,7 @@ class Piped:
             await guarded("watch", watch.run)
 
     async def _keep_lease(self) -> None:
-        await self.lease.keep(self.control)
+        await self.lease.renew_forever(self.control)
 
     async def _tell_plugin_states(self) -> None:
         for plugin in self.host.plugins.values():
@@ -175,7 +175,7 @@ class Piped:
             await self.host.stop(self.settings.grace)
             try:
                 async with asyncio.timeout(SETTLE):
-                    await self.controller.settled()
+                    await self.controller.wait_settled()
             except TimeoutError:
                 log.error("piped.unsettled", deployments=self.controller.running)  # noqa: TRY400
             hurrying.cancel()

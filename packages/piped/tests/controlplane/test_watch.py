@@ -15,7 +15,7 @@ from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Endpoints, Metadata, Method, Server, StatusError, rpc, serving
 from piped.controlplane.client import ControlPlane, UnknownRpcError, connected
-from piped.controlplane.lease import Lease, Standing
+from piped.controlplane.lease import Lease, LeaseState
 from piped.controlplane.state import ControlPlaneState
 from piped.controlplane.watch import Pace, Watch
 
@@ -279,7 +279,7 @@ async def control() -> AsyncIterator[ControlPlane]:
 
 async def test_an_rpc_that_the_control_plane_lacks_is_told_apart(control: ControlPlane) -> None:
     with pytest.raises(UnknownRpcError, match="GetDeployment"):
-        await control.ask(control.service.GetDeployment, pb.GetDeploymentRequest(id="d"))
+        await control.call(control.service.GetDeployment, pb.GetDeploymentRequest(id="d"))
 
 
 async def test_a_wrong_key_is_an_error_of_its_own() -> None:
@@ -288,7 +288,7 @@ async def test_a_wrong_key_is_an_error_of_its_own() -> None:
         connection(port, key="wrong") as control,
     ):
         with pytest.raises(UnauthenticatedError, match="unknown piped"):
-            await control.ask(control.service.ListApplications, pb.ListApplicationsRequest())
+            await control.call(control.service.ListApplications, pb.ListApplicationsRequest())
 
 
 async def test_a_report_is_repeated_until_it_is_taken() -> None:
@@ -312,7 +312,7 @@ async def test_a_report_is_repeated_until_it_is_taken() -> None:
         unimplemented=[m.name for m in PIPED_SERVICE.methods if m.name != "ReportStat"],
     )
     async with serving(served, "127.0.0.1:0", grace=0) as port, connection(port) as control:
-        await asyncio.wait_for(control.deliver("ReportStat", pb.ReportStatRequest()), LIMIT)
+        await asyncio.wait_for(control.deliver_named("ReportStat", pb.ReportStatRequest()), LIMIT)
 
     assert moody.calls == 4
 
@@ -337,7 +337,7 @@ async def test_a_report_that_is_refused_for_good_is_not_repeated() -> None:
     )
     async with serving(served, "127.0.0.1:0", grace=0) as port, connection(port) as control:
         with pytest.raises(NotFoundError, match="no such piped"):
-            await control.deliver("ReportStat", pb.ReportStatRequest())
+            await control.deliver_named("ReportStat", pb.ReportStatRequest())
 
     assert firm.calls == 1
 
@@ -359,7 +359,7 @@ async def test_a_lease_that_comes_later_is_taken_with_a_new_snapshot() -> None:
         first.put_nowait(push.WatchResponse(snapshot=push.Snapshot(lease=elsewhere)))
         first.put_nowait(push.WatchResponse(lease=push.Lease(epoch=5, held=True)))
         second = await pusher.stream(1)
-        assert lease.standing is Standing.ELSEWHERE
+        assert lease.state is LeaseState.ELSEWHERE
         ours = push.Lease(epoch=5, held=True)
         second.put_nowait(push.WatchResponse(snapshot=push.Snapshot(lease=ours)))
         while not lease.held:  # noqa: ASYNC110 - another task makes it true
@@ -409,4 +409,4 @@ async def test_a_control_plane_without_push_sets_no_limits() -> None:
             await asyncio.sleep(0.01)
         running.cancel()
 
-    assert lease.standing is Standing.UNLIMITED
+    assert lease.state is LeaseState.UNLIMITED

@@ -41,7 +41,7 @@ def lease(epoch: int = 1, *, held: bool = True, begun_after: float = 0) -> Lease
 
 
 def give(world: World, given: Lease) -> None:
-    world.lease.take(given, asked=world.lease_clock.now)
+    world.lease.apply(given, asked=world.lease_clock.now)
 
 
 def world_of(*stages: str, plugin: FakePlugin | None = None) -> World:

@@ -169,7 +169,7 @@ class Life:
                 self.world.outbox._lanes.clear()
             elif self.stopped.is_set():
                 await self.world.controller.settled()
-                await self.world.outbox.taken("web")
+                await self.world.outbox.wait_delivered("web")
 
 
 async def play(case: Case) -> Facts:

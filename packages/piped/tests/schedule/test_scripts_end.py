@@ -312,6 +312,6 @@ async def test_an_instance_ends_its_scripts_when_another_goes_on_with_them() -> 
 
     async with world.running():
         assert not called.is_set()
-        world.lease.standing = type(world.lease.standing).UNKNOWN
-        world.lease.take(elsewhere, asked=world.lease_clock.now)
+        world.lease.state = type(world.lease.state).UNKNOWN
+        world.lease.apply(elsewhere, asked=world.lease_clock.now)
         await asyncio.wait_for(called.wait(), LIMIT)

@@ -361,7 +361,7 @@ class World:
         self.statuses = Statuses(self.outbox, self.memory.deliver, self.clock)
         self.lease_clock = Clock(1000.0)
         self.lease = Lease("instance", clock=self.lease_clock)
-        self.lease.take(None, asked=self.lease_clock.now)  # there are none, unless a test says so
+        self.lease.apply(None, asked=self.lease_clock.now)  # there are none, unless a test says so
         self.planner = Planner(plugins, sources, self.clock)
         self.successes = Successes()
         self.scripts = FakeScripts(plugins.record)

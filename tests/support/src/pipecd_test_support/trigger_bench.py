@@ -22,8 +22,10 @@ from piped.appconfig import ApplicationFiles
 from piped.controlplane.state import Change, ControlPlaneState
 from piped.git import Repository
 from piped.git.access import Access
+from piped.report.commands import REASON, CommandOutcome
 from piped.report.statuses import reference
 from piped.trigger import Trigger
+from piped.trigger.calls import DEPLOYMENT_ID
 
 LIMIT = 30.0
 NOW = 1_700_000_000
@@ -80,6 +82,8 @@ class Desk:
     """The control plane, as far as the trigger sees it. Outlives any number of triggers."""
 
     def __init__(self) -> None:
+        self.state = ControlPlaneState()
+        """That of the piped that runs now."""
         self.created: list[Deployment] = []
         self.last: dict[str, ApplicationDeploymentReference] = {}
         self.states: list[tuple[str, ApplicationSyncState]] = []
@@ -115,12 +119,12 @@ class Desk:
         self.states.append((application_id, state))
         self._note()
 
-    def handled(self, command: Command, deployment_id: str) -> None:
-        self.handled_commands[command.id] = deployment_id
-        self._note()
-
-    def refused(self, command: Command, reason: str) -> None:
-        self.refusals[command.id] = reason
+    def finish(self, command: Command, outcome: CommandOutcome) -> None:
+        if outcome.succeeded:
+            self.handled_commands[command.id] = outcome.metadata[DEPLOYMENT_ID]
+        else:
+            self.refusals[command.id] = outcome.metadata[REASON]
+        self.state.forget_command(command.id)
         self._note()
 
     def deployed(self) -> list[tuple[str, str]]:
@@ -166,9 +170,11 @@ class Bench:
         return str(self.remote.git("rev-parse", "main"))
 
     @asynccontextmanager
-    async def running(self, *applications: Application) -> AsyncIterator[None]:
+    async def running(
+        self, *applications: Application, state: ControlPlaneState | None = None
+    ) -> AsyncIterator[None]:
         """A piped that knows these applications while the block runs."""
-        self.mirror = ControlPlaneState()
+        self.mirror = self.desk.state = state or ControlPlaneState()
         self.mirror.replace(applications=applications, deployments=(), commands=())
         async with Repository(
             id="repo",

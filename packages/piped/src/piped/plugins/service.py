@@ -169,7 +169,7 @@ class SharedObjectsApi:
     async def get_application_shared_object(
         self, _: Any, request: pb.GetApplicationSharedObjectRequest
     ) -> pb.GetApplicationSharedObjectResponse:
-        answer = await self._control.ask(
+        answer = await self._control.call(
             self._control.service.GetApplicationSharedObject,
             controlplane_pb.GetApplicationSharedObjectRequest(
                 application_id=request.application_id,
@@ -183,7 +183,7 @@ class SharedObjectsApi:
     async def put_application_shared_object(
         self, _: Any, request: pb.PutApplicationSharedObjectRequest
     ) -> pb.PutApplicationSharedObjectResponse:
-        await self._control.ask(
+        await self._control.call(
             self._control.service.PutApplicationSharedObject,
             controlplane_pb.PutApplicationSharedObjectRequest(
                 application_id=request.application_id,

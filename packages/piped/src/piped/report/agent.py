@@ -36,7 +36,7 @@ async def introduce(
     if public_key:
         encryption = Piped.SecretEncryption(type="KEY_PAIR", public_key=public_key)
     try:
-        answer = await control.tell(
+        answer = await control.call_until_accepted(
             control.service.ReportPipedMeta,
             pb.ReportPipedMetaRequest(
                 version=version,
@@ -77,7 +77,7 @@ class Stats:
         """Report for ever."""
         while True:
             try:
-                await self._control.ask(
+                await self._control.call(
                     self._control.service.ReportStat,
                     pb.ReportStatRequest(piped_stats=self._metrics().encode()),
                 )
@@ -153,7 +153,7 @@ class PluginStates:
             await self._changed.wait()
             self._changed.clear()
             try:
-                await self._control.tell(
+                await self._control.call_until_accepted(
                     self._control.push.ReportPlugins,
                     push.ReportPluginsRequest(
                         plugins=[self._state(each) for each in self._plugins]

@@ -142,7 +142,9 @@ class MetadataStore:
             request = pb.SaveStageMetadataRequest(
                 deployment_id=self._id, stage_id=stage_id, metadata=merged
             )
-            telling = self._saving.control.tell(self._service.SaveStageMetadata, request)
+            telling = self._saving.control.call_until_accepted(
+                self._service.SaveStageMetadata, request
+            )
             await self._saving(telling, request)
 
         return Values(values, save)
@@ -152,14 +154,18 @@ class MetadataStore:
             request = pb.SaveDeploymentPluginMetadataRequest(
                 deployment_id=self._id, plugin_name=plugin, metadata=merged
             )
-            telling = self._saving.control.tell(self._service.SaveDeploymentPluginMetadata, request)
+            telling = self._saving.control.call_until_accepted(
+                self._service.SaveDeploymentPluginMetadata, request
+            )
             await self._saving(telling, request)
 
         return Values(values, save)
 
     async def _save_shared(self, merged: dict[str, str]) -> None:
         request = pb.SaveDeploymentSharedMetadataRequest(deployment_id=self._id, metadata=merged)
-        telling = self._saving.control.tell(self._service.SaveDeploymentSharedMetadata, request)
+        telling = self._saving.control.call_until_accepted(
+            self._service.SaveDeploymentSharedMetadata, request
+        )
         await self._saving(telling, request)
 
 

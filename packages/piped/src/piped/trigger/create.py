@@ -9,8 +9,9 @@ from pipecd_model.errors import ConflictError, PipecdError, UnavailableError
 from pipecd_model.oplog import logger
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
-from piped.controlplane.state import ControlPlaneState
 from piped.git import Repository
+from piped.report.commands import CommandOutcome
+from piped.trigger.calls import deployment_outcome
 from piped.trigger.deployment import Wanted, build_deployment
 from piped.trigger.memory import Memory
 from piped.trigger.protocols import Calls
@@ -29,7 +30,6 @@ class Creator:
         self,
         repository: Repository,
         *,
-        mirror: ControlPlaneState,
         calls: Calls,
         memory: Memory,
         standings: Standings,
@@ -37,7 +37,6 @@ class Creator:
         clock: Callable[[], float],
     ) -> None:
         self._repository = repository
-        self._mirror = mirror
         self._calls = calls
         self._memory = memory
         self._standings = standings
@@ -53,8 +52,7 @@ class Creator:
 
     def refuse(self, command: Command, reason: str) -> None:
         """A command becomes nothing: whoever asked is told why."""
-        self._mirror.handled(command.id)
-        self._calls.refused(command, reason)
+        self._calls.finish(command, CommandOutcome.fail(reason))
 
     async def _create(self, wanted: Wanted) -> bool:
         deployment = build_deployment(wanted, self._repository, now=max(1, int(self._clock())))
@@ -80,8 +78,7 @@ class Creator:
         self._memory.deployed(wanted.application, wanted.head, deployment.id)
         self._calls.triggered(deployment)
         if wanted.command is not None:
-            self._mirror.handled(wanted.command.id)
-            self._calls.handled(wanted.command, deployment.id)
+            self._calls.finish(wanted.command, deployment_outcome(deployment.id))
         log.info(
             "deployment.triggered",
             deployment=deployment.id,

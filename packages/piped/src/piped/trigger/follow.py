@@ -64,7 +64,6 @@ class RepositoryTrigger:
         self._memory = Memory(calls)
         self._creator = Creator(
             repository,
-            mirror=mirror,
             calls=calls,
             memory=self._memory,
             standings=standings,

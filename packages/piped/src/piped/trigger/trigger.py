@@ -16,6 +16,7 @@ from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.controlplane.state import Change, Changes, ControlPlaneState
 from piped.git import Repository
+from piped.report.commands import CommandOutcome
 from piped.trigger.follow import AWAY_GRACE, REFRESH_LIMIT, RepositoryTrigger
 from piped.trigger.protocols import Calls, Configs
 from piped.trigger.standings import Standings
@@ -82,7 +83,7 @@ class Trigger:
 
     async def _follow_mirror(self) -> None:
         changes = self._mirror.changes()
-        await self._mirror.filled()
+        await self._mirror.wait_filled()
         while True:
             self._take(await self._next(changes))
             self._tell_homeless()
@@ -144,8 +145,7 @@ class Trigger:
                 self._standings.broken(application, _homeless(repository_id))
 
     def _refuse(self, command: Command, reason: str) -> None:
-        self._mirror.handled(command.id)
-        self._calls.refused(command, reason)
+        self._calls.finish(command, CommandOutcome.fail(reason))
 
 
 def _homeless(repository_id: str) -> str:
