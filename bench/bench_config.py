@@ -15,7 +15,7 @@ import yaml
 from report import Bar, info, report
 
 from pipecd_model.config import load_application
-from pipecd_model.lint import Surroundings, lint
+from pipecd_model.lint import LintContext, lint
 from pipectl.documents import FilesAround, found
 
 FILES = 5_000
@@ -125,7 +125,7 @@ def parse_folder(folder: Path) -> None:
 def lint_folder(folder: Path) -> None:
     count = 0
     for path, data in found([folder]):
-        problems = lint(data, file=str(path), around=Surroundings(files=FilesAround(path)))
+        problems = lint(data, file=str(path), context=LintContext(files=FilesAround(path)))
         assert not problems.faults, problems.faults
         count += 1
     assert count == LINTED

@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 from report import Bar, info, report
 
-from pipecd_controlplane.http.front import serve_front
+from pipecd_controlplane.http.server import serve_public
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import application_pb2
 from pipecd_wire.rpc import Endpoints, Metadata, Method, rpc, serving
@@ -113,7 +113,7 @@ async def main() -> None:
     async with (
         bare() as plain,
         serving(endpoints(), "127.0.0.1:0") as port,
-        serve_front(no_pages, endpoints(), "127.0.0.1", 0) as front,
+        serve_public(no_pages, endpoints(), "127.0.0.1", 0) as front,
     ):
         addresses = {"bare": plain, "chain": f"127.0.0.1:{port}", "front": front}
         for _ in range(ROUNDS):

@@ -17,15 +17,16 @@ from pathlib import Path
 from typing import Any, Literal, Union
 
 from pipecd_model.config import v0
-from pipecd_model.config.amounts import Percentage, Replicas
+from pipecd_model.config.amounts import Percentage, Replicas, Share
 from pipecd_model.config.describe import field_text, summary
 from pipecd_model.config.document import API_VERSION, KINDS
 from pipecd_model.config.jsonschema import NAMES, document_schema
-from pipecd_model.config.options import OPTIONS
 from pipecd_model.config.schema import ConfigModel
+from pipecd_model.config.schemastruct import struct_from_schema
 from pipecd_model.config.shape import Field, shape
 from pipecd_model.config.structschema import default_of
 from pipecd_model.config.values import Duration, Secret
+from pipecd_model.known_plugins import known_plugins
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = Path("docs/reference")
@@ -39,6 +40,7 @@ WORDS: Mapping[Any, str] = {
     Duration: "duration",
     Percentage: "percentage",
     Replicas: "number or percentage",
+    Share: "number",
 }
 
 
@@ -193,7 +195,7 @@ def _word(kind: Any) -> str:
         words = dict.fromkeys(_word(each) for each in arguments if each is not type(None))
         return " or ".join(words)
     if origin is Literal:
-        return ", ".join(f"`{each}`" for each in arguments)
+        return ", ".join(f"`{each}`" for each in arguments if each != "")
     if origin is tuple:
         return f"list: {_word(arguments[0])}"
     if origin is dict:
@@ -234,18 +236,21 @@ comments.
 
 
 def _stages() -> str:
-    text = f"""\
+    text = """\
 # Stage options
 
-{_GENERATED}
-What `pipectl lint` knows of the stages of well-known plugins. A stage's plugin decides: keys that
-are not here are only worth a word.
+<!-- Written by tools/gen_docs.py from how plugins describe themselves. -->
+
+What the stages of well-known plugins take under `with`. `pipectl lint` judges by it where a plugin
+is not installed; where it is, by what that plugin says of itself.
 """
-    seen: dict[type[ConfigModel], list[str]] = {}
-    for name, cls in OPTIONS.items():
-        seen.setdefault(cls, []).append(name)
-    for cls, names in seen.items():
-        text += f"\n## {', '.join(f'`{name}`' for name in names)}\n\n{_table(cls)}"
+    for plugin in known_plugins().values():
+        text += f"\n## {plugin.name}\n"
+        tables: dict[str, list[str]] = {}
+        for name, schema in plugin.stages.items():
+            tables.setdefault(_table(struct_from_schema(schema)), []).append(name)
+        for table, names in tables.items():
+            text += f"\n### {', '.join(f'`{name}`' for name in names)}\n\n{table}"
     return text
 
 

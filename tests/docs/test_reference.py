@@ -15,8 +15,9 @@ import pytest
 from pipecd_model.config.describe import field_text
 from pipecd_model.config.document import KINDS
 from pipecd_model.config.jsonschema import NAMES, document_schema
-from pipecd_model.config.options import OPTIONS
+from pipecd_model.config.schemastruct import struct_from_schema
 from pipecd_model.config.shape import shape
+from pipecd_model.known_plugins import known_plugins
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,7 +52,11 @@ def test_no_page_is_left_of_what_is_gone(generator: ModuleType) -> None:
 
 def test_every_setting_is_explained(generator: ModuleType) -> None:
     structs = {struct for cls in KINDS.values() for struct, _ in generator._structs(cls)}
-    structs |= set(OPTIONS.values())
+    structs |= {
+        struct_from_schema(schema)
+        for plugin in known_plugins().values()
+        for schema in plugin.stages.values()
+    }
 
     mute = [
         f"{struct.__name__}.{each.name}"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.auth.door import UNFENCED
+from pipecd_controlplane.auth.call_authenticator import UNFENCED
 from pipecd_controlplane.cli import DIE_AFTER_COMMIT
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.apiservice import service_pb2_grpc as api_grpc

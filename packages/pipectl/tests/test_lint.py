@@ -209,7 +209,7 @@ def test_what_belongs_to_an_installed_plugin_is_judged_by_its_schemas(repository
         "    stages:\n"
         "      - {name: HOMEMADE_ROLLOUT, with: {share: most, name: a}}\n"
         "      - {name: HOMEMADE_ROLLUOT}\n"
-        "      - {name: HOMEMADE_ROLLOUT, with: {Share: 5, names: [a]}}\n"
+        "      - {name: HOMEMADE_ROLLOUT, with: {share: 5, names: [a]}}\n"
         "  plugins: {homemade: {mode: fats}}\n"
     )
     (repository / "x.pipecd.yaml").write_text(HEAD.format(kind="Application") + text)
@@ -217,10 +217,15 @@ def test_what_belongs_to_an_installed_plugin_is_judged_by_its_schemas(repository
     result = lint(repository / "x.pipecd.yaml")
 
     told = result.stdout.replace(f"{repository}/x.pipecd.yaml:", "")
-    assert "7:48: spec.pipeline.stages[0].with.share: expected a whole number, got 'most'" in told
+    assert (
+        "7:48: spec.pipeline.stages[0].with.share: expected a number, got the text 'most'" in told
+    )
     assert "spec.pipeline.stages[0].with.name: unknown key (did you mean 'names'?)" in told
     assert "'HOMEMADE_ROLLUOT' (did you mean 'HOMEMADE_ROLLOUT'?)" in told
-    assert "spec.plugins.homemade.mode: unknown value 'fats' (did you mean 'fast'?)" in told
+    assert (
+        "spec.plugins.homemade.mode: unknown value 'fats' (did you mean 'fast'? one of fast, safe)"
+        in told
+    )
     assert "stages[2]" not in told
 
 
@@ -237,7 +242,7 @@ def test_so_is_its_part_of_a_piped_file(repository: Path) -> None:
 
     result = lint(repository / "piped.yaml")
 
-    assert "spec.plugins[0].config.keep: expected a whole number, got 'many'" in result.stdout
+    assert "spec.plugins[0].config.keep: expected a number, got the text 'many'" in result.stdout
     assert "spec.plugins[0].deployTargets[0].config.path: missing" in result.stdout
     assert "deployTargets[1].config.pth: unknown key (did you mean 'path'?)" in result.stdout
 

@@ -12,7 +12,8 @@ from importlib import import_module
 from typing import Any
 
 MODULES = ["pipecd_sdk", "pipecd_sdk.testing"] + [
-    f"pipecd_sdk.kit.{name}" for name in ("diff", "patterns", "process", "shell", "tools", "yaml")
+    f"pipecd_sdk.kit.{name}"
+    for name in ("diff", "patterns", "process", "script_records", "shell", "tools", "yaml")
 ]
 
 

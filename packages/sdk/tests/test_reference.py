@@ -14,7 +14,8 @@ import pytest
 PAGE = Path(__file__).parents[3] / "docs" / "sdk.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PUBLIC = ["pipecd_sdk", "pipecd_sdk.testing"] + [
-    f"pipecd_sdk.kit.{name}" for name in ("diff", "patterns", "process", "shell", "tools", "yaml")
+    f"pipecd_sdk.kit.{name}"
+    for name in ("diff", "patterns", "process", "script_records", "shell", "tools", "yaml")
 ]
 
 

@@ -87,11 +87,13 @@ def test_every_kind_of_option_is_described_as_people_write_it() -> None:
         "properties": {
             "duration": {
                 "type": ["string", "number"],
+                "x-type": "duration",
                 "examples": ["90s", "5m", "1h30m"],
                 "description": "How long.",
             },
             "grace": {
                 "type": ["string", "number"],
+                "x-type": "duration",
                 "examples": ["90s", "5m", "1h30m"],
                 "default": "10s",
             },
@@ -126,6 +128,13 @@ def test_all_places_where_people_write_for_a_plugin_are_described() -> None:
     assert list(found["applicationConfig"]["properties"]) == ["into"]
     assert list(found["stages"]) == ["LAB_SYNC", "LAB_ROLLOUT"]  # nobody writes a rollback
     assert found["stages"]["LAB_SYNC"]["properties"] == {}
+
+
+def test_a_plugin_says_which_stages_are_planned_by_themselves_and_what_it_needs() -> None:
+    found = json.loads(schemas_of(Lab()).text())
+
+    assert (found["quickSync"], found["rollback"]) == (["LAB_SYNC"], ["LAB_ROLLBACK"])
+    assert found["needsTargets"] is True
 
 
 def test_anybody_can_print_them() -> None:

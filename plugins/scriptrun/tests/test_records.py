@@ -5,8 +5,13 @@ import os
 from pathlib import Path
 
 import pytest
-from pipecd_plugin_scriptrun.records import Attempts, Record, plain_name, scripts_folder, sweep
+from pipecd_plugin_scriptrun.records import Attempts, Record, scripts_folder, sweep
+from pipecd_plugin_scriptrun.shim import processes
 from pipecd_plugin_scriptrun.shim import record as shim
+
+from pipecd_runtime import script_records
+from pipecd_sdk.kit.script_records import to_folder_name
+from pipecd_wire.headers import SCRIPT_ID_VARIABLE
 
 
 def attempts(folder: Path, *, deployment: str = "d1") -> Attempts:
@@ -25,16 +30,26 @@ def test_under_a_go_agent_they_are_in_its_own_folder(
     assert scripts_folder({}) == tmp_path / ".piped" / "scripts"
 
 
+@pytest.mark.parametrize("name", ["INTENT", "LOCK", "STARTED", "STOPPED", "GRACE", "EXIT"])
+def test_the_shim_names_its_files_as_piped_does(name: str) -> None:
+    """The shim cannot import the layout: it runs on the standard library alone."""
+    assert getattr(shim, name) == getattr(script_records, name)
+
+
+def test_the_shim_marks_processes_as_piped_looks_for_them() -> None:
+    assert processes.SCRIPT_ID == SCRIPT_ID_VARIABLE
+
+
 @pytest.mark.parametrize("name", ["..", ".", "", "a/b", "../../etc", "x" * 300, "a\0b", "ü"])
 def test_no_id_leads_out_of_the_folder(name: str) -> None:
-    assert len(plain_name(name)) == 64
-    assert plain_name(name).isalnum()
+    assert len(to_folder_name(name)) == 64
+    assert to_folder_name(name).isalnum()
 
 
 def test_a_usual_id_is_its_own_name() -> None:
     name = "5b6e1f0c-2a4d-4f7e-9c3b-0d1e2f3a4b5c"
 
-    assert plain_name(name) == name
+    assert to_folder_name(name) == name
 
 
 def test_the_first_token_stays(tmp_path: Path) -> None:

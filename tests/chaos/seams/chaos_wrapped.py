@@ -14,12 +14,12 @@ _FUNCTIONS = {
     # A commit becomes a deployment, which is planned.
     "piped.create@": ("piped.trigger.calls", "ControlPlaneCalls.create"),
     "piped.plan@": ("piped.plan.planner", "Planner.plan"),
-    "piped.planned.after": ("piped.report.statuses", "Statuses.planned"),
+    "piped.planned.after": ("piped.report.statuses", "StatusReporter.report_planned"),
     # A stage is begun, executed, told.
-    "piped.stage.before": ("piped.schedule.stages", "Stages.run"),
+    "piped.stage.before": ("piped.schedule.stages", "StageRunner.run"),
     "piped.execute@": ("piped.schedule.stage", "execute_on"),
-    "piped.stage-told.after": ("piped.schedule.stages", "Stages._tell"),
-    "piped.completed@": ("piped.report.statuses", "Statuses.completed"),
+    "piped.stage-told.after": ("piped.schedule.stages", "StageRunner._end"),
+    "piped.completed@": ("piped.report.statuses", "StatusReporter.report_completed"),
     # The journal of reports, and their delivery.
     "piped.outbox-append@": ("piped.report.journal", "Journal.put"),
     "piped.outbox-sync@": ("piped.report.journal", "Journal.sync"),
@@ -30,7 +30,7 @@ _FUNCTIONS = {
     "piped.push@": ("piped.controlplane.watch", "Watch._take"),
     "piped.lease@": ("piped.controlplane.epoch", "write_epoch"),
     # What plugins ask of piped.
-    "piped.plugin-start.after": ("piped.plugins.process", "_start"),
+    "piped.plugin-start.after": ("piped.programs.process", "_start"),
     "piped.log-taken.after": ("piped.report.logs", "StageLogs.report"),
     "piped.log-closed@": ("piped.report.logs", "StageLogs.checkpoint"),
     "piped.log-append@": ("piped.report.spool", "Spool.append"),

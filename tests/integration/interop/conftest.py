@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from pipecd_controlplane.http.front import FrontTls, serve_front
+from pipecd_controlplane.http.server import ServerTls, serve_public
 from pipecd_model.errors import NotFoundError, UnauthenticatedError
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import application_pb2, logblock_pb2
@@ -110,7 +110,7 @@ def serve(request: pytest.FixtureRequest, authority: trustme.CA, tmp_path: Path)
     tls, roots = None, None
     if request.param == "tls":
         certificate = authority.issue_cert("127.0.0.1")
-        tls = FrontTls(cert_file=tmp_path / "server.crt", key_file=tmp_path / "server.key")
+        tls = ServerTls(cert_file=tmp_path / "server.crt", key_file=tmp_path / "server.key")
         chain = b"".join(blob.bytes() for blob in certificate.cert_chain_pems)
         tls.cert_file.write_bytes(chain)
         certificate.private_key_pem.write_to_path(str(tls.key_file))
@@ -120,7 +120,7 @@ def serve(request: pytest.FixtureRequest, authority: trustme.CA, tmp_path: Path)
     @asynccontextmanager
     async def serving() -> AsyncIterator[Place]:
         pages = Starlette(routes=[Route("/healthz", _healthz)])
-        async with serve_front(pages, endpoints(), "127.0.0.1", 0, tls=tls) as address:
+        async with serve_public(pages, endpoints(), "127.0.0.1", 0, tls=tls) as address:
             yield Place(address=address, roots_file=roots)
 
     return serving

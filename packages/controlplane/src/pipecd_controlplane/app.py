@@ -15,20 +15,20 @@ from pathlib import Path
 
 from pipecd_controlplane.api.services import endpoints
 from pipecd_controlplane.api.v1.telemetry import forwarding
+from pipecd_controlplane.auth.call_authenticator import CallAuthenticator
 from pipecd_controlplane.auth.calls import log_call
-from pipecd_controlplane.auth.door import Door
 from pipecd_controlplane.auth.open_calls import OpenCalls
-from pipecd_controlplane.auth.password import PasswordDoor
-from pipecd_controlplane.auth.sso.door import SsoDoor
+from pipecd_controlplane.auth.password import PasswordSignIn
+from pipecd_controlplane.auth.recheck import CredentialRecheck
 from pipecd_controlplane.auth.sso.journey import Journeys
-from pipecd_controlplane.auth.standing import Standing
+from pipecd_controlplane.auth.sso.sign_in import SsoSignIn
 from pipecd_controlplane.http.admin import serve_admin
-from pipecd_controlplane.http.cookie_jar import CookieJar
-from pipecd_controlplane.http.front import DEFAULT_LIMITS, FrontTls, serve_front
+from pipecd_controlplane.http.cookies import CookieWriter
 from pipecd_controlplane.http.metrics import Metrics
 from pipecd_controlplane.http.probes import Probes
+from pipecd_controlplane.http.routes import RouteServices, admin_app, public_app
 from pipecd_controlplane.http.scrape import Scrape
-from pipecd_controlplane.http.site import Site, admin_site, site
+from pipecd_controlplane.http.server import DEFAULT_LIMITS, ServerTls, serve_public
 from pipecd_controlplane.ops.jobs import Job
 from pipecd_controlplane.ops.jobs import running as running_jobs
 from pipecd_controlplane.ops.operator import serving_operator
@@ -57,7 +57,7 @@ class Settings:
     data_dir: Path
     host: str = "127.0.0.1"
     port: int = 0
-    tls: FrontTls | None = None
+    tls: ServerTls | None = None
     project_id: str | None = None
     """The project a new folder gets; None is the default one."""
     public_url: str = ""
@@ -134,12 +134,12 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
             shared=shared_sso(settings.shared_sso),
         )
         await held.sso.close_anew()
-        door = Door(kept, leases, held.uses, _now)
-        standing = Standing(kept, bus, door.admit_again, _now)
-        await opened.enter_async_context(standing.running())
+        authenticator = CallAuthenticator(kept, leases, held.uses, _now)
+        recheck = CredentialRecheck(kept, bus, authenticator.admit_again, _now)
+        await opened.enter_async_context(recheck.running())
         metrics = Metrics()
         open_calls = OpenCalls(settings.limits.max_calls_per_caller)
-        admit = open_calls.admitting(door.admit)
+        admit = open_calls.admitting(authenticator.admit)
         telemetry = await opened.enter_async_context(forwarding(settings.otlp_endpoint))
         served = endpoints(
             kept,
@@ -151,8 +151,8 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
             admit=metrics.admitting(admit) if settings.metrics else admit,
             now=_now,
             web_base_url=web_base_url,
-            guard_stream=standing.guard_stream,
-            admit_late=door.admit_again,
+            guard_stream=recheck.guard_stream,
+            admit_late=authenticator.admit_again,
             observers=(
                 open_calls.observe,
                 *settings.observers,
@@ -163,12 +163,12 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
         state_keys = [settings.state_key.encode()] if settings.state_key else keys
         journeys = Journeys(Vault(state_keys, purpose="sign-in"), _now)
         probes = Probes(kept, settings.data_dir)
-        parts = Site(
+        parts = RouteServices(
             stores=kept,
-            door=door,
-            password=PasswordDoor(kept),
-            sso=SsoDoor(kept, held.sso, journeys, web_base_url),
-            jar=CookieJar(public_url=settings.public_url, insecure=settings.insecure_cookie),
+            authenticator=authenticator,
+            password=PasswordSignIn(kept),
+            sso=SsoSignIn(kept, held.sso, journeys, web_base_url),
+            jar=CookieWriter(public_url=settings.public_url, insecure=settings.insecure_cookie),
             probes=probes,
             metrics=metrics,
             scrape=Scrape(metrics, kept, _now),
@@ -186,9 +186,9 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
                 ]
             )
         )
-        pages = site(parts)
+        pages = public_app(parts)
         await opened.enter_async_context(serving_operator(settings.data_dir, _now))
-        front = serve_front(
+        serving = serve_public(
             pages,
             served,
             settings.host,
@@ -201,12 +201,12 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
             own_folder=settings.data_dir / "run",
         )
         try:
-            address = await opened.enter_async_context(front)
+            address = await opened.enter_async_context(serving)
             admin_address = ""
             if settings.admin_port is not None:
                 admin_address = await opened.enter_async_context(
                     serve_admin(
-                        admin_site(parts), settings.admin_host, settings.admin_port, settings.limits
+                        admin_app(parts), settings.admin_host, settings.admin_port, settings.limits
                     )
                 )
         except AddressError as error:

@@ -197,14 +197,14 @@ def server(
     """
     from pipecd_controlplane import app  # noqa: PLC0415
     from pipecd_controlplane.http.descriptors import raise_limit  # noqa: PLC0415
-    from pipecd_controlplane.http.front import FrontTls  # noqa: PLC0415
+    from pipecd_controlplane.http.server import ServerTls  # noqa: PLC0415
     from pipecd_controlplane.serve import config  # noqa: PLC0415
     from pipecd_controlplane.serve.folding import fold_lines_of_callers  # noqa: PLC0415
     from pipecd_controlplane.usecases.leases import LeaseTimes  # noqa: PLC0415
-    from pipecd_model import oplog  # noqa: PLC0415
+    from pipecd_runtime import logs  # noqa: PLC0415
 
     json_lines = None if log_encoding is None else log_encoding == "json"
-    oplog.configure(flags.LEVELS[log_level], json_lines=json_lines)
+    logs.configure(flags.LEVELS[log_level], json_lines=json_lines)
     flags.warn_of(in_vain)
     host, port = _host_and_port(listen)
     if (tls_cert is None) != (tls_key is None):
@@ -225,7 +225,7 @@ def server(
         data_dir=folder.absolute(),
         host=host,
         port=port,
-        tls=FrontTls(cert_file=tls_cert, key_file=tls_key) if tls_cert and tls_key else None,
+        tls=ServerTls(cert_file=tls_cert, key_file=tls_key) if tls_cert and tls_key else None,
         project_id=project,
         public_url=told.public_url,
         projects=told.projects,

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from pipecd_controlplane.app import Settings, control_plane
-from pipecd_controlplane.auth.door import LEASE_EPOCH, UNFENCED
+from pipecd_controlplane.auth.call_authenticator import UNFENCED
 from pipecd_controlplane.usecases.leases import LeaseTimes
+from pipecd_wire.headers import LEASE_EPOCH_HEADER
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.pipecd.push import push_pb2 as pb
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
@@ -99,7 +100,7 @@ async def test_a_renewal_is_answered_with_the_lease_and_refused_to_others(plane:
 
 
 def epoch(number: object) -> list[tuple[str, str]]:
-    return [(LEASE_EPOCH, str(number))]
+    return [(LEASE_EPOCH_HEADER, str(number))]
 
 
 async def test_a_report_under_an_older_lease_is_refused(

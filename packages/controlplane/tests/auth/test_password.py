@@ -9,7 +9,7 @@ import pytest
 from pipecd_controlplane.auth.addresses import network
 from pipecd_controlplane.auth.attempts import TooManyAttemptsError
 from pipecd_controlplane.auth.familiar import MOST_ACCOUNTS, MOST_NETWORKS, FamiliarNetworks
-from pipecd_controlplane.auth.password import Pace, PasswordDoor, SignInPaces
+from pipecd_controlplane.auth.password import Pace, PasswordSignIn, SignInPaces
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.keys import quick_hash
@@ -37,8 +37,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def door_with(kept: Stores, clock: Clock) -> Callable[..., Try]:
-    """`try_ = door_with(account=…)`: a door with these limits and no others, for two projects.
+async def sign_in_with(kept: Stores, clock: Clock) -> Callable[..., Try]:
+    """`try_ = sign_in_with(account=…)`: one with only these limits, for two projects.
 
     The hashes are quick ones: what is counted does not depend on their cost.
     """
@@ -54,13 +54,13 @@ async def door_with(kept: Stores, clock: Clock) -> Callable[..., Try]:
 
     def make(**paces: Pace) -> Try:
         limits = {"address": NO_LIMIT, "account_here": NO_LIMIT, "account": NO_LIMIT, **paces}
-        door = PasswordDoor(kept, SignInPaces(**limits), clock)
+        sign_in = PasswordSignIn(kept, SignInPaces(**limits), clock)
 
         async def attempt(
             address: str, password: str = WRONG, *, project: str = "shop", username: str = "boss"
         ) -> str:
             try:
-                await door.sign_in(project, username, password, address=address)
+                await sign_in.sign_in(project, username, password, address=address)
             except TooManyAttemptsError:
                 return "too many"
             except UnauthenticatedError:
@@ -72,8 +72,8 @@ async def door_with(kept: Stores, clock: Clock) -> Callable[..., Try]:
     return make
 
 
-async def test_an_address_is_locked_for_all_accounts(door_with: Any, clock: Clock) -> None:
-    attempt = door_with(address=Pace(burst=3, seconds=10))
+async def test_an_address_is_locked_for_all_accounts(sign_in_with: Any, clock: Clock) -> None:
+    attempt = sign_in_with(address=Pace(burst=3, seconds=10))
     tried = [await attempt("10.0.0.1", username=f"user {number}") for number in range(4)]
     assert tried == ["wrong", "wrong", "wrong", "too many"]
 
@@ -84,9 +84,9 @@ async def test_an_address_is_locked_for_all_accounts(door_with: Any, clock: Cloc
 
 
 async def test_an_account_is_locked_for_the_address_that_fails_and_no_other(
-    door_with: Any, clock: Clock
+    sign_in_with: Any, clock: Clock
 ) -> None:
-    attempt = door_with(account_here=Pace(burst=3, seconds=10))
+    attempt = sign_in_with(account_here=Pace(burst=3, seconds=10))
     tried = [await attempt("10.0.0.1") for _ in range(500)]
     assert tried[:4] == ["wrong", "wrong", "wrong", "too many"]
     assert set(tried[4:]) == {"too many"}
@@ -98,10 +98,10 @@ async def test_an_account_is_locked_for_the_address_that_fails_and_no_other(
     assert await attempt("10.0.0.1", RIGHT) == "in"
 
 
-async def test_one_address_alone_locks_nobody_else_out(door_with: Any) -> None:
+async def test_one_address_alone_locks_nobody_else_out(sign_in_with: Any) -> None:
     """With the limits that count; the attempts that its own limit refuses use up nothing."""
     paces = SignInPaces()
-    attempt = door_with(
+    attempt = sign_in_with(
         address=paces.address, account_here=paces.account_here, account=paces.account
     )
     for _ in range(1000):
@@ -112,9 +112,9 @@ async def test_one_address_alone_locks_nobody_else_out(door_with: Any) -> None:
 
 
 async def test_guesses_from_many_addresses_are_slowed_together(
-    door_with: Any, clock: Clock
+    sign_in_with: Any, clock: Clock
 ) -> None:
-    attempt = door_with(account=Pace(burst=5, seconds=10))
+    attempt = sign_in_with(account=Pace(burst=5, seconds=10))
     tried = [await attempt(f"10.0.0.{number}") for number in range(7)]
     assert tried == ["wrong"] * 5 + ["too many"] * 2
 
@@ -124,8 +124,8 @@ async def test_guesses_from_many_addresses_are_slowed_together(
     assert await attempt("10.0.1.1", RIGHT) == "in"
 
 
-async def test_where_the_account_was_signed_in_from_it_can_be_again(door_with: Any) -> None:
-    attempt = door_with(address=Pace(burst=5, seconds=10), account=Pace(burst=5, seconds=10))
+async def test_where_the_account_was_signed_in_from_it_can_be_again(sign_in_with: Any) -> None:
+    attempt = sign_in_with(address=Pace(burst=5, seconds=10), account=Pace(burst=5, seconds=10))
     assert await attempt("10.0.0.1", RIGHT) == "in"
     for number in range(20):
         await attempt(f"10.0.1.{number}")  # somebody guesses from everywhere
@@ -136,8 +136,8 @@ async def test_where_the_account_was_signed_in_from_it_can_be_again(door_with: A
     assert await attempt("10.0.2.1", RIGHT) == "too many"
 
 
-async def test_where_it_was_signed_in_from_guesses_are_limited_too(door_with: Any) -> None:
-    attempt = door_with(account_here=Pace(burst=3, seconds=10))
+async def test_where_it_was_signed_in_from_guesses_are_limited_too(sign_in_with: Any) -> None:
+    attempt = sign_in_with(account_here=Pace(burst=3, seconds=10))
     assert await attempt("10.0.0.1", RIGHT) == "in"
 
     tried = [await attempt("10.0.0.1") for _ in range(4)]
@@ -145,8 +145,8 @@ async def test_where_it_was_signed_in_from_guesses_are_limited_too(door_with: An
     assert tried == ["wrong", "wrong", "wrong", "too many"]
 
 
-async def test_success_gives_back_what_was_used_here(door_with: Any) -> None:
-    attempt = door_with(account_here=Pace(burst=3, seconds=10))
+async def test_success_gives_back_what_was_used_here(sign_in_with: Any) -> None:
+    attempt = sign_in_with(account_here=Pace(burst=3, seconds=10))
     for _ in range(5):
         assert await attempt("10.0.0.1") == "wrong"
         assert await attempt("10.0.0.1") == "wrong"
@@ -154,9 +154,9 @@ async def test_success_gives_back_what_was_used_here(door_with: Any) -> None:
 
 
 async def test_success_at_ones_own_account_does_not_pay_for_guesses_at_others(
-    door_with: Any,
+    sign_in_with: Any,
 ) -> None:
-    attempt = door_with(address=Pace(burst=4, seconds=1000))
+    attempt = sign_in_with(address=Pace(burst=4, seconds=1000))
     tried = []
     for _ in range(5):
         tried.append(await attempt("10.0.0.1"))
@@ -165,15 +165,15 @@ async def test_success_at_ones_own_account_does_not_pay_for_guesses_at_others(
     assert tried == ["wrong"] * 4 + ["too many"]
 
 
-async def test_signing_in_again_and_again_locks_nobody(door_with: Any) -> None:
+async def test_signing_in_again_and_again_locks_nobody(sign_in_with: Any) -> None:
     tight = Pace(burst=2, seconds=1000)
-    attempt = door_with(address=tight, account_here=tight, account=tight)
+    attempt = sign_in_with(address=tight, account_here=tight, account=tight)
 
     assert {await attempt("10.0.0.1", RIGHT) for _ in range(20)} == {"in"}
 
 
-async def test_made_up_names_leave_the_counters_of_real_ones(door_with: Any) -> None:
-    attempt = door_with(account_here=Pace(burst=3, seconds=10**6), account=NO_LIMIT)
+async def test_made_up_names_leave_the_counters_of_real_ones(sign_in_with: Any) -> None:
+    attempt = sign_in_with(account_here=Pace(burst=3, seconds=10**6), account=NO_LIMIT)
     for _ in range(3):
         await attempt("10.0.0.1")
 
@@ -183,8 +183,8 @@ async def test_made_up_names_leave_the_counters_of_real_ones(door_with: Any) -> 
     assert await attempt("10.0.0.1", RIGHT) == "too many"
 
 
-async def test_addresses_of_one_ipv6_network_are_one(door_with: Any) -> None:
-    attempt = door_with(account_here=Pace(burst=3, seconds=10))
+async def test_addresses_of_one_ipv6_network_are_one(sign_in_with: Any) -> None:
+    attempt = sign_in_with(account_here=Pace(burst=3, seconds=10))
     tried = [await attempt(f"2001:db8:1:1::{number:x}") for number in range(1, 5)]
 
     assert tried == ["wrong", "wrong", "wrong", "too many"]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import pipecd_wire
-from pipecd_controlplane.auth.standing import subject_of
+from pipecd_controlplane.auth.recheck import subject_of
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.usecases import api_keys, pipeds, sessions
 from pipecd_controlplane.usecases.project import ProjectSettings

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the front refuses: too large, too slow, too many; and that it refuses nothing else."""
+"""What the server refuses: too large, too slow, too many; and that it refuses nothing else."""
 
 import asyncio
 import ssl
@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from pipecd_controlplane.http.admin import serve_admin
-from pipecd_controlplane.http.front import FrontTls, serve_front
+from pipecd_controlplane.http.server import ServerTls, serve_public
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.config.values import Duration
 from pipecd_wire.pipecd.api import api_pb2 as pb
@@ -82,7 +82,7 @@ def serve(site: Any, guarded: Endpoints) -> Any:
     """Serve with other limits than the default: `async with serve(max_url_bytes=…) as address`."""
 
     def serving(**limits: Any) -> Any:
-        return serve_front(
+        return serve_public(
             site, guarded, "127.0.0.1", 0, grace=0.1, limits=FrontLimitsConfig(**limits)
         )
 
@@ -299,10 +299,10 @@ class TestTimes:
             assert status_of(await exchange(address, whole)) == 200
 
     async def test_a_tls_handshake_that_does_not_end_is_given_up(
-        self, site: Any, guarded: Endpoints, tls: FrontTls
+        self, site: Any, guarded: Endpoints, tls: ServerTls
     ) -> None:
         limits = FrontLimitsConfig(tls_handshake_timeout=SOON)
-        async with serve_front(site, guarded, "127.0.0.1", 0, tls=tls, limits=limits) as address:
+        async with serve_public(site, guarded, "127.0.0.1", 0, tls=tls, limits=limits) as address:
             for begun in (b"", b"\x16\x03\x01\x02\x00\x01"):
                 assert await exchange(address, begun) == b""
 
@@ -656,7 +656,7 @@ class TestProxies:
         self, site: Any, guarded: Endpoints, proxies: tuple[str, ...], expected: str
     ) -> None:
         forwarded = ("x-forwarded-for", "198.51.100.1, 203.0.113.9")
-        async with serve_front(site, guarded, "127.0.0.1", 0, trusted_proxies=proxies) as address:
+        async with serve_public(site, guarded, "127.0.0.1", 0, trusted_proxies=proxies) as address:
             async with connect(address, metadata=lambda: [KEY, forwarded]) as channel:
                 assert await hold(channel, "peer") == expected
             over_web = hold_over_web(": ".join(KEY), ": ".join(forwarded), application_id="peer")
@@ -666,7 +666,7 @@ class TestProxies:
         self, site: Any, guarded: Endpoints
     ) -> None:
         limits = FrontLimitsConfig(max_strangers_per_address=2, max_connections_per_address=2)
-        serving = serve_front(
+        serving = serve_public(
             site, guarded, "127.0.0.1", 0, limits=limits, trusted_proxies=("127.0.0.5",)
         )
         async with serving as address, AsyncExitStack() as opened:
@@ -700,7 +700,7 @@ class TestOtherSites:
         self, site: Any, guarded: Endpoints, fields: list[str], status: int
     ) -> None:
         url = "https://pipecd.example"
-        async with serve_front(site, guarded, "127.0.0.1", 0, public_url=url) as address:
+        async with serve_public(site, guarded, "127.0.0.1", 0, public_url=url) as address:
             answer = await exchange(address, hold_over_web(*fields))
 
         assert f"grpc-status:{status}".encode() in answer

@@ -2,19 +2,19 @@
 """What a deployment would do, told beforehand: which stages run, which roll back, and why.
 
 The order and the choice come from the same functions that the agent runs. Plugins are not asked:
-their stages are known from the catalogue.
+their stages are known from how they describe themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from pipecd_model import catalogue
 from pipecd_model.config import ApplicationConfig, StageConfig
 from pipecd_model.config.schema import spelling
 from pipecd_model.errors import ConfigError
+from pipecd_model.known_plugins import PluginDescription, find_by_stage, known_plugins
 from pipecd_model.stage import (
     SCRIPT_RUN,
     SCRIPT_RUN_ROLLBACK,
@@ -27,6 +27,8 @@ from pipecd_wire.model import deployment_pb2 as pb
 
 CUSTOM_SYNC = "CUSTOM_SYNC"
 CUSTOM_SYNC_ROLLBACK = "CUSTOM_SYNC_ROLLBACK"
+Plugins = Mapping[str, PluginDescription]
+
 _UNDO = ("onRollback", "runsOnRollback")
 
 
@@ -58,10 +60,18 @@ class Step:
 
 
 def simulate(
-    config: ApplicationConfig, *, stop_at: int | None = None, stop: Stop = Stop.FAILS
+    config: ApplicationConfig,
+    *,
+    stop_at: int | None = None,
+    stop: Stop = Stop.FAILS,
+    installed: Plugins | None = None,
 ) -> tuple[Step, ...]:
-    """Go through a deployment that stops at a stage, counted from 1, or succeeds."""
-    deployment = planned(config)
+    """Go through a deployment that stops at a stage, counted from 1, or succeeds.
+
+    What the plugins that are `installed` say of themselves wins over what is known of them.
+    """
+    plugins = {**known_plugins(), **(installed or {})}
+    deployment = plan_deployment(config, plugins)
     forward = forward_stages(deployment)
     if stop_at is not None and not 1 <= stop_at <= len(forward):
         count = f"{len(forward)} stage" + ("s" if len(forward) != 1 else "")
@@ -73,23 +83,23 @@ def simulate(
             stage.status = pb.STAGE_SUCCESS
         elif number == stop_at:
             stage.status = pb.STAGE_FAILURE if stop is Stop.FAILS else pb.STAGE_CANCELLED
-    steps = [*_forward(forward, stop_at, stop)]
+    steps = [*_forward(forward, stop_at, stop, plugins)]
     if stop_at is None:
         return tuple(steps)
     return (*steps, *_back(config, deployment, forward))
 
 
-def planned(config: ApplicationConfig) -> pb.Deployment:
+def plan_deployment(config: ApplicationConfig, plugins: Plugins) -> pb.Deployment:
     """Plan a deployment of the application, rollback included if it wants one."""
-    wanted = config.pipeline.stages or _quick_sync(config)
+    wanted = config.pipeline.stages or _quick_sync(config, plugins)
     forward = [pb.PipelineStage(name=stage.name, index=stage.index) for stage in wanted]
-    back = _rollback(wanted) if config.planner.auto_rollback else []
+    back = _rollback(wanted, plugins) if config.planner.auto_rollback else []
     return pb.Deployment(stages=[*forward, *in_rollback_order(back)])
 
 
-def _quick_sync(config: ApplicationConfig) -> tuple[StageConfig, ...]:
-    plugins = [catalogue.BY_NAME[name] for name in config.plugins if name in catalogue.BY_NAME]
-    names = [plugin.quick_sync for plugin in plugins if plugin.quick_sync]
+def _quick_sync(config: ApplicationConfig, plugins: Plugins) -> tuple[StageConfig, ...]:
+    chosen = [plugins[name] for name in config.plugins if name in plugins]
+    names = [name for plugin in chosen for name in plugin.quick_sync_stages]
     if not names:
         raise ConfigError(
             "there is nothing to simulate: no pipeline, and no plugin that is known to deploy",
@@ -98,15 +108,15 @@ def _quick_sync(config: ApplicationConfig) -> tuple[StageConfig, ...]:
     return tuple(StageConfig(name=name, index=index) for index, name in enumerate(names))
 
 
-def _rollback(wanted: Iterable[StageConfig]) -> list[pb.PipelineStage]:
+def _rollback(wanted: Iterable[StageConfig], plugins: Plugins) -> list[pb.PipelineStage]:
     """Plan what the plugins would: one per platform, and one per script that says how."""
     platforms: dict[str, int] = {}
     scripts: list[pb.PipelineStage] = []
     custom: int | None = None
     for stage in wanted:
-        plugin = catalogue.plugin_of(stage.name)
-        if plugin is not None and plugin.rollback:
-            platforms.setdefault(plugin.rollback, stage.index)
+        plugin = find_by_stage(stage.name, plugins)
+        if plugin is not None and plugin.platform_rollback:
+            platforms.setdefault(plugin.platform_rollback, stage.index)
         if stage.name == CUSTOM_SYNC and custom is None:
             custom = stage.index
         if stage.name == SCRIPT_RUN and _can_undo(stage):
@@ -126,10 +136,10 @@ def _can_undo(stage: StageConfig) -> bool:
 
 
 def _forward(
-    forward: Iterable[pb.PipelineStage], stop_at: int | None, stop: Stop
+    forward: Iterable[pb.PipelineStage], stop_at: int | None, stop: Stop, plugins: Plugins
 ) -> Iterable[Step]:
     for number, stage in enumerate(forward, 1):
-        known = catalogue.plugin_of(stage.name) is not None
+        known = find_by_stage(stage.name, plugins) is not None
         doubt = "" if known else "no well-known plugin offers it, so its rollback is not known"
         if stop_at is None or number < stop_at:
             yield Step(number=number, name=stage.name, runs=True, outcome="succeeds", why=doubt)

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from pipecd_model.config import ConfigFaultsError, Fault, load_piped
-from pipecd_model.lint import Problems, Surroundings, lint
+from pipecd_model.lint import LintContext, Problems, lint
 
 FOLDER = Path(__file__).parent / "bad_input"
 ROOT = Path(__file__).parents[4]
@@ -76,12 +76,12 @@ def judged(case: Mapping[str, Any]) -> Problems:
         spec = yaml.safe_load(IDENTITY) | case["by"]
         document = {"apiVersion": "pipecd.dev/v1beta1", "kind": "Piped", "spec": spec}
         piped = load_piped(yaml.safe_dump(document), file="piped.yaml").config
-    around = Surroundings(
+    context = LintContext(
         files=Memory(case["files"]) if "files" in case else None,
         piped=piped,
         templates=case.get("templates"),
     )
-    return lint(text_of(case), file=FILE, around=around)
+    return lint(text_of(case), file=FILE, context=context)
 
 
 def is_told(expected: Mapping[str, Any], told: tuple[Fault, ...]) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, cast
 import click
 
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
+from pipecd_wire.headers import AUTHORIZATION, format_api_key
 from pipecd_wire.pipecd.api.api_pb2_grpc import (
     ApplicationServiceStub,
     DeploymentServiceStub,
@@ -52,7 +53,7 @@ class Connection:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Client]:
         tls = None if self.insecure else ClientTls(roots=self.roots)
-        credentials = [("authorization", f"API-KEY {self.api_key}")]
+        credentials = [(AUTHORIZATION, format_api_key(self.api_key))]
         async with connect(self.address, tls=tls, metadata=lambda: credentials) as channel:
             yield Client(
                 api=APIServiceStub(channel),

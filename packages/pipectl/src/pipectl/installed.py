@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schemas of the plugins that are installed beside us, found without running any of them."""
+"""How the plugins that are installed beside us describe themselves, without running any of them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from pipecd_model.lint import PluginSchemas
+    from pipecd_model.known_plugins import PluginDescription
 
 _PREFIX: Final = "pipecd-plugin-"
 FILE: Final = "schemas.json"
 
 
-def plugin_schemas() -> dict[str, PluginSchemas]:
-    """What installed plugins take, by their names; one that says it wrongly is passed over."""
-    from pipecd_model.lint import PluginSchemas  # noqa: PLC0415 - others need not wait for it
+def find_installed_plugins() -> dict[str, PluginDescription]:
+    """Return the installed plugins by their names; one with a broken description is left out."""
+    from pipecd_model.known_plugins import parse_description  # noqa: PLC0415 - lint, simulate
 
-    found: dict[str, PluginSchemas] = {}
+    found: dict[str, PluginDescription] = {}
     for each in distributions():
         name = re.sub(r"[-_.]+", "-", each.metadata["Name"] or "").lower()
         if not name.startswith(_PREFIX):
@@ -28,14 +28,15 @@ def plugin_schemas() -> dict[str, PluginSchemas]:
         file = _file_of(name.replace("-", "_"))
         try:
             if file is not None:
-                found[name.removeprefix(_PREFIX)] = PluginSchemas.of(file.read_text("utf-8"))
+                plugin = name.removeprefix(_PREFIX)
+                found[plugin] = parse_description(plugin, file.read_text("utf-8"))
         except (OSError, ValueError):
             continue
     return found
 
 
 def _file_of(package: str) -> Path | None:
-    """Where a package keeps its schemas. Finding it does not import it."""
+    """Find where a package keeps its description, without importing the package."""
     spec = find_spec(package)
     places = spec.submodule_search_locations if spec is not None else None
     return next((Path(place, FILE) for place in places or () if Path(place, FILE).is_file()), None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipecd_model.errors import StateError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 

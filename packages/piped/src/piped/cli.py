@@ -127,11 +127,11 @@ def run(
     Two flags of other implementations are taken and do nothing: --launcher-version, and
     --plugin-service-port, since every plugin has a private port here.
     """
-    from pipecd_model import oplog  # noqa: PLC0415
+    from pipecd_runtime import logs  # noqa: PLC0415
     from piped import app, datafolder  # noqa: PLC0415
-    from piped.working import Settings  # noqa: PLC0415
+    from piped.agent import Settings  # noqa: PLC0415
 
-    oplog.configure(log_level, json_lines=None if log_encoding is None else log_encoding == "json")
+    logs.configure(log_level, json_lines=None if log_encoding is None else log_encoding == "json")
     config = _config(config_file, config_data)
     data_dir = data_dir.absolute()
     with datafolder.locked(data_dir) as data_folder_id:

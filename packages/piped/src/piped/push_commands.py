@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from pipecd_model.errors import NotFoundError, PipecdError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.pipecd.push import push_pb2 as push
 from piped.controlplane.client import ControlPlane
 

@@ -11,11 +11,12 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from pipecd_model.errors import StateError
+from pipecd_wire.headers import LEASE_EPOCH_HEADER
 from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.rpc import Endpoints, Metadata, Method, rpc, serving
 from piped.controlplane.client import ControlPlane, connected
 from piped.controlplane.epoch import lease_epoch
-from piped.controlplane.lease import METADATA, Lease, LeaseState
+from piped.controlplane.lease import Lease, LeaseState
 
 LIMIT = 20
 PUSH_SERVICE = push.DESCRIPTOR.services_by_name["PushService"]
@@ -55,7 +56,7 @@ class Keeper:
         self.refuses = False
 
     async def admit(self, method: Method, metadata: Metadata) -> str:
-        self.epochs.append(metadata.get(METADATA, ""))
+        self.epochs.append(metadata.get(LEASE_EPOCH_HEADER, ""))
         return "piped"
 
     @rpc("RenewLease")
@@ -152,7 +153,7 @@ def test_without_leases_there_are_no_limits() -> None:
     assert lease.held
     assert lease.may_begin(begun=True)
     assert lease.may_start(rollback=False)
-    assert lease.metadata() == [(METADATA, "0")]
+    assert lease.metadata() == [(LEASE_EPOCH_HEADER, "0")]
 
 
 @pytest.mark.parametrize("held", [True, False])
@@ -192,11 +193,11 @@ def test_what_is_said_in_a_block_is_said_under_its_epoch() -> None:
     lease = Lease("i", clock=Clock())
     lease.apply(granted(3), asked=1000.0)
     with lease_epoch(1):
-        assert lease.metadata() == [(METADATA, "1")]
+        assert lease.metadata() == [(LEASE_EPOCH_HEADER, "1")]
         with lease_epoch(None):
-            assert lease.metadata() == [(METADATA, "3")]
+            assert lease.metadata() == [(LEASE_EPOCH_HEADER, "3")]
     with lease_epoch(0):
-        assert lease.metadata() == [(METADATA, "0")]
+        assert lease.metadata() == [(LEASE_EPOCH_HEADER, "0")]
 
     assert lease.epoch_now() == 3
 
@@ -207,7 +208,7 @@ def test_the_epoch_is_kept_for_the_reports_that_the_next_piped_finds(tmp_path: P
 
     second = Lease("second", file, Clock())
 
-    assert second.metadata() == [(METADATA, "12")]
+    assert second.metadata() == [(LEASE_EPOCH_HEADER, "12")]
     assert not second.held
 
 
@@ -226,10 +227,10 @@ def test_what_the_piped_before_has_left_is_said_by_its_heir(
     lease.apply(granted(now), asked=1000.0)
 
     with lease_epoch(left):
-        assert lease.metadata() == [(METADATA, sent)]
+        assert lease.metadata() == [(LEASE_EPOCH_HEADER, sent)]
     lease.apply(granted(now + 1), asked=1000.0)
     with lease_epoch(left):
-        assert lease.metadata() == [(METADATA, "12")]
+        assert lease.metadata() == [(LEASE_EPOCH_HEADER, "12")]
 
 
 @pytest.mark.parametrize("content", ["", "twelve", "-1", "\xff"])

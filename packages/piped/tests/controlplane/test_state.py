@@ -84,7 +84,7 @@ async def test_a_handled_command_is_not_brought_back_by_a_snapshot() -> None:
     changes = mirror.changes()
     await anext(changes)
 
-    mirror.handled("sync")
+    mirror.forget_command("sync")
     mirror.replace(applications=[], deployments=[], commands=[SYNC])
     mirror.merge(Change(commands=(SYNC,)))
 
@@ -96,7 +96,7 @@ async def test_a_handled_command_is_not_brought_back_by_a_snapshot() -> None:
 async def test_a_handled_command_is_forgotten_when_nobody_lists_it_any_more() -> None:
     clock = Clock()
     mirror = ControlPlaneState(clock)
-    mirror.handled("sync")
+    mirror.forget_command("sync")
     clock.now += HANDLED_MEMORY + 1
 
     mirror.replace(commands=[SYNC])

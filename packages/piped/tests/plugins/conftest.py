@@ -5,7 +5,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 
 from pipecd_model.config import PluginConfig
 from pipecd_runtime.ports import pick_port
+from pipecd_test_support.web_server import WebServer
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
 from pipecd_wire.pipedservice import service_pb2 as pb
@@ -236,6 +237,13 @@ def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, 
         (folder / name).symlink_to(executable)
 
     return install
+
+
+@pytest.fixture
+def server() -> Iterator[WebServer]:
+    """A web server that plugins come from."""
+    with WebServer() as serving:
+        yield serving
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from piped.plugins.command import Command
-from piped.plugins.errors import PluginError
-from piped.plugins.process import started
+from piped.plugins.command import INHERITED
 from piped.plugins.tools import Tools
+from piped.programs.command import Command
+from piped.programs.errors import ProgramError
+from piped.programs.process import started
 
 LIMIT = 60.0
 
@@ -24,7 +25,11 @@ def _variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_plugin_has_the_operators_variables_and_those_made_for_it() -> None:
-    command = Command(arguments=("/usr/bin/env",), environment={"PIPECD_PLUGIN_TOKEN": "its own"})
+    command = Command(
+        arguments=("/usr/bin/env",),
+        environment={"PIPECD_PLUGIN_TOKEN": "its own"},
+        inherited=INHERITED,
+    )
 
     async with (
         asyncio.timeout(LIMIT),
@@ -40,7 +45,7 @@ async def test_a_plugin_has_the_operators_variables_and_those_made_for_it() -> N
 
 async def test_a_plugin_that_cannot_be_started_is_a_sentence() -> None:
     for arguments in (("/no/such/program",), ("/bin/echo", "a\0b")):
-        with pytest.raises(PluginError, match="cannot start"):
+        with pytest.raises(ProgramError, match="cannot start"):
             async with started(Command(arguments=arguments), lambda _: nullcontext()):
                 pass
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pipecd_runtime.orphans import start_of
-from piped.plugins.leftover import Leftovers, boot_id, pid_namespace
+from piped.programs.orphans import OrphanReaper, boot_id, pid_namespace
 
 LIMIT = 20
 HOSTING = Path(__file__).parent / "programs" / "hosting.py"
@@ -54,7 +54,7 @@ async def test_a_leftover_is_asked_to_end_and_forgotten(tmp_path: Path, start: S
     record(tmp_path, process.pid)
 
     async with asyncio.timeout(LIMIT):
-        await Leftovers(tmp_path).sweep()
+        await OrphanReaper(tmp_path).sweep()
 
     assert process.wait(LIMIT) == -15
     assert names_in(tmp_path) == []
@@ -68,7 +68,7 @@ async def test_one_that_does_not_listen_is_killed_with_its_group(
     record(tmp_path, process.pid)
 
     async with asyncio.timeout(LIMIT):
-        await Leftovers(tmp_path).sweep()
+        await OrphanReaper(tmp_path).sweep()
 
     assert process.wait(LIMIT) == -9
     assert child
@@ -81,7 +81,7 @@ async def test_what_its_leader_left_in_the_group_is_ended(tmp_path: Path, start:
     record(tmp_path, process.pid)
 
     async with asyncio.timeout(LIMIT):
-        await Leftovers(tmp_path).sweep()
+        await OrphanReaper(tmp_path).sweep()
 
     assert process.wait(LIMIT) == -15
     assert child
@@ -95,7 +95,7 @@ async def test_a_process_that_only_has_its_pid_is_left_alone(
     process = start("echo up; exec sleep 600")
     record(tmp_path, process.pid, **other)
 
-    await Leftovers(tmp_path).sweep()
+    await OrphanReaper(tmp_path).sweep()
 
     assert process.poll() is None
     assert names_in(tmp_path) == []
@@ -111,7 +111,7 @@ async def test_a_record_that_is_not_whole_is_forgotten(
     (folder / str(process.pid)).write_text(text)
     (folder / f"{process.pid}.new").write_text(text)
 
-    await Leftovers(tmp_path).sweep()
+    await OrphanReaper(tmp_path).sweep()
 
     assert process.poll() is None
     assert names_in(tmp_path) == []
@@ -123,7 +123,7 @@ async def test_a_process_that_has_ended_is_only_forgotten(tmp_path: Path, start:
     process.kill()
     process.wait(LIMIT)
 
-    await Leftovers(tmp_path).sweep()
+    await OrphanReaper(tmp_path).sweep()
 
     assert names_in(tmp_path) == []
 
@@ -132,7 +132,7 @@ async def test_a_process_is_on_record_until_nothing_of_it_is_left(
     tmp_path: Path, start: Start
 ) -> None:
     process = start("echo up; exec sleep 600")
-    leftovers = Leftovers(tmp_path)
+    leftovers = OrphanReaper(tmp_path)
 
     leftovers.record("odd", process.pid)
 
@@ -156,7 +156,7 @@ def test_a_folder_that_takes_nothing_keeps_no_plugin_from_running(
     process = start("echo up; exec sleep 600")
     (tmp_path / "processes").write_text("a file")
 
-    Leftovers(tmp_path).record("odd", process.pid)
+    OrphanReaper(tmp_path).record("odd", process.pid)
 
 
 async def test_a_host_has_its_plugins_on_record_and_sweeps_before_it_starts_them(

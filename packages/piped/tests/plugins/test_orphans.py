@@ -14,7 +14,7 @@ import pytest
 
 from pipecd_runtime.orphans import MARK_VARIABLE, Mark, new_mark, start_of
 from piped.plugins import Limits, PluginLostError
-from piped.plugins.leftover import Leftovers
+from piped.programs.orphans import OrphanReaper
 
 LIMIT = 60
 AS_NOBODY = Path(__file__).parent / "programs" / "ending_as_nobody.py"
@@ -59,7 +59,7 @@ async def test_what_carries_the_mark_is_ended_also_without_a_record(
     """A disk that takes nothing, or a piped that died before it could write."""
     marked = start("echo up; exec sleep 600", new_mark(tmp_path, "odd"))
 
-    await Leftovers(tmp_path).sweep()
+    await OrphanReaper(tmp_path).sweep()
 
     assert marked.wait(LIMIT) == -15
 
@@ -70,7 +70,7 @@ async def test_what_shares_the_session_of_a_marked_process_is_ended_with_it(
     marked = start("env -i sleep 600 & echo $!; wait", new_mark(tmp_path, "odd"))
     [child] = children_of(marked.pid)
 
-    await Leftovers(tmp_path).sweep()
+    await OrphanReaper(tmp_path).sweep()
 
     assert marked.wait(LIMIT) == -15
     assert not start_of(child)
@@ -89,7 +89,7 @@ async def test_what_carries_another_mark_or_none_is_left_alone(
 ) -> None:
     other = start("echo up; exec sleep 600", mark)
 
-    await Leftovers(tmp_path).sweep()
+    await OrphanReaper(tmp_path).sweep()
 
     assert is_alive(other)
 
@@ -104,11 +104,11 @@ async def test_what_another_piped_left_whose_folder_has_the_same_path_is_left_al
     folder.rename(tmp_path / "elsewhere")
     folder.mkdir()
 
-    await Leftovers(folder).sweep()
+    await OrphanReaper(folder).sweep()
     assert is_alive(other)
 
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    await Leftovers(tmp_path / "link").sweep()
+    await OrphanReaper(tmp_path / "link").sweep()
     assert other.wait(LIMIT) == -15
 
 
@@ -120,7 +120,7 @@ async def test_only_what_belongs_to_no_other_plugin_is_ended_with_one(
         start("echo up; exec sleep 600", new_mark(tmp_path, name)) for name in ("a", "old", "b:c")
     )
 
-    await Leftovers(tmp_path).end("a", others={"b:c"})
+    await OrphanReaper(tmp_path).end("a", others={"b:c"})
 
     assert mine.wait(LIMIT) == renamed.wait(LIMIT) == -15
     assert is_alive(others)
@@ -131,7 +131,7 @@ async def test_what_its_dead_leader_left_is_ended_by_the_record(
 ) -> None:
     leader = start("env -i sh -c 'trap \"\" TERM; sleep 600' & echo $!; read never")
     child = children_of(leader.pid)
-    leftovers = Leftovers(tmp_path)
+    leftovers = OrphanReaper(tmp_path)
     leftovers.record("odd", leader.pid)
     leader.kill()
     leader.wait(LIMIT)
@@ -148,7 +148,7 @@ async def test_a_session_that_got_the_number_of_a_dead_leader_is_left_alone(
     """A number is given away again only when nobody of the old session is left."""
     other = start("sleep 600 & echo $!; wait")
     folder = tmp_path / "processes"
-    leftovers = Leftovers(tmp_path)
+    leftovers = OrphanReaper(tmp_path)
     leftovers.record("odd", other.pid)
     record = folder / str(other.pid)
     before = start_of(other.pid) - 1
@@ -165,7 +165,7 @@ def test_what_cannot_be_ended_is_named_and_stays_on_record(start: Start) -> None
     stubborn = start("echo up; exec sleep 600")
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         Path(folder).chmod(0o755)
-        Leftovers(Path(folder)).record("odd", stubborn.pid)
+        OrphanReaper(Path(folder)).record("odd", stubborn.pid)
 
         done = subprocess.run(
             [sys.executable, str(AS_NOBODY), folder, "odd"],

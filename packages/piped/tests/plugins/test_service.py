@@ -17,9 +17,9 @@ from pipecd_wire.pipecd.plugin.plugin_pb2_grpc import PluginManagementServiceStu
 from pipecd_wire.pluginservice import service_pb2 as pb
 from pipecd_wire.pluginservice.service_pb2_grpc import PluginServiceStub
 from pipecd_wire.rpc import CallError, call, connect, stream
-from piped.plugins.management import Link, ManagementApi, authenticator_of, endpoints_of
-from piped.plugins.port import private_port
+from piped.plugins.management import ManagementApi, PluginSession, authenticator_of, endpoints_of
 from piped.plugins.running import RunningStages
+from piped.programs.port import private_port
 from piped.report.metadata import PLUGIN
 from piped.secrets import OpenedSecrets
 
@@ -31,7 +31,7 @@ STAGE = {"deployment_id": "d1", "stage_id": "s-WAIT"}
 class Private:
     """A private port, seen from its plugin."""
 
-    link: Link
+    session: PluginSession
     running: RunningStages
     service: Any
     management: Any
@@ -39,18 +39,19 @@ class Private:
 
 @pytest.fixture
 async def private(world: Any) -> AsyncIterator[Private]:
-    link, running = Link(token="right", port=7001), RunningStages()  # noqa: S106
-    management = ManagementApi(link, ping_interval=2.5, running=running, backend=world.backend)
+    session, running = PluginSession(token="right", port=7001), RunningStages()  # noqa: S106
+    management = ManagementApi(session, ping_interval=2.5, running=running, backend=world.backend)
     async with AsyncExitStack() as opened:
         opened.enter_context(world.backend.metadata.opened(world.run_input("WAIT").deployment))
         port = await opened.enter_async_context(
             private_port(
-                endpoints_of("odd", link, management, world.backend), authenticator_of("odd", link)
+                endpoints_of("odd", session, management, world.backend),
+                authenticator_of("odd", session),
             )
         )
         channel = await opened.enter_async_context(connect(f"localhost:{port}"))
         yield Private(
-            link=link,
+            session=session,
             running=running,
             service=PluginServiceStub(channel),
             management=PluginManagementServiceStub(channel),
@@ -326,7 +327,7 @@ async def test_metadata_holds_no_secret(private: Private, world: Any) -> None:
             metadata=TOKEN,
         )
 
-        store = world.backend.metadata.of("d1")
+        store = world.backend.metadata.get("d1")
         assert store.get_stage(STAGE["stage_id"], "said") == "it is ***"
         assert store.get_plugin("odd", "said") == "***!"
 
@@ -347,16 +348,16 @@ async def test_ready_may_be_repeated(private: Private) -> None:
 
     assert answers[0].ping_interval.ToTimedelta().total_seconds() == 2.5
     assert answers[0] == answers[1]
-    assert private.link.ready.result() == ready()
+    assert private.session.ready.result() == ready()
 
 
 async def test_a_process_that_was_given_up_is_told_to_exit(private: Private) -> None:
-    private.link.given_up = True
+    private.session.given_up = True
 
     error = await refusal(private.management.Ready, ready(), metadata=TOKEN)
 
     assert error.status == "FAILED_PRECONDITION"
-    assert not private.link.ready.done()
+    assert not private.session.ready.done()
 
 
 async def test_a_plugin_that_serves_on_another_port_than_it_was_told_is_refused(

@@ -34,9 +34,9 @@ from pipecd_wire.pluginservice import service_pb2
 from pipecd_wire.pluginservice.service_pb2_grpc import PluginServiceStub
 from pipecd_wire.rpc import call, connect
 from piped.plugins import Limits, Phase, Plugin, PluginLostError
-from piped.plugins.management import Link, ManagementApi, authenticator_of, endpoints_of
-from piped.plugins.port import private_port
+from piped.plugins.management import ManagementApi, PluginSession, authenticator_of, endpoints_of
 from piped.plugins.running import RunningStages
+from piped.programs.port import private_port
 
 AS_ROOT = pytest.mark.skipif(ME != 0, reason=NEEDS_ROOT)
 KEY = "pipecd-plugin-token"
@@ -63,14 +63,14 @@ def names_of(statuses: list[str]) -> set[str]:
 @asynccontextmanager
 async def private(world: Any, *, port: int = 7001, ready: bool = False) -> AsyncIterator[int]:
     """The private port of a plugin file, or with port 0 of a package."""
-    link = Link(token="right", port=port)  # noqa: S106 - a fake one
+    session = PluginSession(token="right", port=port)  # noqa: S106 - a fake one
     management = ManagementApi(
-        link, ping_interval=5, running=RunningStages(), backend=world.backend
+        session, ping_interval=5, running=RunningStages(), backend=world.backend
     )
     if ready:
-        link.ready.set_result(plugin_pb2.ReadyRequest())
-    endpoints = endpoints_of("odd", link, management, world.backend)
-    async with private_port(endpoints, authenticator_of("odd", link)) as served:
+        session.ready.set_result(plugin_pb2.ReadyRequest())
+    endpoints = endpoints_of("odd", session, management, world.backend)
+    async with private_port(endpoints, authenticator_of("odd", session)) as served:
         yield served
 
 

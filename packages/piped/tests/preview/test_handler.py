@@ -16,8 +16,8 @@ from pipecd_wire.model.planpreview_pb2 import (
     PluginPlanPreviewResult,
 )
 from piped.controlplane.state import Change, ControlPlaneState
-from piped.report.commands import CommandInbox
 from piped.preview.handler import MOST_OUTPUT, PlanPreviews
+from piped.report.commands import CommandInbox
 
 
 class World:

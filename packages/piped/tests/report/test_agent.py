@@ -14,6 +14,7 @@ from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Endpoints, Metadata, Method, rpc, serving
 from piped.controlplane.client import ControlPlane, connected
+from piped.facts import Facts, PluginFailed
 from piped.plugins.state import Phase, PluginState
 from piped.report.agent import PluginStates, Stats, introduce
 
@@ -157,16 +158,18 @@ class Plugin:
 
 async def test_every_change_of_a_plugin_is_told() -> None:
     plugin, pushed = Plugin(), PushListener()
+    facts, failures = Facts(), list[PluginFailed]()
+    facts.subscribe(PluginFailed, failures.append)
     async with control_plane(Listener(), pushed) as control:
-        states = PluginStates(control, [plugin], clock=lambda: 1000.0)
-        states.changed(plugin)
+        states = PluginStates(control, [plugin], facts, clock=lambda: 1000.0)
+        states.note_change(plugin)
         async with running(states):
             first = await asyncio.wait_for(pushed.plugins.get(), LIMIT)
             plugin.state = PluginState(phase=Phase.FAILED, sentence="gone", last_output=("oh",))
-            states.changed(plugin)
+            states.note_change(plugin)
             second = await asyncio.wait_for(pushed.plugins.get(), LIMIT)
             plugin.state = PluginState(phase=Phase.STARTING, sentence="again")
-            states.changed(plugin)
+            states.note_change(plugin)
             third = await asyncio.wait_for(pushed.plugins.get(), LIMIT)
 
     assert first.plugins[0].state == push.PluginState.STARTING
@@ -174,12 +177,13 @@ async def test_every_change_of_a_plugin_is_told() -> None:
     assert (failed.state, failed.reason) == (push.PluginState.FAILED, "gone")
     assert (list(failed.last_output), failed.since.seconds) == (["oh"], 1000)
     assert third.plugins[0].restarts == 1
+    assert failures == [PluginFailed(plugin="wait", reason="gone")]
 
 
 async def test_a_control_plane_that_does_not_know_plugins_is_left_in_peace() -> None:
     plugin = Plugin()
     async with control_plane(Listener()) as control:
-        states = PluginStates(control, [plugin])
+        states = PluginStates(control, [plugin], Facts())
         task = asyncio.ensure_future(states.run())
         await asyncio.sleep(0.1)
 

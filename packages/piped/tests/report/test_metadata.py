@@ -148,7 +148,7 @@ async def test_what_a_control_plane_that_is_away_cannot_take_is_kept_for_later(
     async def keep(application_id: str, request: Any) -> None:
         kept.append((application_id, request))
 
-    stores = MetadataStores(control, keep, patience=0.2)
+    stores = MetadataStores(control, keep, patience_seconds=0.2)
     with stores.opened(deployment()) as store:
         await store.put_plugin("scriptrun", {"started-1": "_"})
 
@@ -185,7 +185,7 @@ async def test_a_deployment_that_nobody_opened_is_an_error(control: ControlPlane
         pass
 
     with pytest.raises(StateError, match="piped does not run the deployment 'd1'"):
-        stores.of("d1")
+        stores.get("d1")
 
 
 async def test_a_store_stays_until_all_who_opened_it_are_done(control: ControlPlane) -> None:
@@ -195,4 +195,4 @@ async def test_a_store_stays_until_all_who_opened_it_are_done(control: ControlPl
     with stores.opened(deployment()) as second:
         stores.close("d1")
 
-        assert stores.of("d1") is first is second
+        assert stores.get("d1") is first is second

@@ -15,6 +15,7 @@ from pipecd_test_support.piped_parts import (
 )
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipedservice.service_pb2 import ReportStageStatusChangedRequest
+from piped.facts import Completed
 from piped.report.journal import Journal
 
 
@@ -103,7 +104,7 @@ async def test_a_deployment_that_is_heard_of_twice_runs_once() -> None:
         world.push(created("d1"))
         held.let_go.set()
         await world.memory.until_completed("d1")
-        world.mirror.replace(deployments=[created("d1", status=pb.DEPLOYMENT_RUNNING)])
+        world.state.replace(deployments=[created("d1", status=pb.DEPLOYMENT_RUNNING)])
         world.controller.on_created(created("d2"))
         await world.memory.until_completed("d2")
 
@@ -112,7 +113,8 @@ async def test_a_deployment_that_is_heard_of_twice_runs_once() -> None:
 
 async def test_a_completed_deployment_is_told_to_whoever_wants_to_know() -> None:
     told: list[pb.Deployment] = []
-    world = world_of(on_completed=told.append)
+    world = world_of()
+    world.facts.subscribe(Completed, lambda fact: told.append(fact.deployment))
 
     async with world.running():
         world.controller.on_created(created("d1"))

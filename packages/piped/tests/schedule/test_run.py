@@ -491,7 +491,7 @@ async def test_a_cancelled_stage_says_who_cancelled_it() -> None:
     assert world.stage_reports()[-1] == ("FIRST 0", "STAGE_CANCELLED", "cancelled by alice")
     [handled] = world.memory.of("ReportCommandHandled")
     assert (handled.command_id, handled.status) == ("cancel-d1", COMMAND_SUCCEEDED)
-    assert dict(world.mirror.commands) == {}
+    assert dict(world.state.commands) == {}
 
 
 async def test_a_cancel_while_planning_ends_the_deployment() -> None:
@@ -594,7 +594,7 @@ async def test_a_stopping_piped_begins_no_further_stage_and_changes_no_status() 
         await held.began.wait()
         world.controller.stop()
         held.let_go.set()
-        await world.controller.settled()
+        await world.controller.wait_settled()
 
     left = world.runs[0].deployment
     assert [stage.status for stage in left.stages] == [pb.STAGE_SUCCESS, pb.STAGE_NOT_STARTED_YET]
@@ -617,7 +617,7 @@ async def test_a_stage_whose_plugin_was_stopped_stays_as_it_is() -> None:
         await held.began.wait()
         world.controller.stop()
         held.let_go.set()
-        await world.controller.settled()
+        await world.controller.wait_settled()
 
     assert world.runs[0].deployment.stages[0].status == pb.STAGE_RUNNING
     assert [status for _, status, _ in world.stage_reports()] == ["STAGE_RUNNING"]
@@ -638,7 +638,7 @@ async def test_a_stopping_piped_leaves_a_deployment_that_it_plans() -> None:
         world.controller.on_created(deployment())
         await planning.wait()
         world.controller.stop()
-        await world.controller.settled()
+        await world.controller.wait_settled()
 
     assert world.memory.of("ReportDeploymentCompleted") == []
     assert world.runs[0].deployment.status == pb.DEPLOYMENT_PENDING
@@ -650,7 +650,7 @@ async def test_a_stopping_piped_takes_no_new_deployment() -> None:
     async with world.running():
         world.controller.stop()
         world.controller.on_created(deployment())
-        await world.controller.settled()
+        await world.controller.wait_settled()
 
     assert world.runs == []
 
@@ -777,10 +777,10 @@ async def test_the_commands_of_a_stage_are_handled_when_it_ends() -> None:
             commander="alice",
         )
         world.push(approval)
-        assert list(world.mirror.stage_commands("d1", stage_id)) == [approval]
+        assert list(world.state.stage_commands("d1", stage_id)) == [approval]
         held.let_go.set()
         await world.memory.until_completed()
 
     [handled] = world.memory.of("ReportCommandHandled")
     assert (handled.command_id, handled.status) == ("approve", COMMAND_SUCCEEDED)
-    assert world.mirror.stage_commands("d1", stage_id) == []
+    assert world.state.stage_commands("d1", stage_id) == []

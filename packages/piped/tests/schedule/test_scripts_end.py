@@ -269,7 +269,7 @@ async def test_a_piped_that_stops_leaves_scripts_to_the_next_one() -> None:
         await asked.wait()
         case.world.controller.stop()
         stopped.set()
-        await case.world.controller.settled()
+        await case.world.controller.wait_settled()
 
     assert case.record == ["FIRST 0"]
     assert case.world.scripts.alive == {"s1"}

@@ -121,9 +121,7 @@ async def wired() -> AsyncIterator[Wired]:
         yield Wired(plane, ControlPlaneCalls(control, facts, commands), state)
 
 
-async def test_a_commit_becomes_a_deployment_over_the_wire(
-    bench: Bench, wired: Wired
-) -> None:
+async def test_a_commit_becomes_a_deployment_over_the_wire(bench: Bench, wired: Wired) -> None:
     plane, calls, state = wired
     bench.desk = calls  # type: ignore[assignment] # the real one
     async with bench.running(application("web"), state=state):
@@ -151,9 +149,7 @@ async def test_no_deployment_yet_is_an_answer(
     assert await calls.last_triggered("web") is None
 
 
-async def test_a_repeated_deployment_is_a_conflict(
-    bench: Bench, wired: Wired
-) -> None:
+async def test_a_repeated_deployment_is_a_conflict(bench: Bench, wired: Wired) -> None:
     plane, calls, _ = wired
     async with bench.running(application("web")):
         await bench.desk.until(lambda: bool(bench.desk.created))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people can write for a plugin, as JSON Schemas: for editors, `pipectl lint` and piped.
+"""A plugin's description of itself: its stages, and what people can write for it as JSON Schemas.
 
-A plugin answers them when it runs. Its package holds them as well, in `schemas.json`, for whoever
-lints a file on a machine where nothing runs; `python -m pipecd_sdk.schemas` writes that file.
+A plugin returns the schemas when it runs. Its package holds the whole description as well, in
+`schemas.json`, for editors and for `pipectl lint` and `simulate` on a machine where nothing runs;
+`python -m pipecd_sdk.schemas` writes that file.
 """
 
 import json
@@ -15,16 +16,24 @@ from pipecd_sdk.plugin import StagePlugin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schemas:
-    """The schemas of one plugin; None where it takes nothing."""
+    """The description of one plugin; a schema is None where the plugin takes nothing."""
 
+    needs_targets: bool = False
+    quick_sync: tuple[str, ...] = ()
+    """The stages that a deployment without a pipeline runs."""
+    rollback: tuple[str, ...] = ()
+    """The stages that the plugin plans by itself; none of them can be written in a pipeline."""
     plugin_config: dict[str, Any] | None = None
     deploy_target_config: dict[str, Any] | None = None
     application_config: dict[str, Any] | None = None
     stages: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def text(self) -> str:
-        """All of them as one file."""
+        """Returns the description as the text of `schemas.json`."""
         document = {
+            "needsTargets": self.needs_targets,
+            "quickSync": self.quick_sync,
+            "rollback": self.rollback,
             "pluginConfig": self.plugin_config,
             "deployTargetConfig": self.deploy_target_config,
             "applicationConfig": self.application_config,
@@ -34,9 +43,12 @@ class Schemas:
 
 
 def schemas_of(plugin: StagePlugin) -> Schemas:
-    """Describe everything that people write for a plugin."""
+    """Describe a plugin: its stages, and everything that people write for it."""
     kind = plugin.config_type()
     return Schemas(
+        needs_targets=plugin.needs_targets,
+        quick_sync=tuple(name for name, each in plugin.stages.items() if each.quick_sync),
+        rollback=tuple(name for name, each in plugin.stages.items() if each.rollback),
         plugin_config=_schema(kind) if kind else None,
         deploy_target_config=_schema(plugin.target_config) if plugin.needs_targets else None,
         application_config=(

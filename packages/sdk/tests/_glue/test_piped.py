@@ -8,10 +8,10 @@ from contextlib import aclosing, asynccontextmanager
 import pytest
 
 from pipecd_sdk import CommandKind, PipedError
-from pipecd_sdk._glue.management import TOKEN_KEY
 from pipecd_sdk._glue.piped import DeploymentMetadata, Piped, StageCommands, StageMetadata
 from pipecd_sdk.testing import NOON
 from pipecd_sdk.testing.piped import FakePiped
+from pipecd_wire.headers import PLUGIN_TOKEN_HEADER
 from pipecd_wire.rpc import connect
 
 BOTH = pytest.mark.parametrize("managed", [True, False], ids=["ours", "go"])
@@ -19,7 +19,7 @@ BOTH = pytest.mark.parametrize("managed", [True, False], ids=["ours", "go"])
 
 @asynccontextmanager
 async def client(piped: FakePiped, *, managed: bool | None = None) -> AsyncIterator[Piped]:
-    token = [(TOKEN_KEY, piped.token)]
+    token = [(PLUGIN_TOKEN_HEADER, piped.token)]
     async with connect(piped.address, metadata=lambda: token) as channel:
         yield Piped(
             channel,

@@ -3,7 +3,7 @@
 
 import posixpath
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pipecd_sdk import (
     ApplicationConfig,
@@ -14,6 +14,7 @@ from pipecd_sdk import (
     TargetConfig,
     field,
 )
+from pipecd_sdk.constraints import AnyGiven, InRange, NotTogether
 from pipecd_sdk.kit import patterns
 
 DifferenceName = Literal["CHANGED", "MISSING", "EXTRA", "MODE"]
@@ -96,24 +97,26 @@ class RolloutConfig(StageConfig):
 class CanaryConfig(StageConfig):
     """The options of FILES_CANARY_ROLLOUT: which deploy targets come first."""
 
+    constraints: ClassVar = (
+        AnyGiven(
+            among=("targets", "labels", "percentage"),
+            message="no deploy target is chosen",
+            hint="targets, labels or percentage",
+        ),
+        NotTogether(
+            key="targets",
+            others=("labels", "percentage"),
+            message="cannot be given together with labels or percentage",
+        ),
+        InRange(key="percentage", minimum=1, maximum=100, message="must be 1 to 100: {value}"),
+    )
+
     targets: tuple[str, ...] = ()
     """Their names."""
     labels: dict[str, str] = field(default_factory=dict)
     """Labels that they have, all of them."""
     percentage: Percentage | None = None
     """How many of all, or of those with the labels; a part of one counts as one."""
-
-    def check(self, report: Report) -> None:
-        if not (self.targets or self.labels or self.percentage is not None):
-            report.fault(message="no deploy target is chosen", hint="targets, labels or percentage")
-        if self.targets and (self.labels or self.percentage is not None):
-            report.fault("targets", message="cannot be given together with labels or percentage")
-        if (
-            not report.broken("percentage")
-            and self.percentage is not None
-            and not 0 < self.percentage <= 100
-        ):
-            report.fault("percentage", message=f"must be 1 to 100: {self.percentage}")
 
 
 def _check_patterns(report: Report, key: str, given: tuple[str, ...]) -> None:

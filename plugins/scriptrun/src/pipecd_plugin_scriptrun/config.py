@@ -5,9 +5,10 @@ Commands and variables may name secrets, `{{ .encryptedSecrets.name }}`; other b
 """
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pipecd_sdk import Duration, PluginConfig, Report, StageConfig, field
+from pipecd_sdk.constraints import AnyGiven, NotTogether
 
 
 class ScriptRunConfig(PluginConfig):
@@ -24,6 +25,28 @@ class ScriptRunConfig(PluginConfig):
 class ScriptConfig(StageConfig):
     """The options of SCRIPT_RUN. Each script has two spellings, and uses one of them."""
 
+    moved: ClassVar = {"envs": "use env; envs belongs to CUSTOM_SYNC"}
+    constraints: ClassVar = (
+        NotTogether(
+            key="runs",
+            others=("run",),
+            message="run and runs are the same setting",
+            hint="use only run",
+        ),
+        NotTogether(
+            key="runsOnRollback",
+            others=("onRollback",),
+            message="onRollback and runsOnRollback are the same setting",
+            hint="use only onRollback",
+        ),
+        AnyGiven(
+            key="run",
+            among=("run", "runs"),
+            message="missing",
+            hint="give the commands of the script",
+        ),
+    )
+
     run: str = ""
     """The script."""
     runs: tuple[str, ...] = ()
@@ -31,6 +54,7 @@ class ScriptConfig(StageConfig):
     on_rollback: str = ""
     """What to run when the deployment is rolled back after this stage had started."""
     runs_on_rollback: tuple[str, ...] = ()
+    """The same as a list of commands."""
     env: dict[str, str] = field(default_factory=dict)
     """Variables of both scripts."""
     on_interrupted: Literal["fail", "rerun"] = "fail"
@@ -45,17 +69,6 @@ class ScriptConfig(StageConfig):
         return (self.on_rollback,) if self.on_rollback.strip() else self.runs_on_rollback
 
     def check(self, report: Report) -> None:
-        for one, other, is_both in (
-            ("run", "runs", self.run and self.runs),
-            ("onRollback", "runsOnRollback", self.on_rollback and self.runs_on_rollback),
-        ):
-            if is_both:
-                message = f"{one} and {other} are the same setting"
-                report.fault(other, message=message, hint=f"use only {one}")
-        if not any(command.strip() for command in self.commands) and not (
-            report.broken("run") or report.broken("runs")
-        ):
-            report.fault("run", message="missing", hint="give the commands of the script")
         texts: list[tuple[tuple[str | int, ...], str]] = [
             (("run",), self.run),
             (("onRollback",), self.on_rollback),

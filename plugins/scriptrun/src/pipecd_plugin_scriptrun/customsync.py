@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """CUSTOM_SYNC of older pipelines: a script that deploys. To go back, the one before runs again."""
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from pipecd_plugin_scriptrun.config import ScriptConfig, check_text, check_variables
 from pipecd_sdk import Report, Source, StageConfig, StageFailedError, field
@@ -12,6 +12,8 @@ CUSTOM_SYNC_ROLLBACK: Final = "CUSTOM_SYNC_ROLLBACK"
 
 class CustomSyncConfig(StageConfig):
     """The options of CUSTOM_SYNC."""
+
+    moved: ClassVar = {"env": "use envs; env belongs to SCRIPT_RUN"}
 
     run: str
     """The script."""

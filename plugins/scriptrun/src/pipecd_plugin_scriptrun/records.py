@@ -5,8 +5,6 @@
 outlive plugin and piped; these folders are how the next ones find them.
 """
 
-import hashlib
-import re
 import shutil
 import time
 from collections.abc import Collection, Mapping
@@ -16,16 +14,17 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_plugin_scriptrun.shim import record as files
-
-FOLDER_VARIABLE: Final = "PIPECD_SCRIPTS_DIR"
-"""Set by our piped for its plugins."""
+from pipecd_sdk.kit.script_records import (
+    SCRIPTS_VARIABLE,
+    find_deployment_folder,
+    format_record_prefix,
+    to_folder_name,
+)
 
 HEADER_ROOM: Final = 1_000_000
 """Indexes for the lines before the script's own output."""
 INDEXES_PER_BYTE: Final = 16
 """Room for our own sentences between two lines of a script."""
-
-_PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +122,8 @@ class Attempts:
     """All attempts to run one script."""
 
     def __init__(self, scripts: Path, *, deployment: str, stage: str, retry: int) -> None:
-        self._folder = scripts / plain_name(deployment)
-        self._prefix = f"{plain_name(stage)}-{retry}."
+        self._folder = find_deployment_folder(scripts, deployment)
+        self._prefix = format_record_prefix(stage, retry)
 
     def __getitem__(self, number: int) -> Record:
         return Record(folder=self._folder / f"{self._prefix}{number}")
@@ -150,7 +149,7 @@ class Attempts:
 
 def scripts_folder(environment: Mapping[str, str]) -> Path:
     """Where the records are; beside those of a Go agent when piped does not say it."""
-    given = environment.get(FOLDER_VARIABLE)
+    given = environment.get(SCRIPTS_VARIABLE)
     return Path(given) if given else Path.home() / ".piped" / "scripts"
 
 
@@ -161,7 +160,7 @@ def sweep(scripts: Path, *, older_than: float, keep: Collection[str] = ()) -> li
     """
     if not scripts.is_dir():
         return []
-    kept = {plain_name(each) for each in keep}
+    kept = {to_folder_name(each) for each in keep}
     limit = time.time() - older_than
     gone = []
     for folder in scripts.iterdir():
@@ -178,11 +177,6 @@ def _is_left(folder: Path, limit: float) -> bool:
     inner = [each for record in records for each in record.iterdir()]
     newest = max(each.stat().st_mtime for each in [folder, *records, *inner])
     return newest <= limit and not any(files.is_locked(str(each)) for each in records)
-
-
-def plain_name(name: str) -> str:
-    """A name for a folder: ids are plain, and anything else must not lead out of ours."""
-    return name if _PLAIN.fullmatch(name) else hashlib.sha256(name.encode()).hexdigest()
 
 
 def _read(file: Path) -> str:

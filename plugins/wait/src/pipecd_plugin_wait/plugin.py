@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """WAIT: hold the pipeline for a fixed time."""
 
-from pipecd_sdk import Duration, Report, StageConfig, StageContext, StagePlugin, serve, stage
+from typing import ClassVar
+
+from pipecd_sdk import Duration, StageConfig, StageContext, StagePlugin, serve, stage
+from pipecd_sdk.constraints import InRange
 
 
 class WaitConfig(StageConfig):
     """The options of WAIT."""
 
+    constraints: ClassVar = (
+        InRange(key="duration", minimum=0, message="must be longer than 0s: {value}"),
+    )
+
     duration: Duration
     """How long to hold the pipeline, e.g. `90s` or `5m`."""
-
-    def check(self, report: Report) -> None:
-        if not report.broken("duration") and self.duration < Duration():
-            report.fault("duration", message=f"must be longer than 0s: {self.duration}")
 
 
 class Wait(StagePlugin):

@@ -3,14 +3,13 @@
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from pipecd_sdk import (
     CommandKind,
     Metadata,
     Operation,
     PlannedStage,
-    Report,
     RequestedStage,
     StageConfig,
     StageContext,
@@ -19,6 +18,7 @@ from pipecd_sdk import (
     serve,
     stage,
 )
+from pipecd_sdk.constraints import AtMostCount, InRange
 
 APPROVED_USERS: Final = "pipecd/stage-approved-users"
 """Shown in notifications: names joined by a comma."""
@@ -31,23 +31,22 @@ EXACT_USERS: Final = "approvedUsers"
 class ApprovalConfig(StageConfig):
     """The options of WAIT_APPROVAL."""
 
+    constraints: ClassVar = (
+        InRange(key="minApproverNum", minimum=1, message="must be 1 or more: {value}"),
+        AtMostCount(
+            key="minApproverNum",
+            of="approvers",
+            message="{value} approvals are wanted from {count} approvers",
+            hint="name more approvers, or ask for fewer approvals",
+        ),
+    )
+
     approvers: tuple[str, ...] = ()
     """Who may approve; none named means everybody who may deploy."""
     min_approver_num: int = 1
     """How many different people must approve."""
     exclude_author: bool = False
     """Does the author of the commit not count?"""
-
-    def check(self, report: Report) -> None:
-        if self.min_approver_num < 1:
-            report.fault("minApproverNum", message=f"must be 1 or more: {self.min_approver_num}")
-        elif self.approvers and self.min_approver_num > len(set(self.approvers)):
-            report.fault(
-                "minApproverNum",
-                message=f"{self.min_approver_num} approvals are wanted from "
-                f"{len(set(self.approvers))} approvers",
-                hint="name more approvers, or ask for fewer approvals",
-            )
 
 
 class WaitApproval(StagePlugin):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipecd_model.errors import ConflictError, PipecdError
+from pipecd_wire.headers import TRIGGERED_DEPLOYMENT_ID
 from pipecd_wire.model.application_pb2 import (
     Application,
     ApplicationDeploymentReference,
@@ -25,7 +26,6 @@ from piped.git.access import Access
 from piped.report.commands import REASON, CommandOutcome
 from piped.report.statuses import reference
 from piped.trigger import Trigger
-from piped.trigger.calls import DEPLOYMENT_ID
 
 LIMIT = 30.0
 NOW = 1_700_000_000
@@ -121,7 +121,7 @@ class Desk:
 
     def finish(self, command: Command, outcome: CommandOutcome) -> None:
         if outcome.succeeded:
-            self.handled_commands[command.id] = outcome.metadata[DEPLOYMENT_ID]
+            self.handled_commands[command.id] = outcome.metadata[TRIGGERED_DEPLOYMENT_ID]
         else:
             self.refusals[command.id] = outcome.metadata[REASON]
         self.state.forget_command(command.id)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The call that is being answered: its id and its caller, for log lines and metrics.
 
-Set at the door, in the task of the call; read when the call is over.
+Set when it is authenticated, in the task of the call; read when the call is over.
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipecd_controlplane.auth.caller import Agent, Person, Program
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.rpc import PEER, Metadata, Method
 
 log = logger(__name__)

@@ -18,7 +18,7 @@ class TooManyCallsError(PipecdError):
 
 
 class OpenCalls:
-    """Stands behind the door, and is told of each call that has ended."""
+    """Counts calls after they are authenticated, until they have ended."""
 
     def __init__(self, most: int) -> None:
         self._most = most

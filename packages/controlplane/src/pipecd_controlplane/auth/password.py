@@ -21,7 +21,7 @@ from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import keys, roles
 from pipecd_controlplane.usecases.sessions import Identity
 from pipecd_model.errors import UnauthenticatedError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.pipecd.api import access_pb2
 
 log = logger(__name__)
@@ -53,7 +53,7 @@ class SignInPaces:
 DEFAULT_PACES: Final = SignInPaces()
 
 
-class PasswordDoor:
+class PasswordSignIn:
     """Checks names and passwords, not too many of them."""
 
     def __init__(

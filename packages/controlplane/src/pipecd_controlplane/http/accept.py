@@ -17,7 +17,7 @@ from typing import Final
 
 from pipecd_controlplane.http.connections import ClientConnection, Connections
 from pipecd_controlplane.http.listen import BACKLOG
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 

@@ -19,7 +19,7 @@ from pipecd_controlplane.http.bodies import BoundedBodies
 from pipecd_controlplane.http.connections import ClientConnection, Connections
 from pipecd_controlplane.http.http1 import BoundedHttp
 from pipecd_controlplane.http.listen import address_of, listen
-from pipecd_controlplane.http.uvicorns import make_http_server, stop_http, tick
+from pipecd_controlplane.http.uvicorn_server import make_http_server, stop_http, tick
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_runtime.tasks import UnwrappedTaskGroup
 

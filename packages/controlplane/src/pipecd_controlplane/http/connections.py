@@ -15,13 +15,13 @@ from typing import Final
 
 from pipecd_controlplane.http.addresses import TrustedProxies, limit_key
 from pipecd_model.config.frontlimits import FrontLimitsConfig
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 
 HTTP_DESCRIPTORS: Final = 1
 GRPC_DESCRIPTORS: Final = 3
-"""The client's socket, and both ends of the one between relay and gRPC server."""
+"""The client's socket, and both ends of the one between proxy and gRPC server."""
 
 
 PROXIES: Final = "trusted proxies"

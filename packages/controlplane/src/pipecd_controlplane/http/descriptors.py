@@ -7,7 +7,7 @@ from pathlib import Path
 from pipecd_controlplane.http.connections import GRPC_DESCRIPTORS
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.errors import ConfigError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 

@@ -17,7 +17,7 @@ from uvicorn.server import ServerState
 from pipecd_controlplane.http.addresses import TrustedProxies
 from pipecd_controlplane.http.connections import ClientConnection
 from pipecd_model.config.frontlimits import FrontLimitsConfig
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 

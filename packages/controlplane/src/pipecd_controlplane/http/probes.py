@@ -13,7 +13,7 @@ from typing import Final
 
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.stores import Stores
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 

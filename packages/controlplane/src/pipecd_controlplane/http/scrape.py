@@ -15,7 +15,7 @@ from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import exposition, insights, piped_metrics
 from pipecd_controlplane.usecases.exposition import Family, PageError
 from pipecd_controlplane.usecases.pipeds import ONLINE_SECONDS
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 

@@ -13,10 +13,10 @@ from starlette.routing import Route
 
 from pipecd_controlplane.auth.addresses import network
 from pipecd_controlplane.auth.attempts import Attempts, TooManyAttemptsError
-from pipecd_controlplane.auth.cookies import STATE, TOKEN, cookie
-from pipecd_controlplane.auth.password import PasswordDoor
-from pipecd_controlplane.auth.sso.door import SsoDoor
-from pipecd_controlplane.http.cookie_jar import CookieJar
+from pipecd_controlplane.auth.password import PasswordSignIn
+from pipecd_controlplane.auth.session_authenticator import TOKEN, find_cookie
+from pipecd_controlplane.auth.sso.sign_in import SsoSignIn
+from pipecd_controlplane.http.cookies import STATE, CookieWriter
 from pipecd_controlplane.http.forms import form
 from pipecd_controlplane.http.senders import Sender, check_sender, sender_of
 from pipecd_controlplane.store.entities import Now
@@ -24,7 +24,7 @@ from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import sessions
 from pipecd_controlplane.usecases.sessions import DEFAULT_HOURS, Identity
 from pipecd_model.errors import PipecdError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 
@@ -41,7 +41,7 @@ class SignIn:
     """The routes under /auth."""
 
     def __init__(
-        self, stores: Stores, password: PasswordDoor, sso: SsoDoor, jar: CookieJar, now: Now
+        self, stores: Stores, password: PasswordSignIn, sso: SsoSignIn, jar: CookieWriter, now: Now
     ) -> None:
         self._stores = stores
         self._password = password
@@ -88,7 +88,7 @@ class SignIn:
         _check_pace(self._finished, request)
         query = request.query_params
         arrival = await self._sso.finish(
-            cookie(request.headers.get("cookie", ""), STATE),
+            find_cookie(request.headers.get("cookie", ""), STATE),
             query.get("state", ""),
             query.get("code", ""),
         )
@@ -107,7 +107,7 @@ class SignIn:
             check_sender(request, self._jar.public_url)
         elif request.method != "GET" or sender is not Sender.OWN_PAGE:
             return HTMLResponse(SIGN_OUT_PAGE, headers={"cache-control": "no-store"})
-        token = cookie(request.headers.get("cookie", ""), TOKEN)
+        token = find_cookie(request.headers.get("cookie", ""), TOKEN)
         session = await sessions.find(self._stores, token, now=self._now)
         if session is not None:
             await self._stores.sessions.end(session.project_id, session.id)

@@ -21,7 +21,7 @@ from pipecd_controlplane.store.backup import Backup
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.open import SqliteFolder, backup_database
 from pipecd_model.errors import PipecdError, StateError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 

@@ -13,11 +13,12 @@ from typing import Final
 from pipecd_model.errors import PipecdError
 from pipecd_runtime import process as door
 from pipecd_runtime.process import Argument, Process
+from pipecd_wire.headers import CHAOS_PREFIX, PLUGIN_CACHE_VARIABLE
 
 START_LIMIT: Final = 60.0
 """Seconds for a program to say that it serves; a cold machine compiles nothing but reads a lot."""
 
-OUR_VARIABLES: Final = ("PIPECD_PLUGIN_CACHE", "PIPECD_CHAOS_")
+OUR_VARIABLES: Final = (PLUGIN_CACHE_VARIABLE, CHAOS_PREFIX)
 """What our programs get of this one's own variables."""
 
 LISTENING: Final = "pipecd server listening on "

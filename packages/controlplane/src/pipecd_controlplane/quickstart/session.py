@@ -20,6 +20,7 @@ from pipecd_model.errors import TimedOutError
 from pipecd_runtime.process import own, word
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
+from pipecd_wire.headers import AUTHORIZATION, format_api_key
 from pipecd_wire.model import common_pb2, deployment_pb2
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.pipecd.api.api_pb2_grpc import (
@@ -156,7 +157,7 @@ async def _server(folder: Folder) -> AsyncIterator[tuple[Program, str]]:
 
 
 def _credentials(folder: Folder) -> list[tuple[str, str]]:
-    return [("authorization", f"API-KEY {folder.admin_key.read_text().strip()}")]
+    return [(AUTHORIZATION, format_api_key(folder.admin_key.read_text().strip()))]
 
 
 def _write_files(folder: Folder, memory: Memory, address: str) -> None:

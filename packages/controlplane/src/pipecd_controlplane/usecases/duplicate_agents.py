@@ -15,7 +15,7 @@ from typing import Final
 from pipecd_controlplane.store.alarms import Alarms
 from pipecd_controlplane.usecases.leases import Clock
 from pipecd_controlplane.usecases.ownership import Agent
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 

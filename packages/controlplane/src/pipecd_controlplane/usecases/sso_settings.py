@@ -11,7 +11,7 @@ from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.project import ProjectSettings
 from pipecd_controlplane.usecases.vault import Vault, is_closed
 from pipecd_model.errors import ConfigError, StateError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.model import project_pb2 as pb
 
 log = logger(__name__)

@@ -9,10 +9,10 @@ import httpx2
 import pytest
 
 from pipecd_controlplane.auth.sso import claims
-from pipecd_controlplane.auth.sso.door import SsoDoor
 from pipecd_controlplane.auth.sso.github import GitHub
 from pipecd_controlplane.auth.sso.journey import Journeys
 from pipecd_controlplane.auth.sso.oidc import Oidc
+from pipecd_controlplane.auth.sso.sign_in import SsoSignIn
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import sessions
@@ -130,7 +130,7 @@ async def begin(kept: Stores) -> Begin:
         vault = Vault([b"k" * 32])
         settings = SsoSettings(kept, ProjectSettings(kept), vault, {})
         await settings.change("shop", sso)
-        door = SsoDoor(
+        sign_in = SsoSignIn(
             kept,
             settings,
             Journeys(vault, lambda: 1),
@@ -139,11 +139,11 @@ async def begin(kept: Stores) -> Begin:
 
         async def outcome() -> str:
             try:
-                url, cookie = await door.begin("shop")
+                url, cookie = await sign_in.begin("shop")
                 async with httpx2.AsyncClient(trust_env=False, timeout=30) as browser:
                     there = await browser.get(url)
                 back = parse_qs(urlsplit(there.headers["location"]).query)
-                arrival = await door.finish(cookie, back["state"][0], back["code"][0])
+                arrival = await sign_in.finish(cookie, back["state"][0], back["code"][0])
                 await sessions.start(kept, "shop", arrival.identity, now=lambda: 1)
             except PipecdError as error:
                 return str(error)

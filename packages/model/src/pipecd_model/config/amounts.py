@@ -28,6 +28,22 @@ class Percentage(int):
         )
 
 
+class Share(float):
+    """A part of hundred, written as `30`, `12.5` or `30%`."""
+
+    @classmethod
+    def from_config(cls, value: Any) -> Self:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return cls(value)
+        try:
+            return cls(Percentage.from_config(value))
+        except BadValueError as error:
+            raise BadValueError(f"not a share: {value!r}", hint="0 to 100, e.g. 30") from error
+
+    def __str__(self) -> str:
+        return f"{float(self):g}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replicas:
     """How many, written as `2`, or as `10%` of what is there; zero leaves it to the stage."""

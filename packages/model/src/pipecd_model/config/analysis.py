@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an analysis looks at: the document `AnalysisTemplate`, and the same inside of a stage."""
+"""What an analysis looks at: the document `AnalysisTemplate`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from pipecd_model.config import rules
-from pipecd_model.config.schema import ConfigModel, Report
+from pipecd_model.config.constraints import AnyGiven
+from pipecd_model.config.schema import ConfigModel
 from pipecd_model.config.values import Duration
-
-STRATEGIES = ("THRESHOLD", "PREVIOUS", "CANARY_BASELINE", "CANARY_PRIMARY")
 
 
 class ExpectedConfig(ConfigModel):
@@ -25,6 +23,28 @@ class ExpectedConfig(ConfigModel):
 
 class MetricConfig(ConfigModel):
     """A number that a monitoring system knows, and what it should be."""
+
+    constraints: ClassVar = (
+        *(
+            AnyGiven(
+                key=key,
+                among=(key,),
+                unless="template",
+                message="missing",
+                hint="a metric needs provider, query, interval",
+            )
+            for key in ("provider", "query", "interval")
+        ),
+        AnyGiven(
+            key="expected",
+            section="expected",
+            among=("min", "max"),
+            when={"strategy": "THRESHOLD"},
+            unless="template",
+            message="missing",
+            hint="give expected.min or expected.max",
+        ),
+    )
 
     strategy: Literal["THRESHOLD", "PREVIOUS", "CANARY_BASELINE", "CANARY_PRIMARY"] = "THRESHOLD"
     """What it is compared with: a range, the last deployment, or another variant."""
@@ -50,23 +70,6 @@ class MetricConfig(ConfigModel):
     """The same for the baseline."""
     primary_args: dict[str, str] = msgspec.field(default_factory=dict)
     """The same for the primary."""
-
-    def check(self, report: Report) -> None:
-        for key, value in (
-            ("provider", self.provider),
-            ("query", self.query),
-            ("interval", self.interval),
-        ):
-            if not value and not report.broken(key):
-                report.fault(
-                    key, message="missing", hint="a metric needs provider, query, interval"
-                )
-        if self.strategy == "THRESHOLD" and not report.broken("expected"):
-            expected = self.expected
-            if expected is None or (expected.min is None and expected.max is None):
-                report.fault(
-                    "expected", message="missing", hint="give expected.min or expected.max"
-                )
 
 
 class LogConfig(ConfigModel):
@@ -119,17 +122,6 @@ class HttpConfig(ConfigModel):
     """How long one request may take."""
 
 
-class TemplateReferenceConfig(ConfigModel):
-    """A template to be used in place of what is written here."""
-
-    moved: ClassVar = {"args": "use appArgs"}
-
-    name: str
-    """Its name in an `AnalysisTemplate`."""
-    app_args: dict[str, str] = msgspec.field(default_factory=dict)
-    """What its query knows as `.AppCustomArgs`."""
-
-
 class AnalysisTemplateConfig(ConfigModel):
     """Analyses that several applications share, each under its name."""
 
@@ -144,41 +136,3 @@ class AnalysisTemplateConfig(ConfigModel):
     def names(self) -> frozenset[str]:
         """All templates that a stage may name."""
         return frozenset({*self.metrics, *self.logs, *self.https})
-
-
-class StageMetricConfig(MetricConfig):
-    """A metric of a stage, or the name of a template."""
-
-    template: TemplateReferenceConfig | None = None
-
-    def check(self, report: Report) -> None:
-        if self.template is None:
-            super().check(report)
-
-
-class StageLogConfig(LogConfig):
-    """Logs of a stage, or the name of a template."""
-
-    template: TemplateReferenceConfig | None = None
-
-
-class StageHttpConfig(HttpConfig):
-    """A request of a stage, or the name of a template."""
-
-    template: TemplateReferenceConfig | None = None
-
-
-class AnalysisOptions(ConfigModel):
-    """The options of ANALYSIS."""
-
-    duration: Duration
-    """How long it looks."""
-    restart_threshold: int = 0
-    """Kept for older files; not used."""
-    metrics: tuple[StageMetricConfig, ...] = ()
-    logs: tuple[StageLogConfig, ...] = ()
-    https: tuple[StageHttpConfig, ...] = ()
-
-    def check(self, report: Report) -> None:
-        if not report.broken("duration"):
-            rules.positive(report, "duration", self.duration)

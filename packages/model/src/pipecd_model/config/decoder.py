@@ -95,6 +95,10 @@ class _Decoder:
             else each.default()
             for each in shape.fields
         }
+        if cls.constraints:
+            settings = {each.key: values[each.name] for each in shape.fields}
+            for constraint in cls.constraints:
+                constraint.check(settings, report)
         instance = cls(**cls.finish(values))
         instance.check(report)
         return instance
@@ -184,6 +188,12 @@ class _Decoder:
         """Read one of several forms, told apart by whether the file has a list, a map or a text."""
         arms = [arm for arm in typing.get_args(kind) if arm is not type(None)]
         fitting = [arm for arm in arms if _form(arm) is _raw_form(raw)]
+        for arm in fitting if len(fitting) > 1 else ():
+            findings = Findings()
+            value = _Decoder(findings, strict=self._strict).value(arm, raw, path)
+            if not findings.faults:
+                self._findings.warnings += findings.warnings
+                return value
         return self.value((fitting or arms)[0], raw, path)
 
     def _own_grammar(self, kind: Any, raw: Any, path: Path) -> Any:
@@ -199,8 +209,9 @@ class _Decoder:
     def _choice(self, allowed: tuple[Any, ...], raw: Any, path: Path) -> Any:
         if raw in allowed:
             return raw
-        names = [str(each) for each in allowed]
+        names = [str(each) for each in allowed if each != ""]
         near = get_close_matches(str(raw).upper(), names, n=1, cutoff=0.5)
+        near = near or get_close_matches(str(raw), names, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}? " if near else ""
         return self.fault(path, f"unknown value {raw!r}", f"{hint}one of {', '.join(names)}")
 

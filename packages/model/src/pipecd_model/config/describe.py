@@ -45,7 +45,7 @@ def field_texts(cls: type[ConfigModel]) -> Mapping[str, str]:
     texts: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if issubclass(base, ConfigModel) and base is not ConfigModel:
-            texts |= _own_texts(base)
+            texts |= _own_texts(base) | dict(base.__dict__.get("descriptions", {}))
     return texts
 
 

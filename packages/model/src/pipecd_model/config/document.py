@@ -59,7 +59,7 @@ def load_application(
     """Load an application file of any kind; raises `ConfigFaultsError` with all that is wrong.
 
     An older kind stands for a plugin; `names` has those that the piped calls otherwise, as
-    `catalogue.configured_names` finds them.
+    `known_plugins.configured_names` finds them.
     """
     document = Document(text, file, strict=strict)
     document.expect(APPLICATION_KINDS)

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from pipecd_model import catalogue
 from pipecd_model.config import rules
 from pipecd_model.config.schema import ConfigModel, Report, spelling
 from pipecd_model.config.values import Duration
+from pipecd_model.known_plugins import is_planned_automatically
 
 SCRIPT_RUN = "SCRIPT_RUN"
 
@@ -64,7 +64,7 @@ class StageConfig(ConfigModel):
 
     def check(self, report: Report) -> None:
         rules.positive(report, "timeout", self.timeout)
-        if self.name in catalogue.AUTOMATIC:
+        if is_planned_automatically(self.name):
             report.fault("name", message=f"{self.name} is added by itself", hint="remove the stage")
 
 

@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
+from pipecd_model.config.constraints import Constraint
+
 
 def yaml_key(name: str) -> str:
     """Spell a field as existing files do: `piped_id` is `pipedID`, `host_name` is `hostName`."""
@@ -57,6 +59,10 @@ class ConfigModel(msgspec.Struct, metaclass=_ConfigMeta):
     """For a pair of `type` and `config`: what `config` is for each type."""
     elsewhere: ClassVar[Mapping[str, str]] = {}
     """Keys that `prepare` takes from here, each with the place that it brings them to."""
+    constraints: ClassVar[tuple[Constraint, ...]] = ()
+    """What values must be, as data, so that the schema of the struct can tell it too."""
+    descriptions: ClassVar[Mapping[str, str]] = {}
+    """What each field is, for structs that have no source to read it from."""
     derived: ClassVar[frozenset[str]] = frozenset()
     """Fields that no file may set."""
     snake_case: ClassVar[bool] = False

@@ -13,7 +13,7 @@ import typing
 from enum import Enum
 from typing import Any, Final, Literal, Union
 
-from pipecd_model.config.amounts import Percentage, Replicas
+from pipecd_model.config.amounts import Percentage, Replicas, Share
 from pipecd_model.config.describe import field_text, summary
 from pipecd_model.config.schema import ConfigModel
 from pipecd_model.config.shape import Field, shape
@@ -29,9 +29,14 @@ _PLAIN: Final[dict[Any, dict[str, Any]]] = {
     Any: {},
     Secret: {"type": "string"},
     Base64Secret: {"type": "string", "contentEncoding": "base64"},
-    Duration: {"type": ["string", "number"], "examples": ["90s", "5m", "1h30m"]},
-    Percentage: {"type": ["string", "integer"], "examples": ["10%"]},
-    Replicas: {"type": ["string", "integer"], "examples": [2, "10%"]},
+    Duration: {
+        "type": ["string", "number"],
+        "x-type": "duration",
+        "examples": ["90s", "5m", "1h30m"],
+    },
+    Percentage: {"type": ["string", "integer"], "x-type": "percentage", "examples": ["10%"]},
+    Replicas: {"type": ["string", "integer"], "x-type": "replicas", "examples": [2, "10%"]},
+    Share: {"type": ["string", "number"], "x-type": "share", "examples": [30, "30%"]},
 }
 
 
@@ -69,6 +74,10 @@ def _struct(cls: type[ConfigModel], definitions: dict[str, Any]) -> dict[str, An
     required = [each.key for each in shape(cls).fields if each.required]
     if required and not set(cls.aliases.values()) & set(required):
         found["required"] = required
+    if cls.moved:
+        found["x-moved"] = dict(cls.moved)
+    if cls.constraints:
+        found["x-constraints"] = [each.to_json() for each in cls.constraints]
     return found
 
 

@@ -7,24 +7,21 @@ import base64
 import binascii
 from typing import Any
 
-from pipecd_model import catalogue
 from pipecd_model.config import rules
 from pipecd_model.config.application import ApplicationConfig
-from pipecd_model.config.decoder import Findings
 from pipecd_model.config.document import Document
 from pipecd_model.config.fault import ConfigFaultsError, Fault
 from pipecd_model.config.schema import spelling
 from pipecd_model.lint import stages
-from pipecd_model.lint.notes import Notes
+from pipecd_model.lint.context import Files, LintContext, Notes
 from pipecd_model.lint.schemas import judge
-from pipecd_model.lint.surroundings import Files, Surroundings
 from pipecd_model.secrets.placeholder import problems, texts
 
 _SHORTEST_SECRET = 2 + 128 + 16  # length, key closed by the smallest RSA key, authentication tag
 _PLACEHOLDER = "opened"  # stands for a secret's value: lint opens none
 
 
-def check(document: Document, notes: Notes, around: Surroundings) -> None:
+def check(document: Document, notes: Notes, context: LintContext) -> None:
     """Say what is wrong with the body beyond what loading it says."""
     spec = document.application_spec()
     if not isinstance(spec, dict):
@@ -32,38 +29,38 @@ def check(document: Document, notes: Notes, around: Surroundings) -> None:
     if not spec.get(spelling(spec, "name") or ""):
         hint = "write spec.name so that it can be registered"
         notes.warn(("spec",), "the application has no name", hint, on_key=True)
-    stages.check(spec, notes, around)
-    _check_plugins(spec, notes, around)
-    _check_secrets(spec, notes, around)
-    _check_files(spec, notes, around.files)
+    stages.check(spec, notes, context)
+    _check_plugins(spec, notes, context)
+    _check_secrets(spec, notes, context)
+    _check_files(spec, notes, context.files)
 
 
-def _check_plugins(spec: dict[str, Any], notes: Notes, around: Surroundings) -> None:
+def _check_plugins(spec: dict[str, Any], notes: Notes, context: LintContext) -> None:
     sections = _mapping(spec, "plugins")
-    known = [each.name for each in around.piped.plugins] if around.piped else None
+    known = [each.name for each in context.piped.plugins] if context.piped else None
     for name, section in sections.items():
-        schemas = around.plugins.get(name)
-        if schemas is not None and schemas.application_config is not None:
+        plugin = context.plugins.get(name)
+        if plugin is not None and plugin.application_config is not None:
             path = ("spec", "plugins", name)
-            notes.add(Findings(faults=judge(schemas.application_config, section, path)))
+            notes.add(judge(plugin.application_config, section, path))
         if known is not None and name not in known:
             hint = rules.nearest(name, known) or f"it runs {', '.join(known) or 'none'}"
             path = ("spec", "plugins", name)
             notes.fault(path, f"the piped does not run a plugin {name!r}", hint, on_key=True)
-        elif known is None and name not in catalogue.BY_NAME and schemas is None:
-            hint = rules.nearest(name, (*catalogue.BY_NAME, *around.plugins))
+        elif known is None and plugin is None:
+            hint = rules.nearest(name, context.plugins)
             if hint:
                 path = ("spec", "plugins", name)
                 notes.warn(path, f"no well-known plugin is called {name!r}", hint, on_key=True)
 
 
-def _check_secrets(spec: dict[str, Any], notes: Notes, around: Surroundings) -> None:
+def _check_secrets(spec: dict[str, Any], notes: Notes, context: LintContext) -> None:
     section = _mapping(spec, "encryption")
     secrets = _mapping(section, "encryptedSecrets")
     path: tuple[str | int, ...] = ("spec", "encryption", "encryptedSecrets")
     if not secrets:
         secrets, path = _mapping(spec, "encryptedSecrets"), ("spec", "encryptedSecrets")
-    if secrets and around.piped is not None and around.piped.secret_management is None:
+    if secrets and context.piped is not None and context.piped.secret_management is None:
         message = "the piped has no secretManagement, so no secret can be opened"
         notes.fault(path, message, "add secretManagement to the piped file", on_key=True)
     for index, stage in enumerate(_list(_mapping(spec, "pipeline"), "stages")):

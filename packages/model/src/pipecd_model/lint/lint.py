@@ -15,8 +15,7 @@ from pipecd_model.config.document import (
 from pipecd_model.config.fault import ConfigFaultsError, Fault, in_order
 from pipecd_model.config.schema import ConfigModel
 from pipecd_model.lint import application, piped
-from pipecd_model.lint.notes import Notes
-from pipecd_model.lint.surroundings import Surroundings
+from pipecd_model.lint.context import LintContext, Notes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,29 +29,29 @@ class Problems:
     warnings: tuple[Fault, ...] = ()
 
 
-def lint(text: str | bytes, *, file: str, around: Surroundings | None = None) -> Problems:
+def lint(text: str | bytes, *, file: str, context: LintContext | None = None) -> Problems:
     """Judge a file of any kind."""
     kind = ""
     try:
         document = Document(text, file, strict=True)
         kind = str(document.kind)
-        return _judged(document, kind, file, around or Surroundings())
+        return _judged(document, kind, file, context or LintContext())
     except ConfigFaultsError as error:
         return Problems(kind=kind, faults=error.faults, warnings=error.warnings)
 
 
-def _judged(document: Document, kind: str, file: str, around: Surroundings) -> Problems:
+def _judged(document: Document, kind: str, file: str, context: LintContext) -> Problems:
     document.expect((*KINDS, *v0.KINDS))
     notes = Notes(document.findings)
     if kind in APPLICATION_KINDS:
-        application.check(document, notes, around)
+        application.check(document, notes, context)
         loaded = load_application_document(document)
-        elsewhere = application.check_targets(loaded.config, file, around.files)
+        elsewhere = application.check_targets(loaded.config, file, context.files)
         if elsewhere:
             raise ConfigFaultsError(elsewhere, warnings=loaded.warnings)
         return Problems(kind=kind, config=loaded.config, warnings=loaded.warnings)
     if kind == "Piped":
-        piped.check(document.spec, notes, around)
+        piped.check(document.spec, notes, context)
     # A kind that nobody knows was refused above; its body is not judged.
     body = document.load(KINDS.get(kind, ConfigModel), document.spec if kind in KINDS else {})
     return Problems(kind=kind, config=body.config, warnings=in_order(body.warnings))

@@ -3,32 +3,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from pipecd_model import catalogue
-from pipecd_model.config.decoder import Findings
 from pipecd_model.config.path import Path
 from pipecd_model.config.schema import spelling
-from pipecd_model.lint.notes import Notes
-from pipecd_model.lint.schemas import PluginSchemas, judge
-from pipecd_model.lint.surroundings import Files, Surroundings
+from pipecd_model.known_plugins import PluginDescription
+from pipecd_model.lint.context import Files, LintContext, Notes
+from pipecd_model.lint.schemas import judge
 
 _ELSEWHERE = "it must exist where the piped runs"
 
 
-def check(spec: Any, notes: Notes, around: Surroundings) -> None:
+def check(spec: Any, notes: Notes, context: LintContext) -> None:
     """Say what is wrong beyond what loading it says."""
     if not isinstance(spec, dict):
         return
-    files = around.files
+    files = context.files
     key = spelling(spec, "plugins") or spelling(spec, "plugin") or ""
     plugins = spec.get(key)
     for index, plugin in enumerate(plugins if isinstance(plugins, list) else ()):
         if isinstance(plugin, dict):
-            _check_plugin(plugin, ("spec", key, index), notes, files)
-            _check_options(plugin, ("spec", key, index), notes, around.plugins)
+            known = context.plugins.get(str(plugin.get(spelling(plugin, "name") or "")))
+            _check_plugin(plugin, ("spec", key, index), notes, files, known)
+            if known is not None:
+                _check_options(plugin, ("spec", key, index), notes, known)
     if files is None:
         return
     key = spelling(spec, "pipedKeyFile") or ""
@@ -47,10 +46,15 @@ def check(spec: Any, notes: Notes, around: Surroundings) -> None:
             notes.fault(path, f"not a PEM key: {value!r}", "make a pair with pipectl keygen")
 
 
-def _check_plugin(plugin: dict[str, Any], path: Path, notes: Notes, files: Files | None) -> None:
-    known = catalogue.BY_NAME.get(str(plugin.get(spelling(plugin, "name") or "")))
+def _check_plugin(
+    plugin: dict[str, Any],
+    path: Path,
+    notes: Notes,
+    files: Files | None,
+    known: PluginDescription | None,
+) -> None:
     targets = plugin.get(spelling(plugin, "deployTargets") or "")
-    if known is not None and known.is_platform and not targets:
+    if known is not None and known.needs_targets and not targets:
         message = f"{known.name} needs at least one deploy target"
         notes.fault((*path, "deployTargets"), message, "where does it deploy to?", on_key=True)
     key = spelling(plugin, "url") or spelling(plugin, "sourceURL") or ""
@@ -62,26 +66,21 @@ def _check_plugin(plugin: dict[str, Any], path: Path, notes: Notes, files: Files
 
 
 def _check_options(
-    plugin: dict[str, Any], path: Path, notes: Notes, known: Mapping[str, PluginSchemas]
+    plugin: dict[str, Any], path: Path, notes: Notes, known: PluginDescription
 ) -> None:
-    """Judge what belongs to the plugin by its schemas, where it is installed."""
-    schemas = known.get(str(plugin.get(spelling(plugin, "name") or "")))
-    if schemas is None:
-        return
+    """Judge what belongs to the plugin by its own schemas."""
     key = spelling(plugin, "config") or ""
-    if schemas.plugin_config is not None:
-        found = judge(schemas.plugin_config, plugin.get(key) or {}, (*path, key or "config"))
-        notes.add(Findings(faults=found))
+    if known.plugin_config is not None:
+        notes.add(judge(known.plugin_config, plugin.get(key) or {}, (*path, key or "config")))
     list_key = spelling(plugin, "deployTargets") or ""
     targets = plugin.get(list_key)
-    if schemas.deploy_target_config is None or not isinstance(targets, list):
+    if known.deploy_target_config is None or not isinstance(targets, list):
         return
     for index, target in enumerate(targets):
         if isinstance(target, dict):
             key = spelling(target, "config") or "config"
             place = (*path, list_key, index, key)
-            found = judge(schemas.deploy_target_config, target.get(key) or {}, place)
-            notes.add(Findings(faults=found))
+            notes.add(judge(known.deploy_target_config, target.get(key) or {}, place))
 
 
 def _check_exists(name: Any, path: Path, notes: Notes, files: Files) -> None:

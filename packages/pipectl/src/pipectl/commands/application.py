@@ -9,6 +9,7 @@ import click
 
 from pipecd_model.errors import PipecdError, TimedOutError
 from pipecd_wire.apiservice import service_pb2 as pb
+from pipecd_wire.headers import TRIGGERED_DEPLOYMENT_ID
 from pipecd_wire.model import application_pb2, command_pb2, common_pb2, deployment_pb2
 from pipecd_wire.model.application_live_state_pb2 import ApplicationLiveStateSnapshot
 from pipecd_wire.pipecd.api import api_pb2 as own
@@ -27,7 +28,6 @@ from pipectl.output import (
     when,
 )
 
-TRIGGERED: Final = "TriggeredDeploymentID"
 """The key under which an agent tells which deployment a sync command started."""
 
 KINDS: Final = list(common_pb2.ApplicationKind.keys())
@@ -265,7 +265,7 @@ async def sync(
         status = command_pb2.CommandStatus.Name(command.status)
         reason = command.metadata.get("reason", "")
         raise PipecdError(f"the piped refused the sync: {reason or status}")
-    deployment_id = command.metadata[TRIGGERED]
+    deployment_id = command.metadata[TRIGGERED_DEPLOYMENT_ID]
     echo(deployment_id)
     if wait_status:
         reached = await wait_for_status(client, deployment_id, status_numbers(wait_status), limit)

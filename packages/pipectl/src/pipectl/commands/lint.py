@@ -64,26 +64,26 @@ def lint(paths: tuple[Path, ...], piped_file: Path | None, output: str) -> None:
 
 
 def _results(paths: tuple[Path, ...], piped_file: Path | None) -> list[tuple[Path, Problems]]:
-    from pipecd_model.lint import Surroundings  # noqa: PLC0415 - others need not wait for it
+    from pipecd_model.lint import LintContext  # noqa: PLC0415 - others need not wait for it
     from pipecd_model.lint import lint as judge  # noqa: PLC0415
     from pipectl import documents  # noqa: PLC0415
-    from pipectl.installed import plugin_schemas  # noqa: PLC0415
+    from pipectl.installed import find_installed_plugins  # noqa: PLC0415
 
     piped = _piped(piped_file)
-    plugins = plugin_schemas()
+    installed = find_installed_plugins()
     templates: dict[Path | None, frozenset[str] | None] = {}
     results: list[tuple[Path, Problems]] = []
     for path, data in documents.found(paths):
         root = documents.repository_of(path)
         if root not in templates:
             templates[root] = _templates(root)
-        around = Surroundings(
+        context = LintContext(
             files=documents.FilesAround(path),
             piped=piped,
             templates=templates[root],
-            plugins=plugins,
+            installed=installed,
         )
-        results.append((path, judge(data, file=str(path), around=around)))
+        results.append((path, judge(data, file=str(path), context=context)))
     return results
 
 

@@ -28,10 +28,13 @@ def simulate(file: Path, fail_at: int | None, cancel_at: int | None, output: str
     from pipecd_model import simulate as model  # noqa: PLC0415 - others need not wait for it
     from pipecd_model.config import load_application  # noqa: PLC0415
     from pipectl import documents  # noqa: PLC0415
+    from pipectl.installed import find_installed_plugins  # noqa: PLC0415
 
     config = load_application(documents.read(file), file=str(file)).config
     stop = model.Stop.FAILS if cancel_at is None else model.Stop.IS_CANCELLED
-    steps = model.simulate(config, stop_at=fail_at or cancel_at, stop=stop)
+    steps = model.simulate(
+        config, stop_at=fail_at or cancel_at, stop=stop, installed=find_installed_plugins()
+    )
     if output == "json":
         print_json(
             {

@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 
 from pipecd_model.config import ApplicationConfig
 from pipecd_model.errors import PipecdError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.common_pb2 import ApplicationInfo
 from pipecd_wire.pipedservice import service_pb2 as pb

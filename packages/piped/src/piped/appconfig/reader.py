@@ -12,7 +12,7 @@ from typing import Final
 from pipecd_model.config import ApplicationConfig, ConfigFaultsError, load_application
 from pipecd_model.config.document import LARGEST_FILE
 from pipecd_model.errors import PipecdError, SourceError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from piped.git import Repository
 from piped.source import ApplicationFile, ApplicationPlace, file_in, missing, place_of

@@ -13,7 +13,7 @@ from typing import Final
 from pipecd_model.config.document import LARGEST_FILE
 from pipecd_model.errors import PipecdError
 from pipecd_model.gitnames import BadGitNameError, RepositoryPath
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from piped.appconfig.reader import READ_AT_ONCE, ApplicationFiles, Outcome
 from piped.git import DamagedMirrorError, Repository
 from piped.git.objects import Absent, GitObject

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from google.protobuf.message import Message
 
 from pipecd_model import errors
+from pipecd_wire.headers import AUTHORIZATION, format_piped_token
 from pipecd_wire.pipecd.push.push_pb2 import WatchRequest, WatchResponse
 from pipecd_wire.pipecd.push.push_pb2_grpc import PushServiceStub
 from pipecd_wire.pipedservice.service_pb2_grpc import PipedServiceStub
@@ -142,10 +143,10 @@ async def connected(
 
     `also`: more metadata, asked for before each call.
     """
-    token = f"PIPED-TOKEN {project_id},{piped_id},{key.strip()}"
+    token = format_piped_token(project_id, piped_id, key.strip())
 
     def metadata() -> list[tuple[str, str]]:
-        return [("authorization", token), *also()]
+        return [(AUTHORIZATION, token), *also()]
 
     async with connect(address, tls=tls, metadata=metadata) as channel:
         yield ControlPlane(channel)

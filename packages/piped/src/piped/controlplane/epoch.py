@@ -12,8 +12,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Final
 
-from pipecd_model.oplog import logger
 from pipecd_runtime.files import write_atomically
+from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 

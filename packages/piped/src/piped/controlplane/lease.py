@@ -17,15 +17,14 @@ from typing import Final
 from google.protobuf.duration_pb2 import Duration
 
 from pipecd_model.errors import PipecdError, StateError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_runtime.signals import Signal
+from pipecd_wire.headers import LEASE_EPOCH_HEADER
 from pipecd_wire.pipecd.push import push_pb2 as push
 from piped.controlplane.client import ControlPlane, UnknownRpcError
 from piped.controlplane.epoch import current_lease_epoch, read_epoch, write_epoch
 
 log = logger(__name__)
-
-METADATA: Final = "pipecd-lease-epoch"
 
 SHORTEST_PAUSE_SECONDS: Final = 0.2
 """Between two renewals at least."""
@@ -91,7 +90,7 @@ class Lease:
 
     def metadata(self) -> list[tuple[str, str]]:
         """What goes with every call: 0 says that we know of leases and have held none."""
-        return [(METADATA, str(self.epoch_now()))]
+        return [(LEASE_EPOCH_HEADER, str(self.epoch_now()))]
 
     def now(self) -> float:
         """The time on the lease's clock."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from pipecd_model.errors import DeniedError, PipecdError, UnauthenticatedError, UnavailableError
 from pipecd_model.ids import ApplicationId
-from pipecd_model.oplog import logger
 from pipecd_runtime.backoff import Backoff
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.pipedservice import service_pb2 as pb

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.gitnames import BranchName, CommitHash, RemoteAddress
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_runtime.process import Argument, own, valued, word
 from piped.git import process as git
 from piped.git.access import Access

@@ -13,8 +13,8 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from pipecd_model.oplog import logger
 from pipecd_runtime import process as door
+from pipecd_runtime.logs import logger
 from pipecd_runtime.process import Argument, BadArgumentError, Process, own
 from piped.git.errors import GitError, told
 

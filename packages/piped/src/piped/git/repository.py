@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.gitnames import BadGitNameError, BranchName, CommitHash
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_runtime.process import Argument, own, word
 from piped.git.access import Access
 from piped.git.commit import Commit, parse_commit

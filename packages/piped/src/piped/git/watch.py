@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
 
-from pipecd_model.oplog import logger
 from pipecd_runtime.backoff import Backoff
+from pipecd_runtime.logs import logger
 from pipecd_runtime.signals import Signal
 from piped.git.commit import Commit
 from piped.git.errors import GitError, NoBranchError

@@ -15,8 +15,8 @@ from typing import Final
 from pipecd_model import strategy
 from pipecd_model.config import ApplicationConfig, StageConfig
 from pipecd_model.errors import ConfigError, NoPluginForStageError, PluginError
-from pipecd_model.oplog import logger
 from pipecd_model.stage import is_rollback
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
 from pipecd_wire.model.common_pb2 import AUTO, PIPELINE, QUICK_SYNC, ArtifactVersion, SyncStrategy
 from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from pipecd_model.errors import PluginError, UnavailableError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from piped.plan.protocols import Plugin
 from piped.plugins.errors import PluginLostError, PluginStoppingError
 

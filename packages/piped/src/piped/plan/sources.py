@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 
 from pipecd_model.config import ApplicationConfig, load_application
 from pipecd_model.errors import ConfigError, SourceError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource

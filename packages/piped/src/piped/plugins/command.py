@@ -8,51 +8,24 @@ with which piped proves itself to them.
 """
 
 import os
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from pipecd_model.config import PluginConfig
-from pipecd_runtime import process as door
 from pipecd_runtime.orphans import MARK_VARIABLE, Mark
-from piped.plugins.fetch import Program
+from pipecd_wire.headers import (
+    CHAOS_PREFIX,
+    PARENT_VARIABLE,
+    PIPED_TOKEN_VARIABLE,
+    PLUGIN_CACHE_VARIABLE,
+    PLUGIN_TOKEN_VARIABLE,
+    SCRIPTS_VARIABLE,
+)
+from piped.programs.command import Command
+from piped.programs.fetch import Program
 
-PARENT_VARIABLE: Final = "PIPECD_PARENT_PID"
-"""Tells a plugin whose death ends it, also when that has happened already."""
-TOKEN_VARIABLE: Final = "PIPECD_PLUGIN_TOKEN"  # noqa: S105 - the name of it
-PIPED_TOKEN_VARIABLE: Final = "PIPECD_PIPED_TOKEN"  # noqa: S105 - as above
-"""What piped sends with each of its calls. Only the plugin and we can read an environment."""
-SCRIPTS_VARIABLE: Final = "PIPECD_SCRIPTS_DIR"
-"""Where the records of scripts are, which outlive plugins and piped."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """What to start."""
-
-    arguments: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """What it gets beside piped's own."""
-    config: str | None = None
-    """A text that it reads from a descriptor, whose number follows `--config-fd`."""
-
-    @contextmanager
-    def descriptors(self) -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
-        """The arguments with the descriptors they speak of, open while the block runs."""
-        if self.config is None:
-            yield self.arguments, ()
-            return
-        # In memory: nothing is left on a disk, and no writer has to wait for the reader.
-        config = os.memfd_create("plugin-config")
-        try:
-            os.write(config, self.config.encode())
-            os.lseek(config, 0, os.SEEK_SET)
-            yield (*self.arguments, "--config-fd", str(config)), (config,)
-        finally:
-            os.close(config)
+INHERITED: Final = (PLUGIN_CACHE_VARIABLE, CHAOS_PREFIX)
+"""What a plugin gets of piped's own variables, in addition to those that are made for it."""
 
 
 def command_of(
@@ -68,7 +41,7 @@ def command_of(
     grace: float,
     wrapper: tuple[str, ...],
 ) -> Command:
-    """The command of a plugin that shall serve on `port` and call piped on `service_port`."""
+    """Returns the command of a plugin that serves on `port` and calls piped on `service_port`."""
     start = (str(program.path), "start", "--piped-plugin-service", f"localhost:{service_port}")
     config = PluginConfig(
         name=plugin.name,
@@ -78,7 +51,7 @@ def command_of(
         deploy_targets=plugin.deploy_targets,
     ).start_json()
     environment = {
-        TOKEN_VARIABLE: token,
+        PLUGIN_TOKEN_VARIABLE: token,
         MARK_VARIABLE: str(mark),
         PIPED_TOKEN_VARIABLE: piped_token,
         SCRIPTS_VARIABLE: str(scripts),
@@ -86,20 +59,11 @@ def command_of(
     }
     if program.is_package:
         arguments = (*start, "--grace-period", f"{grace:g}s")
-        return Command(arguments=arguments, environment=environment, config=config)
-    return Command(arguments=(*wrapper, *start, "--config", config), environment=environment)
-
-
-async def death_wrapper() -> tuple[str, ...]:
-    """A command that has what follows it killed when piped dies; empty where there is none.
-
-    Plugins made with our SDK see to it themselves; others need this.
-    """
-    setpriv = shutil.which("setpriv")
-    if setpriv is None:
-        return ()
-    wrapper = (setpriv, "--pdeathsig", "KILL", "--")
-    # The one of busybox knows no such option.
-    command = (door.word(setpriv), *door.own("--pdeathsig", "KILL", "--", "true"))
-    probe = await door.start(command, env=door.choose_environment(["PATH"]))
-    return wrapper if await probe.wait() == 0 else ()
+        return Command(
+            arguments=arguments, environment=environment, inherited=INHERITED, config=config
+        )
+    return Command(
+        arguments=(*wrapper, *start, "--config", config),
+        environment=environment,
+        inherited=INHERITED,
+    )

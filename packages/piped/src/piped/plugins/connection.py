@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_runtime.orphans import Search, StuckError, end_orphans
 from pipecd_wire.pipecd.plugin.plugin_pb2 import WaitStageRequest
 from pipecd_wire.pipecd.plugin.plugin_pb2_grpc import (
@@ -18,8 +18,8 @@ from pipecd_wire.plugin.livestateapi.api_pb2_grpc import LivestateServiceStub
 from pipecd_wire.plugin.planpreviewapi.api_pb2_grpc import PlanPreviewServiceStub
 from pipecd_wire.rpc import MAX_MESSAGE, CallError, Channel, call
 from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
-from piped.plugins.lifetime import Lifetime, OverError
 from piped.plugins.state import Limits
+from piped.programs.cancel_group import CancelGroup, EndedError
 
 if TYPE_CHECKING:
     from pipecd_wire.pipecd.plugin.plugin_pb2_grpc import (
@@ -67,7 +67,8 @@ class Connection:
         self._limits = limits
         self.processes = processes or Search()
         """Finds the process, and all that comes from it."""
-        self.life = Lifetime()
+        self.calls = CancelGroup()
+        """The calls that end with the process."""
         self.managed = False
         """Has it sent Ready?"""
         self.stopping = False
@@ -75,8 +76,8 @@ class Connection:
         self.ending = False
         """Is its process being ended, with all that it has started?"""
         self.end = ""
-        """Why its life is over."""
-        self.hopeless: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Why its process has ended."""
+        self.unrecoverable: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done, with the reason, when a caller finds that only another process can help."""
         self.deployment: DeploymentServiceAsyncStub = DeploymentServiceStub(channel)
         self.livestate: LivestateServiceAsyncStub = LivestateServiceStub(channel)
@@ -87,9 +88,9 @@ class Connection:
     async def ask(self, rpc: str, attempt: Callable[[], Awaitable[Response]]) -> Response:
         """Make a call that ends with the process at the latest. Raises PluginError."""
         try:
-            async with self.life.within():
+            async with self.calls.scope():
                 return await attempt()
-        except OverError:
+        except EndedError:
             raise self.lost() from None
         except CallError as error:
             raise await self._judge(rpc, error) from None
@@ -123,11 +124,11 @@ class Connection:
         end = clock() + self._limits.handler_end
         while (left := end - clock()) > 0:
             try:
-                async with self.life.within():
+                async with self.calls.scope():
                     await call(self._stages.WaitStage, request, deadline=left)
             except asyncio.CancelledError:
                 continue
-            except OverError:
+            except EndedError:
                 return True
             except CallError as error:
                 if error.status == "UNIMPLEMENTED":
@@ -175,7 +176,7 @@ class Connection:
         """
         if not (self.managed or self.ending or self.stopping):
             self._give_up("has lost the call of a stage")
-        if self.ending or self.hopeless.done():
+        if self.ending or self.unrecoverable.done():
             await self._over(LEFTOVERS_END)
 
     def lost(self) -> PluginLostError:
@@ -190,7 +191,7 @@ class Connection:
             return PluginStoppingError(f"the plugin {self._plugin!r} is stopping")
         if error.status in BROKEN:
             await self._over(REASON_WAIT)
-            if self.life.over or self.stopping or error.status == "UNAVAILABLE":
+            if self.calls.ended or self.stopping or error.status == "UNAVAILABLE":
                 return self.lost()
         if error.status == "RESOURCE_EXHAUSTED" and TOO_LARGE in error.message:
             return PluginError(
@@ -203,19 +204,19 @@ class Connection:
         return PluginError(f"the plugin {self._plugin!r} failed at {rpc}: {error}")
 
     def _give_up(self, why: str) -> None:
-        if not self.hopeless.done():
-            self.hopeless.set_result(why)
+        if not self.unrecoverable.done():
+            self.unrecoverable.set_result(why)
 
     async def _over(self, limit: float) -> None:
         """Wait for the end of the process, not longer than `limit`."""
         try:
-            async with asyncio.timeout(limit), self.life.within():
+            async with asyncio.timeout(limit), self.calls.scope():
                 await asyncio.get_running_loop().create_future()
-        except (TimeoutError, OverError):
+        except (TimeoutError, EndedError):
             return
 
     async def _sleep_until(self, end: float) -> None:
-        while (left := end - asyncio.get_running_loop().time()) > 0 and not self.life.over:
+        while (left := end - asyncio.get_running_loop().time()) > 0 and not self.calls.ended:
             try:
                 await self._over(left)
             except asyncio.CancelledError:

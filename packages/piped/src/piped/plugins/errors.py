@@ -2,10 +2,10 @@
 """Why a call to a plugin failed, split by what its caller does next.
 
 PluginError                  it answered with an error, or not in time      the stage or plan fails
-├── PluginLostError          its process or channel is gone, or not there   wait for `ready`, go on
-│   └── PluginStoppingError  it was told to stop                            leave the stage as it is
-└── PluginSourceError        its source does not give it                    run the one in the cache
-    └── SourceAwayError      its source is not there, for now               the same, else try again
+└── PluginLostError          its process or channel is gone, or not there   wait for `ready`, go on
+    └── PluginStoppingError  it was told to stop                            leave the stage as it is
+
+Why there is no process at all is in `piped.programs.errors`.
 """
 
 from pipecd_model.errors import PluginError
@@ -13,9 +13,7 @@ from pipecd_model.errors import PluginError
 __all__ = [
     "PluginError",
     "PluginLostError",
-    "PluginSourceError",
     "PluginStoppingError",
-    "SourceAwayError",
 ]
 
 
@@ -27,13 +25,3 @@ class PluginLostError(PluginError):
 
 class PluginStoppingError(PluginLostError):
     """The plugin was told to stop: nothing failed, the next one continues."""
-
-
-class PluginSourceError(PluginError):
-    """The place that a plugin comes from does not give it."""
-
-
-class SourceAwayError(PluginSourceError):
-    """The place that a plugin comes from cannot be reached or is not well; later it may be."""
-
-    status = "UNAVAILABLE"

@@ -13,16 +13,16 @@ from typing import Final, Self
 
 from pipecd_model.config import PluginConfig
 from pipecd_model.errors import NotFoundError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_runtime.tasks import UnwrappedTaskGroup
 from piped.plugins.backend import PluginBackend
 from piped.plugins.choose import choose
-from piped.plugins.command import death_wrapper
-from piped.plugins.download import DownloadLimits
-from piped.plugins.leftover import Leftovers
 from piped.plugins.plugin import Plugin
 from piped.plugins.state import Limits
-from piped.plugins.supervise import Supervisor, Surroundings
+from piped.plugins.supervise import HostContext, Supervisor
+from piped.programs.command import pdeathsig_wrapper
+from piped.programs.download import DownloadLimits
+from piped.programs.orphans import OrphanReaper
 
 log = logger(__name__)
 
@@ -55,7 +55,7 @@ class PluginHost:
         """`grace`: seconds that plugins are told they have to stop."""
         self._configs = tuple(configs)
         self._folder = data_dir / "plugins"
-        self._leftovers = Leftovers(data_dir)
+        self._orphans = OrphanReaper(data_dir)
         self._backend = backend
         self._limits = limits or Limits()
         self._download = download or DownloadLimits()
@@ -100,20 +100,20 @@ class PluginHost:
                     await plugin.tried()
 
     async def __aenter__(self) -> Self:
-        await self._leftovers.sweep()
-        around = Surroundings(
+        await self._orphans.sweep()
+        context = HostContext(
             folder=self._folder,
-            leftovers=self._leftovers,
+            orphans=self._orphans,
             names=frozenset(self._plugins),
             backend=self._backend,
             limits=self._limits,
-            wrapper=await death_wrapper(),
+            wrapper=await pdeathsig_wrapper(),
             grace=self._grace,
             download=self._download,
         )
         await self._tasks.__aenter__()
         for config in self._configs:
-            supervisor = Supervisor(config, self._plugins[config.name], around)
+            supervisor = Supervisor(config, self._plugins[config.name], context)
             self._supervisors.append(supervisor)
             self._running.add(
                 self._tasks.create_task(supervisor.run(), name=f"plugin {config.name}")

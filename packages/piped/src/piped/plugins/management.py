@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plugin management: what a plugin that accepts piped's invitation can call on its private port.
 
-`Link` is what piped knows of one process from these calls; the supervisor watches it.
+`PluginSession` is what piped knows of one process from these calls; the supervisor watches it.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from typing import Any, Final
 from google.protobuf.duration_pb2 import Duration
 
 from pipecd_model.errors import ConfigError, DeniedError, StateError, UnauthenticatedError
+from pipecd_wire.headers import PLUGIN_TOKEN_HEADER, PLUGIN_TOKEN_VARIABLE
 from pipecd_wire.pipecd.plugin import plugin_pb2 as pb
 from pipecd_wire.pluginservice import service_pb2
 from pipecd_wire.rpc import (
@@ -25,18 +26,16 @@ from pipecd_wire.rpc import (
     rpc,
 )
 from piped.plugins.backend import PluginBackend
-from piped.plugins.lifetime import OverError
 from piped.plugins.running import RunningStages
 from piped.plugins.service import MetadataApi, SharedObjectsApi, StageApi
+from piped.programs.cancel_group import EndedError
 from piped.report.numbering import RenumberedLogs
 
-TOKEN_KEY: Final = "pipecd-plugin-token"  # noqa: S105 - the name of it
-PIPED_TOKEN_KEY: Final = "pipecd-piped-token"  # noqa: S105 - as above
 MANAGEMENT: Final = pb.DESCRIPTOR.services_by_name["PluginManagementService"]
 SERVICE: Final = service_pb2.DESCRIPTOR.services_by_name["PluginService"]
 
 
-class Link:
+class PluginSession:
     """One process, as it presents itself."""
 
     def __init__(self, *, token: str, piped_token: str = "", port: int) -> None:
@@ -68,35 +67,35 @@ class ManagementApi:
 
     def __init__(
         self,
-        link: Link,
+        session: PluginSession,
         *,
         ping_interval: float,
         running: RunningStages,
         backend: PluginBackend,
     ) -> None:
-        self._link = link
+        self._session = session
         self._interval = Duration(nanos=int(ping_interval % 1 * 1e9), seconds=int(ping_interval))
         self._running = running
         self._backend = backend
 
     @rpc("Ready")
     async def ready(self, _: Any, request: pb.ReadyRequest) -> pb.ReadyResponse:
-        link = self._link
-        if link.given_up:
+        session = self._session
+        if session.given_up:
             raise StateError("piped has given up on this process", hint="exit")
-        if link.port and request.port != link.port:
+        if session.port and request.port != session.port:
             raise ConfigError(
-                f"the plugin serves on port {request.port}, not on {link.port}",
+                f"the plugin serves on port {request.port}, not on {session.port}",
                 hint="serve on the port that the configuration names",
             )
-        link.seen()
-        if not link.ready.done():
-            link.ready.set_result(request)
+        session.seen()
+        if not session.ready.done():
+            session.ready.set_result(request)
         return pb.ReadyResponse(ping_interval=self._interval)
 
     @rpc("Ping")
     async def ping(self, _: Any, _request: pb.PingRequest) -> pb.PingResponse:
-        self._link.seen()
+        self._session.seen()
         return pb.PingResponse()
 
     @rpc("DecryptSecret")
@@ -114,8 +113,8 @@ class ManagementApi:
     async def watch_stage_commands(
         self, _: Any, request: pb.WatchStageCommandsRequest
     ) -> AsyncIterator[pb.WatchStageCommandsResponse]:
-        life = self._running.life(request.deployment_id, request.stage_id)
-        if life is None:
+        group = self._running.cancel_group(request.deployment_id, request.stage_id)
+        if group is None:
             return
         watching = self._backend.commands.watch_stage_commands(
             request.deployment_id, request.stage_id
@@ -123,26 +122,26 @@ class ManagementApi:
         async with aclosing(watching) as commands:
             while True:
                 try:
-                    async with life.within():
+                    async with group.scope():
                         command = await anext(commands)
-                except (OverError, StopAsyncIteration):
+                except (EndedError, StopAsyncIteration):
                     return
                 yield pb.WatchStageCommandsResponse(command=command)
 
 
 def endpoints_of(
-    plugin: str, link: Link, management: ManagementApi, backend: PluginBackend
+    plugin: str, session: PluginSession, management: ManagementApi, backend: PluginBackend
 ) -> Endpoints:
     """Everything that is served on the private port of one process, see `authenticator_of`."""
 
     async def admit(method: Method, metadata: Metadata) -> None:
         # Whoever got here with a token has the right one.
-        if method.service == MANAGEMENT.full_name and TOKEN_KEY not in metadata:
+        if method.service == MANAGEMENT.full_name and PLUGIN_TOKEN_HEADER not in metadata:
             raise _wrong_token(plugin)
-        link.proved = link.proved or TOKEN_KEY in metadata
+        session.proved = session.proved or PLUGIN_TOKEN_HEADER in metadata
 
     # Whoever shows the token knows how piped numbers lines; others begin anew with each process.
-    logs = RenumberedLogs(backend.logs, backend.numbers, lambda: not link.proved)
+    logs = RenumberedLogs(backend.logs, backend.numbers, lambda: not session.proved)
     endpoints = Endpoints(admit=admit)
     endpoints.add(
         SERVICE,
@@ -154,7 +153,7 @@ def endpoints_of(
     return endpoints
 
 
-def authenticator_of(plugin: str, link: Link) -> Authenticator:
+def authenticator_of(plugin: str, session: PluginSession) -> Authenticator:
     """Who may call on the private port of one process: who has its token.
 
     A plugin of upstream's does not know of the token. Until a process has shown that it does, a
@@ -162,9 +161,9 @@ def authenticator_of(plugin: str, link: Link) -> Authenticator:
     """
 
     async def authenticate(call: IncomingCall) -> None:
-        if TOKEN_KEY not in call.metadata and not link.has_token:
+        if PLUGIN_TOKEN_HEADER not in call.metadata and not session.has_token:
             await require_own_user(call)
-        elif not has_token(call, TOKEN_KEY, link.token):
+        elif not has_token(call, PLUGIN_TOKEN_HEADER, session.token):
             raise _wrong_token(plugin)
 
     return authenticate
@@ -173,5 +172,5 @@ def authenticator_of(plugin: str, link: Link) -> Authenticator:
 def _wrong_token(plugin: str) -> UnauthenticatedError:
     return UnauthenticatedError(
         f"this is not the token of the plugin {plugin!r}",
-        hint=f"send what PIPECD_PLUGIN_TOKEN held as {TOKEN_KEY}",
+        hint=f"send what {PLUGIN_TOKEN_VARIABLE} held as {PLUGIN_TOKEN_HEADER}",
     )

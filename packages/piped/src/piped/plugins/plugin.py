@@ -6,11 +6,12 @@ to a process that dies ends at once with PluginLostError, and `ready` waits for 
 """
 
 import asyncio
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_runtime.orphans import ticks_now
 from pipecd_runtime.signals import Signal
 from pipecd_wire.model.deployment_pb2 import (
@@ -28,14 +29,24 @@ from pipecd_wire.rpc import call
 from piped.plugins.abandoned import StageSearch
 from piped.plugins.connection import Connection
 from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
-from piped.plugins.output import Output
 from piped.plugins.running import RunningStages
 from piped.plugins.state import Limits, Phase, PluginState
+from piped.programs.output import Output
 
 log = logger(__name__)
 
 WENT_WELL: Final = frozenset({STAGE_SUCCESS, STAGE_SKIPPED, STAGE_EXITED})
 ENDS: Final = WENT_WELL | {STAGE_FAILURE, STAGE_CANCELLED}
+
+OWN_QUESTION: Final = "DeploymentService/FetchDefinedStages"
+"""What piped asks all the time to see whether a plugin serves. One that tells each call would fill
+log and last words with it."""
+TROUBLE: Final = re.compile("error|fail|panic|fatal", re.IGNORECASE)
+
+
+def is_own_question(line: str) -> bool:
+    """Whether a line of output only tells that piped has asked for the stages."""
+    return OWN_QUESTION in line and not TROUBLE.search(line)
 
 
 class Plugin:
@@ -65,7 +76,7 @@ class Plugin:
         self._starts = 0
         self._was_tried = False
         self.running = RunningStages()
-        self.output = Output(name, shown)
+        self.output = Output(name, shown, is_own_question)
         self._limits = limits
         self._on_change = on_change
         self._connection: Connection | None = None
@@ -100,7 +111,7 @@ class Plugin:
 
     async def determine_versions(self, request: pb.PlanPluginInput) -> pb.DetermineVersionsResponse:
         """Which versions of which artifacts a deployment would bring."""
-        there = self._there()
+        there = self._require_connection()
         message = pb.DetermineVersionsRequest(input=request)
         return await there.ask(
             "DetermineVersions",
@@ -111,7 +122,7 @@ class Plugin:
 
     async def determine_strategy(self, request: pb.PlanPluginInput) -> pb.DetermineStrategyResponse:
         """Pipeline or quick sync. Not for a first deployment: there is nothing to compare with."""
-        there = self._there()
+        there = self._require_connection()
         message = pb.DetermineStrategyRequest(input=request)
         return await there.ask(
             "DetermineStrategy",
@@ -124,7 +135,7 @@ class Plugin:
         self, request: pb.BuildPipelineSyncStagesRequest
     ) -> pb.BuildPipelineSyncStagesResponse:
         """Make stages of the pipeline's entries that belong to this plugin."""
-        there = self._there()
+        there = self._require_connection()
         return await there.ask(
             "BuildPipelineSyncStages",
             lambda: call(
@@ -136,7 +147,7 @@ class Plugin:
         self, request: pb.BuildQuickSyncStagesRequest
     ) -> pb.BuildQuickSyncStagesResponse:
         """Make the stages of a quick sync."""
-        there = self._there()
+        there = self._require_connection()
         return await there.ask(
             "BuildQuickSyncStages",
             lambda: call(
@@ -151,7 +162,7 @@ class Plugin:
         handler has ended. PluginLostError: it was lost on the way; once it is ready again a second
         call continues the stage. PluginStoppingError: the same, but it was told to stop.
         """
-        there = self._there()
+        there = self._require_connection()
         deployment_id, stage_id = request.deployment.id, request.stage.id
         message = pb.ExecuteStageRequest(input=request)
         since = ticks_now()
@@ -202,7 +213,7 @@ class Plugin:
         self, request: plugin_pb2.CheckConfigRequest
     ) -> plugin_pb2.CheckConfigResponse | None:
         """What is wrong in an application's options; None from a plugin that cannot tell."""
-        there = self._there()
+        there = self._require_connection()
         return await there.ask_if_offered(
             "CheckConfig",
             lambda: call(there.config.CheckConfig, request, deadline=self._limits.planning),
@@ -212,7 +223,7 @@ class Plugin:
         self, request: livestate.GetLivestateRequest, *, deadline: float
     ) -> livestate.GetLivestateResponse | None:
         """What is running; None from a plugin that cannot tell."""
-        there = self._there()
+        there = self._require_connection()
         return await there.ask_if_offered(
             "GetLivestate",
             lambda: call(there.livestate.GetLivestate, request, deadline=deadline),
@@ -222,7 +233,7 @@ class Plugin:
         self, request: planpreview.GetPlanPreviewRequest, *, deadline: float
     ) -> planpreview.GetPlanPreviewResponse | None:
         """What a deployment would change; None from a plugin that cannot tell."""
-        there = self._there()
+        there = self._require_connection()
         return await there.ask_if_offered(
             "GetPlanPreview",
             lambda: call(there.planpreview.GetPlanPreview, request, deadline=deadline),
@@ -251,7 +262,7 @@ class Plugin:
         self._changed.send()
         self._on_change(self)
 
-    def serve_through(self, connection: Connection | None) -> None:
+    def set_connection(self, connection: Connection | None) -> None:
         """Make calls through this connection, or none; for the supervisor."""
         self._connection = connection
         self.was_ready = self.was_ready or connection is not None
@@ -262,9 +273,9 @@ class Plugin:
             await self._changed.wait()
 
     def _is_there(self) -> bool:
-        return self._connection is not None and not self._connection.hopeless.done()
+        return self._connection is not None and not self._connection.unrecoverable.done()
 
-    def _there(self) -> Connection:
+    def _require_connection(self) -> Connection:
         if self._connection is not None:
             return self._connection
         if self.state.phase is Phase.STOPPING:

@@ -5,30 +5,30 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from piped.plugins.lifetime import Lifetime
+from piped.programs.cancel_group import CancelGroup
 
 
 class RunningStages:
     """The stages that piped has a plugin execute."""
 
     def __init__(self) -> None:
-        self._stages: dict[tuple[str, str], list[Lifetime]] = {}
+        self._stages: dict[tuple[str, str], list[CancelGroup]] = {}
         self._idle = asyncio.Event()
         self._idle.set()
 
     @contextmanager
     def enter(self, deployment_id: str, stage_id: str) -> Iterator[None]:
         """A stage runs while the block does."""
-        life = Lifetime()
-        lives = self._stages.setdefault((deployment_id, stage_id), [])
-        lives.append(life)
+        group = CancelGroup()
+        groups = self._stages.setdefault((deployment_id, stage_id), [])
+        groups.append(group)
         self._idle.clear()
         try:
             yield
         finally:
-            life.end()
-            lives.remove(life)
-            if not lives:
+            group.end()
+            groups.remove(group)
+            if not groups:
                 del self._stages[deployment_id, stage_id]
             if not self._stages:
                 self._idle.set()
@@ -47,10 +47,10 @@ class RunningStages:
         """Wait until no stage runs."""
         await self._idle.wait()
 
-    def life(self, deployment_id: str, stage_id: str) -> Lifetime | None:
-        """The life of the stage's latest run, None when it does not run."""
-        lives = self._stages.get((deployment_id, stage_id))
-        return lives[-1] if lives else None
+    def cancel_group(self, deployment_id: str, stage_id: str) -> CancelGroup | None:
+        """Returns the waits of the stage's latest run, None when it does not run."""
+        groups = self._stages.get((deployment_id, stage_id))
+        return groups[-1] if groups else None
 
     def has_deployment(self, deployment_id: str) -> bool:
         """Does a stage of this deployment run?"""

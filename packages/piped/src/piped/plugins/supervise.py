@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.config import PluginConfig
-from pipecd_model.oplog import logger
 from pipecd_runtime.backoff import Backoff
+from pipecd_runtime.logs import logger
 from pipecd_runtime.orphans import Leader, Search, new_mark, start_of
 from pipecd_runtime.peer import PeerError, check_listeners
 from pipecd_runtime.ports import is_free, pick_port
+from pipecd_wire.headers import PIPED_TOKEN_HEADER
 from pipecd_wire.pipecd.plugin.plugin_pb2 import ReadyRequest
 from pipecd_wire.plugin.deploymentapi.api_pb2 import FetchDefinedStagesRequest
 from pipecd_wire.rpc import (
@@ -36,22 +37,23 @@ from pipecd_wire.rpc import (
 from piped.plugins.backend import PluginBackend
 from piped.plugins.command import command_of
 from piped.plugins.connection import Connection
-from piped.plugins.download import DownloadLimits
-from piped.plugins.errors import PluginError, SourceAwayError
-from piped.plugins.fetch import Program
-from piped.plugins.getting import Getting
-from piped.plugins.leftover import Leftovers
+from piped.plugins.errors import PluginError
 from piped.plugins.management import (
-    PIPED_TOKEN_KEY,
-    Link,
     ManagementApi,
+    PluginSession,
     authenticator_of,
     endpoints_of,
 )
 from piped.plugins.plugin import Plugin
-from piped.plugins.port import accepts, private_port
-from piped.plugins.process import Process, ending, started
 from piped.plugins.state import Limits, Phase
+from piped.programs.download import DownloadLimits
+from piped.programs.errors import ProgramError, SourceAwayError
+from piped.programs.fetch import Program
+from piped.programs.fetcher import ProgramFetcher
+from piped.programs.orphans import OrphanReaper
+from piped.programs.port import accepts, private_port
+from piped.programs.process import Process, ending, started
+from piped.programs.source import ProgramSource
 
 log = logger(__name__)
 
@@ -76,30 +78,37 @@ class RestartedError(GoneError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class HostContext:
     """What all plugins of a host share."""
 
     folder: Path
-    leftovers: Leftovers
+    orphans: OrphanReaper
     names: frozenset[str]
     """Of all plugins."""
     backend: PluginBackend
     limits: Limits
     wrapper: tuple[str, ...]
-    """What stands before the command of a file, see `death_wrapper`."""
+    """What stands before the command of a file, see `pdeathsig_wrapper`."""
     grace: float
     """Seconds that a plugin has to stop."""
     download: DownloadLimits
 
 
+def source_of(plugin: PluginConfig) -> ProgramSource:
+    """Returns where the configuration says that a plugin's program comes from."""
+    return ProgramSource(
+        name=plugin.name, url=plugin.url, sha256=plugin.sha256, insecure=plugin.insecure
+    )
+
+
 class Supervisor:
     """Runs the processes of one plugin, one at a time."""
 
-    def __init__(self, config: PluginConfig, plugin: Plugin, around: Surroundings) -> None:
+    def __init__(self, config: PluginConfig, plugin: Plugin, context: HostContext) -> None:
         self._config = config
         self._plugin = plugin
-        self._around = around
-        self._limits = around.limits
+        self._context = context
+        self._limits = context.limits
         self._process: Process | None = None
         self._connection: Connection | None = None
         self._stop = asyncio.Event()
@@ -109,7 +118,9 @@ class Supervisor:
         self._backoff = Backoff(
             first_seconds=self._limits.first_pause, longest_seconds=self._limits.longest_pause
         )
-        self._getting = Getting(config, around.folder, around.download, self._say_fetching)
+        self._fetcher = ProgramFetcher(
+            source_of(config), context.folder, context.download, self._say_fetching
+        )
 
     @property
     def name(self) -> str:
@@ -122,7 +133,7 @@ class Supervisor:
                 await self._live()
             except SourceAwayError as error:
                 self._wait_for_source(error.with_hint())
-            except PluginError as error:
+            except (PluginError, ProgramError) as error:
                 self._fail(error.with_hint())
             except AddressError as error:
                 self._fail(str(error))
@@ -139,7 +150,7 @@ class Supervisor:
         """
         if not self._stop.is_set():
             self._stop.set()
-            self._getting.stop()
+            self._fetcher.stop()
             self._plugin.become(Phase.STOPPING, "was told to stop")
             if self._is_spared():
                 return
@@ -180,7 +191,7 @@ class Supervisor:
     def _fail(self, why: str, *, wanted: bool = False) -> None:
         """Tell everybody who waits for the process that it is gone, and plan the next one."""
         plugin = self._plugin
-        plugin.serve_through(None)
+        plugin.set_connection(None)
         if wanted:
             self._pause = 0.0
         elif not self._stop.is_set():
@@ -189,12 +200,12 @@ class Supervisor:
             plugin.become(Phase.FAILED, f"{why}; next try in {self._pause:.1f}s")
         if self._connection is not None:
             self._connection.end = why
-            self._connection.life.end()
+            self._connection.calls.end()
             self._connection = None
 
     def _wait_for_source(self, why: str) -> None:
         """Plan to ask again. That is no failure of the plugin: it has not even been started."""
-        self._pause = self._backoff.pause_seconds_after(self._getting.in_vain)
+        self._pause = self._backoff.pause_seconds_after(self._fetcher.failures)
         if not self._stop.is_set():
             self._plugin.become(Phase.FAILED, f"{why}; next try in {self._pause:.1f}s")
 
@@ -208,36 +219,36 @@ class Supervisor:
 
     async def _live(self) -> None:
         """One process from its start to its end."""
-        anew = self._wanted.is_set()
+        refresh = self._wanted.is_set()
         self._wanted.clear()
-        program = await self._getting.program(anew=anew)
+        program = await self._fetcher.fetch(refresh=refresh)
         self._wanted.clear()  # whoever wanted another one meanwhile gets this one
         if program is None:
             return
-        await self._end_leftovers()
+        await self._end_orphans()
         port = self._port_for(program)
-        link = Link(
+        session = PluginSession(
             token=secrets.token_urlsafe(32), piped_token=secrets.token_urlsafe(32), port=port
         )
         async with AsyncExitStack() as opened:
             service_port = await opened.enter_async_context(
-                private_port(self._endpoints(link), authenticator_of(self._config.name, link))
+                private_port(self._endpoints(session), authenticator_of(self._config.name, session))
             )
             if self._stop.is_set():
                 return
             self._plugin.become(Phase.STARTING, f"has {self._limits.ready:g}s to serve")
-            mark = new_mark(self._around.folder.parent, self._plugin.name)
+            mark = new_mark(self._context.folder.parent, self._plugin.name)
             command = command_of(
                 self._config,
                 program,
                 service_port=service_port,
                 port=port,
-                token=link.token,
+                token=session.token,
                 mark=mark,
-                piped_token=link.piped_token,
-                scripts=(self._around.folder.parent / "scripts").absolute(),
-                grace=self._around.grace,
-                wrapper=self._around.wrapper,
+                piped_token=session.piped_token,
+                scripts=(self._context.folder.parent / "scripts").absolute(),
+                grace=self._context.grace,
+                wrapper=self._context.wrapper,
             )
             process = await opened.enter_async_context(started(command, self._record))
             self._process = process
@@ -251,22 +262,22 @@ class Supervisor:
                     watches.create_task(self._watch_process(process, watches))
                     watches.create_task(self._watch_wishes())
                     watches.create_task(self._watch_stages())
-                    watches.create_task(self._serve(link, processes, opened, watches))
+                    watches.create_task(self._serve(session, processes, opened, watches))
             except* RestartedError as wish:
                 why, wanted = str(wish.exceptions[0]), True
                 await self._let_go(process, why)
             except* GoneError as gone:
                 why = str(gone.exceptions[0])
             finally:
-                link.given_up = True
-                self._plugin.serve_through(None)
+                session.given_up = True
+                self._plugin.set_connection(None)
                 try:
                     # Before anybody is told: it must not go on with what the next one continues,
                     # and nothing that it has started either.
                     if self._connection is not None:
                         self._connection.ending = True
                     await process.killed(KILLED)
-                    await self._end_leftovers()
+                    await self._end_orphans()
                 except PluginError as error:
                     why = f"{why}; {error}"
                 finally:
@@ -279,7 +290,7 @@ class Supervisor:
 
     async def _let_go(self, process: Process, why: str) -> None:
         """Let a process that works well give back what it has, before it is ended."""
-        self._plugin.serve_through(None)
+        self._plugin.set_connection(None)
         self._plugin.become(Phase.FETCHING, why)
         if self._connection is not None:
             self._connection.stopping = True
@@ -287,21 +298,21 @@ class Supervisor:
         await process.gone(self._limits.hurry)
 
     def _record(self, pid: int) -> None:
-        self._around.leftovers.record(self._plugin.name, pid)
+        self._context.orphans.record(self._plugin.name, pid)
 
-    async def _end_leftovers(self) -> None:
+    async def _end_orphans(self) -> None:
         """End what earlier processes have started. Raises PluginError when that is not possible."""
         name = self._plugin.name
-        await self._around.leftovers.end(name, others=self._around.names - {name})
+        await self._context.orphans.end(name, others=self._context.names - {name})
 
-    def _endpoints(self, link: Link) -> Endpoints:
+    def _endpoints(self, session: PluginSession) -> Endpoints:
         management = ManagementApi(
-            link,
+            session,
             ping_interval=self._limits.ping_interval,
             running=self._plugin.running,
-            backend=self._around.backend,
+            backend=self._context.backend,
         )
-        return endpoints_of(self._config.name, link, management, self._around.backend)
+        return endpoints_of(self._config.name, session, management, self._context.backend)
 
     def _port_for(self, program: Program) -> int:
         """Where it shall serve; a package chooses by itself."""
@@ -328,14 +339,18 @@ class Supervisor:
         raise GoneError(f"{ending(code)}{when}")
 
     async def _serve(
-        self, link: Link, processes: Search, opened: AsyncExitStack, watches: asyncio.TaskGroup
+        self,
+        session: PluginSession,
+        processes: Search,
+        opened: AsyncExitStack,
+        watches: asyncio.TaskGroup,
     ) -> None:
         limit = self._limits.ready
         try:
             async with asyncio.timeout(limit):
-                proof = ((PIPED_TOKEN_KEY, link.piped_token),)
+                proof = ((PIPED_TOKEN_HEADER, session.piped_token),)
                 channel = await opened.enter_async_context(
-                    connect(await self._address(link), metadata=lambda: proof)
+                    connect(await self._address(session), metadata=lambda: proof)
                 )
                 connection = Connection(self._plugin.name, channel, self._limits, processes)
                 stages = await self._stages_of(connection)
@@ -347,35 +362,35 @@ class Supervisor:
             return
         self._connection = connection
         self._plugin.stages = stages
-        if link.ready.done():
-            self._present(link.ready.result(), connection)
-        self._plugin.serve_through(connection)
+        if session.ready.done():
+            self._present(session.ready.result(), connection)
+        self._plugin.set_connection(connection)
         self._plugin.become(Phase.READY, f"serves {', '.join(sorted(stages)) or 'no stages'}")
-        watches.create_task(self._watch_pings(link, connection))
-        watches.create_task(self._watch_channel(link, channel, connection))
+        watches.create_task(self._watch_pings(session, connection))
+        watches.create_task(self._watch_channel(session, channel, connection))
         watches.create_task(self._watch_answers(connection))
         watches.create_task(self._watch_callers(connection))
         watches.create_task(self._watch_steadiness())
 
-    async def _address(self, link: Link) -> str:
+    async def _address(self, session: PluginSession) -> str:
         """Where the plugin serves, as soon as it does."""
-        if not link.port:
-            return f"127.0.0.1:{(await asyncio.shield(link.ready)).port}"
-        while not link.ready.done() and not await accepts(link.port):
-            await asyncio.wait({link.ready}, timeout=LOOK_AGAIN)
-        await self._check_listeners(link)
-        return f"localhost:{link.port}"
+        if not session.port:
+            return f"127.0.0.1:{(await asyncio.shield(session.ready)).port}"
+        while not session.ready.done() and not await accepts(session.port):
+            await asyncio.wait({session.ready}, timeout=LOOK_AGAIN)
+        await self._check_listeners(session)
+        return f"localhost:{session.port}"
 
-    async def _check_listeners(self, link: Link) -> None:
+    async def _check_listeners(self, session: PluginSession) -> None:
         """Tell nothing to a stranger who has taken the port before the plugin, or after it.
 
         Of a port that a package has chosen only the package itself knows, and has told.
         """
-        if not link.port:
+        if not session.port:
             return
         try:
             await asyncio.to_thread(
-                check_listeners, ("127.0.0.1", "::1"), link.port, uid=os.geteuid()
+                check_listeners, ("127.0.0.1", "::1"), session.port, uid=os.geteuid()
             )
         except PeerError as error:
             if self._stop.is_set():
@@ -402,22 +417,24 @@ class Supervisor:
         self._plugin.version = ready.version
         self._plugin.stages_without_files = frozenset(ready.stages_without_files)
 
-    async def _watch_pings(self, link: Link, connection: Connection) -> None:
-        if not link.ready.done():
+    async def _watch_pings(self, session: PluginSession, connection: Connection) -> None:
+        if not session.ready.done():
             # It answered before it said Ready, or it never will, as upstream's do not.
-            self._present(await asyncio.shield(link.ready), connection)
+            self._present(await asyncio.shield(session.ready), connection)
         clock = asyncio.get_running_loop().time
         interval, missed = self._limits.ping_interval, self._limits.missed_pings
         while not self._stop.is_set():
-            due = link.last_ping + missed * interval
+            due = session.last_ping + missed * interval
             if clock() < due:
                 await asyncio.sleep(due - clock())
                 if clock() > due + interval:
-                    link.seen()  # piped itself stood still; nobody could have been heard
+                    session.seen()  # piped itself stood still; nobody could have been heard
             else:
                 raise GoneError(f"missed {missed} pings in a row")
 
-    async def _watch_channel(self, link: Link, channel: Channel, connection: Connection) -> None:
+    async def _watch_channel(
+        self, session: PluginSession, channel: Channel, connection: Connection
+    ) -> None:
         while not self._stop.is_set():
             state = channel.get_state(try_to_connect=True)
             if state.name == "READY":
@@ -425,10 +442,10 @@ class Supervisor:
                 continue
             try:
                 await wait_until_ready(channel, limit=self._limits.channel)
-                await self._check_listeners(link)
+                await self._check_listeners(session)
             except CallError:
                 # While a call goes on over the old connection, the plugin may be on its way out.
-                if not connection.life.busy and not self._stop.is_set():
+                if not connection.calls.is_busy and not self._stop.is_set():
                     raise GoneError("cannot be reached any more") from None
 
     async def _watch_answers(self, connection: Connection) -> None:
@@ -462,7 +479,7 @@ class Supervisor:
             self.tell()
 
     async def _watch_callers(self, connection: Connection) -> None:
-        why = await connection.hopeless
+        why = await connection.unrecoverable
         if not self._stop.is_set():
             raise GoneError(why)
 

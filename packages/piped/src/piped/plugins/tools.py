@@ -9,7 +9,6 @@ plugin is; no other user of the machine may be able to change what plugins run.
 
 import asyncio
 import os
-import platform
 import re
 import shutil
 import signal
@@ -22,13 +21,11 @@ from typing import Final
 
 from pipecd_model.errors import ConfigError, StateError
 from pipecd_runtime import process as door
+from piped.programs.registry import this_platform
 
 PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9._+-]{0,99}")
 FIELD: Final = re.compile(r"\{\{\s*\.(Name|Version|OutPath|TmpDir|Arch|Os)\s*\}\}")
 LONGEST_OUTPUT: Final = 16 * 1024
-
-# Python's names of machines to Go's, which the scripts expect.
-GO_ARCH: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
 
 class Tools:
@@ -72,8 +69,8 @@ class Tools:
                     "Version": version,
                     "OutPath": str(out),
                     "TmpDir": str(work),
-                    "Arch": GO_ARCH.get(platform.machine(), platform.machine()),
-                    "Os": platform.system().lower(),
+                    "Arch": this_platform().architecture,
+                    "Os": this_platform().os,
                 },
             )
             await self._run(f"{name} {version}", command, work)

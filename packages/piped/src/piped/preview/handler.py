@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from pipecd_model import gojson
 from pipecd_model.errors import PipecdError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.planpreview_pb2 import (
     ApplicationPlanPreviewResult,

@@ -12,17 +12,18 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from pipecd_model.config import PipedConfig
 from pipecd_model.config.mask import masked_yaml
 from pipecd_model.errors import DeniedError, PipecdError, UnauthenticatedError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.common_pb2 import ApplicationGitRepository
 from pipecd_wire.model.piped_pb2 import Piped
 from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.pipedservice import service_pb2 as pb
 from piped.controlplane.client import ControlPlane, UnknownRpcError
+from piped.facts import Facts, PluginFailed
 
 log = logger(__name__)
 
-STAT_INTERVAL: Final = 60.0
-"""Seconds; the control plane shows a piped as gone after twice as long."""
+STAT_INTERVAL_SECONDS: Final = 60.0
+"""The control plane shows a piped as gone after twice as long."""
 
 
 async def introduce(
@@ -83,7 +84,7 @@ class Stats:
                 )
             except PipecdError as error:
                 log.debug("piped.stat_not_told", reason=str(error))
-            await asyncio.sleep(STAT_INTERVAL)
+            await asyncio.sleep(STAT_INTERVAL_SECONDS)
 
 
 class State(Protocol):
@@ -129,22 +130,26 @@ class PluginStates:
         self,
         control: ControlPlane,
         plugins: Iterable[Plugin],
+        facts: Facts,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._control = control
         self._plugins = plugins
+        self._facts = facts
         self._clock = clock
         self._changed = asyncio.Event()
         self._changed.set()
         self._seen: dict[str, Seen] = {}
 
-    def changed(self, plugin: Plugin) -> None:
-        """Take note of a plugin that is in another state than before."""
+    def note_change(self, plugin: Plugin) -> None:
+        """Have the state of a plugin reported; a failure is also published."""
         seen = self._seen.setdefault(plugin.name, Seen(phase="", since=self._clock()))
         phase = str(plugin.state.phase)
         if phase != seen.phase:
             seen.phase, seen.since = phase, self._clock()
             seen.starts += phase == "starting"
+            if phase == "failed":
+                self._facts.publish(PluginFailed(plugin=plugin.name, reason=plugin.state.sentence))
         self._changed.set()
 
     async def run(self) -> None:

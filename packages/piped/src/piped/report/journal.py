@@ -22,7 +22,7 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 
 from pipecd_model.errors import StateError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from piped.report import frames
 
 log = logger(__name__)

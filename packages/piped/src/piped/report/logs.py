@@ -23,7 +23,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from pipecd_model.errors import PipecdError, StateError, UnauthenticatedError, UnavailableError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_runtime.tasks import UnwrappedTaskGroup
 from pipecd_wire.model.logblock_pb2 import LogBlock
 from pipecd_wire.pipedservice import service_pb2 as pb

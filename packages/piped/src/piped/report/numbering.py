@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.logblock_pb2 import LogBlock
 from piped.report.masked import Logs
 from piped.report.spool import StageKey

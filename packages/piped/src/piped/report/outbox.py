@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from google.protobuf.message import Message
 
 from pipecd_model.errors import PipecdError, UnauthenticatedError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_runtime.tasks import UnwrappedTaskGroup
 from piped.controlplane.epoch import lease_epoch
 from piped.report.journal import Journal

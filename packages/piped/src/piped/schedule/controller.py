@@ -14,7 +14,7 @@ from typing import Final
 
 from pipecd_model.deployment import is_completed
 from pipecd_model.errors import NotFoundError, PipecdError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
@@ -215,7 +215,9 @@ class Controller:
     def _refuse(self, command: Command) -> None:
         self._commands.finish(command, CommandOutcome.fail("the deployment is over"))
 
-    def _cancel_waiting(self, queue: ApplicationQueue, deployment_id: str, command: Command) -> None:
+    def _cancel_waiting(
+        self, queue: ApplicationQueue, deployment_id: str, command: Command
+    ) -> None:
         deployment = next((each for each in queue.waiting if each.id == deployment_id), None)
         is_new = deployment is not None and deployment.status == pb.DEPLOYMENT_PENDING
         if deployment is None or not is_new or self._tasks is None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pipecd_model.config import ApplicationConfig
 from pipecd_model.deployment import is_completed
 from pipecd_model.errors import PipecdError
-from pipecd_model.oplog import log_context, logger
 from pipecd_model.stage import forward_stages, has_started, is_rollback, rollback_stages
 from pipecd_model.stage import is_completed as stage_is_completed
+from pipecd_runtime.logs import log_context, logger
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment, DeploymentStatus, PipelineStage
@@ -241,7 +241,9 @@ class DeploymentRun:
         status = pb.DEPLOYMENT_CANCELLED if self._cancels else pb.DEPLOYMENT_FAILURE
         return Ending(status=status, reason=reason)
 
-    async def _roll_back(self, stages: StageRunner, config: ApplicationConfig, ending: Ending) -> Ending:
+    async def _roll_back(
+        self, stages: StageRunner, config: ApplicationConfig, ending: Ending
+    ) -> Ending:
         deployment = self.deployment
         self._heeds_cancel = False
         wish = self._cancelled if not self._rolling_back else None

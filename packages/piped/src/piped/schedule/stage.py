@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from pipecd_model.errors import PipecdError, PluginError, shorten_reason
-from pipecd_model.oplog import logger
 from pipecd_model.stage import is_completed
+from pipecd_runtime.logs import logger
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.deployment_pb2 import PipelineStage, StageStatus
 from pipecd_wire.plugin.deploymentapi.api_pb2 import ExecutePluginInput, ExecuteStageResponse

@@ -11,8 +11,8 @@ from typing import Final
 
 from pipecd_model.config import ApplicationConfig, StageConfig
 from pipecd_model.errors import ConfigError, PipecdError
-from pipecd_model.oplog import logger
 from pipecd_model.stage import SCRIPT_RUN_ROLLBACK, is_rollback
+from pipecd_runtime.logs import logger
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.common_pb2 import QUICK_SYNC
 from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
@@ -46,7 +46,13 @@ class StageRunner:
     """Runs the stages of a deployment, one at a time."""
 
     def __init__(
-        self, deployment: Deployment, prepared: PreparedCommit, services: RunServices, *, began: float, epoch: int
+        self,
+        deployment: Deployment,
+        prepared: PreparedCommit,
+        services: RunServices,
+        *,
+        began: float,
+        epoch: int,
     ) -> None:
         """`began`: when the deployment was planned; its time counts from then.
 

@@ -17,19 +17,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pipecd_model.oplog import logger
 from pipecd_runtime.backoff import Backoff
-from piped.scripts.folders import deployments_in, folder_of, records_in
+from pipecd_runtime.logs import logger
+from pipecd_runtime.script_records import (
+    EXIT,
+    GRACE,
+    INTENT,
+    LOCK,
+    STARTED,
+    STOPPED,
+    find_deployment_folder,
+    list_deployment_folders,
+    list_records,
+)
 from piped.scripts.processes import FIRST_LOOK, LONGEST_LOOK, end_marked
 
 log = logger(__name__)
-
-INTENT: Final = "intent"
-LOCK: Final = "lock"
-STARTED: Final = "started"
-STOPPED: Final = "stopped"
-GRACE: Final = "grace"
-EXIT: Final = "exit"
 
 DEFAULT_GRACE: Final = 10.0
 """Seconds to end by itself for a script whose record does not say how long it has."""
@@ -47,7 +50,7 @@ class RunningScripts:
 
     def stop(self, deployment_id: str, stage_id: str) -> bool:
         """Let nobody start the scripts of a stage, or start them again; are any on record?"""
-        records = records_in(folder_of(self._folder, deployment_id), only=stage_id)
+        records = list_records(find_deployment_folder(self._folder, deployment_id), only=stage_id)
         for record in records:
             with suppress(OSError):
                 forbid(record)
@@ -60,13 +63,13 @@ class RunningScripts:
 
         When this returns none lives, and none can start any more.
         """
-        folder = folder_of(self._folder, deployment_id)
-        return await self._end(records_in(folder, only=only, but=but))
+        folder = find_deployment_folder(self._folder, deployment_id)
+        return await self._end(list_records(folder, only=only, but=but))
 
     async def end_all(self) -> int:
         """End all scripts there are."""
-        folders = deployments_in(self._folder)
-        return await self._end(each for folder in folders for each in records_in(folder))
+        folders = list_deployment_folders(self._folder)
+        return await self._end(each for folder in folders for each in list_records(folder))
 
     async def _end(self, records: Iterable[Path]) -> int:
         async with asyncio.TaskGroup() as tasks:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_runtime.backoff import Backoff
+from pipecd_wire.headers import SCRIPT_ID_VARIABLE
 
-TOKEN: Final = "PIPECD_SCRIPT_ID"  # noqa: S105 - the name of a variable
 FIRST_LOOK: Final = 0.01
 LONGEST_LOOK: Final = 0.2
 KILL_LIMIT: Final = 5.0
@@ -55,7 +55,7 @@ async def end_marked(token: str, grace: float) -> bool:
 
 def _find(token: str, known: set[tuple[int, int]]) -> list[ScriptProcess]:
     """All of the script that live; they are added to those that are known."""
-    mark = f"{TOKEN}={token}".encode()
+    mark = f"{SCRIPT_ID_VARIABLE}={token}".encode()
     seen = {each.pid: each for each in _all()}
     mine = {pid for pid, each in seen.items() if each.identity in known or _has(pid, mark)}
     children: dict[int, list[int]] = {}

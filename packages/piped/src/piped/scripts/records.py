@@ -21,11 +21,17 @@ from typing import Final
 
 from pipecd_model.deployment import is_completed
 from pipecd_model.errors import NotFoundError, PipecdError
-from pipecd_model.oplog import logger
 from pipecd_runtime.backoff import Backoff
+from pipecd_runtime.logs import logger
+from pipecd_runtime.script_records import (
+    HASHED,
+    LOCK,
+    REMOVED,
+    find_deployment_folder,
+    list_deployment_folders,
+)
 from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.scripts.ending import RunningScripts
-from piped.scripts.folders import HASHED, REMOVED, deployments_in, folder_of
 
 log = logger(__name__)
 
@@ -60,7 +66,7 @@ class ScriptRecords:
 
     def completed(self, deployment: Deployment) -> None:
         """Remove what is kept of a deployment that has just ended."""
-        if folder_of(self._folder, deployment.id).is_dir():
+        if find_deployment_folder(self._folder, deployment.id).is_dir():
             self._over[deployment.id] = deployment
             self._changed.set()
 
@@ -134,7 +140,7 @@ def forget(scripts: Path, deployment_id: str) -> bool:
 
     Raises OSError when they cannot be removed.
     """
-    folder = folder_of(scripts, deployment_id)
+    folder = find_deployment_folder(scripts, deployment_id)
     away = scripts / f"{REMOVED}{folder.name}"
     try:
         # Held until all is gone: nobody begins to run what is being forgotten.
@@ -157,7 +163,7 @@ def _locked(folder: Path) -> Iterator[None]:
     """Hold the locks of all records; BlockingIOError when a script's keeper has one."""
     descriptors: list[int] = []
     try:
-        for lock in sorted(folder.glob("*/lock")):
+        for lock in sorted(folder.glob(f"*/{LOCK}")):
             descriptors.append(os.open(lock, os.O_RDWR | os.O_CLOEXEC))
             fcntl.flock(descriptors[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
@@ -173,4 +179,4 @@ def _finish_removals(scripts: Path) -> None:
 
 
 def _names_in(scripts: Path) -> set[str]:
-    return {each.name for each in deployments_in(scripts) if len(each.name) != HASHED}
+    return {each.name for each in list_deployment_folders(scripts) if len(each.name) != HASHED}

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pipecd_model.errors import ConfigError, StateError
-from pipecd_model.oplog import logger
 from pipecd_model.secrets import Masker
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from pipecd_wire.model.deployment_pb2 import Deployment
 

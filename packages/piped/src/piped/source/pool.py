@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipecd_model.errors import PipecdError, SourceError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_runtime.tasks import UnwrappedTaskGroup
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource

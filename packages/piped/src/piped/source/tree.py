@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from pipecd_model.errors import SourceError
 from pipecd_model.gitnames import CommitHash
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_runtime.process import Argument, own, word
 from piped.git import DamagedMirrorError, GitError, Repository
 from piped.git import process as git

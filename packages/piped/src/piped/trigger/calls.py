@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The trigger's calls: questions to the control plane, facts, and the ends of commands."""
 
-from typing import Final
-
 from pipecd_model.errors import NotFoundError
+from pipecd_wire.headers import TRIGGERED_DEPLOYMENT_ID
 from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference, ApplicationSyncState
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import DEPLOYMENT_PENDING, Deployment
@@ -11,9 +10,6 @@ from pipecd_wire.pipedservice import service_pb2 as pb
 from piped.controlplane.client import ControlPlane
 from piped.facts import Facts, SyncChanged, Triggered
 from piped.report.commands import CommandInbox, CommandOutcome
-
-DEPLOYMENT_ID: Final = "TriggeredDeploymentID"
-"""Where a handled command says which deployment it became; pipectl waits for it."""
 
 
 class ControlPlaneCalls:
@@ -57,4 +53,4 @@ class ControlPlaneCalls:
 
 def deployment_outcome(deployment_id: str) -> CommandOutcome:
     """Returns the outcome of a command that became a deployment."""
-    return CommandOutcome(metadata={DEPLOYMENT_ID: deployment_id})
+    return CommandOutcome(metadata={TRIGGERED_DEPLOYMENT_ID: deployment_id})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from pipecd_model.errors import ConflictError, PipecdError, UnavailableError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.git import Repository

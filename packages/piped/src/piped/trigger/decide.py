@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pipecd_model import trigger
 from pipecd_model.config import ApplicationConfig
 from pipecd_model.errors import PipecdError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.command_pb2 import Command
 from piped.git import Commit, DamagedMirrorError, GitError, Reach, Repository

@@ -11,8 +11,8 @@ from contextlib import aclosing
 from typing import Final
 
 from pipecd_model.errors import PipecdError
-from pipecd_model.oplog import logger
 from pipecd_runtime.backoff import Backoff
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipecd_model.errors import PipecdError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.model.application_pb2 import Application
 from piped.git import Commit
 from piped.trigger.protocols import Calls

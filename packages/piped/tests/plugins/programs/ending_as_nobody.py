@@ -9,21 +9,21 @@ import os
 import sys
 from pathlib import Path
 
-from pipecd_model.errors import PluginError
-from piped.plugins.leftover import Leftovers
+from piped.programs.errors import ProgramError
+from piped.programs.orphans import OrphanReaper
 
 NOBODY = 65534
 
 
 async def main() -> None:
-    leftovers = Leftovers(Path(sys.argv[1]))
+    leftovers = OrphanReaper(Path(sys.argv[1]))
     # Whatever has to be imported, is: the next user may not be allowed to read it.
     await leftovers.end("nothing", others=sys.argv[2:])
     os.setgroups([])
     os.setresuid(NOBODY, NOBODY, NOBODY)
     try:
         await leftovers.end(sys.argv[2], others=())
-    except PluginError as error:
+    except ProgramError as error:
         print(error.with_hint())  # noqa: T201 - the test reads it
 
 

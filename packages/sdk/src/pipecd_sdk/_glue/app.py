@@ -14,8 +14,8 @@ from pipecd_sdk._glue import flags as command_line
 from pipecd_sdk._glue.entry import Setup, read_entry, set_up
 from pipecd_sdk._glue.execute import ExecuteApi, WaitApi
 from pipecd_sdk._glue.flags import Flags
+from pipecd_sdk._glue.logging_setup import set_up_logging
 from pipecd_sdk._glue.management import (
-    TOKEN_KEY,
     Invitation,
     RefusedError,
     announce,
@@ -23,7 +23,6 @@ from pipecd_sdk._glue.management import (
     keep_pinging,
     take_invitation,
 )
-from pipecd_sdk._glue.oplog import set_up_logging
 from pipecd_sdk._glue.parent import OrphanedError, die_with_parent
 from pipecd_sdk._glue.piped import Piped
 from pipecd_sdk._glue.plan import ConfigApi, PlanApi
@@ -31,6 +30,7 @@ from pipecd_sdk._glue.running import Running
 from pipecd_sdk.clock import Clock
 from pipecd_sdk.config import ConfigFaultsError
 from pipecd_sdk.plugin import StagePlugin
+from pipecd_wire.headers import PLUGIN_TOKEN_HEADER
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.deploymentapi import api_pb2
 from pipecd_wire.rpc import AddressError, Endpoints, Server, ServerTls, admit_all, connect
@@ -83,7 +83,7 @@ class _Process:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
         token = self._invitation.token
-        metadata = [(TOKEN_KEY, token)] if token else []
+        metadata = [(PLUGIN_TOKEN_HEADER, token)] if token else []
         try:
             async with connect(self._flags.piped, metadata=lambda: metadata) as channel:
                 piped = Piped(channel, plugin=self._setup.name, managed=bool(token))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipecd_sdk._glue.piped import Piped
+from pipecd_wire.headers import PIPED_TOKEN_HEADER, PIPED_TOKEN_VARIABLE, PLUGIN_TOKEN_VARIABLE
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.rpc import (
     Authenticator,
@@ -22,10 +23,6 @@ from pipecd_wire.rpc import (
 
 log = logging.getLogger(__name__)
 
-TOKEN_VARIABLE: Final = "PIPECD_PLUGIN_TOKEN"  # noqa: S105 - the name of it, not the token
-TOKEN_KEY: Final = "pipecd-plugin-token"  # noqa: S105
-PIPED_TOKEN_VARIABLE: Final = "PIPECD_PIPED_TOKEN"  # noqa: S105
-PIPED_TOKEN_KEY: Final = "pipecd-piped-token"  # noqa: S105
 PING_INTERVAL: Final = 5.0
 
 # piped may be slow to serve, but a plugin that it never hears of is one that it starts again.
@@ -52,7 +49,7 @@ class Invitation:
 def take_invitation() -> Invitation:
     """Returns the invitation of the environment; no process that we start finds it there."""
     return Invitation(
-        token=os.environ.pop(TOKEN_VARIABLE, ""),
+        token=os.environ.pop(PLUGIN_TOKEN_VARIABLE, ""),
         piped_token=os.environ.pop(PIPED_TOKEN_VARIABLE, ""),
     )
 
@@ -62,11 +59,11 @@ def authenticator_of(invitation: Invitation) -> Authenticator:
     own user."""
 
     async def authenticate(call: IncomingCall) -> None:
-        if not has_token(call, PIPED_TOKEN_KEY, invitation.piped_token):
+        if not has_token(call, PIPED_TOKEN_HEADER, invitation.piped_token):
             raise StatusError(
                 "UNAUTHENTICATED",
-                f"only the piped that started this plugin may call it ({PIPED_TOKEN_KEY} must be "
-                f"what {PIPED_TOKEN_VARIABLE} held)",
+                "only the piped that started this plugin may call it "
+                f"({PIPED_TOKEN_HEADER} must be what {PIPED_TOKEN_VARIABLE} held)",
             )
 
     return authenticate if invitation.piped_token else require_own_user

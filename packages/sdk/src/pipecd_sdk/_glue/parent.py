@@ -7,8 +7,9 @@ import signal
 import sys
 from typing import Final
 
+from pipecd_wire.headers import PARENT_VARIABLE
+
 PR_SET_PDEATHSIG: Final = 1
-PARENT_VARIABLE: Final = "PIPECD_PARENT_PID"
 
 
 class OrphanedError(RuntimeError):

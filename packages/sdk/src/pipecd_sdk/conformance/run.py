@@ -15,6 +15,7 @@ from pipecd_sdk.conformance.profile import Profile, StageProfile
 from pipecd_sdk.conformance.requests import known_names
 from pipecd_sdk.conformance.session import BrokenPromiseError, Session
 from pipecd_sdk.testing.piped import FakePiped
+from pipecd_wire.headers import SCRIPTS_VARIABLE
 
 
 class Outcome(Enum):
@@ -67,7 +68,7 @@ async def judge_plugin(
         async with FakePiped(managed=invite, ping_interval=0.5) as piped:
             piped.tools = tools or Path(folder) / "tools"
             piped.tools.mkdir(parents=True, exist_ok=True)
-            scripts = {"PIPECD_SCRIPTS_DIR": str(Path(folder) / "scripts")}
+            scripts = {SCRIPTS_VARIABLE: str(Path(folder) / "scripts")}
             session = Session(command, there, piped, scripts, patience)
             try:
                 async for verdict in _judge_all(session, there, directory, cases):

@@ -14,9 +14,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
 
-from pipecd_sdk._glue.management import TOKEN_KEY
 from pipecd_sdk.context import CommandKind
 from pipecd_sdk.testing.storage_service import StorageService
+from pipecd_wire.headers import PLUGIN_TOKEN_HEADER
 from pipecd_wire.model import command_pb2, logblock_pb2
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.pluginservice import service_pb2
@@ -154,7 +154,7 @@ class FakePiped:
 
     async def _admit(self, method: Method, metadata: Metadata) -> None:
         is_management = method.service == "pipecd.plugin.v1.PluginManagementService"
-        if is_management and metadata.get(TOKEN_KEY) != self.token:
+        if is_management and metadata.get(PLUGIN_TOKEN_HEADER) != self.token:
             raise StatusError("UNAUTHENTICATED", "wrong token")
         self.calls[method.name] += 1
         if refusals := self._refusals.get(method.name):

@@ -23,8 +23,8 @@ from pipecd_runtime.orphans import (
     start_of,
 )
 from pipecd_runtime.ports import pick_port
-from pipecd_sdk._glue.management import PIPED_TOKEN_KEY, PIPED_TOKEN_VARIABLE, TOKEN_VARIABLE
 from pipecd_sdk.testing.piped import FakePiped
+from pipecd_wire.headers import PIPED_TOKEN_HEADER, PIPED_TOKEN_VARIABLE, PLUGIN_TOKEN_VARIABLE
 from pipecd_wire.model import common_pb2, deployment_pb2
 from pipecd_wire.pipecd.plugin import plugin_pb2, plugin_pb2_grpc
 from pipecd_wire.plugin.common import common_pb2 as source_pb2
@@ -189,14 +189,14 @@ async def start_plugin(
     """
     described = {"name": name, "url": f"file:///plugins/{name}", "port": 0, **(entry or {})}
     variables = {**door.operator_environment(also=("PIPECD_",)), **(environment or {})}
-    secrets = {TOKEN_VARIABLE: piped.token, PIPED_TOKEN_VARIABLE: piped.piped_token}
+    secrets = {PLUGIN_TOKEN_VARIABLE: piped.token, PIPED_TOKEN_VARIABLE: piped.piped_token}
     for variable, secret in secrets.items():
         variables.pop(variable, None)
         if secret:
             variables[variable] = secret
     mark = new_mark(Path(tempfile.gettempdir()), name)
     variables[MARK_VARIABLE] = str(mark)
-    proof = [(PIPED_TOKEN_KEY, piped.piped_token)] if piped.piped_token else []
+    proof = [(PIPED_TOKEN_HEADER, piped.piped_token)] if piped.piped_token else []
     start = [*command, "start", "--piped-plugin-service", piped.address, *flags]
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         if mode is LaunchMode.COMMAND_LINE:

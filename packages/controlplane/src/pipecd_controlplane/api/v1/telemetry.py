@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from pipecd_controlplane.auth.caller import Agent
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.options import rights_pb2
 from pipecd_wire.rpc import CallError, ClientTls, call, connect, rpc
 

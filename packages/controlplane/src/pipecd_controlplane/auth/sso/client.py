@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from pipecd_model.errors import StateError, UnavailableError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 
 if TYPE_CHECKING:
     import httpx2

@@ -11,7 +11,7 @@ from pipecd_controlplane.auth.sso.client import Provider, provider
 from pipecd_controlplane.auth.sso.journey import Journey
 from pipecd_controlplane.usecases.sessions import Identity
 from pipecd_model.errors import StateError, UnauthenticatedError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 from pipecd_wire.model import project_pb2
 
 log = logger(__name__)

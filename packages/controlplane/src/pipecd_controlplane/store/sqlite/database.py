@@ -25,7 +25,7 @@ from pipecd_controlplane.store.sqlite.folder import owned
 from pipecd_controlplane.store.sqlite.writer import SqliteView, Writer, run_through
 from pipecd_controlplane.store.statements import Statements
 from pipecd_model.errors import UnavailableError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 

@@ -20,7 +20,7 @@ from pipecd_controlplane.store.changes import Change, OnCommit
 from pipecd_controlplane.store.database import DuplicateError, Row, Transaction, Value
 from pipecd_controlplane.store.statements import Statements
 from pipecd_model.errors import UnavailableError
-from pipecd_model.oplog import logger
+from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 

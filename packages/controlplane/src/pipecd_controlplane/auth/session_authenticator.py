@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a session may do, asked of its project at each call.
+
+A session says who somebody is; roles and groups are the project's and may have changed since.
+"""
+
+from typing import Final
+
+from pipecd_controlplane.auth.caller import Person
+from pipecd_controlplane.store.entities import Now
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases import roles, sessions
+from pipecd_controlplane.usecases.roles import Grant
+from pipecd_model.errors import DeniedError, UnauthenticatedError
+from pipecd_wire.model import project_pb2
+from pipecd_wire.pipecd.api import access_pb2
+from pipecd_wire.rpc import Method
+
+TOKEN: Final = "token"  # noqa: S105 - the name of a cookie, upstream's
+
+# RPCs whose handlers look at the labels of what they touch. A right that is limited to labels
+# reaches only these: default deny.
+LABELLED: Final = frozenset(
+    f"/grpc.service.webservice.WebService/{name}"
+    for name in (
+        "UpdateApplication",
+        "EnableApplication",
+        "DisableApplication",
+        "DeleteApplication",
+        "ListApplications",
+        "SyncApplication",
+        "GetApplication",
+        "GetApplicationLiveState",
+        "ListDeployments",
+        "GetDeployment",
+        "GetStageLog",
+        "CancelDeployment",
+        "SkipStage",
+        "ApproveStage",
+    )
+) | frozenset(
+    f"/pipecd.api.v1.{name}"
+    for name in (
+        "ApplicationService/GetLiveState",
+        "DeploymentService/ApproveStage",
+        "DeploymentService/SkipStage",
+        "DeploymentService/CancelDeployment",
+        "DeploymentService/WatchDeployment",
+        "DeploymentService/FollowStageLog",
+    )
+)
+
+Resource = project_pb2.ProjectRBACResource
+Action = project_pb2.ProjectRBACPolicy
+
+
+class SessionAuthenticator:
+    """Authenticates the sessions of browsers, by their cookie."""
+
+    def __init__(self, stores: Stores, now: Now) -> None:
+        self._stores = stores
+        self._now = now
+
+    async def admit(self, method: Method, cookies: str, idempotency_key: str) -> Person:
+        """Raises UnauthenticatedError without an open session, DeniedError without the right."""
+        session = await sessions.find(self._stores, find_cookie(cookies, TOKEN), now=self._now)
+        project = await self._stores.projects.find(session.project_id) if session else None
+        if session is None or project is None or _switched_off(project, session):
+            raise UnauthenticatedError("Unauthenticated", hint="sign in again")
+        held = roles.roles_of(project, session.groups, session.roles)
+        grant = _grant(method, held)
+        if grant is None:
+            raise DeniedError("Permission Denied")
+        whole = roles.grant(held, Resource.PROJECT, Action.UPDATE)
+        return Person(
+            project_id=project.id,
+            session_id=session.id,
+            name=session.subject,
+            via=session.via,
+            avatar_url=session.avatar_url,
+            grant=grant,
+            may_change_project=whole is not None and not whole.limited,
+            expires_at=session.expires_at,
+            idempotency_key=idempotency_key,
+        )
+
+
+def _switched_off(project: project_pb2.Project, session: access_pb2.Session) -> bool:
+    """Is it the session of a static admin that is none any more?
+
+    The one that switched it off goes on: whoever did that must be able to undo it.
+    """
+    return (
+        session.via == access_pb2.Session.STATIC_ADMIN
+        and project.static_admin_disabled
+        and not session.outlives_static_admin
+    )
+
+
+def _grant(method: Method, held: list[project_pb2.ProjectRBACRole]) -> Grant | None:
+    if method.rbac is None or not held:
+        return None
+    if method.rbac.ignored:
+        return Grant()
+    grant = roles.grant(held, method.rbac.resource, method.rbac.action)
+    if grant is not None and grant.limited and method.path not in LABELLED:
+        return None
+    return grant
+
+
+def find_cookie(header: str, name: str) -> str:
+    """Returns the value of one cookie; empty when it is not there. Skips what is no cookie.
+
+    Of two with one name the first counts: browsers put the one with the longer path there.
+    """
+    for part in header.split(";"):
+        key, equals, value = part.strip().partition("=")
+        if equals and key == name:
+            return value.strip().strip('"')
+    return ""

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way in through others: begun in a browser, finished in the same one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pipecd_controlplane.auth.sso.github import GitHub
+from pipecd_controlplane.auth.sso.journey import Journey, Journeys
+from pipecd_controlplane.auth.sso.oidc import Oidc
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases import roles
+from pipecd_controlplane.usecases.sessions import DEFAULT_HOURS, Identity
+from pipecd_controlplane.usecases.sso_settings import SsoSettings
+from pipecd_model.errors import StateError, UnauthenticatedError, UnavailableError
+from pipecd_runtime.logs import logger
+from pipecd_wire.model import project_pb2
+
+log = logger(__name__)
+
+LIMIT: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """Somebody who came back from their provider."""
+
+    project_id: str
+    identity: Identity
+    hours: int
+
+
+class SsoSignIn:
+    """Sends people to their provider, and lets in who comes back from it."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        settings: SsoSettings,
+        journeys: Journeys,
+        public_url: Callable[[], str],
+    ) -> None:
+        self._stores = stores
+        self._settings = settings
+        self._journeys = journeys
+        self._public_url = public_url
+
+    async def begin(self, project_id: str) -> tuple[str, str]:
+        """Where the browser goes to, and the cookie that it takes along."""
+        project = await self._stores.projects.find(project_id)
+        if project is None:
+            # What a project without single sign-on is told: nobody learns which projects exist.
+            raise StateError("single sign-on is not set up for this project")
+        try:
+            sso = self._settings.of_project(project)
+        except StateError as error:
+            log.info("sso.not_set_up", project_id=project_id, error=str(error))
+            raise StateError("single sign-on is not set up for this project") from None
+        journey = self._journeys.begin(project_id)
+        async with _limited():
+            url = await self._way(sso).start(journey)
+        return url, self._journeys.cookie(journey)
+
+    async def finish(self, cookie: str, state: str, code: str) -> Arrival:
+        """Raises UnauthenticatedError when this is no sign-in that we began, or they may not in."""
+        journey: Journey = self._journeys.resume(cookie, state)
+        if not code:
+            raise UnauthenticatedError("the provider did not accept the sign-in")
+        project = await self._stores.projects.get(journey.project_id)
+        sso = self._settings.of_project(project)
+        async with _limited():
+            identity = await self._way(sso).finish(journey, code)
+        return Arrival(
+            project_id=project.id,
+            identity=_with_role(project, identity),
+            hours=sso.session_ttl or DEFAULT_HOURS,
+        )
+
+    def _way(self, sso: project_pb2.ProjectSSOConfig) -> GitHub | Oidc:
+        if sso.provider == project_pb2.ProjectSSOConfig.OIDC:
+            return Oidc(sso.oidc, self._public_url())
+        return GitHub(sso.github, self._public_url())
+
+
+def _with_role(project: project_pb2.Project, identity: Identity) -> Identity:
+    """Raises UnauthenticatedError for a stray whom the project does not want."""
+    if roles.roles_of(project, identity.groups, identity.roles):
+        return identity
+    if project.allow_stray_as_viewer:
+        return replace(identity, roles=(*identity.roles, roles.VIEWER))
+    log.info("sso.stray", project_id=project.id, subject=identity.subject)
+    raise UnauthenticatedError(
+        "you have no role in this project",
+        hint="ask its admin to give one of your groups a role in the user groups",
+    )
+
+
+@asynccontextmanager
+async def _limited() -> AsyncIterator[None]:
+    """All calls to the provider together have a limit."""
+    try:
+        async with asyncio.timeout(LIMIT):
+            yield
+    except TimeoutError:
+        raise UnavailableError("the sign-in provider does not answer") from None

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cookies that are set: who may read them, and over what they travel."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from pipecd_controlplane.auth.session_authenticator import TOKEN
+from pipecd_controlplane.auth.sso.journey import SECONDS as STATE_SECONDS
+
+STATE: Final = "state"
+ERROR: Final = "error"
+ERROR_SECONDS: Final = 600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CookieWriter:
+    """Sets cookies. Over TLS, ours or a proxy's before us, they are never sent without it."""
+
+    public_url: str = ""
+    insecure: bool = False
+
+    def token(self, request: Request, response: Response, value: str, *, hours: int) -> None:
+        self._set(request, response, TOKEN, value, seconds=hours * 3600, same_site="strict")
+
+    def state(self, request: Request, response: Response, value: str) -> None:
+        self._set(request, response, STATE, value, seconds=STATE_SECONDS, same_site="lax")
+
+    def error(self, request: Request, message: str) -> Response:
+        """Back to the page, which shows the message: errors here have no page of their own."""
+        response = RedirectResponse("/", status_code=303)
+        # The page's own script reads it. Only sentences of ours go in, never what somebody sent.
+        response.set_cookie(
+            ERROR,
+            quote(message),
+            max_age=ERROR_SECONDS,
+            path="/",
+            secure=self._secure(request),
+            samesite="strict",
+        )
+        return response
+
+    def forget(self, request: Request, response: Response, *names: str) -> None:
+        for name in names:
+            response.delete_cookie(
+                name, path="/", secure=self._secure(request), httponly=True, samesite="lax"
+            )
+
+    def _set(
+        self,
+        request: Request,
+        response: Response,
+        name: str,
+        value: str,
+        *,
+        seconds: int,
+        same_site: Literal["strict", "lax"],
+    ) -> None:
+        response.set_cookie(
+            name,
+            value,
+            max_age=seconds,
+            path="/",
+            httponly=True,
+            secure=self._secure(request),
+            samesite=same_site,
+        )
+
+    def _secure(self, request: Request) -> bool:
+        over_tls = request.url.scheme == "https" or self.public_url.startswith("https://")
+        return over_tls and not self.insecure

@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carry the bytes of HTTP/2 connections to the gRPC server of this process, and back.
+
+Called by `server` for each connection that turns out to be HTTP/2. The gRPC library listens by
+itself and cannot be handed a connection, so each one gets a connection of its own to the server's
+unix socket. The two sides live and end together, and neither is read faster than the other is
+written. A stranger's frames pass within its limits (`http2`); who is let in is known from then on.
+"""
+
+import asyncio
+import socket
+from typing import Final, cast
+
+from pipecd_controlplane.http.addresses import TrustedProxies
+from pipecd_controlplane.http.connections import GRPC_DESCRIPTORS, ClientConnection
+from pipecd_controlplane.http.http2 import (
+    ENHANCE_YOUR_CALM,
+    NO_ERROR,
+    ClientFrames,
+    ServerFrames,
+    StrangerCalls,
+    TooMuchError,
+    goaway,
+)
+from pipecd_model.config.frontlimits import FrontLimitsConfig
+from pipecd_runtime.logs import logger
+from pipecd_wire.rpc import Metadata, RelayedClient
+
+log = logger(__name__)
+
+DIAL_LIMIT: Final = 5.0
+"""Seconds until the gRPC server must have taken a connection; it does so in microseconds."""
+
+FLUSH_LIMIT: Final = 10.0
+"""Seconds in which a client takes the last bytes of a connection that its server has closed."""
+
+
+class GrpcProxy:
+    """All connections between clients and the gRPC server at `path`."""
+
+    def __init__(
+        self,
+        path: str,
+        tasks: asyncio.TaskGroup,
+        limits: FrontLimitsConfig | None = None,
+        proxies: TrustedProxies | None = None,
+    ) -> None:
+        self.clients: dict[str, RelayedClient] = {}
+        """The clients, by the name that the gRPC server sees in their place."""
+        self.refusing = False
+        self.limits = limits or FrontLimitsConfig()
+        self.proxies = proxies or TrustedProxies()
+        self.stranger_calls = StrangerCalls(self.limits.max_stranger_calls)
+        self._path = path
+        self._tasks = tasks
+        self._sides: set[_Side] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def take(
+        self,
+        transport: asyncio.Transport,
+        first: bytes,
+        connection: ClientConnection | None = None,
+    ) -> None:
+        """Take over a client's connection; `first` is what was read of it already.
+
+        Without a `connection` nothing limits it.
+        """
+        client = _Client(self, transport, first, connection)
+        transport.pause_reading()
+        transport.set_protocol(client)
+        if connection is not None and not connection.grow(GRPC_DESCRIPTORS):
+            connection.abort("no room")
+            return
+        self._tasks.create_task(self._dial(client), name="relay.dial")
+
+    def refuse(self) -> None:
+        """Take no connection any more: one may still come that was accepted before the end."""
+        self.refusing = True
+
+    def abort(self) -> None:
+        """End whatever is still open, unsent bytes included."""
+        for side in list(self._sides):
+            side.transport.abort()
+
+    async def ended(self) -> None:
+        """Wait until no connection is left."""
+        await self._empty.wait()
+
+    def opened(self, side: "_Side") -> None:
+        self._sides.add(side)
+        self._empty.clear()
+
+    def closed(self, side: "_Side") -> None:
+        self._sides.discard(side)
+        if not self._sides:
+            self._empty.set()
+
+    async def _dial(self, client: "_Client") -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        except OSError as error:
+            log.warning("front.exhausted", error=error.strerror)
+            client.transport.abort()
+            return
+        end.setblocking(False)
+        try:
+            # The kernel picks a free abstract name. It is how the gRPC server names its peer, and
+            # so the key under which a call finds the client.
+            end.bind("")
+            client.name = f"unix-abstract:{end.getsockname()[1:].decode()}"
+            self.clients[client.name] = client
+            async with asyncio.timeout(DIAL_LIMIT):
+                while not _connected(end, self._path):  # noqa: ASYNC110 - nothing tells when
+                    await asyncio.sleep(0.01)
+                await loop.create_unix_connection(lambda: _Server(self, client), sock=end)
+        except OSError:  # a TimeoutError is one, too
+            log.bug("front.dial_failed")
+            end.close()
+            client.transport.abort()
+
+
+class _Side(asyncio.Protocol):
+    """One end of a relayed connection: what it reads, its peer writes."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, proxy: GrpcProxy) -> None:
+        self._proxy = proxy
+        self._flushing: asyncio.TimerHandle | None = None
+
+    @property
+    def peer(self) -> "_Side | None":
+        raise NotImplementedError
+
+    def read_on(self, *, wanted: bool) -> None:
+        """Its peer cannot take more right now, or can again."""
+        if wanted:
+            self.transport.resume_reading()
+        else:
+            self.transport.pause_reading()
+
+    def pause_writing(self) -> None:
+        if self.peer is not None:
+            self.peer.read_on(wanted=False)
+
+    def resume_writing(self) -> None:
+        if self.peer is not None:
+            self.peer.read_on(wanted=True)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._flushing is not None:
+            self._flushing.cancel()
+        self._proxy.closed(self)
+        if self.peer is not None:
+            self.peer.finish()
+
+    def finish(self) -> None:
+        """The peer is gone: send what is left, but do not wait for ever for it to be taken."""
+        if not self.transport.is_closing():
+            self.transport.close()
+            loop = asyncio.get_running_loop()
+            self._flushing = loop.call_later(FLUSH_LIMIT, self.transport.abort)
+
+
+class _Client(_Side):
+    """The end at which a client is; to the gRPC server it is a `RelayedClient`."""
+
+    def __init__(
+        self,
+        proxy: GrpcProxy,
+        transport: asyncio.Transport,
+        early: bytes,
+        connection: ClientConnection | None,
+    ) -> None:
+        super().__init__(proxy)
+        self.name = ""
+        self.transport = transport
+        self.answers: ServerFrames | None = None
+        self._ip = str((transport.get_extra_info("peername") or ("",))[0])
+        self._server: _Server | None = None
+        self._waiting = early
+        self._is_server_full = False
+        self._connection = connection
+        self._frames: ClientFrames | None = None
+        proxy.opened(self)
+        if connection is not None:
+            self._frames = ClientFrames(proxy.limits, proxy.stranger_calls)
+            self.answers = ServerFrames(self._end_call)
+            limit = proxy.limits.identify_timeout.total_seconds()
+            connection.expect(connection.accepted_at + limit, self._expire)
+
+    @property
+    def peer(self) -> "_Server | None":
+        return self._server
+
+    def connect(self, server: "_Server") -> None:
+        """The gRPC server is reached."""
+        self._server = server
+        self._pass_waiting()
+
+    def data_received(self, data: bytes) -> None:
+        if self._waiting or self._server is None:
+            self._waiting += data
+        else:
+            self._pass(data)
+
+    def eof_received(self) -> bool:
+        """Pass a client's half-close on and keep its other direction, where its transport can."""
+        if self._waiting or self._server is None or not self.transport.can_write_eof():
+            return False
+        self._server.transport.write_eof()
+        return True
+
+    def read_on(self, *, wanted: bool) -> None:
+        self._is_server_full = not wanted
+        self._update_reading()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._connection is not None:
+            self._connection.stall()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._connection is not None:
+            self._connection.flow()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._proxy.clients.pop(self.name, None)
+        self._waiting = b""
+        if self._frames is not None:
+            self._frames.leave()
+        if self._connection is not None:
+            self._connection.leave()
+        super().connection_lost(error)
+
+    def address(self, metadata: Metadata) -> str:
+        if not self._proxy.proxies:
+            return self._ip
+        return self._proxy.proxies.find_client(self._ip, metadata.get("x-forwarded-for", ""))
+
+    def identify(self) -> None:
+        if self.answers is None:
+            return  # it was known before, or is not asked
+        self.answers = None
+        if self._connection is not None:
+            self._connection.identify()
+            self._connection.relax()
+        if self._frames is not None:
+            self._frames.identify()
+        self._pass_waiting()
+
+    def abort(self, reason: str) -> None:
+        if self._connection is not None:
+            self._connection.abort(reason)
+        else:
+            self.transport.abort()
+
+    def _pass(self, data: bytes) -> None:
+        server = self._server
+        if server is None or self.transport.is_closing():
+            return
+        if self._frames is None:
+            server.transport.write(data)
+            return
+        try:
+            passed, self._waiting = self._frames.feed(data)
+        except TooMuchError as error:
+            self._say_goodbye(ENHANCE_YOUR_CALM, str(error))
+            return
+        if passed:
+            server.transport.write(passed)
+        if self._connection is not None and not self._connection.is_known:
+            self._connection.hold(self._frames.held_bytes)
+        if self._waiting:
+            self._update_reading()
+            if not self._frames.is_full():
+                self._proxy.stranger_calls.wait(self._pass_waiting)
+
+    def _pass_waiting(self) -> None:
+        if self._server is not None and not self.transport.is_closing():
+            data, self._waiting = self._waiting, b""
+            if data:
+                self._pass(data)
+            self._update_reading()
+
+    def _end_call(self, stream: int) -> None:
+        if self._frames is not None:
+            self._frames.close_stream(stream)
+            if self._waiting:
+                self._pass_waiting()
+
+    def _update_reading(self) -> None:
+        if self._waiting or self._is_server_full:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+
+    def _expire(self) -> None:
+        self._say_goodbye(NO_ERROR, "no call was let in")
+
+    def _say_goodbye(self, code: int, reason: str) -> None:
+        """Tell a client that its connection ends, if that is possible, and end it."""
+        self._waiting = b""
+        if self.answers is None or not self.answers.is_between_frames():
+            self.abort(reason)
+            return
+        log.info("front.closed", reason=reason, peer=self._ip)
+        self.transport.write(goaway(code))
+        self.transport.close()
+        if self._server is not None:
+            self._server.transport.abort()
+
+
+class _Server(_Side):
+    """The end at which the gRPC server is. It speaks first."""
+
+    def __init__(self, proxy: GrpcProxy, client: _Client) -> None:
+        super().__init__(proxy)
+        self._client = client
+
+    @property
+    def peer(self) -> _Client:
+        return self._client
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Let the waiting client through."""
+        self.transport = cast(asyncio.Transport, transport)
+        self._proxy.opened(self)
+        if self._client.transport.is_closing():
+            self.transport.abort()
+        else:
+            self._client.connect(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._client.answers is not None:
+            self._client.answers.feed(data)
+        self._client.transport.write(data)
+
+    def eof_received(self) -> bool:
+        """The server closes both directions at once: its end is the end."""
+        return False
+
+
+def _connected(end: socket.socket, path: str) -> bool:
+    """Connect to a unix socket, which happens at once; False when its queue is full right now."""
+    try:
+        end.connect(path)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HTTP side of the one address: sign-in, health, metrics, and the console's files."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from pipecd_controlplane.auth.call_authenticator import CallAuthenticator
+from pipecd_controlplane.auth.password import PasswordSignIn
+from pipecd_controlplane.auth.sso.sign_in import SsoSignIn
+from pipecd_controlplane.http.console import console_routes
+from pipecd_controlplane.http.cookies import CookieWriter
+from pipecd_controlplane.http.health import health_routes
+from pipecd_controlplane.http.metrics import Metrics
+from pipecd_controlplane.http.middleware import PageMiddleware
+from pipecd_controlplane.http.probes import Probes
+from pipecd_controlplane.http.scrape import Scrape
+from pipecd_controlplane.http.sign_in import SignIn
+from pipecd_controlplane.store.entities import Now
+from pipecd_controlplane.store.stores import Stores
+from pipecd_model.errors import PipecdError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteServices:
+    """What the routes need."""
+
+    stores: Stores
+    authenticator: CallAuthenticator
+    password: PasswordSignIn
+    sso: SsoSignIn
+    jar: CookieWriter
+    probes: Probes
+    metrics: Metrics
+    scrape: Scrape
+    now: Now
+    static_dir: Path | None = None
+    over_tls: bool = False
+    metrics_enabled: bool = True
+
+
+def public_app(services: RouteServices) -> PageMiddleware:
+    """For everybody. Metrics are for who shows an API key, and only of its project."""
+
+    async def metrics(request: Request) -> Response:
+        if not services.metrics_enabled:
+            return PlainTextResponse("")
+        try:
+            project_id = await services.authenticator.project_of_key(
+                request.headers.get("authorization", ""),
+                request.client.host if request.client else "",
+            )
+        except PipecdError as error:
+            return PlainTextResponse(f"{error}\n", status_code=401)
+        text = await services.scrape.text(project_id)
+        return Response(text, media_type="text/plain; version=0.0.4")
+
+    sign_in = SignIn(services.stores, services.password, services.sso, services.jar, services.now)
+    routes: list[BaseRoute] = [
+        *sign_in.routes(),
+        *health_routes(services.probes),
+        Route("/metrics", metrics),
+        *console_routes(services.static_dir),
+    ]
+    return _add_middleware(services, routes)
+
+
+def admin_app(services: RouteServices) -> PageMiddleware:
+    """For whoever runs it, on an address of its own that only they reach: all metrics."""
+
+    async def metrics(_request: Request) -> Response:
+        text = await services.scrape.text() if services.metrics_enabled else b""
+        return Response(text, media_type="text/plain; version=0.0.4")
+
+    async def index(_request: Request) -> Response:
+        return PlainTextResponse("/healthz\n/readyz\n/version\n/metrics\n")
+
+    return _add_middleware(
+        services,
+        [*health_routes(services.probes), Route("/metrics", metrics), Route("/", index)],
+    )
+
+
+def _add_middleware(services: RouteServices, routes: list[BaseRoute]) -> PageMiddleware:
+    app = Starlette(routes=routes)
+    return PageMiddleware(app, over_tls=services.over_tls, count=services.metrics.count_http)

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Constraints on the values of a struct, as data: checked by the decoder, and told by its schema.
+
+What a struct's `check` says in Python is known only to a program that runs it. A constraint is also
+written into the JSON Schema, as `x-constraints`, so that whoever has nothing but the schema refuses
+the same values with the same sentences. Keys are spelled as files spell them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any, ClassVar, Final, Protocol
+
+from pipecd_model.config.amounts import Replicas
+
+
+class FaultReport(Protocol):
+    """Where a constraint reports what it refuses."""
+
+    def fault(self, *path: str | int, message: str, hint: str = "") -> None:
+        """Refuse what stands at the path."""
+
+    def broken(self, key: str) -> bool:
+        """Was something under this key refused already?"""
+
+
+class NoSuchConstraintError(ValueError):
+    """A schema names a constraint that this version does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraint:
+    """The parts that all constraints have. `{value}` in a message stands for the refused value."""
+
+    kind: ClassVar[str] = ""
+
+    key: str = ""
+    """The setting that is refused; empty: the whole struct."""
+    message: str
+    hint: str = ""
+    unless: str = ""
+    """A setting: where it is given, the constraint does not hold."""
+
+    def check(self, values: Mapping[str, Any], report: FaultReport) -> None:
+        """Report what is wrong; `values` are the decoded settings by their keys."""
+        if self.unless and is_given(values.get(self.unless)):
+            return
+        found = self._refuse(values, report)
+        if found is not None:
+            path = (found["at"],) if found.get("at") else ()
+            message, hint = self.message.format(**found), self.hint.format(**found)
+            report.fault(*path, message=message, hint=hint)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return its form in a schema."""
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        given = {key: value for key, value in given.items() if value not in (None, "")}
+        return {"kind": self.kind, **given}
+
+    def _refuse(self, values: Mapping[str, Any], report: FaultReport) -> dict[str, Any] | None:
+        """Return what the message may name, with the key in `at`; None if nothing is wrong."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InRange(Constraint):
+    """A number, a duration (in seconds) or an amount lies within bounds, both included."""
+
+    kind = "inRange"
+
+    minimum: float | None = None
+    maximum: float | None = None
+
+    def _refuse(self, values: Mapping[str, Any], report: FaultReport) -> dict[str, Any] | None:
+        value = values.get(self.key)
+        if value is None or report.broken(self.key):
+            return None
+        number = _number(value)
+        too_low = self.minimum is not None and number < self.minimum
+        too_high = self.maximum is not None and number > self.maximum
+        return {"at": self.key, "value": value} if too_low or too_high else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotTogether(Constraint):
+    """A setting is not given together with any of some others."""
+
+    kind = "notTogether"
+
+    others: Sequence[str]
+
+    def _refuse(self, values: Mapping[str, Any], report: FaultReport) -> dict[str, Any] | None:
+        others = [key for key in self.others if is_given(values.get(key))]
+        if not others or not is_given(values.get(self.key)):
+            return None
+        return {"at": self.key, "value": values[self.key]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnyGiven(Constraint):
+    """At least one of some settings is given; `section` says within which setting they stand.
+
+    `when` names settings that must have a value each for the constraint to hold.
+    """
+
+    kind = "anyGiven"
+
+    among: Sequence[str]
+    section: str = ""
+    when: Mapping[str, Any] | None = None
+
+    def _refuse(self, values: Mapping[str, Any], report: FaultReport) -> dict[str, Any] | None:
+        if any(values.get(key) != value for key, value in (self.when or {}).items()):
+            return None
+        if any(report.broken(key) for key in ((self.section,) if self.section else self.among)):
+            return None
+        inner = values if not self.section else _settings(values.get(self.section))
+        return None if any(is_given(inner.get(key)) for key in self.among) else {"at": self.key}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtMostCount(Constraint):
+    """A number is not larger than the count of different items of a list, if that has any.
+
+    The message may name `{count}`.
+    """
+
+    kind = "atMostCount"
+
+    of: str
+
+    def _refuse(self, values: Mapping[str, Any], report: FaultReport) -> dict[str, Any] | None:
+        value, items = values.get(self.key), values.get(self.of)
+        if value is None or not items or report.broken(self.key) or report.broken(self.of):
+            return None
+        count = len(set(items))
+        return {"at": self.key, "value": value, "count": count} if value > count else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddsUp(Constraint):
+    """Some numbers add up to a total: never to more, and exactly to it where `key` is given.
+
+    The last number that is given is refused; the message may name `{sum}`.
+    """
+
+    kind = "addsUp"
+
+    keys: Sequence[str]
+    total: int
+
+    def _refuse(self, values: Mapping[str, Any], report: FaultReport) -> dict[str, Any] | None:
+        given = [key for key in self.keys if values.get(key)]
+        if not given or any(report.broken(key) for key in self.keys):
+            return None
+        found = sum(_number(values[key]) for key in given)
+        if found == self.total or (found < self.total and self.key not in given):
+            return None
+        return {"at": given[-1], "sum": int(found)}
+
+
+_KINDS: Final[Mapping[str, type[Constraint]]] = {
+    each.kind: each for each in (InRange, NotTogether, AnyGiven, AtMostCount, AddsUp)
+}
+
+
+def parse_constraint(raw: Mapping[str, Any]) -> Constraint:
+    """Read a constraint of a schema; raises NoSuchConstraintError."""
+    cls = _KINDS.get(str(raw.get("kind")))
+    names = {each.name for each in fields(cls)} if cls is not None else set()
+    given = {key: value for key, value in raw.items() if key != "kind"}
+    if cls is None or not given.keys() <= names:
+        raise NoSuchConstraintError(f"unknown constraint: {dict(raw)!r}")
+    try:
+        return cls(**given)
+    except TypeError as error:
+        raise NoSuchConstraintError(str(error)) from None
+
+
+def is_given(value: Any) -> bool:
+    """Does a setting say anything? Zero, blank text and a list of nothing else do not."""
+    if isinstance(value, str):
+        return bool(value.strip())
+    if isinstance(value, list | tuple):
+        return any(is_given(each) for each in value)
+    return bool(value)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return float(value.number if isinstance(value, Replicas) else value)
+
+
+def _settings(section: Any) -> Mapping[str, Any]:
+    """Return the settings of a decoded section by their keys."""
+    if section is None:
+        return {}
+    names = zip(section.__struct_encode_fields__, section.__struct_fields__, strict=True)
+    return {key: getattr(section, name) for key, name in names}

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What plugins say of themselves, for whoever judges a file without running them.
+
+A plugin's package holds its description as `schemas.json`. `known_plugins.json` beside this module
+has those of all plugins of this project, for a machine where they are not installed;
+`tools/gen_schemas.py` writes it. piped never asks here: it asks the plugins it runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+Schema = Mapping[str, Any]
+
+FILE: Final = "known_plugins.json"
+
+_ANY_ROLLBACK: Final = "ROLLBACK"
+"""Older files name it; no plugin offers it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginDescription:
+    """What a plugin offers, and the schemas of what people write for it; None: they write nothing.
+
+    `stages` are those that a pipeline may name, each with the schema of its options.
+    """
+
+    name: str
+    stages: Mapping[str, Schema] = field(default_factory=dict)
+    rollback_stages: tuple[str, ...] = ()
+    """Planned by the plugin itself; a pipeline cannot name them."""
+    quick_sync_stages: tuple[str, ...] = ()
+    """What a deployment without a pipeline runs."""
+    needs_targets: bool = False
+    """Does it deploy to somewhere, so that it needs a deploy target?"""
+    plugin_config: Schema | None = None
+    deploy_target_config: Schema | None = None
+    application_config: Schema | None = None
+
+    @property
+    def platform_rollback(self) -> str:
+        """The stage that brings its platform back, whichever of its stages ran; empty if none."""
+        return next(iter(self.rollback_stages), "") if self.quick_sync_stages else ""
+
+
+def parse_description(name: str, text: str) -> PluginDescription:
+    """Read the file `schemas.json` of a plugin's package; raises ValueError."""
+    return _description(name, json.loads(text))
+
+
+@cache
+def known_plugins() -> Mapping[str, PluginDescription]:
+    """Return the plugins of this project by their usual names."""
+    text = resources.files("pipecd_model").joinpath(FILE).read_text("utf-8")
+    return {name: _description(name, each) for name, each in json.loads(text).items()}
+
+
+def find_by_stage(
+    stage: str, plugins: Mapping[str, PluginDescription] | None = None
+) -> PluginDescription | None:
+    """Find the plugin that offers a stage; None for one that only its own piped knows."""
+    known = known_plugins() if plugins is None else plugins
+    return next((plugin for plugin in known.values() if stage in plugin.stages), None)
+
+
+@cache
+def _rollback_stages() -> frozenset[str]:
+    names = (name for plugin in known_plugins().values() for name in plugin.rollback_stages)
+    return frozenset({_ANY_ROLLBACK, *names})
+
+
+def is_planned_automatically(stage: str) -> bool:
+    """Is it planned for the case of a failure? In a pipeline it would run on the way forward."""
+    return stage in _rollback_stages()
+
+
+def configured_names(offered: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """Say how a piped calls known plugins: usual name to configured one, where they differ.
+
+    `offered` has the stages of each of its plugins. A plugin that several could be meant by, or
+    that has its usual name, is not in the result.
+    """
+    names: dict[str, str] = {}
+    for plugin in known_plugins().values():
+        if plugin.name in offered:
+            continue
+        meant = [name for name, stages in offered.items() if set(stages) & set(plugin.stages)]
+        if len(meant) == 1:
+            names[plugin.name] = meant[0]
+    return names
+
+
+def _description(name: str, raw: Any) -> PluginDescription:
+    if not isinstance(raw, dict) or not isinstance(raw.get("stages") or {}, dict):
+        raise ValueError("not the description of a plugin")  # noqa: TRY004 - a value in a file
+    return PluginDescription(
+        name=name,
+        stages=raw.get("stages") or {},
+        rollback_stages=tuple(raw.get("rollback") or ()),
+        quick_sync_stages=tuple(raw.get("quickSync") or ()),
+        needs_targets=bool(raw.get("needsTargets")),
+        plugin_config=raw.get("pluginConfig"),
+        deploy_target_config=raw.get("deployTargetConfig"),
+        application_config=raw.get("applicationConfig"),
+    )

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A piped at work: its parts run until it is told to stop, and then settle.
+
+At the end: take no new work, let stages settle while their plugins stop, send the last reports,
+disconnect.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from pipecd_model.config import PipedConfig
+from pipecd_model.errors import PipecdError
+from pipecd_runtime.backoff import Backoff
+from pipecd_runtime.logs import logger
+from pipecd_wire.model.command_pb2 import Command
+from pipecd_wire.rpc import ClientTls
+from piped.appconfig import Discovery
+from piped.controlplane.client import ControlPlane
+from piped.controlplane.epoch import lease_epoch
+from piped.controlplane.lease import Lease
+from piped.controlplane.state import ControlPlaneState
+from piped.controlplane.watch import Watch
+from piped.livestate.reporter import LiveStates
+from piped.plugins import PluginHost
+from piped.preview.handler import PlanPreviews
+from piped.push_commands import PushCommandRunner
+from piped.report.agent import PluginStates, Stats, introduce
+from piped.report.commands import CommandInbox
+from piped.report.outbox import Outbox
+from piped.schedule.controller import Controller
+from piped.scripts.records import ScriptRecords
+from piped.shutdown import ShutdownRequest
+from piped.trigger import Trigger
+
+log = logger(__name__)
+
+RECORDS_SECONDS: Final = 2.0
+"""In which the records of scripts are removed whose deployment has just ended."""
+
+SETTLE_SECONDS: Final = 10.0
+"""In which deployments let go after their plugins have gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the command line decides."""
+
+    config: PipedConfig
+    key: str
+    tls: ClientTls | None
+    data_dir: Path
+    data_folder_id: str
+    tools_dir: Path
+    grace: float
+    live_state_interval: float
+    admin_port: int
+    admin_host: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """The parts, put together: what runs, and how it ends."""
+
+    settings: Settings
+    shutdown: ShutdownRequest
+    control: ControlPlane
+    lease: Lease
+    state: ControlPlaneState
+    outbox: Outbox
+    commands: CommandInbox
+    host: PluginHost
+    controller: Controller
+    records: ScriptRecords
+    push_commands: PushCommandRunner
+    trigger: Trigger
+    discovery: Discovery
+    live_states: LiveStates
+    previews: PlanPreviews
+    stats: Stats
+    plugin_states: PluginStates
+    public_key: str
+    """Closes secrets for this piped; empty when it opens none."""
+
+    async def run(self) -> None:
+        """Work until it is told to stop, then let everything settle."""
+        async with asyncio.TaskGroup() as tasks:
+
+            def start(name: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+                """Start what only the instance at work does."""
+                held = partial(self.lease.run_while_held, run)
+                return tasks.create_task(run_guarded(name, held), name=name)
+
+            intake = [
+                start("trigger", self.trigger.run),
+                start("discovery", self.discovery.run),
+                start("live states", self.live_states.run),
+                start("previews", self.previews.run),
+                start("restart", self._watch_for_restart),
+                start("own commands", self.push_commands.run),
+            ]
+            working = [
+                tasks.create_task(self._follow_control_plane(), name="control plane"),
+                tasks.create_task(self._schedule(), name="controller"),
+                tasks.create_task(run_guarded("lease", self._keep_lease), name="lease"),
+                start("stats", self.stats.run),
+                start("plugin states", self._tell_plugin_states),
+            ]
+            await self.shutdown.requested.wait()
+            for task in intake:
+                task.cancel()
+            await self._settle()
+            for task in working:
+                task.cancel()
+
+    async def _follow_control_plane(self) -> None:
+        settings = self.settings
+        try:
+            with lease_epoch(0):  # whoever holds the lease, this instance says who it is
+                await introduce(
+                    self.control,
+                    settings.config,
+                    version=settings.version,
+                    public_key=self.public_key,
+                )
+        except PipecdError as error:
+            self.shutdown.fail(error)
+            return
+        # What an earlier piped could not tell comes first: a stage that has ended is not run again.
+        await self.outbox.wait_backlog_delivered()
+        watch = Watch(
+            self.control,
+            self.state,
+            self.lease,
+            data_folder_id=settings.data_folder_id,
+            on_own=self.push_commands.take,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(
+                run_guarded("script records", self.records.run), name="script records"
+            )
+            await run_guarded("watch", watch.run)
+
+    async def _keep_lease(self) -> None:
+        await self.lease.renew_forever(self.control)
+
+    async def _tell_plugin_states(self) -> None:
+        for plugin in self.host.plugins.values():
+            self.plugin_states.note_change(plugin)  # another instance may have told of its own
+        await self.plugin_states.run()
+
+    async def _schedule(self) -> None:
+        try:
+            await self.controller.run()
+        except Exception as bug:  # noqa: BLE001 - what it knew of its deployments is not to be trusted
+            log.bug("component.failed", component="controller")
+            self.shutdown.fail(bug)
+
+    async def _watch_for_restart(self) -> None:
+        """Stop when a person asks for a restart; whoever watches piped starts it again."""
+        async for change in self.state.changes():
+            for command in change.commands:
+                if command.type == Command.RESTART_PIPED and not self.shutdown.requested.is_set():
+                    self.commands.finish(command)
+                    self.shutdown.request(f"restart asked for by {command.commander or 'a person'}")
+
+    async def _settle(self) -> None:
+        """No new stage; plugins are told to stop, and finish what cannot be left."""
+        self.controller.stop()
+        async with asyncio.TaskGroup() as tasks:
+            hurrying = tasks.create_task(self._hurry())
+            await self.host.stop(self.settings.grace)
+            try:
+                async with asyncio.timeout(SETTLE_SECONDS):
+                    await self.controller.wait_settled()
+            except TimeoutError:
+                log.error("piped.unsettled", deployments=self.controller.running)  # noqa: TRY400
+            hurrying.cancel()
+        if not self.shutdown.immediate.is_set():
+            await self.records.settle(RECORDS_SECONDS)
+
+    async def _hurry(self) -> None:
+        await self.shutdown.immediate.wait()
+        self.host.kill()
+
+
+async def run_guarded(name: str, run: Callable[[], Awaitable[None]]) -> None:
+    """Run a component for ever: one that ends by itself has a bug, and is started again."""
+    backoff = Backoff(first_seconds=1, longest_seconds=60, jitter=0)
+    while True:
+        try:
+            await run()
+            log.error("component.ended", component=name)
+        except Exception:  # noqa: BLE001 - one of the doors: the others go on
+            log.bug("component.failed", component=name)
+        await asyncio.sleep(backoff.next_pause_seconds())

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The executables of one program on this machine, each under its checksum.
+
+`<folder>/<sha256>/<name>` is an executable, `<folder>/source-<key>.json` says which of them came
+from which source. Bytes are checked before they have a name under which anybody could run them,
+and again whenever they are taken from here. A few versions stay, so that the way back needs no
+network.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from piped.programs.errors import ProgramError
+from piped.programs.source import ProgramSource
+
+KEPT: Final = 3
+"""So many versions stay."""
+
+CHUNK: Final = 1024 * 1024
+_SCRATCH: Final = ".new-"
+_RECORD: Final = "source-"
+_SUM: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """What a source last gave."""
+
+    source: str
+    """Its address, for people."""
+    sha256: str
+    """The sum of the executable."""
+    version: str = ""
+    """What the source calls it: an ETag, or digests of layers."""
+
+
+class Cache:
+    """The executables of one program. Only its supervisor uses it; calls may block for a while."""
+
+    def __init__(self, folder: Path, source: ProgramSource) -> None:
+        self._folder = folder / source.name
+        self._source = source
+        # Another address or another checksum is another source.
+        key = f"{source.url}\0{source.sha256.lower()}"
+        name = f"{_RECORD}{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+        self._record = self._folder / name
+
+    @contextmanager
+    def arrival(self) -> Iterator[Path]:
+        """A place for a file that comes in; what is left there is gone after the block."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for left in self._folder.glob(f"{_SCRATCH}*"):  # by a piped that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        with tempfile.TemporaryDirectory(dir=self._folder, prefix=_SCRATCH) as scratch:
+            yield Path(scratch) / self._source.name
+
+    def keep(self, file: Path, record: Record) -> Path:
+        """Check a file that came in and make it an executable. Raises ProgramError."""
+        self._check_sum(record.sha256)
+        _check_program(file, record.source, self._source.kind)
+        kept = self._folder / record.sha256 / self._source.name
+        kept.parent.mkdir(exist_ok=True)
+        file.chmod(0o755)
+        file.replace(kept)
+        self._write(record)
+        self._tidy(record.sha256)
+        return kept
+
+    def last(self) -> tuple[Record, Path] | None:
+        """What the program's source gave before, if it is still there and whole."""
+        try:
+            record = msgspec.json.decode(self._record.read_bytes(), type=Record)
+        except (OSError, msgspec.DecodeError):
+            return None
+        kept = self._folder / record.sha256 / self._source.name
+        try:
+            with kept.open("rb") as file:
+                whole = hashlib.file_digest(file, "sha256").hexdigest() == record.sha256
+            if not whole:
+                shutil.rmtree(kept.parent)
+                return None
+            os.utime(kept.parent)
+        except OSError:
+            return None
+        return record, kept
+
+    def _write(self, record: Record) -> None:
+        new = self._record.with_suffix(".new")
+        new.write_bytes(msgspec.json.encode(record))
+        new.replace(self._record)
+
+    def _tidy(self, current: str) -> None:
+        """Remove the versions that were not used for longest."""
+        versions = [each for each in self._folder.iterdir() if _SUM.fullmatch(each.name)]
+        versions = [each for each in versions if each.name != current]
+        versions.sort(key=lambda each: each.stat().st_mtime, reverse=True)
+        for each in versions[KEPT - 1 :]:
+            shutil.rmtree(each, ignore_errors=True)
+        for record in self._folder.glob(f"{_RECORD}*.json"):
+            with suppress(OSError, msgspec.DecodeError):
+                given = msgspec.json.decode(record.read_bytes(), type=Record)
+                if not (self._folder / given.sha256).is_dir():
+                    record.unlink()
+
+    def _check_sum(self, digest: str) -> None:
+        wanted = self._source.sha256.lower()
+        if wanted and wanted != digest:
+            raise ProgramError(
+                f"the file of the {self._source.label} has the sha256 {digest}, not {wanted}",
+                hint="it was not started; correct the sha256 if the new file is wanted",
+            )
+
+
+def _check_program(file: Path, source: str, kind: str) -> None:
+    """Refuse what the kernel would: its wrapper would have a shell run it."""
+    with file.open("rb") as content:
+        if not content.read(4).startswith((b"\x7fELF", b"#!")):
+            raise ProgramError(
+                f"{source!r} is not a program",
+                hint=f"a {kind} is one executable file, or a script that begins with #!",
+            )

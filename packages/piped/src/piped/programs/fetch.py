@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Get a program's executable: a file, a file of another machine, or an installed package.
+
+Files are copied to a cache under their checksum, so that another content is another version and a
+file that is replaced while it runs does no harm.
+"""
+
+import asyncio
+import hashlib
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+from urllib.parse import unquote, urlsplit
+
+from piped.programs.cache import CHUNK, Cache, Record
+from piped.programs.download import DownloadLimits, shown
+from piped.programs.errors import ProgramError
+from piped.programs.remote import Remote
+from piped.programs.source import ProgramSource
+
+EXECUTABLE: Final = "pipecd-plugin-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What to start."""
+
+    path: Path
+    url: str
+    """Its source in a form that every plugin accepts in its configuration."""
+    is_package: bool
+
+
+async def fetch(
+    source: ProgramSource,
+    folder: Path,
+    *,
+    ask: bool = True,
+    limits: DownloadLimits | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Program:
+    """Returns the program, made ready to start. Raises ProgramError, or SourceAwayError.
+
+    `ask` a source on the network for a newer one if it may have one; `tell` how far it is.
+    """
+    address = urlsplit(source.url)
+    cache = Cache(folder, source)
+    match address.scheme:
+        case "package":
+            return _package(source, address.netloc + address.path)
+        case "" if not source.url:
+            return _package(source, source.name)
+        case "" | "file" if address.netloc in ("", "localhost"):
+            path = unquote(address.path) if address.scheme else source.url
+            return await asyncio.to_thread(_file, Path(path), cache, source.kind)
+        case "http" | "https" | "oci":
+            remote = Remote(source, cache, limits or DownloadLimits(), tell or (lambda _: None))
+            try:
+                kept = await remote.get(ask=ask)
+            except OSError as error:
+                raise ProgramError(
+                    f"cannot keep the file of the {source.label}: {error.strerror or error}"
+                ) from None
+            # Plugins of upstream's refuse http.
+            url = kept.absolute().as_uri() if address.scheme == "http" else shown(source.url)
+            return Program(path=kept, url=url, is_package=False)
+        case _:
+            raise ProgramError(
+                f"cannot fetch {shown(source.url)!r}",
+                hint="give a path, file:///path, https://, oci:// or package://name",
+            )
+
+
+def _package(source: ProgramSource, name: str) -> Program:
+    if source.sha256:
+        raise ProgramError(
+            f"the {source.label} has a sha256 but is an installed package",
+            hint="a checksum goes with a file; give its path as url",
+        )
+    executable = f"{EXECUTABLE}{name}"
+    beside = Path(sys.executable).parent
+    found = shutil.which(executable, path=beside) or shutil.which(executable)
+    if "/" in executable or found is None:
+        raise ProgramError(
+            f"there is no executable {executable!r}",
+            hint=f"install the package of the {source.kind}, "
+            f"looked for in {beside} and on the PATH",
+        )
+    return Program(path=Path(found), url=source.url or f"package://{name}", is_package=True)
+
+
+def _file(path: Path, cache: Cache, kind: str) -> Program:
+    path = path.absolute()
+    try:
+        with path.open("rb") as original, cache.arrival() as copy:
+            record = Record(source=str(path), sha256=_transfer(original, copy))
+            kept = cache.keep(copy, record)
+    except OSError as error:
+        raise ProgramError(
+            f"cannot copy the {kind}'s file {str(path)!r}: {error.strerror or error}"
+        ) from None
+    return Program(path=kept, url=path.as_uri(), is_package=False)
+
+
+def _transfer(original: BinaryIO, copy: Path) -> str:
+    digest = hashlib.sha256()
+    with copy.open("wb") as out:
+        while chunk := original.read(CHUNK):
+            digest.update(chunk)
+            out.write(chunk)
+    return digest.hexdigest()

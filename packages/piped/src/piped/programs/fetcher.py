@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fetch a program again for each of its processes, until it has to stop.
+
+Between `fetch`, which knows sources, and a supervisor, which knows processes.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from piped.programs.cancel_group import CancelGroup, EndedError
+from piped.programs.download import DownloadLimits, shown
+from piped.programs.errors import SourceAwayError
+from piped.programs.fetch import Program, fetch
+from piped.programs.source import ProgramSource
+
+
+class ProgramFetcher:
+    """Fetches one program, as often as a process of it is started."""
+
+    def __init__(
+        self,
+        source: ProgramSource,
+        folder: Path,
+        limits: DownloadLimits,
+        tell: Callable[[str], None],
+    ) -> None:
+        """`tell` is called with the progress."""
+        self.failures = 0
+        """How often in a row the source could not be reached."""
+        self._source = source
+        self._folder = folder
+        self._limits = limits
+        self._tell = tell
+        self._stop = CancelGroup()
+        self._asked = False
+        """Has the source been asked? Then another process needs no network."""
+
+    async def fetch(self, *, refresh: bool) -> Program | None:
+        """Returns what to start, or None after `stop`. Raises ProgramError.
+
+        `refresh`: a person wants what the source has now.
+        """
+        self._tell(f"getting {shown(self._source.url) or 'the package'}")
+        try:
+            async with self._stop.scope():
+                program = await fetch(
+                    self._source,
+                    self._folder,
+                    ask=refresh or not self._asked,
+                    limits=self._limits,
+                    tell=self._tell,
+                )
+        except EndedError:
+            return None
+        except SourceAwayError:
+            self.failures += 1
+            raise
+        self._asked = True
+        self.failures = 0
+        return program
+
+    def stop(self) -> None:
+        """Cancel the fetch that is going on, and begin no other."""
+        self._stop.end()

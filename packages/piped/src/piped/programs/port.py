@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""piped's private port for a program, and whether a program accepts connections on its own."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from pipecd_runtime.peer import has_ipv6
+from pipecd_wire.rpc import AddressError, Authenticator, Endpoints, Server
+
+ATTEMPTS: Final = 20
+
+
+@asynccontextmanager
+async def private_port(endpoints: Endpoints, authenticator: Authenticator) -> AsyncIterator[int]:
+    """Serve one program, and nobody else, on a free port of the loopback while the block runs.
+
+    Programs are told `localhost`, which may be either loopback address: both are taken, so that
+    nobody else can answer on the other one.
+    """
+    server, port = _listening(endpoints, authenticator)
+    await server.start()
+    try:
+        yield port
+    finally:
+        await server.stop(0)
+
+
+def _listening(endpoints: Endpoints, authenticator: Authenticator) -> tuple[Server, int]:
+    both = has_ipv6()
+    for _ in range(ATTEMPTS):
+        server = Server(endpoints, authenticator=authenticator)
+        port = server.listen("127.0.0.1:0")
+        if not both:
+            return server, port
+        try:
+            server.listen(f"[::1]:{port}")
+        except AddressError:
+            continue
+        return server, port
+    raise AddressError("found no port that is free on both loopback addresses")
+
+
+async def accepts(port: int) -> bool:
+    """Does somebody accept connections on this port?"""
+    for address in ("127.0.0.1", "::1"):
+        try:
+            _, writer = await asyncio.open_connection(address, port)
+        except OSError:
+            continue
+        # Where the port is one of those for outgoing connections, an attempt can meet itself.
+        itself = writer.get_extra_info("sockname") == writer.get_extra_info("peername")
+        writer.close()
+        if not itself:
+            return True
+    return False

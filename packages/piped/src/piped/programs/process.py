@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One process of a program: started in a session of its own, and ended as a group."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+from pipecd_runtime import process as door
+from piped.programs.command import Command
+from piped.programs.errors import ProgramError
+
+
+class Process:
+    """A process that was started, and what it says."""
+
+    def __init__(self, process: asyncio.subprocess.Process, said: asyncio.StreamReader) -> None:
+        self._process = process
+        self.said = said
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def end(self) -> int:
+        """Wait for its end; the exit code, negative for a signal."""
+        return await self._process.wait()
+
+    def terminate(self) -> None:
+        """Ask it to stop."""
+        with suppress(ProcessLookupError):
+            self._process.terminate()
+
+    def kill(self) -> None:
+        """End it with its group. What is left of one that has ended is a matter of `orphans`."""
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    async def killed(self, limit: float) -> None:
+        """End it as a group, and wait until it is gone, not longer than the limit."""
+        self.kill()
+        await self.gone(limit)
+
+    async def gone(self, limit: float) -> None:
+        """Wait for its end, not longer than the limit."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit):
+                await self.end()
+
+
+@asynccontextmanager
+async def started(command: Command, on_start: Callable[[int], None]) -> AsyncIterator[Process]:
+    """A process that lives no longer than the block; `on_start` is told its pid.
+
+    Raises ProgramError when it cannot start.
+
+    Must run on the main thread: the parent-death signal that a program has set comes when the
+    thread ends that started it.
+    """
+    # asyncio's own pipes hide the end of a process for as long as anybody else holds them.
+    reading, writing = os.pipe()
+    said = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(said), os.fdopen(reading, "rb", buffering=0)
+    )
+    try:
+        try:
+            process = Process(await _start(command, writing), said)
+        finally:
+            os.close(writing)
+        try:
+            on_start(process.pid)
+            yield process
+        finally:
+            process.kill()
+            await process.end()
+    finally:
+        transport.close()
+
+
+async def _start(command: Command, output: int) -> asyncio.subprocess.Process:
+    environment = door.operator_environment(also=command.inherited) | dict(command.environment)
+    with command.descriptors() as (arguments, descriptors):
+        try:
+            return await door.start(
+                door.trusted(arguments),
+                env=environment,
+                pass_fds=descriptors,
+                stdout=output,
+                stderr=output,
+            )
+        except door.BadArgumentError as error:
+            raise ProgramError(f"cannot start {arguments[0]!r}: {error}") from None
+        except OSError as error:
+            raise ProgramError(
+                f"cannot start {arguments[0]!r}: {error.strerror or error}"
+            ) from None
+
+
+def ending(code: int) -> str:
+    """How a process ended, in words."""
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Get a program over the network, or from the cache when there is no need to ask.
+
+A source with a checksum or a digest always gives the same, so it is asked once. Any other is asked
+again when piped starts and when a person restarts the program, never because the program crashed;
+and what it gave before runs on while it is away.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from pipecd_model.oci import parse_reference
+from pipecd_runtime.logs import logger
+from piped.programs.cache import Cache, Record
+from piped.programs.download import Conversation, DownloadLimits, conversation, is_framed, shown
+from piped.programs.errors import ProgramSourceError
+from piped.programs.registry import Registry, check_digest, summing
+from piped.programs.source import ProgramSource
+
+log = logger(__name__)
+
+LONGEST_ETAG: Final = 1024
+
+
+class Remote:
+    """The source of one program, on another machine."""
+
+    def __init__(
+        self,
+        source: ProgramSource,
+        cache: Cache,
+        limits: DownloadLimits,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._source = source
+        self._cache = cache
+        self._limits = limits
+        self._tell = tell
+        self._where = shown(source.url)
+
+    async def get(self, *, ask: bool) -> Path:
+        """The executable; `ask` for a newer one if the source may have one. Raises ProgramError."""
+        reference = parse_reference(self._source.url) if self._is_artifact else None
+        is_pinned = bool(self._source.sha256 or (reference and reference.digest))
+        last = await asyncio.to_thread(self._cache.last)
+        if last and (is_pinned or not ask):
+            return last[1]
+        self._tell(f"getting {self._where}")
+        try:
+            async with conversation(self._source, self._limits, self._tell) as talk:
+                if reference is not None:
+                    registry = Registry(talk, reference, insecure=self._source.insecure)
+                    return await self._pull(talk, registry, last)
+                return await self._download(talk, last)
+        except ProgramSourceError as error:
+            if last is None:
+                raise
+            log.warning("plugin.source_away", plugin=self._source.name, reason=str(error))
+            return last[1]
+
+    @property
+    def _is_artifact(self) -> bool:
+        return self._source.url.startswith("oci://")
+
+    async def _download(self, talk: Conversation, last: tuple[Record, Path] | None) -> Path:
+        headers = {"If-None-Match": last[0].version} if last and last[0].version else {}
+        async with talk.get(self._source.url, headers) as response:
+            if last and response.status_code == 304:
+                return last[1]
+            talk.check(response)
+            if not self._source.sha256 and not is_framed(response):
+                raise ProgramSourceError(
+                    f"the source {self._where} does not say how long the file is",
+                    hint="give its sha256",
+                )
+            etag = response.headers.get("ETag", "")
+            with self._cache.arrival() as file:
+                total = hashlib.sha256()
+                with file.open("xb") as out:
+                    async for chunk in talk.content(response):
+                        await asyncio.to_thread(_write, out, chunk, total)
+                version = etag if len(etag) <= LONGEST_ETAG else ""
+                return await self._keep(file, total.hexdigest(), version)
+
+    async def _pull(
+        self, talk: Conversation, registry: Registry, last: tuple[Record, Path] | None
+    ) -> Path:
+        layers = await registry.layers()
+        version = ",".join(layer.digest for layer in layers)
+        if last and last[0].version == version:
+            return last[1]
+        with self._cache.arrival() as file:
+            total = hashlib.sha256()
+            with file.open("xb") as out:
+                for layer in layers:
+                    part = summing(layer)
+                    async with registry.blob(layer) as response:
+                        async for chunk in talk.content(response):
+                            await asyncio.to_thread(_write, out, chunk, total, part)
+                    check_digest(layer.digest, part.hexdigest(), "layer")
+            return await self._keep(file, total.hexdigest(), version)
+
+    async def _keep(self, file: Path, digest: str, version: str) -> Path:
+        record = Record(source=self._where, sha256=digest, version=version)
+        return await asyncio.to_thread(self._cache.keep, file, record)
+
+
+def _write(out: BinaryIO, chunk: bytes, *sums: "hashlib._Hash") -> None:
+    out.write(chunk)
+    for each in sums:
+        each.update(chunk)

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plugin's process writes is kept and logged without the secrets that are open."""
+
+import asyncio
+
+import pytest
+
+from pipecd_wire.model.common_pb2 import ApplicationGitPath
+from pipecd_wire.model.deployment_pb2 import Deployment
+from piped.programs.output import Output
+from piped.secrets import KnownSecrets, OpenedSecrets
+
+PLACE = ApplicationGitPath(repo={"id": "repo"}, path="web")
+
+
+async def test_an_open_secret_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    known = KnownSecrets()
+    output = Output("lab", known.mask)
+    reader = asyncio.StreamReader()
+    with (
+        caplog.at_level("INFO"),
+        known.opened(
+            Deployment(id="d1", git_path=PLACE, trigger={"commit": {"hash": "c1"}}),
+        ),
+    ):
+        known.learn(PLACE, "c1", OpenedSecrets(values={"login": "hunter22"}))
+        reader.feed_data(b"connecting with hunter22\ndone\n")
+        reader.feed_eof()
+        await output.follow(reader)
+
+    assert output.last() == ("connecting with ***", "done")
+    told = [str(vars(each).get("fields")) for each in caplog.records]
+    assert any("connecting with ***" in each for each in told)
+    assert not any("hunter22" in each for each in told)
