@@ -204,7 +204,7 @@ def test_what_is_said_in_a_block_is_said_under_its_epoch() -> None:
 
 def test_the_epoch_is_kept_for_the_reports_that_the_next_piped_finds(tmp_path: Path) -> None:
     file = tmp_path / "lease"
-    Lease("first", file, Clock()).take(granted(12), asked=1000.0)
+    Lease("first", file, Clock()).apply(granted(12), asked=1000.0)
 
     second = Lease("second", file, Clock())
 

@@ -224,7 +224,7 @@ async def test_a_report_is_sent_under_the_lease_of_the_moment_it_was_put(tmp_pat
     later = Outbox(deliver, Journal(tmp_path), lambda: now)
     async with asyncio.timeout(LIMIT), later.open():
         now = 7
-        await later.left_taken()
+        await later.wait_backlog_delivered()
 
     assert sent == [
         ("of the third", 3),

@@ -181,6 +181,7 @@ async def test_a_control_plane_that_is_away_is_worth_a_retry(bench: Bench) -> No
     async with bench.running(application("web")):
         await bench.desk.until(lambda: bool(bench.desk.created))
     async with connected("127.0.0.1:1", project_id="p", piped_id="i", key="k", tls=None) as control:
+        commands = CommandInbox(ControlPlaneState(), Outbox(control.deliver_named))
+        calls = ControlPlaneCalls(control, Facts(), commands)
         with pytest.raises(UnavailableError):
-            commands = CommandInbox(ControlPlaneState(), Outbox(control.deliver_named))
-            await ControlPlaneCalls(control, Facts(), commands).create(bench.desk.created[0])
+            await calls.create(bench.desk.created[0])

@@ -101,12 +101,8 @@ class MetadataStore:
         kept = deployment.metadata_v2
         stages = {stage.id: dict(stage.metadata) for stage in deployment.stages}
         plugins = {name: dict(values.keyValues) for name, values in kept.plugins.items()}
-        self._stages = {
-            name: self._make_stage_values(name, values) for name, values in stages.items()
-        }
-        self._plugins = {
-            name: self._make_plugin_values(name, values) for name, values in plugins.items()
-        }
+        self._stages = {name: self._make_stage(name, values) for name, values in stages.items()}
+        self._plugins = {name: self._make_plugin(name, values) for name, values in plugins.items()}
         self._shared = Values(kept.shared.keyValues, self._save_shared)
 
     def check_plugin(self, stage_id: str, plugin: str) -> None:
@@ -126,7 +122,7 @@ class MetadataStore:
         """Keep values of a stage; they are safe when this returns."""
         # A rollback stage may have been planned after this store was opened.
         if stage_id not in self._stages:
-            self._stages[stage_id] = self._make_stage_values(stage_id, {})
+            self._stages[stage_id] = self._make_stage(stage_id, {})
         await self._stages[stage_id].put(values)
 
     def get_plugin(self, plugin: str, key: str) -> str | None:
@@ -136,7 +132,7 @@ class MetadataStore:
     async def put_plugin(self, plugin: str, values: Mapping[str, str]) -> None:
         """Keep values of a plugin with the deployment, as `put_stage` does."""
         if plugin not in self._plugins:
-            self._plugins[plugin] = self._make_plugin_values(plugin, {})
+            self._plugins[plugin] = self._make_plugin(plugin, {})
         await self._plugins[plugin].put(values)
 
     def get_shared(self, key: str) -> str | None:
@@ -147,7 +143,7 @@ class MetadataStore:
         """Keep values for every plugin, as `put_stage` does. Plugins cannot."""
         await self._shared.put(values)
 
-    def _make_stage_values(self, stage_id: str, values: Mapping[str, str]) -> Values:
+    def _make_stage(self, stage_id: str, values: Mapping[str, str]) -> Values:
         async def save(merged: dict[str, str]) -> None:
             request = pb.SaveStageMetadataRequest(
                 deployment_id=self._id, stage_id=stage_id, metadata=merged
@@ -159,7 +155,7 @@ class MetadataStore:
 
         return Values(values, save)
 
-    def _make_plugin_values(self, plugin: str, values: Mapping[str, str]) -> Values:
+    def _make_plugin(self, plugin: str, values: Mapping[str, str]) -> Values:
         async def save(merged: dict[str, str]) -> None:
             request = pb.SaveDeploymentPluginMetadataRequest(
                 deployment_id=self._id, plugin_name=plugin, metadata=merged

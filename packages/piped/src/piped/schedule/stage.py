@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One stage, forward or rollback: run it to its end, or to the first reason to stop it.
 
-A failed stage is a result, not an error: whatever happens becomes an `StageOutcome` with a sentence.
+A failed stage is a result, not an error: whatever happens becomes a `StageOutcome` with a
+sentence.
 """
 
 import asyncio
