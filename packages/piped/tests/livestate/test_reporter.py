@@ -141,14 +141,14 @@ async def test_a_drift_is_told_at_the_next_look(world: World) -> None:
 async def test_nothing_is_looked_at_while_it_is_deployed(world: World) -> None:
     async with world.running() as states:
         await world.until_looks(1)
-        world.state.merge(Change(deployments=(world.deployment(DEPLOYMENT_RUNNING),)))
+        world.mirror.merge(Change(deployments=(world.deployment(DEPLOYMENT_RUNNING),)))
         await world.settle()
         states.look_at("a1")
         await world.settle()
         assert world.looks == 1
         assert world.statuses == [SYNCED, DEPLOYING]
 
-        world.state.merge(Change(deployments=(world.deployment(DEPLOYMENT_SUCCESS),)))
+        world.mirror.merge(Change(deployments=(world.deployment(DEPLOYMENT_SUCCESS),)))
         await world.until_looks(2)
 
     assert world.statuses == [SYNCED, DEPLOYING, SYNCED]
@@ -158,7 +158,7 @@ async def test_nothing_is_told_of_an_application_without_live_state(world: World
     world.offers = False
     async with world.running():
         await world.until_looks(1)
-        world.state.merge(Change(deployments=(world.deployment(DEPLOYMENT_RUNNING),)))
+        world.mirror.merge(Change(deployments=(world.deployment(DEPLOYMENT_RUNNING),)))
         await world.settle()
 
     assert (world.live, world.told) == ([], [])
@@ -214,7 +214,7 @@ class Stuck(World):
 async def test_a_plugin_that_never_answers_holds_up_its_own_applications_only() -> None:
     world = Stuck()
     applications = [Application(id=f"stuck {number}") for number in range(10)]
-    world.state.replace(applications=[*applications, Application(id="a1")])
+    world.mirror.replace(applications=[*applications, Application(id="a1")])
     async with world.running(
         lanes=("stuck", "good"), lane_of=lambda each: "stuck" if "stuck" in each.id else "good"
     ) as states:
@@ -230,7 +230,7 @@ async def test_an_application_that_nobody_expected_takes_no_other_with_it(
 ) -> None:
     world = Stuck()
     odd = [Application(id=f"odd {number}") for number in range(3)]
-    world.state.replace(applications=[*odd, Application(id="a1")])
+    world.mirror.replace(applications=[*odd, Application(id="a1")])
     async with world.running() as states:
         await world.until_looks(1)
         for each in odd:

@@ -7,14 +7,17 @@ import pytest
 
 from pipecd_model.errors import PluginError
 from pipecd_test_support.piped_parts import FakePlugin, FakePlugins
-from pipecd_wire.model.deployment_pb2 import STAGE_FAILURE, Deployment
+from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
+from pipecd_wire.model.deployment_pb2 import STAGE_FAILURE, Commit, Deployment, DeploymentTrigger
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.plan.masked import MaskedPlugins
 from piped.plugins.errors import PluginLostError
 from piped.secrets import KnownSecrets, OpenedSecrets
 
 DEPLOYMENT = Deployment(
-    id="d1", git_path={"repo": {"id": "r"}, "path": "web"}, trigger={"commit": {"hash": "c1"}}
+    id="d1",
+    git_path=ApplicationGitPath(repo=ApplicationGitRepository(id="r"), path="web"),
+    trigger=DeploymentTrigger(commit=Commit(hash="c1")),
 )
 
 

@@ -101,6 +101,47 @@ async def test_a_report_is_kept_while_only_the_key_is_refused() -> None:
     assert receiver.taken == ["first", "second"]
 
 
+@pytest.mark.parametrize("on_disk", [True, False], ids=["journal", "memory"])
+async def test_an_undelivered_report_keeps_its_place_in_its_lane(
+    tmp_path: Path, on_disk: bool
+) -> None:
+    """Refused once, it is retried before the reports behind it are tried at all."""
+    tried: list[str] = []
+
+    async def deliver(method: str, request: Message) -> None:
+        tried.append(method)
+        if len(tried) == 2:
+            raise UnauthenticatedError("who are you")
+
+    outbox = Outbox(deliver, Journal(tmp_path) if on_disk else None, retry_seconds=0.01)
+    async with asyncio.timeout(LIMIT), outbox.open():
+        put(outbox, "a", "first", "second", "third")
+        await outbox.wait_delivered("a")
+
+    assert tried == ["first", "second", "second", "third"]
+
+
+async def test_reports_from_before_the_opening_come_behind_the_backlog(tmp_path: Path) -> None:
+    async with Outbox(Receiver(), Journal(tmp_path)).open(drain=0) as outbox:
+        put(outbox, "a", "backlog")
+
+    receiver = Receiver()
+    early = Outbox(receiver, Journal(tmp_path))
+    put(early, "a", "early")
+    put(early, "b", "early too")
+    async with asyncio.timeout(LIMIT), early.open(drain=0):
+        put(early, "a", "late")
+        assert early.waiting == 4
+    assert receiver.taken == []
+
+    receiver.let("backlog", "early", "early too", "late")
+    async with asyncio.timeout(LIMIT), Outbox(receiver, Journal(tmp_path)).open() as next_one:
+        await next_one.wait_backlog_delivered()
+
+    assert [each for each in receiver.taken if each != "early too"] == ["backlog", "early", "late"]
+    assert "early too" in receiver.taken
+
+
 async def test_a_leftover_that_does_not_get_through_stops_only_its_own_lane(tmp_path: Path) -> None:
     async with Outbox(Receiver(), Journal(tmp_path)).open(drain=0) as outbox:
         put(outbox, "a", "stuck")

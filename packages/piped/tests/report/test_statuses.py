@@ -126,7 +126,7 @@ async def test_what_a_plugin_keeps_is_told_after_the_start_of_its_stage() -> Non
         reporter.report_stage(StageChanged(deployment=one, stage=one.stages[0]))
         control = OrderedClient(ControlPlane(channel), reporter.wait_delivered)
         mark = SaveStageMetadataRequest(deployment_id="d1", stage_id="s1")
-        keeping = asyncio.ensure_future(control.call_until_accepted(save, mark))  # type: ignore[arg-type]
+        keeping = asyncio.ensure_future(control.call_until_accepted(save, mark))
         await asyncio.sleep(0.01)
         assert told == []
         receiver.open.set()

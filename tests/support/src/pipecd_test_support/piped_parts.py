@@ -48,6 +48,9 @@ LIMIT = 20
 
 Behaviour = Callable[[api.ExecutePluginInput], Awaitable[api.ExecuteStageResponse]]
 
+StageEntry = Mapping[str, Any] | str
+"""A stage in an application's file: all of it, or its name."""
+
 
 def git_path(path: str = "apps/web") -> ApplicationGitPath:
     return ApplicationGitPath(
@@ -97,7 +100,7 @@ def cancel(deployment_id: str = "d1", by: str = "alice", **flags: bool) -> Comma
     )
 
 
-def application_file(stages: Iterable[Mapping[str, Any] | str], **spec: Any) -> str:
+def application_file(stages: Iterable[StageEntry], **spec: Any) -> str:
     entries = [{"name": stage} if isinstance(stage, str) else dict(stage) for stage in stages]
     document = {
         "apiVersion": "pipecd.dev/v1beta1",

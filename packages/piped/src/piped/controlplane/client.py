@@ -94,8 +94,14 @@ class ControlPlane:
         return await _call(method, request, 15, REPORT)
 
     async def deliver_named(self, method: str, request: Message) -> None:
-        """Tell something of `PipedService` by the method's name: how the outbox delivers."""
-        await self.call_until_accepted(getattr(self.service, method), request)
+        """Call an RPC by its name until it is accepted: how the outbox delivers.
+
+        Raises UnknownRpcError for a name that is not in `deliverable_rpcs`.
+        """
+        rpc = deliverable_rpcs(self.service).get(method)
+        if rpc is None:
+            raise UnknownRpcError(f"no report is delivered by {method}")
+        await self.call_until_accepted(rpc, request)
 
     async def watch(self, request: WatchRequest) -> AsyncGenerator[WatchResponse, None]:
         """Follow what the control plane pushes, until the stream breaks."""
@@ -105,6 +111,27 @@ class ControlPlane:
                     yield message
         except CallError as error:
             raise own_error(error) from None
+
+
+def deliverable_rpcs(service: "PipedServiceAsyncStub") -> dict[str, Rpc[Any, object]]:
+    """Returns the RPCs that the outbox delivers, by the names that its journal has on disk."""
+    return {
+        "ReportApplicationDeployingStatus": service.ReportApplicationDeployingStatus,
+        "ReportApplicationMostRecentDeployment": service.ReportApplicationMostRecentDeployment,
+        "ReportApplicationSyncState": service.ReportApplicationSyncState,
+        "ReportCommandHandled": service.ReportCommandHandled,
+        "ReportDeploymentCompleted": service.ReportDeploymentCompleted,
+        "ReportDeploymentPlanned": service.ReportDeploymentPlanned,
+        "ReportDeploymentStatusChanged": service.ReportDeploymentStatusChanged,
+        "ReportStageStatusChanged": service.ReportStageStatusChanged,
+        "ReportUnregisteredApplicationConfigurations": (
+            service.ReportUnregisteredApplicationConfigurations
+        ),
+        "SaveDeploymentPluginMetadata": service.SaveDeploymentPluginMetadata,
+        "SaveDeploymentSharedMetadata": service.SaveDeploymentSharedMetadata,
+        "SaveStageMetadata": service.SaveStageMetadata,
+        "UpdateApplicationConfigurations": service.UpdateApplicationConfigurations,
+    }
 
 
 async def _call(
