@@ -11,6 +11,10 @@ SOURCES := packages plugins tools tests bench
 WORKERS ?= 2
 N ?= 50
 TYPED_TESTS := \
+	packages/controlplane/tests/*.py \
+	packages/controlplane/tests/api \
+	packages/controlplane/tests/usecases \
+	packages/controlplane/tests/wire \
 	packages/runtime/tests \
 	tests/support/src
 SEED ?= 1
@@ -68,9 +72,9 @@ types: setup ## mypy strict
 imports: setup ## the import contracts
 	$(BIN)/lint-imports
 
-docs: setup ## build the generated reference
-	$(BIN)/python tools/gen_docs.py
+docs: setup ## build the generated reference, and what follows from plugins/
 	$(BIN)/python tools/gen_schemas.py
+	$(BIN)/python tools/gen_docs.py
 
 pins: setup ## write requirements.lock from constraints.txt
 	$(BIN)/python tools/pin.py

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipecd_controlplane.quickstart.processes import Program, listening_address, running
-from pipecd_controlplane.quickstart.session import until_ready
 from pipecd_model.deployment import COMPLETED
+from pipecd_quickstart.processes import RunningProgram, listening_address, running
+from pipecd_quickstart.session import wait_until_ready
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
 from pipecd_wire.model import common_pb2, deployment_pb2
@@ -35,8 +35,8 @@ class World:
 
     root: Path
     repository: Path
-    server: Program
-    piped: Program
+    server: RunningProgram
+    piped: RunningProgram
     piped_id: str
     api: Any
     deployments: Any
@@ -129,7 +129,7 @@ async def world(root: Path) -> AsyncIterator[World]:
             run = ["piped", "run", "--config-file", str(root / "piped.yaml"), "--insecure"]
             run += ["--data-dir", str(root / "piped")]
             async with running("piped", run, root / "piped.log") as piped:
-                await until_ready(channel, piped, PLUGINS)
+                await wait_until_ready(channel, piped, PLUGINS)
                 yield World(
                     root=root,
                     repository=repository,

@@ -69,6 +69,14 @@ def service_problems(service: ServiceDescriptorProto) -> Iterator[str]:
             yield f".{method.name} is called with API keys and has no (pipecd.options.role)"
         if rights_pb2.SESSION in callers and not method.options.HasExtension(rbac_pb2.rbac):
             yield f".{method.name} is called in sessions and has no (model.rbac)"
+        options = method.options.Extensions
+        if options[rights_pb2.without_lease] and rights_pb2.PIPED not in callers:
+            yield f".{method.name} has (pipecd.options.without_lease) and no piped calls it"
+        if (
+            rights_pb2.SESSION not in callers
+            and method.options.Extensions[rights_pb2.checks_labels]
+        ):
+            yield f".{method.name} has (pipecd.options.checks_labels) and is not called in sessions"
 
 
 def has_role(method: MethodDescriptorProto) -> bool:

@@ -9,7 +9,7 @@ from asyncio.subprocess import Process
 from pathlib import Path
 
 from chaos.moments import Moment
-from pipecd_controlplane.quickstart.processes import program
+from pipecd_quickstart.processes import program
 
 STOP_LIMIT = 30.0
 

@@ -3,6 +3,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
@@ -11,6 +12,9 @@ from google.protobuf.descriptor import MethodDescriptor
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model import project_pb2, rbac_pb2
 from pipecd_wire.options import rights_pb2
+from pipecd_wire.pipecd.api import access_pb2 as access
+from pipecd_wire.pipecd.api import api_pb2 as own
+from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.pipedservice import service_pb2 as piped
 from pipecd_wire.plugin.deploymentapi import api_pb2 as deployment
 from pipecd_wire.plugin.livestateapi import api_pb2 as livestate
@@ -112,6 +116,67 @@ def test_every_rpc_of_the_api_service_needs_its_role() -> None:
         READ_WRITE, rights_pb2.READ_WRITE
     )
     assert len(roles) == 23
+
+
+WITHOUT_LEASE = {
+    "grpc.service.pipedservice.PipedService": {
+        "ListApplications",
+        "GetApplicationMostRecentDeployment",
+        "GetDeployment",
+        "ListNotCompletedDeployments",
+        "ListUnhandledCommands",
+        "GetLatestEvent",
+        "ListEvents",
+        "GetLatestAnalysisResult",
+        "GetDesiredVersion",
+        "InChainDeploymentPlannable",
+        "GetApplicationSharedObject",
+    },
+    "pipecd.push.v1.PushService": {"Watch", "RenewLease", "ReleaseLease"},
+}
+CHECKS_LABELS = {
+    "grpc.service.webservice.WebService": {
+        "UpdateApplication",
+        "EnableApplication",
+        "DisableApplication",
+        "DeleteApplication",
+        "ListApplications",
+        "SyncApplication",
+        "GetApplication",
+        "GetApplicationLiveState",
+        "ListDeployments",
+        "GetDeployment",
+        "GetStageLog",
+        "CancelDeployment",
+        "SkipStage",
+        "ApproveStage",
+    },
+    "pipecd.api.v1.ApplicationService": {"GetLiveState"},
+    "pipecd.api.v1.DeploymentService": {
+        "ApproveStage",
+        "SkipStage",
+        "CancelDeployment",
+        "WatchDeployment",
+        "FollowStageLog",
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [(rights_pb2.without_lease, WITHOUT_LEASE), (rights_pb2.checks_labels, CHECKS_LABELS)],
+    ids=["without_lease", "checks_labels"],
+)
+def test_these_rpcs_and_no_others_are_marked(option: Any, expected: dict[str, set[str]]) -> None:
+    """A further one gives a right to callers who did not have it."""
+    marked: dict[str, set[str]] = {}
+    for file in [*FILES, push, access, own]:
+        for service in file.DESCRIPTOR.services_by_name.values():
+            for method in service.methods:
+                if method.GetOptions().Extensions[option]:
+                    marked.setdefault(service.full_name, set()).add(method.name)
+
+    assert marked == expected
 
 
 def method_of(service: str, method: str) -> MethodDescriptor:

@@ -7,6 +7,7 @@ What a command needs is imported when it runs, so that `--help` and `version` an
 import asyncio
 import os
 import sys
+from datetime import timedelta
 from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipecd_controlplane.serve import flags
-from pipecd_model.errors import PipecdError
-from pipecd_runtime.terminal import make_printable
+from pipecd_controlplane.serve.subcommands import LazyCommands
+from pipecd_model.errors import explain
+from pipecd_runtime.command_line import run_program
 
 if TYPE_CHECKING:
     from pipecd_controlplane.app import ControlPlane
@@ -27,30 +29,8 @@ ARMED = "PIPECD_CHAOS_ARMED"
 """For tests only: a folder whose files name such RPCs, and come and go while the server runs."""
 
 
-class Commands(click.Group):
-    """The commands, some of which are found only when they are asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "quickstart", "backup", "restore", "project"])
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name == "quickstart":
-            from pipecd_controlplane.quickstart.command import quickstart  # noqa: PLC0415
-
-            return quickstart
-        if cmd_name == "project":
-            from pipecd_controlplane.serve.projects import project  # noqa: PLC0415
-
-            return project
-        if cmd_name in {"backup", "restore"}:
-            from pipecd_controlplane.ops import commands  # noqa: PLC0415
-
-            return commands.backup if cmd_name == "backup" else commands.restore
-        return super().get_command(ctx, cmd_name)
-
-
 @click.group(
-    cls=Commands,
+    cls=LazyCommands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 def cli() -> None:
@@ -133,8 +113,8 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option(
     "--grace-period",
-    type=flags.Seconds(),
-    default=10,
+    type=flags.WAIT,
+    default="10",
     show_default=True,
     metavar="SECONDS",
     help="How long running calls are waited for when the server is told to stop.",
@@ -183,7 +163,7 @@ def server(
     metrics: bool,
     otlp_endpoint: str,
     project: str | None,
-    grace_period: float,
+    grace_period: timedelta,
     lease_time: float,
     take_over_after: float,
     log_level: str,
@@ -235,7 +215,7 @@ def server(
         limits=told.limits,
         trusted_proxies=told.trusted_proxies,
         folded=fold_lines_of_callers(told.limits),
-        grace=grace_period,
+        grace=grace_period.total_seconds(),
         lease_times=LeaseTimes(lease=lease_time, take_over=take_over_after),
         encryption_key_files=encryption_key_file,
         insecure_cookie=insecure_cookie,
@@ -286,17 +266,4 @@ def ops() -> None:
 
 def main() -> None:
     """Run pipecd."""
-    try:
-        cli.main(prog_name="pipecd", standalone_mode=False)
-    except click.exceptions.Exit as ended:
-        sys.exit(ended.exit_code)
-    except click.ClickException as wrong:
-        wrong.show()
-        sys.exit(wrong.exit_code)
-    except click.Abort:
-        click.echo("interrupted", err=True)
-        sys.exit(130)
-    except PipecdError as failed:
-        text = f"error: {failed}" + (f" ({failed.hint})" if failed.hint else "")
-        click.echo(make_printable(text), err=True)
-        sys.exit(failed.exit_code)
+    run_program(cli, explain=explain, name="pipecd")

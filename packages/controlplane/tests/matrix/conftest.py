@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 from pipecd_controlplane.app import Settings, control_plane
+from pipecd_controlplane.auth.caller import Program
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.usecases import api_keys, pipeds, sessions
 from pipecd_model.ids import new_id
 from pipecd_model.secrets import KeyPair
+from pipecd_test_support.controlplane_server import ServedControlPlane
 from pipecd_wire.model import (
     apikey_pb2,
     application_live_state_pb2,
@@ -47,7 +49,7 @@ AUDITOR = {Resource.API_KEY: {Action.LIST}, Resource.EVENT: {Action.LIST}}
 class Side:
     """One project, and ways to make things in it."""
 
-    plane: Any
+    plane: ServedControlPlane
     project_id: str
     piped_id: str = ""
     piped_key: str = ""
@@ -61,6 +63,11 @@ class Side:
     @property
     def build(self) -> Any:
         return self.plane.build
+
+    @property
+    def registrar(self) -> Program:
+        """Who registers the project's pipeds."""
+        return Program(project_id=self.project_id, key_id="x", name="x", may_write=True)
 
     def id(self) -> str:
         """Ids that say whose they are: none of them may show up in an answer to the others."""
@@ -76,10 +83,9 @@ class Side:
     async def piped(self) -> str:
         piped_id, _ = await pipeds.register(
             self.stores,
-            self.project_id,
+            self.registrar,
             name=f"{self.project_id}-agent",
             description="",
-            creator="x",
             now=self.now,
         )
         return piped_id
@@ -305,7 +311,7 @@ class Side:
         return digest.hexdigest()
 
 
-async def _side(plane: Any, project_id: str) -> Side:
+async def _side(plane: ServedControlPlane, project_id: str) -> Side:
     side = Side(plane=plane, project_id=project_id)
 
     async def work(transaction: Transaction) -> None:
@@ -325,10 +331,9 @@ async def _side(plane: Any, project_id: str) -> Side:
     await plane.stores.database.write(work)
     side.piped_id, side.piped_key = await pipeds.register(
         plane.stores,
-        project_id,
+        side.registrar,
         name=f"{project_id}-agent",
         description="",
-        creator="x",
         now=side.now,
     )
     repository = common_pb2.ApplicationGitRepository(
@@ -364,7 +369,7 @@ async def plane(plane_of: Any, tmp_path: Path, releases: str) -> AsyncIterator[A
 
 
 @pytest.fixture
-async def sides(plane: Any) -> tuple[Side, Side]:
+async def sides(plane: ServedControlPlane) -> tuple[Side, Side]:
     """Ours and theirs."""
     return await _side(plane, "ours"), await _side(plane, "theirs")
 

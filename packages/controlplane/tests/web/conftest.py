@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pipecd_controlplane.usecases import sessions
+from pipecd_test_support.controlplane_server import ServedControlPlane
 from pipecd_wire.model import project_pb2
 from pipecd_wire.pipecd.api import access_pb2, access_pb2_grpc, api_pb2_grpc
 from pipecd_wire.rpc import CallError, call, connect
@@ -40,7 +41,7 @@ class Person:
 
 
 @pytest.fixture
-def person(plane: Any) -> Callable[..., Any]:
+def person(plane: ServedControlPlane) -> Callable[..., Any]:
     """`await person("Viewer")`: somebody with this role, in the project that tests use."""
 
     async def make(

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from pipecd_test_support.controlplane_server import AgentClient, ServedControlPlane
 from pipecd_wire.model import common_pb2, deployment_pb2
 from pipecd_wire.pipedservice import service_pb2 as piped
 from pipecd_wire.rpc import call
@@ -12,12 +13,12 @@ from pipecd_wire.webservice import service_pb2 as pb
 
 
 @pytest.fixture
-async def agent(plane: Any) -> Any:
+async def agent(plane: ServedControlPlane) -> Any:
     return await plane.agent()
 
 
 async def test_an_application_of_plugins_is_added_and_moved(
-    plane: Any, admin: Any, agent: Any
+    plane: ServedControlPlane, admin: Any, agent: AgentClient
 ) -> None:
     targets = {"wait": deployment_pb2.DeployTargets(deploy_targets=["here"])}
     added = await admin.call(
@@ -49,7 +50,9 @@ async def test_an_application_of_plugins_is_added_and_moved(
     assert not kept.deploy_targets_by_plugin
 
 
-async def test_a_deleted_application_cannot_be_changed(plane: Any, admin: Any, agent: Any) -> None:
+async def test_a_deleted_application_cannot_be_changed(
+    plane: ServedControlPlane, admin: Any, agent: AgentClient
+) -> None:
     application_id = await plane.application(agent)
     await admin.call(
         "DeleteApplication", pb.DeleteApplicationRequest(application_id=application_id)
@@ -62,7 +65,9 @@ async def test_a_deleted_application_cannot_be_changed(plane: Any, admin: Any, a
     assert error.status == "INVALID_ARGUMENT"
 
 
-async def test_lists_need_no_options(plane: Any, admin: Any, agent: Any) -> None:
+async def test_lists_need_no_options(
+    plane: ServedControlPlane, admin: Any, agent: AgentClient
+) -> None:
     """Without any upstream's server dies."""
     application_id = await plane.application(agent)
     await plane.deployment(agent, application_id)
@@ -77,7 +82,7 @@ async def test_lists_need_no_options(plane: Any, admin: Any, agent: Any) -> None
 
 
 async def test_applications_are_found_by_all_values_of_a_filter(
-    plane: Any, admin: Any, agent: Any
+    plane: ServedControlPlane, admin: Any, agent: AgentClient
 ) -> None:
     for name, kind in (("a", "KUBERNETES"), ("b", "TERRAFORM"), ("c", "ECS")):
         await plane.application(agent, name=name, kind=kind)
@@ -88,7 +93,9 @@ async def test_applications_are_found_by_all_values_of_a_filter(
     assert sorted(each.name for each in found.applications) == ["a", "c"]
 
 
-async def test_a_sync_is_asked_for_with_a_strategy(plane: Any, admin: Any, agent: Any) -> None:
+async def test_a_sync_is_asked_for_with_a_strategy(
+    plane: ServedControlPlane, admin: Any, agent: AgentClient
+) -> None:
     application_id = await plane.application(agent)
     request = pb.SyncApplicationRequest(
         application_id=application_id, sync_strategy=common_pb2.PIPELINE
@@ -102,7 +109,7 @@ async def test_a_sync_is_asked_for_with_a_strategy(plane: Any, admin: Any, agent
 
 
 async def test_a_log_is_read_from_an_index_on_and_is_not_found_before_it_is_there(
-    plane: Any, admin: Any, agent: Any
+    plane: ServedControlPlane, admin: Any, agent: AgentClient
 ) -> None:
     deployment_id = await plane.deployment(
         agent, await plane.application(agent), "d1", plane.build.stage("s1")
@@ -128,7 +135,7 @@ async def test_a_log_is_read_from_an_index_on_and_is_not_found_before_it_is_ther
 
 
 async def test_a_stage_is_skipped_by_what_it_offers_and_not_by_its_name(
-    plane: Any, admin: Any, agent: Any
+    plane: ServedControlPlane, admin: Any, agent: AgentClient
 ) -> None:
     stages = [
         plane.build.stage(
@@ -153,7 +160,7 @@ async def test_a_stage_is_skipped_by_what_it_offers_and_not_by_its_name(
 
 
 async def test_only_approvers_approve_and_strangers_learn_nothing_of_them(
-    plane: Any, person: Any, agent: Any
+    plane: ServedControlPlane, person: Any, agent: AgentClient
 ) -> None:
     stage = plane.build.stage(
         "s1",
@@ -178,7 +185,7 @@ async def test_only_approvers_approve_and_strangers_learn_nothing_of_them(
 
 
 async def test_a_cancel_that_contradicts_itself_is_refused(
-    plane: Any, admin: Any, agent: Any
+    plane: ServedControlPlane, admin: Any, agent: AgentClient
 ) -> None:
     await plane.deployment(agent, await plane.application(agent))
     request = pb.CancelDeploymentRequest(

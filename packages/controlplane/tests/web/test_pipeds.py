@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
+from pipecd_test_support.controlplane_server import AgentClient, ServedControlPlane
 from pipecd_wire.model import command_pb2, piped_pb2
 from pipecd_wire.pipedservice import service_pb2 as piped
 from pipecd_wire.rpc import CallError, call
 from pipecd_wire.webservice import service_pb2 as pb
 
 
-async def status_of(agent: Any) -> str:
+async def status_of(agent: AgentClient) -> str:
     try:
         await call(agent.service.GetDesiredVersion, piped.GetDesiredVersionRequest())
     except CallError as error:
@@ -20,7 +21,7 @@ async def status_of(agent: Any) -> str:
 
 
 async def test_a_new_key_works_beside_the_old_one_until_that_is_deleted(
-    plane: Any, admin: Any
+    plane: ServedControlPlane, admin: Any
 ) -> None:
     old = await plane.agent()
     made = await admin.call("RecreatePipedKey", pb.RecreatePipedKeyRequest(id=old.id))
@@ -33,7 +34,9 @@ async def test_a_new_key_works_beside_the_old_one_until_that_is_deleted(
     assert await status_of(old) == "UNAUTHENTICATED"
 
 
-async def test_a_third_key_is_refused_with_the_reason(plane: Any, admin: Any) -> None:
+async def test_a_third_key_is_refused_with_the_reason(
+    plane: ServedControlPlane, admin: Any
+) -> None:
     agent = await plane.agent()
     await admin.call("RecreatePipedKey", pb.RecreatePipedKeyRequest(id=agent.id))
 
@@ -44,7 +47,7 @@ async def test_a_third_key_is_refused_with_the_reason(plane: Any, admin: Any) ->
 
 
 @pytest.mark.parametrize("name", ["", " ", "\n"])
-async def test_a_piped_has_a_name(plane: Any, admin: Any, name: str) -> None:
+async def test_a_piped_has_a_name(plane: ServedControlPlane, admin: Any, name: str) -> None:
     agent = await plane.agent(name="named")
 
     made = await admin.refused("RegisterPiped", pb.RegisterPipedRequest(name=name))
@@ -57,7 +60,7 @@ async def test_a_piped_has_a_name(plane: Any, admin: Any, name: str) -> None:
     assert [each.name for each in await plane.stores.pipeds.of_project("default")] == ["named"]
 
 
-async def test_the_list_has_statuses_and_no_hashes(plane: Any, admin: Any) -> None:
+async def test_the_list_has_statuses_and_no_hashes(plane: ServedControlPlane, admin: Any) -> None:
     agent = await plane.agent(name="seen")
     await call(agent.service.ReportStat, piped.ReportStatRequest(piped_stats=b"up 1\n"))
     await admin.call("RegisterPiped", pb.RegisterPipedRequest(name="never seen", desc="d"))
@@ -69,7 +72,7 @@ async def test_the_list_has_statuses_and_no_hashes(plane: Any, admin: Any) -> No
     assert {key.hash for each in listed.pipeds for key in each.keys} == {"redacted"}
 
 
-async def test_the_list_can_be_of_the_enabled_ones(plane: Any, admin: Any) -> None:
+async def test_the_list_can_be_of_the_enabled_ones(plane: ServedControlPlane, admin: Any) -> None:
     first, second = await plane.agent(name="first"), await plane.agent(name="second")
     await admin.call("DisablePiped", pb.DisablePipedRequest(piped_id=first.id))
 
@@ -81,7 +84,7 @@ async def test_the_list_can_be_of_the_enabled_ones(plane: Any, admin: Any) -> No
     assert await status_of(first) == "UNAUTHENTICATED"
 
 
-async def test_a_version_is_wanted_of_all_or_of_none(plane: Any, admin: Any) -> None:
+async def test_a_version_is_wanted_of_all_or_of_none(plane: ServedControlPlane, admin: Any) -> None:
     agent = await plane.agent()
     request = pb.UpdatePipedDesiredVersionRequest(version="v0.50.0", piped_ids=[agent.id, "nobody"])
     assert (await admin.refused("UpdatePipedDesiredVersion", request)).status == "NOT_FOUND"
@@ -97,7 +100,9 @@ async def test_a_version_is_wanted_of_all_or_of_none(plane: Any, admin: Any) -> 
     assert answer.version == "v0.50.0"
 
 
-async def test_a_restart_reaches_the_piped_as_a_command(plane: Any, admin: Any) -> None:
+async def test_a_restart_reaches_the_piped_as_a_command(
+    plane: ServedControlPlane, admin: Any
+) -> None:
     agent = await plane.agent()
 
     answer = await admin.call("RestartPiped", pb.RestartPipedRequest(piped_id=agent.id))

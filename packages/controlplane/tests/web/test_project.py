@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from pipecd_test_support.controlplane_server import ServedControlPlane
+from pipecd_test_support.waiting import Soon
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model import project_pb2
 from pipecd_wire.pipecd.api import access_pb2, api_pb2
@@ -129,7 +131,7 @@ async def test_the_project_shows_all_roles_and_groups_the_older_ones_first(admin
 
 
 async def test_the_form_of_single_sign_on_can_be_saved_as_upstreams_page_sends_it(
-    plane: Any, admin: Any
+    plane: ServedControlPlane, admin: Any
 ) -> None:
     """Without a time for sessions, which the rules of the message ask for."""
     github = Sso.GitHub(client_id="id", client_secret="secret")  # noqa: S106
@@ -143,7 +145,7 @@ async def test_the_form_of_single_sign_on_can_be_saved_as_upstreams_page_sends_i
 
 
 async def test_a_right_with_labels_reaches_only_what_has_them(
-    plane: Any, admin: Any, person: Any, policy: Any
+    plane: ServedControlPlane, admin: Any, person: Any, policy: Any
 ) -> None:
     agent = await plane.agent()
     ours = await plane.application(agent, name="ours", labels={"team": "a", "env": "dev"})
@@ -178,7 +180,7 @@ async def test_a_right_with_labels_reaches_only_what_has_them(
 
 
 async def test_keys_are_shown_without_their_hash_and_with_their_last_use(
-    plane: Any, admin: Any
+    plane: ServedControlPlane, admin: Any
 ) -> None:
     made = await admin.call("GenerateAPIKey", pb.GenerateAPIKeyRequest(name="ci"))
     listed = await admin.call("ListAPIKeys", pb.ListAPIKeysRequest())
@@ -228,7 +230,7 @@ async def test_who_may_not_change_the_project_sees_and_ends_only_sessions_of_the
     assert len(all_of_them.sessions) == 3
 
 
-async def test_a_stream_ends_with_its_session(admin: Any, person: Any, soon: Any) -> None:
+async def test_a_stream_ends_with_its_session(admin: Any, person: Any, soon: Soon) -> None:
     viewer = await person("Viewer", name="grace")
     watching = stream(viewer.project.WatchChanges, api_pb2.WatchChangesRequest())
     await soon(anext(watching))

@@ -17,6 +17,8 @@ from pipecd_sdk import StageStatus
 from pipecd_sdk.testing.pids import is_alive, wait_for_pid
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import LaunchMode, PluginProcess, StartError, start_plugin
+from pipecd_wire.pipecd.plugin.plugin_pb2 import Refusal
+from pipecd_wire.refusals import find_reason
 from pipecd_wire.rpc import CallError
 
 BUG = "in the plugin; piped's log has the details"
@@ -148,6 +150,7 @@ async def test_sigterm_cancels_a_stage_and_leaves_it_to_the_next_process() -> No
 
             refused = await running
             assert (refused.status, refused.message) == ("UNAVAILABLE", "plugin is stopping")
+            assert find_reason(refused) == Refusal.STOPPING
             assert await plugin.exit_code() == 0
         assert piped.log("s1").lines == ["waiting", "leaving", "left"]
         assert not piped.log("s1").sealed

@@ -27,6 +27,9 @@ PIPED_TOKEN_HEADER: Final = "pipecd-piped-token"  # noqa: S105
 PIPED_TOKEN_VARIABLE: Final = "PIPECD_PIPED_TOKEN"  # noqa: S105
 """Environment variable in which piped gives a plugin that proof."""
 
+REFUSAL_TRAILER: Final = "pipecd-refusal-bin"
+"""Trailing metadata of a plugin's refusal: a `pipecd.plugin.v1.Refusal`."""
+
 PARENT_VARIABLE: Final = "PIPECD_PARENT_PID"
 """Environment variable: the pid of the piped that starts a plugin."""
 SCRIPTS_VARIABLE: Final = "PIPECD_SCRIPTS_DIR"

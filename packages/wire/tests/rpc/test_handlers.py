@@ -40,13 +40,19 @@ class Freeze:
         return pb.SetFreezeResponse()
 
 
-def service_without_rights(*callers: "rights_pb2.Caller.ValueType") -> ServiceDescriptor:
+def service_without_rights(
+    *callers: "rights_pb2.Caller.ValueType",
+    without_lease: bool = False,
+    checks_labels: bool = False,
+) -> ServiceDescriptor:
     """A service with one RPC that says nothing about who may call it."""
     file = descriptor_pb2.FileDescriptorProto(name="s.proto", package="s", syntax="proto3")
     file.message_type.add(name="Empty")
     service = file.service.add(name="Service")
     service.options.Extensions[rights_pb2.callers].extend(callers)
-    service.method.add(name="Do", input_type=".s.Empty", output_type=".s.Empty")
+    method = service.method.add(name="Do", input_type=".s.Empty", output_type=".s.Empty")
+    method.options.Extensions[rights_pb2.without_lease] = without_lease
+    method.options.Extensions[rights_pb2.checks_labels] = checks_labels
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     return pool.FindServiceByName("s.Service")
@@ -140,6 +146,16 @@ def test_an_rpc_for_api_keys_must_name_a_role() -> None:
 def test_an_rpc_for_sessions_must_name_a_right() -> None:
     with pytest.raises(NoRightError, match="takes sessions but names no right"):
         gather(service_without_rights(rights_pb2.SESSION), [])
+
+
+def test_an_rpc_that_needs_no_lease_must_be_for_pipeds() -> None:
+    with pytest.raises(NoRightError, match="needs no lease but no piped may call it"):
+        gather(service_without_rights(rights_pb2.PLUGIN, without_lease=True), [])
+
+
+def test_an_rpc_that_checks_labels_must_be_for_sessions() -> None:
+    with pytest.raises(NoRightError, match="checks labels but takes no sessions"):
+        gather(service_without_rights(rights_pb2.PIPED, checks_labels=True), [])
 
 
 def test_the_declared_rights_are_read() -> None:

@@ -37,27 +37,6 @@ TRACES: Final = "opentelemetry.proto.collector.trace.v1.TraceService"
 
 LONGEST_IDEMPOTENCY_KEY: Final = 200
 
-# What an instance may call although its lease went to another: it changes nothing, or is about the
-# lease itself. Everything else that a piped calls is a report, and would mix with the holder's.
-UNFENCED: Final = frozenset(
-    {
-        "/grpc.service.pipedservice.PipedService/ListApplications",
-        "/grpc.service.pipedservice.PipedService/GetApplicationMostRecentDeployment",
-        "/grpc.service.pipedservice.PipedService/GetDeployment",
-        "/grpc.service.pipedservice.PipedService/ListNotCompletedDeployments",
-        "/grpc.service.pipedservice.PipedService/ListUnhandledCommands",
-        "/grpc.service.pipedservice.PipedService/GetLatestEvent",
-        "/grpc.service.pipedservice.PipedService/ListEvents",
-        "/grpc.service.pipedservice.PipedService/GetLatestAnalysisResult",
-        "/grpc.service.pipedservice.PipedService/GetDesiredVersion",
-        "/grpc.service.pipedservice.PipedService/InChainDeploymentPlannable",
-        "/grpc.service.pipedservice.PipedService/GetApplicationSharedObject",
-        "/pipecd.push.v1.PushService/Watch",
-        "/pipecd.push.v1.PushService/RenewLease",
-        "/pipecd.push.v1.PushService/ReleaseLease",
-    }
-)
-
 
 class CallAuthenticator:
     """Authenticates callers; its `admit` runs before every handler."""
@@ -94,7 +73,7 @@ class CallAuthenticator:
             kind = PIPED_TOKEN_SCHEME  # what an exporter of traces can send
         if kind == PIPED_TOKEN_SCHEME and rights_pb2.PIPED in method.callers:
             agent = await self._piped(credential, metadata, again=again)
-            if method.path not in UNFENCED and method.service != TRACES:
+            if not method.without_lease:
                 await self._leases.check_epoch(agent)
             return agent
         if kind == API_KEY_SCHEME and rights_pb2.API_KEY in method.callers:

@@ -18,38 +18,6 @@ from pipecd_wire.rpc import Method
 
 TOKEN: Final = "token"  # noqa: S105 - the name of a cookie, upstream's
 
-# RPCs whose handlers look at the labels of what they touch. A right that is limited to labels
-# reaches only these: default deny.
-LABELLED: Final = frozenset(
-    f"/grpc.service.webservice.WebService/{name}"
-    for name in (
-        "UpdateApplication",
-        "EnableApplication",
-        "DisableApplication",
-        "DeleteApplication",
-        "ListApplications",
-        "SyncApplication",
-        "GetApplication",
-        "GetApplicationLiveState",
-        "ListDeployments",
-        "GetDeployment",
-        "GetStageLog",
-        "CancelDeployment",
-        "SkipStage",
-        "ApproveStage",
-    )
-) | frozenset(
-    f"/pipecd.api.v1.{name}"
-    for name in (
-        "ApplicationService/GetLiveState",
-        "DeploymentService/ApproveStage",
-        "DeploymentService/SkipStage",
-        "DeploymentService/CancelDeployment",
-        "DeploymentService/WatchDeployment",
-        "DeploymentService/FollowStageLog",
-    )
-)
-
 Resource = project_pb2.ProjectRBACResource
 Action = project_pb2.ProjectRBACPolicy
 
@@ -103,7 +71,7 @@ def _grant(method: Method, held: list[project_pb2.ProjectRBACRole]) -> Grant | N
     if method.rbac.ignored:
         return Grant()
     grant = roles.grant(held, method.rbac.resource, method.rbac.action)
-    if grant is not None and grant.limited and method.path not in LABELLED:
+    if grant is not None and grant.limited and not method.checks_labels:
         return None
     return grant
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pipecd_controlplane.usecases import api_keys, pipeds, sessions
+from pipecd_test_support.controlplane_server import ServedControlPlane
 from pipecd_wire.model import apikey_pb2, project_pb2
 from pipecd_wire.options import rights_pb2
 from pipecd_wire.pipecd.api import access_pb2
@@ -152,7 +153,7 @@ class World:
 async def _callers(side: Any, auditor: Any) -> list[Caller]:
     token = [("authorization", f"PIPED-TOKEN {side.project_id},{side.piped_id},{side.piped_key}")]
     disabled_id, disabled_key = await pipeds.register(
-        side.stores, side.project_id, name="off", description="", creator="x", now=side.now
+        side.stores, side.registrar, name="off", description="", now=side.now
     )
 
     def disable(entity: Any) -> None:
@@ -220,7 +221,7 @@ async def _callers(side: Any, auditor: Any) -> list[Caller]:
 
 
 @pytest.fixture
-async def world(plane: Any, sides: Any, auditor: Any) -> World:
+async def world(plane: ServedControlPlane, sides: Any, auditor: Any) -> World:
     for side in sides:
         side.callers = await _callers(side, auditor)
     channel = await plane.opened.enter_async_context(connect(plane.address))

@@ -16,6 +16,7 @@ from pipecd_wire.pipecd.plugin.plugin_pb2_grpc import (
 from pipecd_wire.plugin.deploymentapi.api_pb2_grpc import DeploymentServiceStub
 from pipecd_wire.plugin.livestateapi.api_pb2_grpc import LivestateServiceStub
 from pipecd_wire.plugin.planpreviewapi.api_pb2_grpc import PlanPreviewServiceStub
+from pipecd_wire.refusals import is_stopping
 from pipecd_wire.rpc import MAX_MESSAGE, CallError, Channel, call
 from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
 from piped.plugins.state import Limits
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 Response = TypeVar("Response")
-
-LEAVES_IT: Final = "plugin is stopping"
-"""What a plugin that was told to stop says of a stage that the next process shall continue."""
 
 REASON_WAIT: Final = 1.0
 """Seconds in which the end of a process becomes known after its channel broke."""
@@ -187,7 +185,7 @@ class Connection:
         return PluginLostError(f"the plugin {self._plugin!r} was lost: {why}")
 
     async def _judge(self, rpc: str, error: CallError) -> PluginError:
-        if error.status == "UNAVAILABLE" and error.message.startswith(LEAVES_IT):
+        if is_stopping(error):
             return PluginStoppingError(f"the plugin {self._plugin!r} is stopping")
         if error.status in BROKEN:
             await self._over(REASON_WAIT)

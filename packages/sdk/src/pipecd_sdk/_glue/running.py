@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pipecd_sdk.results import StageResult, StageStatus
-from pipecd_wire.rpc import StatusError
+from pipecd_wire.refusals import make_stopping_error
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Running:
         """
         await self.wait(key)
         if self.is_stopping:
-            raise _stopping()
+            raise make_stopping_error()
         run = Run(key=key, finishes_on_stop=finishes_on_stop)
         run.task = self._tasks.create_task(_guard(run, work), name=f"stage {key[1]}")
         self._runs[key] = run
@@ -82,7 +82,7 @@ class Running:
             run.cancel(hand_over=self._hands_over())
             raise
         if run.task.cancelled() or (result := run.task.result()) is None:
-            raise _stopping()
+            raise make_stopping_error()
         return result
 
     async def wait(self, key: Key) -> None:
@@ -142,7 +142,3 @@ async def _guard(run: Run, work: Work) -> StageResult | None:
         log.exception("stage.bug", extra={"fields": fields})
         reason = "the plugin could not run the stage; piped's log has the details"
         return StageResult(status=StageStatus.FAILURE, reason=reason)
-
-
-def _stopping() -> StatusError:
-    return StatusError("UNAVAILABLE", "plugin is stopping")

@@ -62,7 +62,7 @@ def _unary(
             request = _reading(endpoint, context, client, limits.read_seconds)
             answer = (await endpoint.unary(request, metadata)).SerializeToString()
         except StatusError as refusal:
-            await context.abort(CODES[refusal.status], refusal.message)
+            await context.abort(CODES[refusal.status], refusal.message, tuple(refusal.trailers))
         if client is not None:
             answers.watch(context, client)
         return answer
@@ -87,7 +87,7 @@ def _streaming(
         except TimeoutError:
             await context.abort(CODES["CANCELLED"], "the caller does not take the answer")
         except StatusError as refusal:
-            await context.abort(CODES[refusal.status], refusal.message)
+            await context.abort(CODES[refusal.status], refusal.message, tuple(refusal.trailers))
 
     return behaviour
 

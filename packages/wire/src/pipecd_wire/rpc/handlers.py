@@ -66,6 +66,10 @@ class Method:
     """The role an API key needs, `pipecd.options.Role`."""
     rbac: rbac_pb2.RBAC | None
     """The right a session needs."""
+    without_lease: bool
+    """May a piped call it although its lease went to another instance?"""
+    checks_labels: bool
+    """Does its handler look at labels? A right that is limited to labels reaches no other."""
 
 
 def rpc(name: str, *, prepare: Prepare | None = None) -> Callable[[F], F]:
@@ -92,6 +96,8 @@ def describe(descriptor: MethodDescriptor) -> Method:
     options = descriptor.GetOptions()
     role = options.Extensions[rights_pb2.role]
     rbac = options.Extensions[rbac_pb2.rbac] if options.HasExtension(rbac_pb2.rbac) else None
+    without_lease = options.Extensions[rights_pb2.without_lease]
+    checks_labels = options.Extensions[rights_pb2.checks_labels]
     missing = None
     if not callers:
         missing = "the service names no callers"
@@ -99,6 +105,10 @@ def describe(descriptor: MethodDescriptor) -> Method:
         missing = "it takes API keys but names no role"
     elif rights_pb2.SESSION in callers and rbac is None:
         missing = "it takes sessions but names no right"
+    elif without_lease and rights_pb2.PIPED not in callers:
+        missing = "it needs no lease but no piped may call it"
+    elif checks_labels and rights_pb2.SESSION not in callers:
+        missing = "it checks labels but takes no sessions"
     if missing:
         raise NoRightError(f"{service.full_name}.{descriptor.name} has no right: {missing}")
     return Method(
@@ -111,6 +121,8 @@ def describe(descriptor: MethodDescriptor) -> Method:
         callers=callers,
         role=role,
         rbac=rbac,
+        without_lease=without_lease,
+        checks_labels=checks_labels,
     )
 
 

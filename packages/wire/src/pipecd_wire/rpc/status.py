@@ -7,6 +7,7 @@ no import from above it. On the way in every failed call is a `CallError`.
 
 import logging
 import uuid
+from collections.abc import Sequence
 from typing import Final
 
 import grpc
@@ -34,23 +35,33 @@ LONGEST_MESSAGE: Final = 2_000
 """Bytes. It travels in a header where each may become three; a peer takes 8 KiB of headers."""
 
 
+Trailers = Sequence[tuple[str, bytes]]
+"""Trailing metadata with binary values: keys that end in `-bin`."""
+
+
 class StatusError(Exception):
     """An answer with a status other than OK, raised by a server on purpose."""
 
-    def __init__(self, status: str, message: str) -> None:
+    def __init__(self, status: str, message: str, *, trailers: Trailers = ()) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
+        self.trailers = trailers
+        """For programs: sent beside the status over gRPC, not over gRPC-Web."""
 
 
 class CallError(Exception):
     """A call that failed, as its caller sees it."""
 
-    def __init__(self, status: str, message: str, *, method: str = "") -> None:
+    def __init__(
+        self, status: str, message: str, *, method: str = "", trailers: Trailers = ()
+    ) -> None:
         super().__init__(message or status)
         self.status = status
         self.message = message
         self.method = method
+        self.trailers = trailers
+        """What the peer sent beside the status, binary values only."""
 
     @property
     def transient(self) -> bool:
@@ -71,7 +82,8 @@ def to_status(error: Exception, *, method: str) -> StatusError:
     if isinstance(status, str) and status in CODES and status != "OK":
         message = str(getattr(error, "message", "") or error)
         hint = getattr(error, "hint", "")
-        return StatusError(status, _fit(f"{message} ({hint})" if hint else message))
+        text = _fit(f"{message} ({hint})" if hint else message)
+        return StatusError(status, text, trailers=getattr(error, "trailers", ()))
     bug = uuid.uuid4().hex[:8]
     log.error("rpc.bug", exc_info=error, extra={"fields": {"method": method, "bug": bug}})
     return StatusError("INTERNAL", f"internal error {bug}; the server's log has the details")
@@ -86,4 +98,6 @@ def _fit(message: str) -> str:
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError, *, method: str) -> CallError:
-    return CallError(error.code().name, error.details() or "", method=method)
+    sent = error.trailing_metadata() or ()
+    trailers = tuple((key, value) for key, value in sent if isinstance(value, bytes))
+    return CallError(error.code().name, error.details() or "", method=method, trailers=trailers)

@@ -37,11 +37,12 @@ def _describe() -> ServiceDescriptor:
         file.message_type.add(name=name)
     service = file.service.add(name="TraceService")
     service.options.Extensions[rights_pb2.callers].append(rights_pb2.PIPED)
-    service.method.add(
+    export = service.method.add(
         name="Export",
         input_type=f".{PACKAGE}.ExportTraceServiceRequest",
         output_type=f".{PACKAGE}.ExportTraceServiceResponse",
     )
+    export.options.Extensions[rights_pb2.without_lease] = True
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     described: ServiceDescriptor = pool.FindServiceByName(f"{PACKAGE}.TraceService")

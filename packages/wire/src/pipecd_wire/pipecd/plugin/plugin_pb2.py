@@ -28,7 +28,7 @@ from pipecd_wire.options import rights_pb2 as pipecd__wire_dot_options_dot_right
 from pipecd_wire.options import rules_pb2 as pipecd__wire_dot_options_dot_rules__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&pipecd_wire/pipecd/plugin/plugin.proto\x12\x10pipecd.plugin.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fpipecd_wire/model/command.proto\x1a pipecd_wire/options/rights.proto\x1a\x1fpipecd_wire/options/rules.proto\"O\n\x10WaitStageRequest\x12\x1f\n\rdeployment_id\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12\x1a\n\x08stage_id\x18\x02 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\"\x13\n\x11WaitStageResponse\"\x84\x01\n\x0cReadyRequest\x12\x16\n\x04name\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x16\n\x04port\x18\x03 \x01(\x05\x42\x08\xea\xed\x1c\x04\"\x02\x08\x00\x12\x15\n\x03pid\x18\x04 \x01(\x03\x42\x08\xea\xed\x1c\x04*\x02\x08\x00\x12\x1c\n\x14stages_without_files\x18\x05 \x03(\t\"A\n\rReadyResponse\x12\x30\n\rping_interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"\r\n\x0bPingRequest\"\x0e\n\x0cPingResponse\"O\n\x14\x44\x65\x63ryptSecretRequest\x12\x1f\n\rdeployment_id\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12\x16\n\x04name\x18\x02 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\"&\n\x15\x44\x65\x63ryptSecretResponse\x12\r\n\x05value\x18\x01 \x01(\t\"X\n\x19WatchStageCommandsRequest\x12\x1f\n\rdeployment_id\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12\x1a\n\x08stage_id\x18\x02 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\"=\n\x1aWatchStageCommandsResponse\x12\x1f\n\x07\x63ommand\x18\x01 \x01(\x0b\x32\x0e.model.Command\"\x13\n\x11GetSchemasRequest\"\xd6\x01\n\x12GetSchemasResponse\x12\x15\n\rplugin_config\x18\x01 \x01(\t\x12\x1c\n\x14\x64\x65ploy_target_config\x18\x02 \x01(\t\x12\x1a\n\x12\x61pplication_config\x18\x03 \x01(\t\x12@\n\x06stages\x18\x04 \x03(\x0b\x32\x30.pipecd.plugin.v1.GetSchemasResponse.StagesEntry\x1a-\n\x0bStagesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"_\n\x12\x43heckConfigRequest\x12\x1a\n\x12\x61pplication_config\x18\x01 \x01(\x0c\x12-\n\x06stages\x18\x02 \x03(\x0b\x32\x1d.pipecd.plugin.v1.StageConfig\"N\n\x0bStageConfig\x12\x16\n\x04name\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12\x17\n\x05index\x18\x02 \x01(\x05\x42\x08\xea\xed\x1c\x04\"\x02\x10\x00\x12\x0e\n\x06\x63onfig\x18\x03 \x01(\x0c\">\n\x13\x43heckConfigResponse\x12\'\n\x06\x66\x61ults\x18\x01 \x03(\x0b\x32\x17.pipecd.plugin.v1.Fault\"4\n\x05\x46\x61ult\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0c\n\x04hint\x18\x03 \x01(\t2\x8e\x03\n\x17PluginManagementService\x12J\n\x05Ready\x12\x1e.pipecd.plugin.v1.ReadyRequest\x1a\x1f.pipecd.plugin.v1.ReadyResponse\"\x00\x12G\n\x04Ping\x12\x1d.pipecd.plugin.v1.PingRequest\x1a\x1e.pipecd.plugin.v1.PingResponse\"\x00\x12\x62\n\rDecryptSecret\x12&.pipecd.plugin.v1.DecryptSecretRequest\x1a\'.pipecd.plugin.v1.DecryptSecretResponse\"\x00\x12s\n\x12WatchStageCommands\x12+.pipecd.plugin.v1.WatchStageCommandsRequest\x1a,.pipecd.plugin.v1.WatchStageCommandsResponse\"\x00\x30\x01\x1a\x05\xf2\xed\x1c\x01\x04\x32\xd5\x01\n\x13PluginConfigService\x12Y\n\nGetSchemas\x12#.pipecd.plugin.v1.GetSchemasRequest\x1a$.pipecd.plugin.v1.GetSchemasResponse\"\x00\x12\\\n\x0b\x43heckConfig\x12$.pipecd.plugin.v1.CheckConfigRequest\x1a%.pipecd.plugin.v1.CheckConfigResponse\"\x00\x1a\x05\xf2\xed\x1c\x01\x05\x32s\n\x12PluginStageService\x12V\n\tWaitStage\x12\".pipecd.plugin.v1.WaitStageRequest\x1a#.pipecd.plugin.v1.WaitStageResponse\"\x00\x1a\x05\xf2\xed\x1c\x01\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&pipecd_wire/pipecd/plugin/plugin.proto\x12\x10pipecd.plugin.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fpipecd_wire/model/command.proto\x1a pipecd_wire/options/rights.proto\x1a\x1fpipecd_wire/options/rules.proto\"O\n\x10WaitStageRequest\x12\x1f\n\rdeployment_id\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12\x1a\n\x08stage_id\x18\x02 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\"\x13\n\x11WaitStageResponse\"k\n\x07Refusal\x12\x30\n\x06reason\x18\x01 \x01(\x0e\x32 .pipecd.plugin.v1.Refusal.Reason\".\n\x06Reason\x12\x16\n\x12REASON_UNSPECIFIED\x10\x00\x12\x0c\n\x08STOPPING\x10\x01\"\x84\x01\n\x0cReadyRequest\x12\x16\n\x04name\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x16\n\x04port\x18\x03 \x01(\x05\x42\x08\xea\xed\x1c\x04\"\x02\x08\x00\x12\x15\n\x03pid\x18\x04 \x01(\x03\x42\x08\xea\xed\x1c\x04*\x02\x08\x00\x12\x1c\n\x14stages_without_files\x18\x05 \x03(\t\"A\n\rReadyResponse\x12\x30\n\rping_interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"\r\n\x0bPingRequest\"\x0e\n\x0cPingResponse\"O\n\x14\x44\x65\x63ryptSecretRequest\x12\x1f\n\rdeployment_id\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12\x16\n\x04name\x18\x02 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\"&\n\x15\x44\x65\x63ryptSecretResponse\x12\r\n\x05value\x18\x01 \x01(\t\"X\n\x19WatchStageCommandsRequest\x12\x1f\n\rdeployment_id\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12\x1a\n\x08stage_id\x18\x02 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\"=\n\x1aWatchStageCommandsResponse\x12\x1f\n\x07\x63ommand\x18\x01 \x01(\x0b\x32\x0e.model.Command\"\x13\n\x11GetSchemasRequest\"\xd6\x01\n\x12GetSchemasResponse\x12\x15\n\rplugin_config\x18\x01 \x01(\t\x12\x1c\n\x14\x64\x65ploy_target_config\x18\x02 \x01(\t\x12\x1a\n\x12\x61pplication_config\x18\x03 \x01(\t\x12@\n\x06stages\x18\x04 \x03(\x0b\x32\x30.pipecd.plugin.v1.GetSchemasResponse.StagesEntry\x1a-\n\x0bStagesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"_\n\x12\x43heckConfigRequest\x12\x1a\n\x12\x61pplication_config\x18\x01 \x01(\x0c\x12-\n\x06stages\x18\x02 \x03(\x0b\x32\x1d.pipecd.plugin.v1.StageConfig\"N\n\x0bStageConfig\x12\x16\n\x04name\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12\x17\n\x05index\x18\x02 \x01(\x05\x42\x08\xea\xed\x1c\x04\"\x02\x10\x00\x12\x0e\n\x06\x63onfig\x18\x03 \x01(\x0c\">\n\x13\x43heckConfigResponse\x12\'\n\x06\x66\x61ults\x18\x01 \x03(\x0b\x32\x17.pipecd.plugin.v1.Fault\"4\n\x05\x46\x61ult\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0c\n\x04hint\x18\x03 \x01(\t2\x8e\x03\n\x17PluginManagementService\x12J\n\x05Ready\x12\x1e.pipecd.plugin.v1.ReadyRequest\x1a\x1f.pipecd.plugin.v1.ReadyResponse\"\x00\x12G\n\x04Ping\x12\x1d.pipecd.plugin.v1.PingRequest\x1a\x1e.pipecd.plugin.v1.PingResponse\"\x00\x12\x62\n\rDecryptSecret\x12&.pipecd.plugin.v1.DecryptSecretRequest\x1a\'.pipecd.plugin.v1.DecryptSecretResponse\"\x00\x12s\n\x12WatchStageCommands\x12+.pipecd.plugin.v1.WatchStageCommandsRequest\x1a,.pipecd.plugin.v1.WatchStageCommandsResponse\"\x00\x30\x01\x1a\x05\xf2\xed\x1c\x01\x04\x32\xd5\x01\n\x13PluginConfigService\x12Y\n\nGetSchemas\x12#.pipecd.plugin.v1.GetSchemasRequest\x1a$.pipecd.plugin.v1.GetSchemasResponse\"\x00\x12\\\n\x0b\x43heckConfig\x12$.pipecd.plugin.v1.CheckConfigRequest\x1a%.pipecd.plugin.v1.CheckConfigResponse\"\x00\x1a\x05\xf2\xed\x1c\x01\x05\x32s\n\x12PluginStageService\x12V\n\tWaitStage\x12\".pipecd.plugin.v1.WaitStageRequest\x1a#.pipecd.plugin.v1.WaitStageResponse\"\x00\x1a\x05\xf2\xed\x1c\x01\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -69,40 +69,44 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WAITSTAGEREQUEST']._serialized_end=271
   _globals['_WAITSTAGERESPONSE']._serialized_start=273
   _globals['_WAITSTAGERESPONSE']._serialized_end=292
-  _globals['_READYREQUEST']._serialized_start=295
-  _globals['_READYREQUEST']._serialized_end=427
-  _globals['_READYRESPONSE']._serialized_start=429
-  _globals['_READYRESPONSE']._serialized_end=494
-  _globals['_PINGREQUEST']._serialized_start=496
-  _globals['_PINGREQUEST']._serialized_end=509
-  _globals['_PINGRESPONSE']._serialized_start=511
-  _globals['_PINGRESPONSE']._serialized_end=525
-  _globals['_DECRYPTSECRETREQUEST']._serialized_start=527
-  _globals['_DECRYPTSECRETREQUEST']._serialized_end=606
-  _globals['_DECRYPTSECRETRESPONSE']._serialized_start=608
-  _globals['_DECRYPTSECRETRESPONSE']._serialized_end=646
-  _globals['_WATCHSTAGECOMMANDSREQUEST']._serialized_start=648
-  _globals['_WATCHSTAGECOMMANDSREQUEST']._serialized_end=736
-  _globals['_WATCHSTAGECOMMANDSRESPONSE']._serialized_start=738
-  _globals['_WATCHSTAGECOMMANDSRESPONSE']._serialized_end=799
-  _globals['_GETSCHEMASREQUEST']._serialized_start=801
-  _globals['_GETSCHEMASREQUEST']._serialized_end=820
-  _globals['_GETSCHEMASRESPONSE']._serialized_start=823
-  _globals['_GETSCHEMASRESPONSE']._serialized_end=1037
-  _globals['_GETSCHEMASRESPONSE_STAGESENTRY']._serialized_start=992
-  _globals['_GETSCHEMASRESPONSE_STAGESENTRY']._serialized_end=1037
-  _globals['_CHECKCONFIGREQUEST']._serialized_start=1039
-  _globals['_CHECKCONFIGREQUEST']._serialized_end=1134
-  _globals['_STAGECONFIG']._serialized_start=1136
-  _globals['_STAGECONFIG']._serialized_end=1214
-  _globals['_CHECKCONFIGRESPONSE']._serialized_start=1216
-  _globals['_CHECKCONFIGRESPONSE']._serialized_end=1278
-  _globals['_FAULT']._serialized_start=1280
-  _globals['_FAULT']._serialized_end=1332
-  _globals['_PLUGINMANAGEMENTSERVICE']._serialized_start=1335
-  _globals['_PLUGINMANAGEMENTSERVICE']._serialized_end=1733
-  _globals['_PLUGINCONFIGSERVICE']._serialized_start=1736
-  _globals['_PLUGINCONFIGSERVICE']._serialized_end=1949
-  _globals['_PLUGINSTAGESERVICE']._serialized_start=1951
-  _globals['_PLUGINSTAGESERVICE']._serialized_end=2066
+  _globals['_REFUSAL']._serialized_start=294
+  _globals['_REFUSAL']._serialized_end=401
+  _globals['_REFUSAL_REASON']._serialized_start=355
+  _globals['_REFUSAL_REASON']._serialized_end=401
+  _globals['_READYREQUEST']._serialized_start=404
+  _globals['_READYREQUEST']._serialized_end=536
+  _globals['_READYRESPONSE']._serialized_start=538
+  _globals['_READYRESPONSE']._serialized_end=603
+  _globals['_PINGREQUEST']._serialized_start=605
+  _globals['_PINGREQUEST']._serialized_end=618
+  _globals['_PINGRESPONSE']._serialized_start=620
+  _globals['_PINGRESPONSE']._serialized_end=634
+  _globals['_DECRYPTSECRETREQUEST']._serialized_start=636
+  _globals['_DECRYPTSECRETREQUEST']._serialized_end=715
+  _globals['_DECRYPTSECRETRESPONSE']._serialized_start=717
+  _globals['_DECRYPTSECRETRESPONSE']._serialized_end=755
+  _globals['_WATCHSTAGECOMMANDSREQUEST']._serialized_start=757
+  _globals['_WATCHSTAGECOMMANDSREQUEST']._serialized_end=845
+  _globals['_WATCHSTAGECOMMANDSRESPONSE']._serialized_start=847
+  _globals['_WATCHSTAGECOMMANDSRESPONSE']._serialized_end=908
+  _globals['_GETSCHEMASREQUEST']._serialized_start=910
+  _globals['_GETSCHEMASREQUEST']._serialized_end=929
+  _globals['_GETSCHEMASRESPONSE']._serialized_start=932
+  _globals['_GETSCHEMASRESPONSE']._serialized_end=1146
+  _globals['_GETSCHEMASRESPONSE_STAGESENTRY']._serialized_start=1101
+  _globals['_GETSCHEMASRESPONSE_STAGESENTRY']._serialized_end=1146
+  _globals['_CHECKCONFIGREQUEST']._serialized_start=1148
+  _globals['_CHECKCONFIGREQUEST']._serialized_end=1243
+  _globals['_STAGECONFIG']._serialized_start=1245
+  _globals['_STAGECONFIG']._serialized_end=1323
+  _globals['_CHECKCONFIGRESPONSE']._serialized_start=1325
+  _globals['_CHECKCONFIGRESPONSE']._serialized_end=1387
+  _globals['_FAULT']._serialized_start=1389
+  _globals['_FAULT']._serialized_end=1441
+  _globals['_PLUGINMANAGEMENTSERVICE']._serialized_start=1444
+  _globals['_PLUGINMANAGEMENTSERVICE']._serialized_end=1842
+  _globals['_PLUGINCONFIGSERVICE']._serialized_start=1845
+  _globals['_PLUGINCONFIGSERVICE']._serialized_end=2058
+  _globals['_PLUGINSTAGESERVICE']._serialized_start=2060
+  _globals['_PLUGINSTAGESERVICE']._serialized_end=2175
 # @@protoc_insertion_point(module_scope)

@@ -18,6 +18,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from pipecd_wire.model import command_pb2 as _command_pb2
 import builtins as _builtins
 import sys
@@ -66,6 +67,44 @@ class WaitStageResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WaitStageResponse: _TypeAlias = WaitStageResponse  # noqa: Y015
+
+@_typing.final
+class Refusal(_message.Message):
+    """Why a plugin did not carry out a call, for programs: sent in the trailing metadata `pipecd-refusal-bin` beside the
+    status and its text. Upstream's plugins send the text alone.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Reason:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _ReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[Refusal._Reason.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        REASON_UNSPECIFIED: Refusal._Reason.ValueType  # 0
+        STOPPING: Refusal._Reason.ValueType  # 1
+        """The process was told to stop: the next one is to be called. With UNAVAILABLE and `plugin is stopping`."""
+
+    class Reason(_Reason, metaclass=_ReasonEnumTypeWrapper): ...
+    REASON_UNSPECIFIED: Refusal.Reason.ValueType  # 0
+    STOPPING: Refusal.Reason.ValueType  # 1
+    """The process was told to stop: the next one is to be called. With UNAVAILABLE and `plugin is stopping`."""
+
+    REASON_FIELD_NUMBER: _builtins.int
+    reason: Global___Refusal.Reason.ValueType
+    def __init__(
+        self,
+        *,
+        reason: Global___Refusal.Reason.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Refusal: _TypeAlias = Refusal  # noqa: Y015
 
 @_typing.final
 class ReadyRequest(_message.Message):

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.errors import PipecdError
-from pipecd_runtime import process as door
+from pipecd_runtime import process as child
 from pipecd_runtime.process import Argument, Process
 from pipecd_wire.headers import CHAOS_PREFIX, PLUGIN_CACHE_VARIABLE
 
-START_LIMIT: Final = 60.0
+START_LIMIT_SECONDS: Final = 60.0
 """Seconds for a program to say that it serves; a cold machine compiles nothing but reads a lot."""
 
 OUR_VARIABLES: Final = (PLUGIN_CACHE_VARIABLE, CHAOS_PREFIX)
@@ -37,7 +37,7 @@ def program(name: str) -> str:
     return found
 
 
-class Program:
+class RunningProgram:
     """One running program with its log file."""
 
     def __init__(self, name: str, process: Process, log: Path) -> None:
@@ -69,18 +69,20 @@ class Program:
 
 
 @asynccontextmanager
-async def running(name: str, arguments: Sequence[Argument], log: Path) -> AsyncIterator[Program]:
+async def running(
+    name: str, arguments: Sequence[Argument], log: Path
+) -> AsyncIterator[RunningProgram]:
     """Run a program while the block runs. On the way out it is asked to stop, and then made to."""
     # A session of its own: a Ctrl-C in the terminal reaches the quickstart alone, which stops the
     # others in their order.
     with log.open("ab") as sink:
-        process = await door.start(
-            (door.word(program(arguments[0].text)), *arguments[1:]),
+        process = await child.start(
+            (child.word(program(arguments[0].text)), *arguments[1:]),
             stdout=sink,
             stderr=sink,
-            env=door.operator_environment(also=OUR_VARIABLES) | {"PYTHONUNBUFFERED": "1"},
+            env=child.operator_environment(also=OUR_VARIABLES) | {"PYTHONUNBUFFERED": "1"},
         )
-    started = Program(name, process, log)
+    started = RunningProgram(name, process, log)
     try:
         yield started
     finally:
@@ -93,10 +95,10 @@ async def running(name: str, arguments: Sequence[Argument], log: Path) -> AsyncI
             await started.wait()
 
 
-async def listening_address(server: Program, *, since: int) -> str:
+async def listening_address(server: RunningProgram, *, since: int) -> str:
     """The address the server has announced in its log after byte `since`."""
     try:
-        async with asyncio.timeout(START_LIMIT):
+        async with asyncio.timeout(START_LIMIT_SECONDS):
             while True:
                 if not server.running:
                     raise server.failure()
@@ -107,5 +109,5 @@ async def listening_address(server: Program, *, since: int) -> str:
                 await asyncio.sleep(0.02)
     except TimeoutError:
         raise PipecdError(
-            f"the server has not started within {START_LIMIT:g}s", hint=f"see {server.log}"
+            f"the server has not started within {START_LIMIT_SECONDS:g}s", hint=f"see {server.log}"
         ) from None

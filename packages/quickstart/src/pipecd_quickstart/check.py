@@ -15,16 +15,16 @@ from typing import Final
 
 import click
 
-from pipecd_controlplane.quickstart import example
-from pipecd_controlplane.quickstart.session import Session
 from pipecd_model.deployment import is_completed
 from pipecd_model.errors import TimedOutError
+from pipecd_quickstart import example
+from pipecd_quickstart.session import QuickstartSession
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import application_pb2, deployment_pb2
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.rpc import call, stream
 
-LIMIT: Final = 60.0
+STEP_LIMIT_SECONDS: Final = 60.0
 """Seconds for any one step; far more than it takes, so that a slow machine passes too."""
 
 SLEEPER: Final = """\
@@ -47,10 +47,10 @@ class Row:
         return self.expected == self.seen
 
 
-class Journey:
+class JourneyCheck:
     """The steps a newcomer takes, taken by the machine."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: QuickstartSession) -> None:
         self._session = session
         self._folder = session.folder
         self._hello = session.applications["hello"]
@@ -68,11 +68,11 @@ class Journey:
         started = time.monotonic()
         head = example.commit_hash(self._folder)
         notify = await self._deployment_of("notify", head)
-        ended = await self._until(notify, lambda d: is_completed(d.status))
+        ended = await self._wait_until(notify, lambda d: is_completed(d.status))
         self._row("deploy: notify (runs, RFC form)", "SUCCESS", _status(ended), started)
         self._row("  its script wrote", f"deployed {head}", self._wrote("notify", head), started)
         hello = await self._deployment_of("hello", head)
-        waiting = await self._until(hello, _waits_for_approval)
+        waiting = await self._wait_until(hello, _waits_for_approval)
         self._row(
             "deploy: hello (with.run) waits for approval",
             "SCRIPT_RUN=SUCCESS WAIT=SUCCESS WAIT_APPROVAL=RUNNING SCRIPT_RUN=NOT_STARTED_YET",
@@ -84,7 +84,7 @@ class Journey:
     async def _approve(self, deployment_id: str) -> None:
         started = time.monotonic()
         head = example.commit_hash(self._folder)
-        ended = await self._approved(deployment_id)
+        ended = await self._approve_and_wait(deployment_id)
         self._row("approve", "SUCCESS", _status(ended), started)
         wanted = f"build {head}, publish {head}"
         self._row("  its scripts wrote", wanted, self._wrote("hello", head), started)
@@ -96,16 +96,18 @@ class Journey:
         example.write(self._folder, "hello/message.txt", "hello again\n")
         head = example.commit(self._folder, "Say it again")
         deployment_id = await self._deployment_of("hello", head)
-        await self._until(deployment_id, lambda d: d.status != deployment_pb2.DEPLOYMENT_PENDING)
+        await self._wait_until(
+            deployment_id, lambda d: d.status != deployment_pb2.DEPLOYMENT_PENDING
+        )
         self._row("commit starts the next deployment", head, head, started)
-        ended = await self._approved(deployment_id)
+        ended = await self._approve_and_wait(deployment_id)
         self._row("  approved, it ends", "SUCCESS", _status(ended), started)
 
     async def _break(self) -> None:
         started = time.monotonic()
         example.write(self._folder, "hello/publish.sh", "exit 1\n")
         head = example.commit(self._folder, "Break it")
-        ended = await self._approved(await self._deployment_of("hello", head))
+        ended = await self._approve_and_wait(await self._deployment_of("hello", head))
         self._row("break a script", "FAILURE", _status(ended), started)
         self._row(
             "  rollback, in pipeline order",
@@ -128,7 +130,7 @@ class Journey:
         pid = await self._sleeper()
         request = api_pb2.CancelDeploymentRequest(deployment_id=deployment_id)
         await call(self._session.deployments.CancelDeployment, request)
-        ended = await self._until(deployment_id, lambda d: is_completed(d.status))
+        ended = await self._wait_until(deployment_id, lambda d: is_completed(d.status))
         self._row("cancel a running script", "CANCELLED", _status(ended), started)
         self._row("  its processes", "gone", "alive" if _alive(pid) else "gone", started)
         self._row("  its script wrote", f"undo-build {head}", self._wrote("hello", head), started)
@@ -139,7 +141,7 @@ class Journey:
         example.write(self._folder, "website/public/index.html", text)
         head = example.commit(self._folder, "Version 2")
         deployment_id = await self._deployment_of("website", head)
-        ended = await self._until(deployment_id, lambda d: is_completed(d.status))
+        ended = await self._wait_until(deployment_id, lambda d: is_completed(d.status))
         self._row(
             "website: one region first, then the other",
             "FILES_CANARY_ROLLOUT=SUCCESS WAIT=SUCCESS FILES_PRIMARY_ROLLOUT=SUCCESS",
@@ -148,13 +150,18 @@ class Journey:
         )
         pages = [example.page(self._folder, region) for region in example.REGIONS]
         self._row("  both show", "Hello from version 2", " / ".join(dict.fromkeys(pages)), started)
-        self._row("  what runs", "SYNCED", await self._synced("SYNCED"), started)
+        self._row("  what runs", "SYNCED", await self._wait_for_sync_status("SYNCED"), started)
         started = time.monotonic()
         file = self._folder.site("east") / "current" / "index.html"
         file.write_text(example.PAGE.format(number="somebody else"))
-        self._row("  edited by hand", "OUT_OF_SYNC", await self._synced("OUT_OF_SYNC"), started)
+        self._row(
+            "  edited by hand",
+            "OUT_OF_SYNC",
+            await self._wait_for_sync_status("OUT_OF_SYNC"),
+            started,
+        )
 
-    async def _synced(self, wanted: str) -> str:
+    async def _wait_for_sync_status(self, wanted: str) -> str:
         """Whether the website is what was deployed, once that is as wanted."""
         request = pb.GetApplicationRequest(application_id=self._session.applications["website"])
         seen = ""
@@ -166,11 +173,11 @@ class Journey:
                     await asyncio.sleep(0.1)
         return seen
 
-    async def _approved(self, deployment_id: str) -> deployment_pb2.Deployment:
-        await self._until(deployment_id, _waits_for_approval)
+    async def _approve_and_wait(self, deployment_id: str) -> deployment_pb2.Deployment:
+        await self._wait_until(deployment_id, _waits_for_approval)
         request = api_pb2.ApproveStageRequest(deployment_id=deployment_id)
         await call(self._session.deployments.ApproveStage, request)
-        return await self._until(deployment_id, lambda d: is_completed(d.status))
+        return await self._wait_until(deployment_id, lambda d: is_completed(d.status))
 
     async def _deployment_of(self, application: str, commit: str) -> str:
         """The deployment that an application got for a commit."""
@@ -186,7 +193,7 @@ class Journey:
                         return deployment.id
                 await anext(changes)
 
-    async def _until(
+    async def _wait_until(
         self, deployment_id: str, reached: Callable[[deployment_pb2.Deployment], bool]
     ) -> deployment_pb2.Deployment:
         """The deployment as soon as it is as wanted, or completed otherwise."""
@@ -226,10 +233,10 @@ class Journey:
         click.echo(_line(row))
 
 
-async def check(session: Session) -> bool:
+async def check(session: QuickstartSession) -> bool:
     """Walk the journey, print the table; True when every row is as expected."""
     click.echo(f"{'':6}{'STEP':46}{'SECONDS':>8}  SEEN")
-    journey = Journey(session)
+    journey = JourneyCheck(session)
     await journey.walk()
     good = sum(row.good for row in journey.rows)
     click.echo(f"\n{good} of {len(journey.rows)} as expected")
@@ -253,10 +260,10 @@ def _short(text: str) -> str:
 async def _limit(what: str) -> AsyncIterator[None]:
     """A time limit whose end says what did not happen."""
     try:
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(STEP_LIMIT_SECONDS):
             yield
     except TimeoutError:
-        raise TimedOutError(f"{what} within {LIMIT:g}s") from None
+        raise TimedOutError(f"{what} within {STEP_LIMIT_SECONDS:g}s") from None
 
 
 def _waits_for_approval(deployment: deployment_pb2.Deployment) -> bool:
@@ -272,10 +279,10 @@ def _status(deployment: deployment_pb2.Deployment) -> str:
 
 
 def _stages(deployment: deployment_pb2.Deployment, *, rollback: bool) -> str:
-    return _joined(stage for stage in deployment.stages if stage.rollback == rollback)
+    return _format_stages(stage for stage in deployment.stages if stage.rollback == rollback)
 
 
-def _joined(stages: Iterable[deployment_pb2.PipelineStage]) -> str:
+def _format_stages(stages: Iterable[deployment_pb2.PipelineStage]) -> str:
     return " ".join(
         f"{s.name}={deployment_pb2.StageStatus.Name(s.status).removeprefix('STAGE_')}"
         for s in stages

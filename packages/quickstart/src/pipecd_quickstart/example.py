@@ -6,8 +6,8 @@ The website is deployed to two folders by the plugin `files`, the platform that 
 
 from pathlib import Path
 
-from pipecd_controlplane.quickstart.folder import Folder
 from pipecd_model.errors import PipecdError
+from pipecd_quickstart.folder import QuickstartFolder
 from pipecd_runtime.process import Argument, operator_environment, own, run_blocking, valued, word
 
 BRANCH = "main"
@@ -109,7 +109,7 @@ APPLICATIONS = ("hello", "notify", "website")
 REGIONS = ("east", "west")
 
 
-def create(folder: Folder) -> None:
+def create(folder: QuickstartFolder) -> None:
     """Make the repository with its first commit; leaves an existing one alone."""
     if (folder.repository / ".git").exists():
         return
@@ -127,38 +127,38 @@ def create(folder: Folder) -> None:
     commit(folder, "Say hello")
 
 
-def write(folder: Folder, path: str, text: str) -> None:
+def write(folder: QuickstartFolder, path: str, text: str) -> None:
     file = folder.repository / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
 
 
-def commit(folder: Folder, message: str) -> str:
+def commit(folder: QuickstartFolder, message: str) -> str:
     """Commit everything; answers the hash."""
     _git(folder, *own("add", "--all"))
     _git(folder, *own("commit", "--quiet"), valued("--message=", message))
     return commit_hash(folder)
 
 
-def commit_hash(folder: Folder) -> str:
+def commit_hash(folder: QuickstartFolder) -> str:
     """The head of the branch."""
     return _git(folder, *own("rev-parse", "HEAD")).strip()
 
 
-def output(folder: Folder, application: str) -> list[str]:
+def output(folder: QuickstartFolder, application: str) -> list[str]:
     """What an application's scripts have written themselves, line by line."""
     file: Path = folder.out / f"{application}.txt"
     return file.read_text().splitlines() if file.exists() else []
 
 
-def page(folder: Folder, region: str) -> str:
+def page(folder: QuickstartFolder, region: str) -> str:
     """What the website of a region shows."""
     file = folder.site(region) / "current" / "index.html"
     found = file.read_text() if file.exists() else ""
     return found.partition("<h1>")[2].partition("</h1>")[0]
 
 
-def _git(folder: Folder, *arguments: Argument) -> str:
+def _git(folder: QuickstartFolder, *arguments: Argument) -> str:
     command = (*own("git", "-C"), word(folder.repository.absolute()), *arguments)
     # Its own variables would lead to the repository of whoever started us, e.g. in a hook.
     env = {

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from pipecd_controlplane.quickstart.check import check
-from pipecd_controlplane.quickstart.folder import Folder
-from pipecd_controlplane.quickstart.narrate import Narrator, say
-from pipecd_controlplane.quickstart.processes import Program
-from pipecd_controlplane.quickstart.session import Session, session
+from pipecd_quickstart.check import check
+from pipecd_quickstart.folder import QuickstartFolder
+from pipecd_quickstart.narrate import Narrator, say
+from pipecd_quickstart.processes import RunningProgram
+from pipecd_quickstart.session import QuickstartSession, open_session
 
 
 @click.command()
@@ -31,35 +31,35 @@ def quickstart(*, data_dir: Path | None, clean: bool, check_it: bool) -> None:
     start goes on with what is there.
     """
     if clean:
-        folder = Folder(data_dir or Path("pipecd-quickstart"))
+        folder = QuickstartFolder(data_dir or Path("pipecd-quickstart"))
         folder.clean()
         click.echo(f"removed {folder.root}")
     elif check_it and data_dir is not None:
-        raise click.exceptions.Exit(0 if asyncio.run(_check(Folder(data_dir))) else 1)
+        raise click.exceptions.Exit(0 if asyncio.run(_check(QuickstartFolder(data_dir))) else 1)
     elif check_it:
         with tempfile.TemporaryDirectory(prefix="pipecd-quickstart-") as temporary:
-            good = asyncio.run(_check(Folder(Path(temporary) / "data")))
+            good = asyncio.run(_check(QuickstartFolder(Path(temporary) / "data")))
         raise click.exceptions.Exit(0 if good else 1)
     else:
-        asyncio.run(_run(Folder(data_dir or Path("pipecd-quickstart"))))
+        asyncio.run(_run(QuickstartFolder(data_dir or Path("pipecd-quickstart"))))
 
 
-async def _check(folder: Folder) -> bool:
+async def _check(folder: QuickstartFolder) -> bool:
     if folder.root.exists() and not folder.is_new:
         raise click.UsageError("--check needs a fresh folder: run with --clean first")
-    async with session(folder) as running:
+    async with open_session(folder) as running:
         return await check(running)
 
 
-async def _run(folder: Folder) -> None:
+async def _run(folder: QuickstartFolder) -> None:
     say("starting the control plane, piped and its plugins …")
-    async with session(folder) as running:
+    async with open_session(folder) as running:
         say(f"control plane http://{running.address}, data in {folder.root}", colour="green")
         narrator = Narrator(running)
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, _stopping, running, stop)
+            loop.add_signal_handler(number, _request_stop, running, stop)
         async with asyncio.TaskGroup() as tasks:
             telling = tasks.create_task(narrator.run())
             suggesting = tasks.create_task(_suggest(running, narrator))
@@ -74,7 +74,7 @@ async def _run(folder: Folder) -> None:
         say("stopped; start again and everything goes on")
 
 
-def _stopping(running: Session, stop: asyncio.Event) -> None:
+def _request_stop(running: QuickstartSession, stop: asyncio.Event) -> None:
     """First time: let scripts finish. Second time: end them. The signal to piped is the same."""
     if stop.is_set():
         say("ending running scripts …", colour="yellow")
@@ -84,7 +84,7 @@ def _stopping(running: Session, stop: asyncio.Event) -> None:
     running.piped.signal(signal.SIGTERM)
 
 
-async def _suggest(running: Session, narrator: Narrator) -> None:
+async def _suggest(running: QuickstartSession, narrator: Narrator) -> None:
     """Say what to try, once there is something to try it on."""
     deployment = await narrator.waits_for_approval()
     folder = running.folder
@@ -103,7 +103,7 @@ What to try next, in another terminal:
     )
 
 
-async def _notice_death(program: Program, stop: asyncio.Event) -> None:
+async def _notice_death(program: RunningProgram, stop: asyncio.Event) -> None:
     """A program that ends by itself ends the quickstart, with its last words."""
     await program.wait()
     if not stop.is_set():

@@ -8,8 +8,8 @@ from typing import Final
 
 import click
 
-from pipecd_controlplane.quickstart.session import Session
 from pipecd_model.deployment import is_completed
+from pipecd_quickstart.session import QuickstartSession
 from pipecd_runtime.terminal import make_printable
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import deployment_pb2, logblock_pb2
@@ -35,7 +35,7 @@ def say(text: str, *, colour: str | None = None) -> None:
 class Narrator:
     """Follows every deployment of the project until it is cancelled."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: QuickstartSession) -> None:
         self._session = session
         self._told: set[str] = set()
         self._waiting: asyncio.Future[str] = asyncio.get_running_loop().create_future()

@@ -7,16 +7,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pipecd_controlplane.quickstart import example
-from pipecd_controlplane.quickstart.folder import Folder, Memory
-from pipecd_controlplane.quickstart.processes import (
+from pipecd_model.errors import TimedOutError
+from pipecd_quickstart import example
+from pipecd_quickstart.folder import QuickstartFolder, SavedState
+from pipecd_quickstart.processes import (
     EndedError,
-    Program,
+    RunningProgram,
     listening_address,
     program,
     running,
 )
-from pipecd_model.errors import TimedOutError
 from pipecd_runtime.process import own, word
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
@@ -78,13 +78,13 @@ PIPECTL_ADDRESS={address} PIPECTL_API_KEY_FILE='{key_file}' PIPECTL_INSECURE=1 e
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class QuickstartSession:
     """What a person or the check can do with a running quickstart."""
 
-    folder: Folder
+    folder: QuickstartFolder
     address: str
-    piped: Program
-    server: Program
+    piped: RunningProgram
+    server: RunningProgram
     applications: dict[str, str]
     api: "APIServiceAsyncStub"
     live: "ApplicationServiceAsyncStub"
@@ -93,7 +93,7 @@ class Session:
 
 
 @asynccontextmanager
-async def session(folder: Folder) -> AsyncIterator[Session]:
+async def open_session(folder: QuickstartFolder) -> AsyncIterator[QuickstartSession]:
     """Start everything under the folder, or go on with what a former start left there."""
     folder.prepare()
     example.create(folder)
@@ -119,10 +119,10 @@ async def session(folder: Folder) -> AsyncIterator[Session]:
             *own("--grace-period", "24h", "--live-state-interval", "2s"),
         )
         async with running("piped", arguments, folder.piped_log) as piped:
-            await until_ready(channel, piped)
+            await wait_until_ready(channel, piped)
             applications = ApplicationServiceStub(channel)
             await _register_applications(applications, folder, memory)
-            yield Session(
+            yield QuickstartSession(
                 folder=folder,
                 address=address,
                 piped=piped,
@@ -136,7 +136,7 @@ async def session(folder: Folder) -> AsyncIterator[Session]:
 
 
 @asynccontextmanager
-async def _server(folder: Folder) -> AsyncIterator[tuple[Program, str]]:
+async def _server(folder: QuickstartFolder) -> AsyncIterator[tuple[RunningProgram, str]]:
     """The control plane, on its former port if that is still free."""
     former = folder.recall().port
     for port in dict.fromkeys((former, 0)):
@@ -156,11 +156,11 @@ async def _server(folder: Folder) -> AsyncIterator[tuple[Program, str]]:
             return
 
 
-def _credentials(folder: Folder) -> list[tuple[str, str]]:
+def _credentials(folder: QuickstartFolder) -> list[tuple[str, str]]:
     return [(AUTHORIZATION, format_api_key(folder.admin_key.read_text().strip()))]
 
 
-def _write_files(folder: Folder, memory: Memory, address: str) -> None:
+def _write_files(folder: QuickstartFolder, memory: SavedState, address: str) -> None:
     folder.piped_config.write_text(
         PIPED_CONFIG.format(
             piped_id=memory.piped_id,
@@ -180,7 +180,9 @@ def _write_files(folder: Folder, memory: Memory, address: str) -> None:
     folder.pipectl.chmod(0o755)
 
 
-async def until_ready(channel: Channel, piped: Program, plugins: Collection[str] = PLUGINS) -> None:
+async def wait_until_ready(
+    channel: Channel, piped: RunningProgram, plugins: Collection[str] = PLUGINS
+) -> None:
     """Wait until piped has connected and its plugins are ready."""
     pipeds: PipedServiceAsyncStub = PipedServiceStub(channel)
     not_ready = list(plugins)
@@ -205,7 +207,7 @@ async def until_ready(channel: Channel, piped: Program, plugins: Collection[str]
 
 
 async def _register_applications(
-    api: "ApplicationServiceAsyncStub", folder: Folder, memory: Memory
+    api: "ApplicationServiceAsyncStub", folder: QuickstartFolder, memory: SavedState
 ) -> None:
     for name in example.APPLICATIONS:
         # The repository may be older than this version of the example.

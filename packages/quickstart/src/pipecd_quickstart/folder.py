@@ -13,7 +13,7 @@ MARKER: Final = "quickstart.json"
 
 
 @dataclass(slots=True, kw_only=True)
-class Memory:
+class SavedState:
     """What the first start found out and later ones go on with."""
 
     piped_id: str = ""
@@ -22,7 +22,7 @@ class Memory:
     """Application name to id."""
 
 
-class Folder:
+class QuickstartFolder:
     """Paths under the data folder, which is ours alone: a file marks it, and others are refused."""
 
     def __init__(self, root: Path) -> None:
@@ -51,7 +51,7 @@ class Folder:
             )
         self.out.mkdir(parents=True, exist_ok=True)
         if not self._marker.exists():
-            self.remember(Memory())
+            self.remember(SavedState())
 
     def clean(self) -> None:
         """Remove everything a quickstart made; refuses a folder that is not one."""
@@ -65,10 +65,10 @@ class Folder:
     def is_new(self) -> bool:
         return not self.recall().applications
 
-    def recall(self) -> Memory:
-        return Memory(**json.loads(self._marker.read_text()))
+    def recall(self) -> SavedState:
+        return SavedState(**json.loads(self._marker.read_text()))
 
-    def remember(self, memory: Memory) -> None:
+    def remember(self, memory: SavedState) -> None:
         fresh = self._marker.with_suffix(".new")
         fresh.write_text(json.dumps(asdict(memory), indent=2) + "\n")
         fresh.replace(self._marker)

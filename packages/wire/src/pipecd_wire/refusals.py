@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a plugin refused a call, as a message beside the status and its text."""
+
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from pipecd_wire.headers import REFUSAL_TRAILER
+from pipecd_wire.pipecd.plugin.plugin_pb2 import Refusal
+from pipecd_wire.rpc import CallError, StatusError
+
+STOPPING_TEXT: Final = "plugin is stopping"
+"""What a plugin that was told to stop says; upstream's say it with nothing beside it."""
+
+
+def make_stopping_error() -> StatusError:
+    """Returns the refusal of a plugin that was told to stop: the next process is to be called."""
+    detail = Refusal(reason=Refusal.STOPPING).SerializeToString()
+    return StatusError("UNAVAILABLE", STOPPING_TEXT, trailers=((REFUSAL_TRAILER, detail),))
+
+
+def is_stopping(error: CallError) -> bool:
+    """Tells whether a call failed because the plugin was told to stop.
+
+    The detail counts; the text counts from a plugin that sends none.
+    """
+    if error.status != "UNAVAILABLE":
+        return False
+    reason = find_reason(error)
+    if reason is None:
+        return error.message.startswith(STOPPING_TEXT)
+    return reason == Refusal.STOPPING
+
+
+def find_reason(error: CallError) -> "Refusal.Reason.ValueType | None":
+    """Returns why the plugin refused a call, None when it sent no detail that can be read."""
+    detail = dict(error.trailers).get(REFUSAL_TRAILER)
+    if detail is None:
+        return None
+    try:
+        return Refusal.FromString(detail).reason
+    except DecodeError:
+        return None
