@@ -177,7 +177,7 @@ class World:
         return ExecutePluginInput(deployment=deployment, stage=the_stage)
 
 
-async def _kept(_application_id: str, _request: Any) -> None:
+async def _kept(_application_id: str, _method: str, _request: Any) -> None:
     """Keep nothing: the control plane of these tests is never away."""
 
 
