@@ -15,8 +15,13 @@ TYPED_TESTS := \
 	packages/controlplane/tests/api \
 	packages/controlplane/tests/usecases \
 	packages/controlplane/tests/wire \
+	packages/piped/tests/plugins \
+	packages/piped/tests/programs \
+	packages/piped/tests/secrets \
 	packages/runtime/tests \
-	tests/support/src
+	tests/chaos \
+	tests/support/src \
+	bench
 SEED ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 

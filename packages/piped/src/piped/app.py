@@ -29,7 +29,6 @@ from piped.livestate.calls import LiveStateCalls
 from piped.livestate.look import Looker
 from piped.livestate.reporter import LiveStates
 from piped.metrics import CONTENT_TYPE, Metrics, Numbers
-from piped.plan.masked import MaskedPlugins
 from piped.plan.planner import Planner
 from piped.plan.providers import with_targets
 from piped.plan.scope import DeploymentScope
@@ -209,7 +208,6 @@ class _Plugins:
     """The processes of the plugins, and how they are."""
 
     host: PluginHost
-    masked: MaskedPlugins
     states: PluginStates
 
 
@@ -233,7 +231,7 @@ async def _open_plugins(
     states = PluginStates(connection.control, host.plugins.values(), reports.facts)
     host.on_change = states.note_change
     await opened.enter_async_context(host)
-    return _Plugins(host=host, masked=MaskedPlugins(host, reports.secrets), states=states)
+    return _Plugins(host=host, states=states)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,8 +282,8 @@ def _running(
 ) -> _Running:
     scripts = RunningScripts(settings.data_dir / "scripts")
     services = RunServices(
-        planner=Planner(plugins.masked, files.sources, secrets=reports.secrets.of),
-        plugins=plugins.masked,
+        planner=Planner(plugins.host, files.sources, secrets=reports.secrets.of),
+        plugins=plugins.host,
         sources=files.sources,
         facts=reports.facts,
         reports=reports.statuses,
@@ -354,7 +352,6 @@ def _live_states(
         plugins=plugins.host.plugins,
         configs=settings.config.plugins,
         sources=files.sources,
-        mask=reports.secrets.mask,
     )
     return LiveStates(
         mirror=connection.state,
