@@ -25,10 +25,10 @@ from piped.controlplane.lease import Lease
 from piped.controlplane.state import ControlPlaneState
 from piped.controlplane.watch import Watch
 from piped.livestate.reporter import LiveStates
-from piped.plugins import PluginHost
+from piped.plugins import PluginHost, PluginStateReporter
 from piped.preview.handler import PlanPreviews
 from piped.push_commands import PushCommandRunner
-from piped.report.agent import PluginStates, Stats, introduce
+from piped.report.agent import Stats, introduce
 from piped.report.commands import CommandInbox
 from piped.report.outbox import Outbox
 from piped.schedule.controller import Controller
@@ -82,7 +82,7 @@ class Agent:
     live_states: LiveStates
     previews: PlanPreviews
     stats: Stats
-    plugin_states: PluginStates
+    plugin_states: PluginStateReporter
     public_key: str
     """Closes secrets for this piped; empty when it opens none."""
 
@@ -150,7 +150,7 @@ class Agent:
 
     async def _tell_plugin_states(self) -> None:
         for plugin in self.host.plugins.values():
-            self.plugin_states.note_change(plugin)  # another instance may have told of its own
+            self.plugin_states.on_change(plugin)  # another instance may have told of its own
         await self.plugin_states.run()
 
     async def _schedule(self) -> None:

@@ -16,7 +16,7 @@ from pipecd_model.ids import new_id
 from pipecd_model.known_plugins import configured_names
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
-from piped.admin import Page, serving_admin
+from piped.admin import AdminPage, serving_admin
 from piped.agent import Agent, Settings
 from piped.appconfig import ApplicationFiles, Discovery
 from piped.controlplane.client import ControlPlane, connected
@@ -24,20 +24,20 @@ from piped.controlplane.lease import Lease
 from piped.controlplane.state import ControlPlaneState
 from piped.facts import Completed, Facts
 from piped.git import Repository, repositories
-from piped.health import Health
+from piped.health import PipedHealth
 from piped.livestate.calls import LiveStateCalls
 from piped.livestate.look import Looker
 from piped.livestate.reporter import LiveStates
-from piped.metrics import CONTENT_TYPE, Metrics, Numbers
+from piped.metrics import CONTENT_TYPE, Numbers, PipedMetrics
 from piped.plan.planner import Planner
 from piped.plan.providers import with_targets
 from piped.plan.scope import DeploymentScope
-from piped.plugins import PluginBackend, PluginHost, Tools
+from piped.plugins import PluginBackend, PluginHost, PluginStateReporter, Tools
 from piped.preview.application import Previewer
 from piped.preview.build import PreviewBuilder
 from piped.preview.handler import PlanPreviews
 from piped.push_commands import PushCommandRunner
-from piped.report.agent import PluginStates, Stats
+from piped.report.agent import Stats
 from piped.report.commands import CommandInbox
 from piped.report.journal import Journal
 from piped.report.logs import StageLogs
@@ -56,7 +56,7 @@ from piped.scripts.records import ScriptRecords
 from piped.secrets import KnownSecrets, SecretKeys, read_keys
 from piped.shutdown import ShutdownRequest
 from piped.source import Identity, Preparation, Sources
-from piped.trigger import ControlPlaneCalls, Trigger
+from piped.trigger import ControlPlaneCalls, Trigger, TriggerServices
 
 LAST_REPORTS_SECONDS: Final = 5.0
 """How long a stopping piped gives its last reports and log lines."""
@@ -80,9 +80,9 @@ async def build(settings: Settings, shutdown: ShutdownRequest, opened: AsyncExit
     plugins = await _open_plugins(settings, connection, reports, opened)
     files = await _open_files(settings, reports, plugins, opened)
     running = _running(settings, connection, reports, plugins, files)
-    health = Health(
+    health = PipedHealth(
         plugins=plugins.host.plugins,
-        repositories=files.repositories,
+        repositories=lambda: {name: each.state for name, each in files.repositories.items()},
         connected=lambda: connection.control.is_connected,
         fault=lambda: reports.outbox.fault or reports.spooled.fault,
         holds_lease=lambda: connection.lease.held,
@@ -90,11 +90,13 @@ async def build(settings: Settings, shutdown: ShutdownRequest, opened: AsyncExit
     metrics = _metrics(settings, connection, reports, running, health)
     calls = ControlPlaneCalls(connection.control, reports.facts, reports.commands)
     trigger = Trigger(
-        repositories=files.repositories,
-        mirror=connection.state,
-        configs=files.configs,
-        calls=calls,
-        on_created=running.controller.on_created,
+        files.repositories,
+        TriggerServices(
+            state=connection.state,
+            configs=files.configs,
+            calls=calls,
+            on_created=running.controller.on_created,
+        ),
     )
     live_states = _live_states(
         settings, connection, reports, plugins, files, running, trigger, calls
@@ -208,7 +210,7 @@ class _Plugins:
     """The processes of the plugins, and how they are."""
 
     host: PluginHost
-    states: PluginStates
+    states: PluginStateReporter
 
 
 async def _open_plugins(
@@ -228,8 +230,8 @@ async def _open_plugins(
         ),
         grace=settings.grace,
     )
-    states = PluginStates(connection.control, host.plugins.values(), reports.facts)
-    host.on_change = states.note_change
+    states = PluginStateReporter(connection.control, host.plugins.values(), reports.facts)
+    host.on_change = states.on_change
     await opened.enter_async_context(host)
     return _Plugins(host=host, states=states)
 
@@ -318,10 +320,10 @@ def _metrics(
     connection: _Connection,
     reports: _Reports,
     running: _Running,
-    health: Health,
-) -> Metrics:
+    health: PipedHealth,
+) -> PipedMetrics:
     controller, state = running.controller, connection.state
-    return Metrics(
+    return PipedMetrics(
         health=health,
         numbers=Numbers(
             running=lambda: len(controller.running),
@@ -360,7 +362,7 @@ def _live_states(
         lane_of=looker.lane_of,
         successes=running.services.successes,
         tell_live_state=LiveStateCalls(connection.control).tell,
-        tell_sync_state=calls.sync_state,
+        tell_sync_state=calls.report_sync_state,
         is_in_trouble=trigger.is_in_trouble,
         interval=settings.live_state_interval,
     )
@@ -396,32 +398,32 @@ def _previews(
 
 
 def _subscribe(
-    reports: _Reports, records: ScriptRecords, metrics: Metrics, live_states: LiveStates
+    reports: _Reports, records: ScriptRecords, metrics: PipedMetrics, live_states: LiveStates
 ) -> None:
     """What follows the end of a deployment, after its reports are queued."""
     facts = reports.facts
     facts.subscribe(Completed, lambda fact: records.completed(fact.deployment))
     facts.subscribe(Completed, lambda fact: reports.numbers.forget(fact.deployment.id))
-    facts.subscribe(Completed, lambda fact: metrics.completed(fact.deployment))
+    facts.subscribe(Completed, lambda fact: metrics.record_completed(fact.deployment))
     facts.subscribe(Completed, lambda fact: live_states.look_at(fact.deployment.application_id))
 
 
 def _serving_pages(
-    settings: Settings, health: Health, metrics: Metrics
+    settings: Settings, health: PipedHealth, metrics: PipedMetrics
 ) -> AbstractAsyncContextManager[object]:
     pages = {
-        "/healthz": lambda: Page(body="ok"),
+        "/healthz": lambda: AdminPage(body="ok"),
         "/readyz": lambda: ready_page(health),
-        "/metrics": lambda: Page(body=metrics.text(), content_type=CONTENT_TYPE),
-        "/version": lambda: Page(body=f"{settings.version}\n"),
+        "/metrics": lambda: AdminPage(body=metrics.text(), content_type=CONTENT_TYPE),
+        "/version": lambda: AdminPage(body=f"{settings.version}\n"),
     }
     return serving_admin(settings.admin_host, settings.admin_port, pages)
 
 
-def ready_page(health: Health) -> Page:
+def ready_page(health: PipedHealth) -> AdminPage:
     """Returns the answer to a probe of readiness."""
     ready, body = health.readiness()
-    return Page(
+    return AdminPage(
         body=body,
         status="200 OK" if ready else "503 Service Unavailable",
         content_type="application/json",

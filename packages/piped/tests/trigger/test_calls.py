@@ -167,8 +167,8 @@ async def test_refusals_and_states_arrive_complete(
 ) -> None:
     plane, calls, _ = wired
 
-    calls.finish(sync("web"), CommandOutcome.fail("because"))
-    calls.sync_state("web", ApplicationSyncState(status=SYNCED, timestamp=NOW))
+    calls.finish_command(sync("web"), CommandOutcome.fail("because"))
+    calls.report_sync_state("web", ApplicationSyncState(status=SYNCED, timestamp=NOW))
     await plane.until(lambda: len(plane.reports) == 2)
 
     refusal, state = plane.reports

@@ -38,15 +38,15 @@ class ControlPlaneCalls:
             return None
         return answer.deployment
 
-    def triggered(self, deployment: Deployment) -> None:
-        """This is the one that was triggered last."""
+    def report_triggered(self, deployment: Deployment) -> None:
+        """Publish a deployment as the last one of its application."""
         self._facts.publish(Triggered(deployment=deployment))
 
-    def sync_state(self, application_id: str, state: ApplicationSyncState) -> None:
-        """Where an application stands."""
+    def report_sync_state(self, application_id: str, state: ApplicationSyncState) -> None:
+        """Publish the sync state of an application."""
         self._facts.publish(SyncChanged(application_id=application_id, state=state))
 
-    def finish(self, command: Command, outcome: CommandOutcome) -> None:
+    def finish_command(self, command: Command, outcome: CommandOutcome) -> None:
         """A command became a deployment, or nothing."""
         self._commands.finish(command, outcome)
 
