@@ -26,6 +26,7 @@ TYPED_TESTS := \
 	packages/piped/tests/secrets \
 	packages/runtime/tests \
 	tests/chaos \
+	tests/integration/piped \
 	tests/support/src \
 	bench
 SEED ?= 1
