@@ -13,10 +13,22 @@ N ?= 50
 TYPED_TESTS := \
 	packages/controlplane/tests/*.py \
 	packages/controlplane/tests/api \
+	packages/controlplane/tests/matrix \
 	packages/controlplane/tests/usecases \
+	packages/controlplane/tests/web \
 	packages/controlplane/tests/wire \
+	packages/piped/tests/controlplane \
+	packages/piped/tests/plan \
+	packages/piped/tests/plugins \
+	packages/piped/tests/programs \
+	packages/piped/tests/report \
+	packages/piped/tests/schedule \
+	packages/piped/tests/secrets \
 	packages/runtime/tests \
-	tests/support/src
+	tests/chaos \
+	tests/integration/piped \
+	tests/support/src \
+	bench
 SEED ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 

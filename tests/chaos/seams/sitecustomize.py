@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from chaos_wrapped import WRAPPED
+from chaos_wrapped import WRAPPED  # type: ignore[import-not-found] # it is beside this file
 from pipecd_plugin_scriptrun.shim.chaos import reached
 
 CLOCK = "pipecd_sdk.clock"

@@ -16,15 +16,14 @@ from typing import Final
 
 from pipecd_model.command import is_handled
 from pipecd_model.deployment import is_completed
-from pipecd_model.ids import ApplicationId, CommandId, DeploymentId
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
 
 STAGE_COMMANDS: Final = frozenset({Command.APPROVE_STAGE, Command.SKIP_STAGE})
 
-HANDLED_MEMORY: Final = 600.0
-"""Seconds a handled command is remembered at least: a listing that was under way still has it."""
+HANDLED_MEMORY_SECONDS: Final = 600.0
+"""How long a handled command is remembered at least: a listing that was under way still has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +44,7 @@ class Change:
 
     snapshot: bool = False
     applications: tuple[Application, ...] = ()
-    removed_applications: frozenset[ApplicationId] = field(default_factory=frozenset)
+    removed_applications: frozenset[str] = field(default_factory=frozenset)
     deployments: tuple[Deployment, ...] = ()
     commands: tuple[Command, ...] = ()
     git_hints: tuple[GitHint, ...] = ()
@@ -67,7 +66,7 @@ class Changes:
         return await self._queue.get()
 
     def put(self, change: Change) -> None:
-        """Add a change; only the mirror does."""
+        """Add a change; only the state does."""
         self._queue.put_nowait(change)
 
 
@@ -76,35 +75,35 @@ class ControlPlaneState:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._applications: dict[ApplicationId, Application] = {}
-        self._deployments: dict[DeploymentId, Deployment] = {}
-        self._commands: dict[CommandId, Command] = {}
-        self._handled: dict[CommandId, float] = {}
+        self._applications: dict[str, Application] = {}
+        self._deployments: dict[str, Deployment] = {}
+        self._commands: dict[str, Command] = {}
+        self._handled: dict[str, float] = {}
         self._filled = asyncio.Event()
         # A subscription that nobody holds any more must not collect changes for ever.
         self._subscribers: weakref.WeakSet[Changes] = weakref.WeakSet()
 
     @property
-    def applications(self) -> Mapping[ApplicationId, Application]:
+    def applications(self) -> Mapping[str, Application]:
         """The enabled applications of this piped."""
         return MappingProxyType(self._applications)
 
     @property
-    def deployments(self) -> Mapping[DeploymentId, Deployment]:
+    def deployments(self) -> Mapping[str, Deployment]:
         """The deployments that were not completed when the control plane was last heard."""
         return MappingProxyType(self._deployments)
 
     @property
-    def commands(self) -> Mapping[CommandId, Command]:
+    def commands(self) -> Mapping[str, Command]:
         """The commands that nobody here has handled yet."""
         return MappingProxyType(self._commands)
 
-    async def filled(self) -> None:
+    async def wait_filled(self) -> None:
         """Wait for the first snapshot."""
         await self._filled.wait()
 
     def changes(self) -> Changes:
-        """Follow the mirror from now on; the caller keeps the answer as long as it listens."""
+        """Follow the state from now on; the caller holds the result as long as it listens."""
         changes = Changes()
         if self._filled.is_set():
             changes.put(self._everything())
@@ -138,10 +137,10 @@ class ControlPlaneState:
         """Has it a deployment that has not come to its end?"""
         return any(each.application_id == application_id for each in self._deployments.values())
 
-    def handled(self, command_id: str) -> None:
-        """Forget a command: it is done, and no later listing brings it back."""
-        self._handled[CommandId(command_id)] = self._clock()
-        self._commands.pop(CommandId(command_id), None)
+    def forget_command(self, command_id: str) -> None:
+        """Forget a command for good: no later listing brings it back. See `CommandInbox.finish`."""
+        self._handled[command_id] = self._clock()
+        self._commands.pop(command_id, None)
 
     def replace(
         self,
@@ -150,16 +149,16 @@ class ControlPlaneState:
         deployments: Iterable[Deployment] | None = None,
         commands: Iterable[Command] | None = None,
     ) -> None:
-        """Take full listings; what is not in one is gone. A kind that is not given stays."""
-        removed: frozenset[ApplicationId] = frozenset()
+        """Replace with full listings; what is not in one is gone. A kind not given stays."""
+        removed: frozenset[str] = frozenset()
         if applications is not None:
-            listed = {ApplicationId(application.id): application for application in applications}
+            listed = {application.id: application for application in applications}
             removed = frozenset(self._applications.keys() - listed.keys())
             self._applications = listed
         if deployments is not None:
-            self._deployments = {DeploymentId(each.id): each for each in deployments}
+            self._deployments = {each.id: each for each in deployments}
         if commands is not None:
-            self._replace_commands({CommandId(command.id): command for command in commands})
+            self._replace_commands({command.id: command for command in commands})
         self._filled.set()
         self._publish(
             Change(
@@ -172,21 +171,21 @@ class ControlPlaneState:
         )
 
     def merge(self, change: Change) -> None:
-        """Take a change."""
+        """Apply a change."""
         for application in change.applications:
-            self._applications[ApplicationId(application.id)] = application
+            self._applications[application.id] = application
         for application_id in change.removed_applications:
             self._applications.pop(application_id, None)
         for deployment in change.deployments:
             if is_completed(deployment.status):
-                self._deployments.pop(DeploymentId(deployment.id), None)
+                self._deployments.pop(deployment.id, None)
             else:
-                self._deployments[DeploymentId(deployment.id)] = deployment
+                self._deployments[deployment.id] = deployment
         new = [command for command in change.commands if self._is_open(command)]
         for command in change.commands:
-            self._commands.pop(CommandId(command.id), None)
+            self._commands.pop(command.id, None)
         for command in new:
-            self._commands[CommandId(command.id)] = command
+            self._commands[command.id] = command
         self._publish(
             Change(
                 applications=change.applications,
@@ -197,19 +196,19 @@ class ControlPlaneState:
             )
         )
 
-    def completed(self, deployment_id: str) -> None:
+    def forget_deployment(self, deployment_id: str) -> None:
         """Forget a deployment that has come to its end here."""
-        self._deployments.pop(DeploymentId(deployment_id), None)
+        self._deployments.pop(deployment_id, None)
 
     def _is_open(self, command: Command) -> bool:
         return not is_handled(command) and command.id not in self._handled
 
-    def _replace_commands(self, listed: dict[CommandId, Command]) -> None:
+    def _replace_commands(self, listed: dict[str, Command]) -> None:
         now = self._clock()
         self._handled = {
             command_id: at
             for command_id, at in self._handled.items()
-            if command_id in listed or now - at < HANDLED_MEMORY
+            if command_id in listed or now - at < HANDLED_MEMORY_SECONDS
         }
         self._commands = {
             command_id: command for command_id, command in listed.items() if self._is_open(command)

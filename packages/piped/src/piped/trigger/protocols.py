@@ -11,6 +11,7 @@ from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.git import Repository
+from piped.report.commands import CommandOutcome
 
 
 class Configs(Protocol):
@@ -37,14 +38,11 @@ class Calls(Protocol):
     async def last_triggered(self, application_id: str, /) -> ApplicationDeploymentReference | None:
         """The deployment of an application that was triggered last; None when there was none."""
 
-    def triggered(self, deployment: Deployment, /) -> None:
-        """This is the one that was triggered last."""
+    def report_triggered(self, deployment: Deployment, /) -> None:
+        """Report a deployment as the last one of its application."""
 
-    def sync_state(self, application_id: str, state: ApplicationSyncState, /) -> None:
-        """Where an application stands."""
+    def report_sync_state(self, application_id: str, state: ApplicationSyncState, /) -> None:
+        """Report the sync state of an application."""
 
-    def handled(self, command: Command, deployment_id: str, /) -> None:
-        """A command became a deployment."""
-
-    def refused(self, command: Command, reason: str, /) -> None:
-        """A command became nothing, and why."""
+    def finish_command(self, command: Command, outcome: CommandOutcome, /) -> None:
+        """A command became a deployment, or nothing: its outcome is reported, and it is gone."""
