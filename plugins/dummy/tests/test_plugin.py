@@ -145,7 +145,7 @@ async def test_a_crash_may_be_a_signal(number: signal.Signals) -> None:
 
 async def test_a_hang_stops_the_pings_and_ends_by_itself() -> None:
     async with (
-        FakePiped(ping_interval=0.05) as piped,
+        FakePiped(ping_interval_seconds=0.05) as piped,
         start_plugin(piped, COMMAND, name="dummy") as plugin,
         asyncio.TaskGroup() as tasks,
     ):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipecd_plugin_files.compare import LONGEST_TOLD, compare, told
+from pipecd_plugin_files.compare import LONGEST_TOLD, compare, format_patch
 from pipecd_plugin_files.config import FilesOptions
 from pipecd_plugin_files.entry import Entry
 from pipecd_plugin_files.source import folder_of
@@ -53,7 +53,7 @@ def test_a_very_large_difference_is_told_in_part() -> None:
         read.append(path)
         return b"line\n" * 40_000
 
-    text = told(compare({}, entries), lambda _: None, content, lambda _: False)
+    text = format_patch(compare({}, entries), lambda _: None, content, lambda _: False)
 
     assert len(text) < LONGEST_TOLD + 2 * 300_000
     assert len(read) < 10

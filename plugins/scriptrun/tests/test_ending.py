@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipecd_plugin_scriptrun.records import Attempts
+from pipecd_plugin_scriptrun.records import ScriptAttempts
 
 from pipecd_sdk import StageStatus
 from pipecd_sdk.testing.pids import is_alive, wait_for_pid
@@ -227,7 +227,7 @@ async def test_a_script_whose_stage_was_stopped_meanwhile_is_ended_and_its_log_w
             await leave_running(piped, tmp_path, options)
         else:
             await shim.start(piped, tmp_path)
-        Attempts(scripts, deployment="deployment-1", stage="s1", retry=0)[0].forbid()
+        ScriptAttempts(scripts, deployment="deployment-1", stage="s1", retry=0)[0].forbid()
         async with scriptrun(piped) as plugin:
             answer = await plugin.execute("SCRIPT_RUN", options, stage_id="s1", directory=tmp_path)
         if not is_started:
@@ -246,8 +246,8 @@ async def test_a_script_whose_stage_was_stopped_meanwhile_is_ended_and_its_log_w
 async def test_a_stopped_shim_does_not_keep_its_script_alive(tmp_path: Path, scripts: Path) -> None:
     async with FakePiped() as piped:
         shell = await leave_running(piped, tmp_path)
-        record = Attempts(scripts, deployment="deployment-1", stage="s1", retry=0)[0]
-        started = record.started()
+        record = ScriptAttempts(scripts, deployment="deployment-1", stage="s1", retry=0)[0]
+        started = record.read_started()
         assert started is not None
         os.kill(started.pid, signal.SIGSTOP)
         async with scriptrun(piped) as plugin:

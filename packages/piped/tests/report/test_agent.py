@@ -88,7 +88,7 @@ async def control_plane(
         ]
         served.add(PUSH_SERVICE, pushed, unimplemented=unimplemented)
     async with (
-        serving(served, "127.0.0.1:0", grace=0) as port,
+        serving(served, "127.0.0.1:0", grace_seconds=0) as port,
         connected(
             f"127.0.0.1:{port}", project_id="project", piped_id="piped", key=key, tls=None
         ) as control,

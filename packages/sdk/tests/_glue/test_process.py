@@ -266,12 +266,12 @@ async def test_ready_tells_who_is_there_and_where(mode: LaunchMode) -> None:
 
 
 async def test_pings_follow_at_the_interval_that_piped_wants() -> None:
-    async with FakePiped(ping_interval=0.05) as piped, lab(piped):
+    async with FakePiped(ping_interval_seconds=0.05) as piped, lab(piped):
         await piped.wait_until(lambda: piped.calls["Ping"] >= 5)
 
 
 async def test_a_missed_ping_is_no_reason_to_end() -> None:
-    async with FakePiped(ping_interval=0.05) as piped, lab(piped) as plugin:
+    async with FakePiped(ping_interval_seconds=0.05) as piped, lab(piped) as plugin:
         piped.refuse("Ping", "UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL")
         await piped.wait_until(lambda: piped.calls["Ping"] >= 6)
 
@@ -287,7 +287,7 @@ async def test_a_piped_that_is_slow_to_serve_is_waited_for() -> None:
 
 @pytest.mark.parametrize("rpc", ["Ready", "Ping"])
 async def test_a_process_that_piped_has_given_up_on_ends(rpc: str) -> None:
-    async with FakePiped(ping_interval=0.05) as piped:
+    async with FakePiped(ping_interval_seconds=0.05) as piped:
         piped.refuse(rpc, "FAILED_PRECONDITION")
         ended = await asyncio.create_subprocess_exec(
             *[str(part) for part in LAB],

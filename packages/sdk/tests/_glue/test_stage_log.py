@@ -16,7 +16,7 @@ from pipecd_sdk._glue.stage_log import (
     MOST_WAITING,
     OURS,
     UPSTREAMS,
-    Pace,
+    SendingPace,
     StageLogSender,
 )
 from pipecd_sdk.stage_log import LONGEST_LINE
@@ -30,7 +30,7 @@ BOTH = pytest.mark.parametrize("pace", [OURS, UPSTREAMS], ids=["ours", "go"])
 
 @asynccontextmanager
 async def sending(
-    piped: FakePiped, pace: Pace = OURS, *, completed: bool = True
+    piped: FakePiped, pace: SendingPace = OURS, *, completed: bool = True
 ) -> AsyncIterator[StageLogSender]:
     """A sender while the block runs; at its end the log is finished."""
     async with connect(piped.address) as channel, asyncio.TaskGroup() as tasks:
@@ -51,7 +51,7 @@ def numbers(count: int) -> list[str]:
 
 
 @BOTH
-async def test_all_lines_arrive_in_order(pace: Pace) -> None:
+async def test_all_lines_arrive_in_order(pace: SendingPace) -> None:
     async with FakePiped() as piped:
         async with sending(piped, pace) as sender:
             for line in numbers(1234):
@@ -62,7 +62,7 @@ async def test_all_lines_arrive_in_order(pace: Pace) -> None:
 
 
 @BOTH
-async def test_a_line_arrives_while_the_stage_still_runs(pace: Pace) -> None:
+async def test_a_line_arrives_while_the_stage_still_runs(pace: SendingPace) -> None:
     async with FakePiped() as piped, sending(piped, pace) as sender:
         sender.append(Severity.ERROR, "look")
 
@@ -78,7 +78,7 @@ async def test_a_line_arrives_while_the_stage_still_runs(pace: Pace) -> None:
 async def test_the_end_of_a_stage_does_not_wait_for_a_flush(checkpoint: float | None) -> None:
     """A stage that is done in a moment must not take as long as its log is collected."""
     async with FakePiped() as piped, asyncio.timeout(60):
-        async with sending(piped, Pace(flush=3600, checkpoint=checkpoint)) as sender:
+        async with sending(piped, SendingPace(flush=3600, checkpoint=checkpoint)) as sender:
             sender.append(Severity.INFO, "done")
 
         assert piped.log("s1").lines == ["done"]
@@ -95,7 +95,7 @@ async def test_many_lines_travel_in_few_messages() -> None:
 
 
 @BOTH
-async def test_an_empty_log_is_sealed_too(pace: Pace) -> None:
+async def test_an_empty_log_is_sealed_too(pace: SendingPace) -> None:
     """Otherwise whoever follows it would wait for ever."""
     async with FakePiped() as piped:
         async with sending(piped, pace):
@@ -105,7 +105,7 @@ async def test_an_empty_log_is_sealed_too(pace: Pace) -> None:
 
 
 @BOTH
-async def test_a_stage_that_will_be_continued_leaves_its_log_open(pace: Pace) -> None:
+async def test_a_stage_that_will_be_continued_leaves_its_log_open(pace: SendingPace) -> None:
     async with FakePiped() as piped:
         async with sending(piped, pace, completed=False) as sender:
             sender.append(Severity.INFO, "before")
@@ -120,7 +120,7 @@ async def test_a_stage_that_will_be_continued_leaves_its_log_open(pace: Pace) ->
 
 @BOTH
 @pytest.mark.parametrize("rpc", ["ReportStageLogs", "ReportStageLogsFromLastCheckpoint"])
-async def test_lines_are_sent_again_until_piped_takes_them(rpc: str, pace: Pace) -> None:
+async def test_lines_are_sent_again_until_piped_takes_them(rpc: str, pace: SendingPace) -> None:
     async with FakePiped() as piped:
         piped.refuse(rpc, "UNAVAILABLE", "UNKNOWN", "DEADLINE_EXCEEDED")
 
@@ -133,7 +133,7 @@ async def test_lines_are_sent_again_until_piped_takes_them(rpc: str, pace: Pace)
 
 
 @BOTH
-async def test_a_lost_answer_doubles_nothing(pace: Pace) -> None:
+async def test_a_lost_answer_doubles_nothing(pace: SendingPace) -> None:
     async with FakePiped() as piped:
         piped.lose_answers("ReportStageLogs", 2)
         async with sending(piped, pace) as sender:
@@ -205,7 +205,7 @@ async def test_a_second_run_starts_above_every_index_of_the_first() -> None:
 
 
 @BOTH
-async def test_long_lines_stay_below_the_limit_of_go_peers(pace: Pace) -> None:
+async def test_long_lines_stay_below_the_limit_of_go_peers(pace: SendingPace) -> None:
     line = "€" * (LONGEST_LINE // 3)
     async with FakePiped() as piped:
         async with sending(piped, pace) as sender:
@@ -234,7 +234,7 @@ async def test_a_writer_waits_while_too_many_lines_are_on_their_way() -> None:
 
 
 @BOTH
-async def test_a_line_said_again_at_its_index_is_kept_once(pace: Pace) -> None:
+async def test_a_line_said_again_at_its_index_is_kept_once(pace: SendingPace) -> None:
     """So the next process can repeat what may not have arrived."""
     async with FakePiped() as piped:
         async with sending(piped, pace, completed=False) as sender:
@@ -258,7 +258,7 @@ async def test_a_line_said_again_at_its_index_is_kept_once(pace: Pace) -> None:
 
 @BOTH
 async def test_a_call_that_hangs_ends_when_the_process_has_no_more_time(
-    pace: Pace, caplog: pytest.LogCaptureFixture
+    pace: SendingPace, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whoever accepts the call and never answers must not cost the grace period."""
     async with (

@@ -208,7 +208,7 @@ async def main():
             preview.DESCRIPTOR.services_by_name["PlanPreviewService"], Preview(given.fault)
         )
         port = json.loads(given.config)["port"]
-        async with serving(endpoints, f"127.0.0.1:{port}", grace=0):
+        async with serving(endpoints, f"127.0.0.1:{port}", grace_seconds=0):
             await stop.wait()
 
 

@@ -44,7 +44,7 @@ Served = Callable[..., Endpoints]
 async def running(endpoints: Endpoints, **options: Any) -> AsyncIterator[Channel]:
     async with (
         asyncio.timeout(LIMIT),
-        serving(endpoints, "127.0.0.1:0", grace=0, **options) as port,
+        serving(endpoints, "127.0.0.1:0", grace_seconds=0, **options) as port,
         connect(f"127.0.0.1:{port}") as channel,
     ):
         yield channel
@@ -159,7 +159,7 @@ async def test_metadata_and_the_callers_address_reach_admit(served: Served) -> N
 
     async with (
         asyncio.timeout(LIMIT),
-        serving(served(admit=admit), "127.0.0.1:0", grace=0) as port,
+        serving(served(admit=admit), "127.0.0.1:0", grace_seconds=0) as port,
         connect(f"127.0.0.1:{port}", metadata=lambda: [("authorization", "API-KEY k")]) as channel,
     ):
         await call(applications(channel).ReleaseHold, HOLD, metadata=[("extra", "1")])
@@ -233,7 +233,7 @@ async def test_leaving_a_stream_ends_its_handler_in_the_task_that_runs_it(served
 
 async def test_a_taken_port_is_refused(served: Served) -> None:
     """Without its option gRPC would share the port, and each server would get half of the calls."""
-    async with serving(served(), "127.0.0.1:0", grace=0) as port:
+    async with serving(served(), "127.0.0.1:0", grace_seconds=0) as port:
         with pytest.raises(AddressError, match="is the port taken"):
             Server(served()).listen(f"127.0.0.1:{port}")
 
@@ -362,7 +362,7 @@ async def test_a_client_that_pings_often_is_not_cut_off(served: Served) -> None:
     await by_default.start()
     async with (
         asyncio.timeout(LIMIT * 2),
-        serving(served(), "127.0.0.1:0", grace=0) as port,
+        serving(served(), "127.0.0.1:0", grace_seconds=0) as port,
         grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=pinging) as ours,
         grpc.aio.insecure_channel(f"127.0.0.1:{default_port}", options=pinging) as other,
     ):

@@ -29,14 +29,14 @@ OUTPUT = "output"
 ERRORS = "errors"
 EXIT = "exit"
 
-LOCK_LIMIT = 5.0
+LOCK_LIMIT_SECONDS = 5.0
 """Seconds to get the lock: somebody may look at it just now, or lose it to an earlier shim."""
 
 
 def take(folder: str, floor: int) -> int | None:
     """Make the start record; the value is the held lock, None when somebody else has made it."""
     lock = os.open(f"{folder}/{LOCK}", os.O_CREAT | os.O_RDWR, 0o600)
-    over = time.monotonic() + LOCK_LIMIT
+    over = time.monotonic() + LOCK_LIMIT_SECONDS
     while True:
         if os.path.exists(f"{folder}/{STARTED}") and not chaos.is_without("exclusive"):
             return None
@@ -67,7 +67,7 @@ def take(folder: str, floor: int) -> int | None:
         os.unlink(f"{folder}/{STARTED}")
         raise
     if not chaos.is_without("sync"):
-        chaos.synced(f"{folder}/{STARTED}")
+        chaos.sync(f"{folder}/{STARTED}")
     return lock
 
 
