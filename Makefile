@@ -12,6 +12,15 @@ WORKERS ?= 2
 N ?= 50
 TYPED_TESTS := \
 	packages/runtime/tests \
+	packages/sdk/tests \
+	packages/wire/tests \
+	plugins/dummy/tests \
+	plugins/files/tests \
+	plugins/scriptrun/tests \
+	plugins/wait/tests \
+	plugins/waitapproval/tests \
+	tests/conformance \
+	tests/packaging \
 	tests/support/src
 SEED ?= 1
 export PYTHONDONTWRITEBYTECODE :=

@@ -21,7 +21,7 @@ PLUGINS = sorted(file.parent.name for file in ROOT.glob("plugins/*/pyproject.tom
 def test_our_plugins_pass_the_kit(name: str, agent: str) -> None:
     profile = ROOT / "plugins" / name / "conformance.yaml"
     way = ["--as-go-agent"] if agent == "go" else []
-    command = ["plugin", "test", *way, "--output", "json", "--profile", profile, "--"]
+    command = ["plugin", "test", *way, "--output", "json", "--profile", str(profile), "--"]
 
     done = subprocess.run(
         [BIN / "pipectl", *command, BIN / f"pipecd-plugin-{name}"],

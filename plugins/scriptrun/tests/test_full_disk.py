@@ -8,7 +8,7 @@ programs see a write that fails, as they do on a full one.
 import asyncio
 import resource
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, LiveProcess
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,16 +20,16 @@ from pipecd_plugin_scriptrun.shim import start
 from pipecd_plugin_scriptrun.shim.runner import NOT_STARTED
 from pipecd_plugin_scriptrun.shim_client import Script, _job
 
-from pipecd_sdk import StageStatus
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import LaunchMode, executable, start_plugin
+from pipecd_wire.model import deployment_pb2
 
 NO_LIMIT = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 FULL = (0, resource.RLIM_INFINITY)
 SHIM = [sys.executable, "-I", "-S", str(start.__file__)]
 
 
-def limit(process: LiveProcess, size: tuple[int, int]) -> None:
+def limit(process: Process, size: tuple[int, int]) -> None:
     """From now on no file may be longer."""
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, size)
 
@@ -43,7 +43,7 @@ async def until(condition: Callable[[], object]) -> None:
 @asynccontextmanager
 async def shim(
     folder: Path, text: str, *, command: list[str] = SHIM, full: bool = False
-) -> AsyncIterator[tuple[LiveProcess, ScriptRecord]]:
+) -> AsyncIterator[tuple[Process, ScriptRecord]]:
     """A shim that was given a script."""
     record = ScriptRecord(folder=folder / "record")
     record.begin("token")
@@ -163,13 +163,13 @@ async def test_a_plugin_without_room_fails_the_stage_and_runs_nothing(tmp_path: 
     ):
         limit(plugin.process, FULL)
         failed = await plugin.execute("SCRIPT_RUN", options, stage_id="s1", directory=tmp_path)
-        assert failed.status == StageStatus.FAILURE
+        assert failed.status == deployment_pb2.STAGE_FAILURE
         assert "the script's record cannot be kept" in failed.message
         assert not (tmp_path / "ran").exists()
 
         limit(plugin.process, NO_LIMIT)
         done = await plugin.execute("SCRIPT_RUN", options, stage_id="s2", directory=tmp_path)
-        assert done.status == StageStatus.SUCCESS, done.message
+        assert done.status == deployment_pb2.STAGE_SUCCESS, done.message
         assert (tmp_path / "ran").read_text() == "x\n"
 
 
@@ -188,6 +188,6 @@ async def test_a_folder_that_takes_nothing_fails_the_stage(
     ):
         options = {"run": "echo x >> ran"}
         failed = await plugin.execute("SCRIPT_RUN", options, stage_id="s1", directory=tmp_path)
-    assert failed.status == StageStatus.FAILURE
+    assert failed.status == deployment_pb2.STAGE_FAILURE
     assert "the script's record cannot be kept" in failed.message
     assert not (tmp_path / "ran").exists()

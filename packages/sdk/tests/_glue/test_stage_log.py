@@ -5,9 +5,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
-import grpc.aio
 import pytest
 
 from pipecd_sdk import Severity
@@ -21,8 +19,8 @@ from pipecd_sdk._glue.stage_log import (
 )
 from pipecd_sdk.stage_log import LONGEST_LINE
 from pipecd_sdk.testing.piped import FakePiped
-from pipecd_wire.pluginservice import service_pb2_grpc
-from pipecd_wire.rpc import connect
+from pipecd_wire.pluginservice import service_pb2, service_pb2_grpc
+from pipecd_wire.rpc import Endpoints, admit_all, connect, rpc, serving
 
 GO_LIMIT = 4 * 1024 * 1024
 BOTH = pytest.mark.parametrize("pace", [OURS, UPSTREAMS], ids=["ours", "go"])
@@ -69,7 +67,7 @@ async def test_a_line_arrives_while_the_stage_still_runs(pace: SendingPace) -> N
         await piped.wait_until(lambda: piped.log("s1").lines == ["look"])
 
         (block,) = piped.log("s1").blocks.values()
-        assert block.severity == Severity.ERROR
+        assert Severity(block.severity) is Severity.ERROR
         assert block.created_at > 0
         assert not piped.log("s1").sealed
 
@@ -288,20 +286,24 @@ async def test_a_call_that_hangs_ends_when_the_process_has_no_more_time(
 async def silent_server() -> AsyncIterator[str]:
     """Somebody who takes every call and answers none."""
 
-    class Silent(service_pb2_grpc.PluginServiceServicer):
-        async def ReportStageLogs(self, _request: Any, _context: Any) -> None:  # noqa: N802
+    class Silent:
+        @rpc("ReportStageLogs")
+        async def report(
+            self, _caller: object, request: service_pb2.ReportStageLogsRequest
+        ) -> service_pb2.ReportStageLogsResponse:
             await asyncio.Event().wait()
+            raise AssertionError
 
-        async def ReportStageLogsFromLastCheckpoint(  # noqa: N802
-            self, _request: Any, _context: Any
-        ) -> None:
+        @rpc("ReportStageLogsFromLastCheckpoint")
+        async def report_checkpoint(
+            self, _caller: object, request: service_pb2.ReportStageLogsFromLastCheckpointRequest
+        ) -> service_pb2.ReportStageLogsFromLastCheckpointResponse:
             await asyncio.Event().wait()
+            raise AssertionError
 
-    server = grpc.aio.server()
-    service_pb2_grpc.add_PluginServiceServicer_to_server(Silent(), server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
+    service = service_pb2.DESCRIPTOR.services_by_name["PluginService"]
+    endpoints = Endpoints(admit=admit_all)
+    served = {"ReportStageLogs", "ReportStageLogsFromLastCheckpoint"}
+    endpoints.add(service, Silent(), unimplemented=set(service.methods_by_name) - served)
+    async with serving(endpoints, "127.0.0.1:0", grace_seconds=0) as port:
         yield f"127.0.0.1:{port}"
-    finally:
-        await server.stop(0)

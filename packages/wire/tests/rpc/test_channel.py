@@ -47,7 +47,7 @@ class Failing:
         self._statuses = list(statuses)
         self.calls = 0
 
-    async def __call__(self, _caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+    async def __call__(self, _caller: object, _request: object) -> pb.ReleaseHoldResponse:
         self.calls += 1
         if self._statuses:
             raise CallError(self._statuses.pop(0), "not now")
@@ -145,7 +145,7 @@ async def test_metadata_is_asked_for_before_each_call(served: Served) -> None:
     tokens = iter(["first", "second"])
     seen = []
 
-    async def whoami(caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+    async def whoami(caller: Any, _request: object) -> pb.ReleaseHoldResponse:
         seen.append(caller["token"])
         return pb.ReleaseHoldResponse()
 
@@ -161,7 +161,7 @@ async def test_metadata_is_asked_for_before_each_call(served: Served) -> None:
 
 
 async def test_metadata_goes_with_streams_too(served: Served) -> None:
-    async def whoami(caller: Any, _request: Any) -> AsyncIterator[Any]:
+    async def whoami(caller: Any, _request: object) -> AsyncIterator[Any]:
         yield pb.WatchChangesResponse(changes=[pb.Change(id=caller["token"])])
 
     async with (
@@ -174,7 +174,7 @@ async def test_metadata_goes_with_streams_too(served: Served) -> None:
 
 
 async def test_a_stream_may_have_a_deadline(served: Served) -> None:
-    async def silent(_caller: Any, _request: Any) -> AsyncIterator[Any]:
+    async def silent(_caller: object, _request: object) -> AsyncIterator[Any]:
         await asyncio.Event().wait()
         yield pb.WatchChangesResponse()
 
@@ -193,7 +193,7 @@ async def test_a_stream_may_have_a_deadline(served: Served) -> None:
 async def test_a_stream_whose_reader_leaves_is_cancelled_at_the_server(served: Served) -> None:
     ended = asyncio.Event()
 
-    async def endless(_caller: Any, _request: Any) -> AsyncIterator[Any]:
+    async def endless(_caller: object, _request: object) -> AsyncIterator[Any]:
         try:
             yield pb.WatchChangesResponse()
             await asyncio.Event().wait()
@@ -234,7 +234,7 @@ async def test_waiting_for_a_peer_that_does_not_come_has_a_limit(served: Served)
 
 
 async def test_an_answer_over_the_callers_limit_is_refused(served: Served) -> None:
-    async def large(_caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+    async def large(_caller: object, _request: object) -> pb.ReleaseHoldResponse:
         return pb.ReleaseHoldResponse(command_id="x" * 2_000)
 
     async with (
