@@ -11,6 +11,16 @@ SOURCES := packages plugins tools tests bench
 WORKERS ?= 2
 N ?= 50
 TYPED_TESTS := \
+	bench \
+	packages/controlplane/tests/*.py \
+	packages/controlplane/tests/api \
+	packages/controlplane/tests/matrix \
+	packages/controlplane/tests/usecases \
+	packages/controlplane/tests/web \
+	packages/controlplane/tests/wire \
+	packages/piped/tests/plugins \
+	packages/piped/tests/programs \
+	packages/piped/tests/secrets \
 	packages/runtime/tests \
 	packages/sdk/tests \
 	packages/wire/tests \
@@ -19,6 +29,7 @@ TYPED_TESTS := \
 	plugins/scriptrun/tests \
 	plugins/wait/tests \
 	plugins/waitapproval/tests \
+	tests/chaos \
 	tests/conformance \
 	tests/packaging \
 	tests/support/src
@@ -77,9 +88,9 @@ types: setup ## mypy strict
 imports: setup ## the import contracts
 	$(BIN)/lint-imports
 
-docs: setup ## build the generated reference
-	$(BIN)/python tools/gen_docs.py
+docs: setup ## build the generated reference, and what follows from plugins/
 	$(BIN)/python tools/gen_schemas.py
+	$(BIN)/python tools/gen_docs.py
 
 pins: setup ## write requirements.lock from constraints.txt
 	$(BIN)/python tools/pin.py

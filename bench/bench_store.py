@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from report import Bar, info, report
+from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
 from pipecd_controlplane.store.applications import ApplicationFilter
 from pipecd_controlplane.store.database import Transaction
@@ -27,7 +28,6 @@ from pipecd_controlplane.store.deployments import LIST, DeploymentFilter
 from pipecd_controlplane.store.listing import listing
 from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.paging import Position
-from pipecd_controlplane.store.sqlite.database import SQLiteDialect
 from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
 from pipecd_controlplane.store.statements import Compiled
 from pipecd_controlplane.store.stores import Stores, stores
@@ -201,7 +201,10 @@ async def lists(kept: Stores, connection: sqlite3.Connection, count: int) -> Non
 async def figures(kept: Stores) -> None:
     for kind in (insight_pb2.DEPLOYMENT_FREQUENCY, insight_pb2.LEAD_TIME, insight_pb2.MTTR):
         request = webservice.GetInsightDataRequest(
-            metrics_kind=kind, range_from=NOW - 700 * 86_400, range_to=NOW, resolution="MONTHLY"
+            metrics_kind=kind,
+            range_from=NOW - 700 * 86_400,
+            range_to=NOW,
+            resolution=insight_pb2.MONTHLY,
         )
         started = time.perf_counter()
         await insights.data(kept, PROJECT, request, lambda: NOW)

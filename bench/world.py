@@ -16,6 +16,7 @@ from typing import Any
 from pipecd_model.deployment import COMPLETED
 from pipecd_quickstart.processes import RunningProgram, listening_address, running
 from pipecd_quickstart.session import wait_until_ready
+from pipecd_runtime.arguments import own
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
 from pipecd_wire.model import common_pb2, deployment_pb2
@@ -70,7 +71,8 @@ class World:
                 config_filename="app.pipecd.yaml",
             ),
         )
-        return (await call(self.api.AddApplication, request)).application_id
+        made = await call(self.api.AddApplication, request)
+        return str(made.application_id)
 
     async def deployments_of(
         self, commit: str, count: int, *, completed: bool = False
@@ -95,8 +97,9 @@ class World:
         changes = stream(self.deployments.WatchDeployment, request)
         async with asyncio.timeout(120), aclosing(changes):
             async for change in changes:
-                if reached(change.deployment) or change.deployment.status in COMPLETED:
-                    return change.deployment
+                found: deployment_pb2.Deployment = change.deployment
+                if reached(found) or found.status in COMPLETED:
+                    return found
         raise AssertionError(f"the stream of {deployment_id} ended early")
 
     def agent_pids(self) -> list[int]:
@@ -117,7 +120,7 @@ async def world(root: Path) -> AsyncIterator[World]:
     ):
         subprocess.run(["git", "-C", str(repository), *arguments], check=True)
     serve = ["pipecd", "server", "--data-dir", str(control_plane), "--listen", "127.0.0.1:0"]
-    async with running("the control plane", serve, root / "server.log") as server:
+    async with running("the control plane", own(*serve), root / "server.log") as server:
         address = await listening_address(server, since=0)
         key = (control_plane / "admin.key").read_text().strip()
         credentials = [("authorization", f"API-KEY {key}")]
@@ -128,7 +131,7 @@ async def world(root: Path) -> AsyncIterator[World]:
             (root / "piped.yaml").write_text(_piped_config(root, made.id, address))
             run = ["piped", "run", "--config-file", str(root / "piped.yaml"), "--insecure"]
             run += ["--data-dir", str(root / "piped")]
-            async with running("piped", run, root / "piped.log") as piped:
+            async with running("piped", own(*run), root / "piped.log") as piped:
                 await wait_until_ready(channel, piped, PLUGINS)
                 yield World(
                     root=root,

@@ -7,6 +7,7 @@ nothing and fails if what is there is not what would be written.
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import types
@@ -45,17 +46,21 @@ WORDS: Mapping[Any, str] = {
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, fail if stale")
+    parser.add_argument("--root", type=Path, default=ROOT, help="the tree to work on")
+    given = parser.parse_args()
     stale = []
     wanted = dict(pages())
     for path, text in wanted.items():
-        file = ROOT / path
+        file = given.root / path
         if file.exists() and file.read_text() == text:
             continue
         stale.append(str(path))
-        if "--check" not in sys.argv:
+        if not given.check:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-    if "--check" in sys.argv and stale:
+    if given.check and stale:
         sys.exit(f"stale, run `make docs`: {', '.join(stale)}")
     print(f"{len(wanted)} files of the reference, {len(stale)} changed")
 

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write how plugins describe themselves: `schemas.json` of each, and the list of the model.
+"""Write what follows from the folders under `plugins/`, each of which is a plugin.
 
-Every folder under `plugins/` is a plugin; its class is the source. Plugins that are not written yet
-have a description by hand in `tools/future_plugins/`, until their folder comes. All of them
-together are `known_plugins.json` of the model. `--check` writes nothing and names the
-files that are stale.
+* `schemas.json` in each package: how the plugin describes itself; its class is the source.
+* `known_plugins.json` of the model: all descriptions together. Plugins that are not written yet
+  have one by hand in `tools/future_plugins/`, until their folder comes.
+* The lists of plugins in `pyproject.toml`, which know no wildcards.
+
+`--check` writes nothing and names the files that are stale.
 """
 
 import argparse
 import json
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -22,14 +25,15 @@ PREFIX = "pipecd_plugin_"
 
 
 def plugin_folders(root: Path) -> dict[str, Path]:
-    """The import package of each plugin, by the plugin's name."""
-    found = sorted((root / "plugins").glob(f"*/src/{PREFIX}*/plugin.py"))
+    """Return the import package of each plugin, by the plugin's name."""
+    found = sorted((root / "plugins").glob(f"*/src/{PREFIX}*/__init__.py"))
     return {file.parent.name.removeprefix(PREFIX): file.parent for file in found}
 
 
 def describe(folder: Path) -> str:
-    """The description of the plugin in an import package."""
-    module = import_module(f"{folder.name}.plugin")
+    """Return the description of the plugin in an import package."""
+    has_module = (folder / "plugin.py").is_file()
+    module = import_module(f"{folder.name}.plugin" if has_module else folder.name)
     (name,) = [
         name
         for name, each in vars(module).items()
@@ -41,7 +45,7 @@ def describe(folder: Path) -> str:
 
 
 def files(root: Path) -> dict[Path, str]:
-    """What each generated file must hold."""
+    """Return what each generated file must hold."""
     folders = plugin_folders(root)
     texts = {name: describe(folder) for name, folder in folders.items()}
     wanted = {folders[name] / "schemas.json": text for name, text in texts.items()}
@@ -52,7 +56,25 @@ def files(root: Path) -> dict[Path, str]:
         parse_description(file.stem, texts[file.stem])
     known = {name: json.loads(texts[name]) for name in sorted(texts)}
     model = root / "packages/model/src/pipecd_model" / FILE
-    return {**wanted, model: json.dumps(known, indent=1, ensure_ascii=False) + "\n"}
+    wanted[model] = json.dumps(known, indent=1, ensure_ascii=False) + "\n"
+    project = root / "pyproject.toml"
+    return {**wanted, project: list_plugins(project.read_text("utf-8"), root, folders)}
+
+
+def list_plugins(text: str, root: Path, folders: dict[str, Path]) -> str:
+    """Replace the lists of plugins in `pyproject.toml` by those of the folders."""
+    packages = [folder.name for folder in folders.values()]
+    sources = [folder.parent.relative_to(root).as_posix() for folder in folders.values()]
+    for pattern, items in (
+        (r'(?m)(?:^  "pipecd_plugin_\w+",\n)+', [f'  "{each}",\n' for each in packages]),
+        (
+            r'(?m)(?:^  "\$MYPY_CONFIG_FILE_DIR/plugins/[^"]+",\n)+',
+            [f'  "$MYPY_CONFIG_FILE_DIR/{each}",\n' for each in sources],
+        ),
+        (r"(?: \| pipecd_plugin_\w+)+", [f" | {each}" for each in packages]),
+    ):
+        text = re.sub(pattern, "".join(items), text)
+    return text
 
 
 def main() -> int:
@@ -72,7 +94,7 @@ def main() -> int:
         return 1 if stale else 0
     for file, text in stale.items():
         file.write_text(text, "utf-8")
-    print(f"{len(stale)} descriptions of plugins changed")
+    print(f"{len(stale)} files that follow from the plugins changed")
     return 0
 
 

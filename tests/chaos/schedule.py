@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from chaos import foreign
-from chaos.places import LATER, PLACES, RACE, RACERS, name_of, needs_restart, program_of
+from chaos.places import PLACES, RACE, RACERS, name_of, needs_restart, program_of
+from chaos.seams.chaos_wrapped import LATER
 
 PLUGINS = ("scriptrun", "wait", "waitapproval", "dummy")
 ALL_PLUGINS = (*PLUGINS, foreign.PLUGIN)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.inject import Tally
-from chaos.places import LATER, PLACES, RACE
+from chaos.places import PLACES, RACE
 from chaos.promises import Violation
 from chaos.schedule import Round
+from chaos.seams.chaos_wrapped import LATER
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@
 from itertools import islice
 
 from chaos.foreign import PLUGIN
-from chaos.places import LATER, PLACES, RACE, RACERS, needs_restart, program_of
+from chaos.places import PLACES, RACE, RACERS, needs_restart, program_of
 from chaos.schedule import (
     CANCEL_WITH,
     KILLS,
@@ -15,6 +15,7 @@ from chaos.schedule import (
     drawn,
     rounds,
 )
+from chaos.seams.chaos_wrapped import LATER
 
 MANY = 400
 

@@ -22,7 +22,7 @@ from chaos.wire import Wire
 @pytest.mark.parametrize("place", WRAPPED)
 def test_every_place_is_a_function_of_a_program(place: str) -> None:
     module, path = WRAPPED[place]
-    found = import_module(module)
+    found: object = import_module(module)
     for name in path.split("."):
         found = getattr(found, name)
     assert inspect.isfunction(found)

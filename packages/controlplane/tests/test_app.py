@@ -4,12 +4,14 @@
 import asyncio
 import stat
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pipecd_controlplane.app import Settings, control_plane
+from pipecd_controlplane.app import control_plane
+from pipecd_controlplane.settings import ServerSettings
 from pipecd_model.errors import ConfigError, StateError
+from pipecd_test_support.controlplane_server import Serve, ServedControlPlane
+from pipecd_test_support.waiting import Soon
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.rpc import CallError, call, stream
@@ -28,7 +30,7 @@ async def http(address: str, path: str) -> tuple[str, str]:
 
 
 async def test_the_first_start_makes_a_project_and_a_key(tmp_path: Path) -> None:
-    async with control_plane(Settings(data_dir=tmp_path / "new")) as running:
+    async with control_plane(ServerSettings(data_dir=tmp_path / "new")) as running:
         key_file = running.admin_key_file
         assert await running.stores.projects.ids() == ["default"]
 
@@ -36,7 +38,7 @@ async def test_the_first_start_makes_a_project_and_a_key(tmp_path: Path) -> None
     assert key_file.read_text().count("\n") == 1
 
 
-async def test_a_later_start_keeps_key_and_data(serve: Any, tmp_path: Path) -> None:
+async def test_a_later_start_keeps_key_and_data(serve: Serve, tmp_path: Path) -> None:
     async with serve(tmp_path) as plane:
         key = plane.admin.key
         agent = await plane.agent()
@@ -52,17 +54,19 @@ async def test_a_later_start_keeps_key_and_data(serve: Any, tmp_path: Path) -> N
 
 
 async def test_the_project_of_a_new_folder_can_be_named(tmp_path: Path) -> None:
-    async with control_plane(Settings(data_dir=tmp_path, project_id="shop")) as running:
+    async with control_plane(ServerSettings(data_dir=tmp_path, project_id="shop")) as running:
         assert await running.stores.projects.ids() == ["shop"]
 
     with pytest.raises(ConfigError, match="has no project 'other'"):
-        async with control_plane(Settings(data_dir=tmp_path, project_id="other")):
+        async with control_plane(ServerSettings(data_dir=tmp_path, project_id="other")):
             pass
-    async with control_plane(Settings(data_dir=tmp_path)) as running:
+    async with control_plane(ServerSettings(data_dir=tmp_path)) as running:
         assert await running.stores.projects.ids() == ["shop"]
 
 
-async def test_a_first_start_that_was_cut_short_is_begun_again(serve: Any, tmp_path: Path) -> None:
+async def test_a_first_start_that_was_cut_short_is_begun_again(
+    serve: Serve, tmp_path: Path
+) -> None:
     """The key file was written, the commit was not: the file must not hold a key that is none."""
     (tmp_path / "admin.key").write_text("an.old-key\n")
 
@@ -71,7 +75,7 @@ async def test_a_first_start_that_was_cut_short_is_begun_again(serve: Any, tmp_p
 
 
 async def test_the_small_pages_are_on_the_same_address(tmp_path: Path) -> None:
-    async with control_plane(Settings(data_dir=tmp_path)) as running:
+    async with control_plane(ServerSettings(data_dir=tmp_path)) as running:
         assert await http(running.address, "/healthz") == ("200 OK", "ok")
         status, body = await http(running.address, "/version")
         assert (status, body.split()[0]) == ("200 OK", "pipecd")
@@ -82,14 +86,16 @@ async def test_the_small_pages_are_on_the_same_address(tmp_path: Path) -> None:
 
 
 async def test_a_taken_address_is_refused_with_a_sentence(tmp_path: Path) -> None:
-    async with control_plane(Settings(data_dir=tmp_path / "one")) as running:
+    async with control_plane(ServerSettings(data_dir=tmp_path / "one")) as running:
         port = int(running.address.rpartition(":")[2])
         with pytest.raises(StateError, match="the port is taken"):
-            async with control_plane(Settings(data_dir=tmp_path / "two", port=port)):
+            async with control_plane(ServerSettings(data_dir=tmp_path / "two", port=port)):
                 pass
 
 
-async def test_a_stop_does_not_wait_for_those_who_watch(plane: Any, soon: Any) -> None:
+async def test_a_stop_does_not_wait_for_those_who_watch(
+    plane: ServedControlPlane, soon: Soon
+) -> None:
     """An agent is told to come again; a running watch holds up nothing."""
     agent = await plane.agent()
     watch = stream(agent.push.Watch, push_pb2.WatchRequest(instance_id="i", data_folder_id="f"))

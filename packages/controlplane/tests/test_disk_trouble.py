@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from pipecd_test_support.controlplane_process import RunServer
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.apiservice import service_pb2_grpc as api_grpc
 from pipecd_wire.rpc import CallError, call, connect
@@ -74,7 +75,7 @@ def may_write(process: asyncio.subprocess.Process, size: int) -> None:
 
 
 async def test_a_full_disk_refuses_writes_with_a_sentence_until_there_is_space(
-    server: Any, tmp_path: Path
+    server: RunServer, tmp_path: Path
 ) -> None:
     async with server(tmp_path) as running, user_at(running.address, tmp_path) as user:
         before = await call(user.RegisterPiped, api.RegisterPipedRequest(name="before"))
@@ -92,7 +93,7 @@ async def test_a_full_disk_refuses_writes_with_a_sentence_until_there_is_space(
         may_write(running.process, resource.RLIM_INFINITY)
         after = await call(user.RegisterPiped, api.RegisterPipedRequest(name="after"))
         running.process.terminate()
-        assert await running.ended() == 0
+        assert await running.wait_ended() == 0
 
     async with server(tmp_path) as again, user_at(again.address, tmp_path) as user:
         for made in (before, after):
@@ -102,7 +103,7 @@ async def test_a_full_disk_refuses_writes_with_a_sentence_until_there_is_space(
 
 @pytest.mark.parametrize("size", [0, 10, 4096, 40_000])
 async def test_a_disk_that_is_full_at_the_first_start_is_no_harm(
-    server: Any, tmp_path: Path, size: int
+    server: RunServer, tmp_path: Path, size: int
 ) -> None:
     """Wherever the first start is cut short, the next one begins again."""
     folder = tmp_path / "data"
@@ -114,7 +115,7 @@ async def test_a_disk_that_is_full_at_the_first_start_is_no_harm(
 
 
 async def test_a_disk_that_is_full_at_a_later_start_costs_no_data(
-    server: Any, tmp_path: Path
+    server: RunServer, tmp_path: Path
 ) -> None:
     async with server(tmp_path) as running, user_at(running.address, tmp_path) as user:
         made = await call(user.RegisterPiped, api.RegisterPipedRequest(name="kept"))
@@ -146,7 +147,7 @@ async def test_a_read_only_folder_is_refused_with_a_sentence(open_folder: Path) 
 
 
 async def test_a_file_that_another_process_has_locked_is_refused(
-    server: Any, tmp_path: Path
+    server: RunServer, tmp_path: Path
 ) -> None:
     async with server(tmp_path):
         pass
@@ -181,13 +182,13 @@ async def test_a_file_that_another_process_has_locked_is_refused(
 
 @pytest.mark.parametrize("damage", ["cut", "page", "end"])
 async def test_a_damaged_file_is_refused_and_left_as_it_is(
-    server: Any, tmp_path: Path, damage: str
+    server: RunServer, tmp_path: Path, damage: str
 ) -> None:
     async with server(tmp_path) as running, user_at(running.address, tmp_path) as user:
         for number in range(5):
             await call(user.RegisterPiped, api.RegisterPipedRequest(name=f"piped {number}"))
         running.process.terminate()
-        assert await running.ended() == 0
+        assert await running.wait_ended() == 0
     path = tmp_path / "pipecd.db"
     content = bytearray(path.read_bytes())
     if damage == "cut":

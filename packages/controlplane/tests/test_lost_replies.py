@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.cli import DIE_AFTER_COMMIT
+from pipecd_controlplane.serve.server_command import DIE_AFTER_COMMIT
+from pipecd_test_support.controlplane_messages import MessageBuilder
+from pipecd_test_support.controlplane_process import RunServer
+from pipecd_test_support.controlplane_server import Serve
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.apiservice import service_pb2_grpc as api_grpc
 from pipecd_wire.model import (
@@ -21,6 +24,7 @@ from pipecd_wire.model import (
     application_pb2,
     command_pb2,
     common_pb2,
+    event_pb2,
     piped_pb2,
 )
 from pipecd_wire.model import application_live_state_pb2 as live
@@ -42,7 +46,7 @@ NOON = 1_700_000_000
 class World:
     """What is there before the call: `d1` runs its stage `s1`, `d0` is not planned yet."""
 
-    build: Any
+    build: MessageBuilder
     piped_id: str
     key: str
     application_id: str
@@ -187,7 +191,7 @@ CASES: dict[str, Request] = {
     PIPED_SERVICE + "ReportEventStatuses": lambda w: pb.ReportEventStatusesRequest(
         events=[
             pb.ReportEventStatusesRequest.Event(
-                id=w.event_id, status="EVENT_SUCCESS", status_description="done"
+                id=w.event_id, status=event_pb2.EVENT_SUCCESS, status_description="done"
             )
         ]
     ),
@@ -232,7 +236,7 @@ def test_every_rpc_with_which_an_agent_writes_has_its_case() -> None:
 
 
 @pytest.fixture
-async def world(serve: Any, tmp_path: Path, build: Any) -> World:
+async def world(serve: Serve, tmp_path: Path, build: MessageBuilder) -> World:
     async with serve(tmp_path) as plane:
         agent = await plane.agent()
         application_id = await plane.application(agent)
@@ -297,7 +301,7 @@ def row_of(table: str, row: dict[str, Any]) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("path", CASES)
 async def test_a_report_whose_reply_was_lost_is_repeated_without_effect(
-    server: Any, tmp_path: Path, world: World, path: str
+    server: RunServer, tmp_path: Path, world: World, path: str
 ) -> None:
     request = CASES[path](world)
     before = everything(tmp_path)
@@ -307,7 +311,7 @@ async def test_a_report_whose_reply_was_lost_is_repeated_without_effect(
             with pytest.raises(CallError) as lost:
                 await call(method_of(stubs, path), request)
         assert lost.value.transient
-        assert await running.ended() == -9
+        assert await running.wait_ended() == -9
     committed = everything(tmp_path)
     assert committed != before
 
@@ -325,7 +329,7 @@ async def test_a_report_whose_reply_was_lost_is_repeated_without_effect(
 
 
 async def test_a_registration_whose_reply_was_lost_is_repeated_with_its_idempotency_key(
-    server: Any, tmp_path: Path, world: World
+    server: RunServer, tmp_path: Path, world: World
 ) -> None:
     """No second piped is made, and the repeat gets a key that works."""
     request = api.RegisterPipedRequest(name="second")
@@ -341,7 +345,7 @@ async def test_a_registration_whose_reply_was_lost_is_repeated_with_its_idempote
         async with user_at(running.address) as user:
             with pytest.raises(CallError):
                 await call(user.RegisterPiped, request)
-        assert await running.ended() == -9
+        assert await running.wait_ended() == -9
 
     async with server(tmp_path) as again, user_at(again.address) as user:
         made = await call(user.RegisterPiped, request)

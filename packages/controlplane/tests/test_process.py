@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from pipecd_test_support.controlplane_messages import MessageBuilder
+from pipecd_test_support.controlplane_process import RunServer
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.apiservice import service_pb2_grpc as api_grpc
 from pipecd_wire.model import common_pb2
@@ -44,7 +46,7 @@ async def client(folder: Path, address: str) -> AsyncIterator[Any]:
         yield api_grpc.APIServiceStub(channel)
 
 
-async def test_the_first_lines_say_where_everything_is(server: Any, tmp_path: Path) -> None:
+async def test_the_first_lines_say_where_everything_is(server: RunServer, tmp_path: Path) -> None:
     async with server(tmp_path / "data") as running:
         assert running.lines == [
             f"pipecd server listening on {running.address}",
@@ -56,19 +58,19 @@ async def test_the_first_lines_say_where_everything_is(server: Any, tmp_path: Pa
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_stops_it_gracefully(
-    server: Any, tmp_path: Path, number: signal.Signals
+    server: RunServer, tmp_path: Path, number: signal.Signals
 ) -> None:
     async with server(tmp_path) as running:
         async with client(tmp_path, running.address) as stub:
             await call(stub.RegisterPiped, api.RegisterPipedRequest(name="one"))
         running.process.send_signal(number)
 
-        assert await running.ended() == 0
+        assert await running.wait_ended() == 0
     # The last one to close has moved everything from the log into the file.
     assert not (tmp_path / "pipecd.db-wal").exists()
 
 
-async def test_what_was_acknowledged_survives_a_kill(server: Any, tmp_path: Path) -> None:
+async def test_what_was_acknowledged_survives_a_kill(server: RunServer, tmp_path: Path) -> None:
     """Killed in the middle of writing: every piped whose id was answered is there."""
     acknowledged: list[str] = []
 
@@ -93,7 +95,7 @@ async def test_what_was_acknowledged_survives_a_kill(server: Any, tmp_path: Path
                 while len(acknowledged) < 10:
                     await asyncio.wait(writers, timeout=0.01)
             running.process.kill()
-        await running.ended()
+        await running.wait_ended()
 
     async with server(tmp_path) as again, client(tmp_path, again.address) as stub:
         for piped_id in acknowledged:
@@ -102,7 +104,7 @@ async def test_what_was_acknowledged_survives_a_kill(server: Any, tmp_path: Path
 
 
 async def test_acknowledged_log_blocks_survive_a_kill(
-    server: Any, tmp_path: Path, build: Any
+    server: RunServer, tmp_path: Path, build: MessageBuilder
 ) -> None:
     """And what the agent sends again, because the answer was lost, is there once."""
     acknowledged = 0
@@ -139,7 +141,7 @@ async def test_acknowledged_log_blocks_survive_a_kill(
                     while acknowledged < 50:
                         await asyncio.wait([writing], timeout=0.01)
                 running.process.kill()
-        await running.ended()
+        await running.wait_ended()
 
     async with server(tmp_path) as again, client(tmp_path, again.address) as stub:
         async with agent_with(piped, again.address) as returned:
@@ -149,7 +151,7 @@ async def test_acknowledged_log_blocks_survive_a_kill(
         assert indexes == list(range(acknowledged + 1))
 
 
-def report(build: Any, index: int) -> pipedservice.ReportStageLogsRequest:
+def report(build: MessageBuilder, index: int) -> pipedservice.ReportStageLogsRequest:
     return pipedservice.ReportStageLogsRequest(
         deployment_id="d1", stage_id="s1", blocks=build.blocks(index)
     )
@@ -177,7 +179,7 @@ async def agent_with(piped: Piped, address: str) -> AsyncIterator[Any]:
         yield pipedservice_grpc.PipedServiceStub(channel)
 
 
-async def test_a_second_process_on_the_folder_is_refused(server: Any, tmp_path: Path) -> None:
+async def test_a_second_process_on_the_folder_is_refused(server: RunServer, tmp_path: Path) -> None:
     async with server(tmp_path) as running:
         code, said = await run("server", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
 
@@ -199,7 +201,7 @@ async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
-async def test_a_taken_port_is_refused(server: Any, tmp_path: Path) -> None:
+async def test_a_taken_port_is_refused(server: RunServer, tmp_path: Path) -> None:
     async with server(tmp_path / "one") as running:
         code, said = await run(
             "server", "--data-dir", str(tmp_path / "two"), "--listen", running.address
@@ -218,7 +220,7 @@ async def test_an_address_that_is_none_is_refused(tmp_path: Path, listen: str) -
     assert "--listen wants HOST:PORT" in said
 
 
-async def test_the_config_file_gives_the_public_address(server: Any, tmp_path: Path) -> None:
+async def test_the_config_file_gives_the_public_address(server: RunServer, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(
         "apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\n"

@@ -6,20 +6,17 @@ from typing import Any
 import pytest
 
 from pipecd_model.secrets import KeyPair, Opener
+from pipecd_test_support.controlplane_messages import MessageBuilder
+from pipecd_test_support.controlplane_server import ServedControlPlane
+from pipecd_test_support.rpc import call_refused
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import common_pb2, piped_pb2
 from pipecd_wire.model import deployment_pb2 as model
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
-from pipecd_wire.rpc import CallError, call
+from pipecd_wire.rpc import call
 
 
-async def refusal(method: Any, request: Any) -> CallError:
-    with pytest.raises(CallError) as caught:
-        await call(method, request)
-    return caught.value
-
-
-async def test_a_piped_is_shown_without_its_key(plane: Any) -> None:
+async def test_a_piped_is_shown_without_its_key(plane: ServedControlPlane) -> None:
     agent = await plane.agent(name="east")
 
     answer = await call(plane.admin.api.GetPiped, pb.GetPipedRequest(piped_id=agent.id))
@@ -28,7 +25,7 @@ async def test_a_piped_is_shown_without_its_key(plane: Any) -> None:
     assert [(key.hash, key.creator) for key in answer.piped.keys] == [("redacted", "admin")]
 
 
-async def test_a_piped_is_renamed(plane: Any) -> None:
+async def test_a_piped_is_renamed(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     await call(
         plane.admin.api.UpdatePiped,
@@ -40,7 +37,9 @@ async def test_a_piped_is_renamed(plane: Any) -> None:
     assert (answer.piped.name, answer.piped.desc) == ("west", "new")
 
 
-async def test_an_application_takes_its_repository_from_the_piped(plane: Any, build: Any) -> None:
+async def test_an_application_takes_its_repository_from_the_piped(
+    plane: ServedControlPlane, build: MessageBuilder
+) -> None:
     agent = await plane.agent()
     made = await call(
         plane.admin.api.AddApplication,
@@ -69,12 +68,14 @@ async def test_an_application_takes_its_repository_from_the_piped(plane: Any, bu
     assert dict(application.labels) == {"env": "dev"}
 
 
-async def test_a_repository_that_the_piped_has_not_is_named(plane: Any, build: Any) -> None:
+async def test_a_repository_that_the_piped_has_not_is_named(
+    plane: ServedControlPlane, build: MessageBuilder
+) -> None:
     agent = await plane.agent()
     path = build.git_path()
     path.repo.id = "elsewhere"
 
-    error = await refusal(
+    error = await call_refused(
         plane.admin.api.AddApplication,
         pb.AddApplicationRequest(name="hello", piped_id=agent.id, git_path=path),
     )
@@ -84,7 +85,7 @@ async def test_a_repository_that_the_piped_has_not_is_named(plane: Any, build: A
 
 
 async def test_a_repeated_call_with_an_idempotency_key_makes_one_thing(
-    plane: Any, build: Any
+    plane: ServedControlPlane, build: MessageBuilder
 ) -> None:
     """The answer to the first attempt may have been lost."""
     agent = await plane.agent()
@@ -107,13 +108,13 @@ async def test_a_repeated_call_with_an_idempotency_key_makes_one_thing(
     assert len(listed.commands) == 1
 
 
-async def test_calls_without_a_key_make_a_new_thing_each(plane: Any) -> None:
+async def test_calls_without_a_key_make_a_new_thing_each(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
 
     assert await plane.application(agent) != await plane.application(agent)
 
 
-async def test_an_application_is_switched_off_and_on(plane: Any) -> None:
+async def test_an_application_is_switched_off_and_on(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     app = {"application_id": application_id}
@@ -121,7 +122,7 @@ async def test_an_application_is_switched_off_and_on(plane: Any) -> None:
 
     await call(api.DisableApplication, pb.DisableApplicationRequest(**app))
     off = await call(api.ListApplications, pb.ListApplicationsRequest(disabled=True))
-    error = await refusal(api.SyncApplication, pb.SyncApplicationRequest(**app))
+    error = await call_refused(api.SyncApplication, pb.SyncApplicationRequest(**app))
     await call(api.EnableApplication, pb.EnableApplicationRequest(**app))
     on = await call(api.ListApplications, pb.ListApplicationsRequest())
 
@@ -133,7 +134,7 @@ async def test_an_application_is_switched_off_and_on(plane: Any) -> None:
     )
 
 
-async def test_a_deleted_application_stays_deleted(plane: Any) -> None:
+async def test_a_deleted_application_stays_deleted(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     app = {"application_id": await plane.application(agent)}
     api = plane.admin.api
@@ -141,7 +142,7 @@ async def test_a_deleted_application_stays_deleted(plane: Any) -> None:
     await call(api.DeleteApplication, pb.DeleteApplicationRequest(**app))
     await call(api.DeleteApplication, pb.DeleteApplicationRequest(**app))
 
-    error = await refusal(api.EnableApplication, pb.EnableApplicationRequest(**app))
+    error = await call_refused(api.EnableApplication, pb.EnableApplicationRequest(**app))
     assert (error.status, error.message) == (
         "INVALID_ARGUMENT",
         "the application 'hello' is deleted",
@@ -151,7 +152,7 @@ async def test_a_deleted_application_stays_deleted(plane: Any) -> None:
     assert answer.application.deleted_at > 0
 
 
-async def test_deploy_targets_are_replaced(plane: Any) -> None:
+async def test_deploy_targets_are_replaced(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     app = {"application_id": await plane.application(agent)}
     for plugin in ("kubernetes", "terraform"):
@@ -170,7 +171,9 @@ async def test_deploy_targets_are_replaced(plane: Any) -> None:
     assert list(targets["terraform"].deploy_targets) == ["a", "b"]
 
 
-async def test_an_application_moves_to_another_piped(plane: Any, build: Any) -> None:
+async def test_an_application_moves_to_another_piped(
+    plane: ServedControlPlane, build: MessageBuilder
+) -> None:
     agent, other = await plane.agent(), await plane.agent(name="other")
     application_id = await plane.application(agent)
     path = build.git_path()
@@ -189,12 +192,12 @@ async def test_an_application_moves_to_another_piped(plane: Any, build: Any) -> 
     assert listed.applications[0].git_path.config_filename == "other.pipecd.yaml"
 
 
-async def test_config_files_are_renamed_together(plane: Any) -> None:
+async def test_config_files_are_renamed_together(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     ids = [await plane.application(agent, name=name) for name in ("one", "two")]
     rename = plane.admin.api.RenameApplicationConfigFile
 
-    error = await refusal(
+    error = await call_refused(
         rename,
         pb.RenameApplicationConfigFileRequest(application_ids=[*ids, "gone"], new_filename="x"),
     )
@@ -223,7 +226,7 @@ async def test_config_files_are_renamed_together(plane: Any) -> None:
     ],
 )
 async def test_a_path_that_no_piped_could_look_for_is_refused(
-    plane: Any, path: str, filename: str
+    plane: ServedControlPlane, path: str, filename: str
 ) -> None:
     agent = await plane.agent()
     known = await plane.application(agent)
@@ -231,20 +234,20 @@ async def test_a_path_that_no_piped_could_look_for_is_refused(
     git_path.config_filename = filename
 
     refused = [
-        await refusal(
+        await call_refused(
             plane.admin.api.AddApplication,
             pb.AddApplicationRequest(name="odd", piped_id=agent.id, git_path=git_path),
         )
     ]
     if path == "apps/hello":
         refused += [
-            await refusal(
+            await call_refused(
                 plane.admin.api.UpdateApplication,
                 pb.UpdateApplicationRequest(
                     application_id=known, piped_id=agent.id, git_path=git_path
                 ),
             ),
-            await refusal(
+            await call_refused(
                 plane.admin.api.RenameApplicationConfigFile,
                 pb.RenameApplicationConfigFileRequest(
                     application_ids=[known], new_filename=filename
@@ -256,7 +259,7 @@ async def test_a_path_that_no_piped_could_look_for_is_refused(
     assert all("path" in error.message and len(error.message) < 500 for error in refused)
 
 
-async def test_applications_are_listed_in_pages(plane: Any) -> None:
+async def test_applications_are_listed_in_pages(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     for number in range(5):
         await plane.application(agent, name=f"app{number}", labels={"even": str(number % 2 == 0)})
@@ -280,8 +283,8 @@ async def test_applications_are_listed_in_pages(plane: Any) -> None:
     assert len(even.applications) == 3
 
 
-async def test_a_kind_that_is_none_is_refused(plane: Any) -> None:
-    error = await refusal(
+async def test_a_kind_that_is_none_is_refused(plane: ServedControlPlane) -> None:
+    error = await call_refused(
         plane.admin.api.ListApplications, pb.ListApplicationsRequest(kind="MAINFRAME")
     )
 
@@ -289,7 +292,9 @@ async def test_a_kind_that_is_none_is_refused(plane: Any) -> None:
     assert "there is no kind 'MAINFRAME'" in error.message
 
 
-async def test_deployments_are_listed_by_status_and_application(plane: Any, build: Any) -> None:
+async def test_deployments_are_listed_by_status_and_application(
+    plane: ServedControlPlane, build: MessageBuilder
+) -> None:
     agent = await plane.agent()
     one = await plane.application(agent, name="one")
     two = await plane.application(agent, name="two")
@@ -312,9 +317,9 @@ async def test_deployments_are_listed_by_status_and_application(plane: Any, buil
 
 
 @pytest.mark.parametrize("status", ["", "FINISHED"])
-async def test_a_status_that_is_none_is_refused(plane: Any, status: str) -> None:
+async def test_a_status_that_is_none_is_refused(plane: ServedControlPlane, status: str) -> None:
     """Upstream's server dies of a blank one."""
-    error = await refusal(
+    error = await call_refused(
         plane.admin.api.ListDeployments, pb.ListDeploymentsRequest(statuses=[status])
     )
 
@@ -322,8 +327,8 @@ async def test_a_status_that_is_none_is_refused(plane: Any, status: str) -> None
     assert f"there is no status {status!r}" in error.message
 
 
-async def test_too_many_values_of_a_filter_are_refused(plane: Any) -> None:
-    error = await refusal(
+async def test_too_many_values_of_a_filter_are_refused(plane: ServedControlPlane) -> None:
+    error = await call_refused(
         plane.admin.api.ListDeployments,
         pb.ListDeploymentsRequest(application_ids=[str(number) for number in range(21)]),
     )
@@ -331,7 +336,9 @@ async def test_too_many_values_of_a_filter_are_refused(plane: Any) -> None:
     assert error.status == "INVALID_ARGUMENT"
 
 
-async def test_the_logs_of_all_stages_come_together(plane: Any, build: Any) -> None:
+async def test_the_logs_of_all_stages_come_together(
+    plane: ServedControlPlane, build: MessageBuilder
+) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     await plane.deployment(
@@ -357,7 +364,7 @@ async def test_the_logs_of_all_stages_come_together(plane: Any, build: Any) -> N
     assert not answer.stage_logs["s2"].completed
 
 
-async def test_a_secret_is_closed_with_the_pipeds_own_key(plane: Any) -> None:
+async def test_a_secret_is_closed_with_the_pipeds_own_key(plane: ServedControlPlane) -> None:
     pair = KeyPair.new(bits=2048)
     agent = await plane.agent()
     await call(
@@ -377,10 +384,10 @@ async def test_a_secret_is_closed_with_the_pipeds_own_key(plane: Any) -> None:
     assert Opener(pair.private).open(answer.ciphertext) == "hush"
 
 
-async def test_a_piped_without_a_key_cannot_close_secrets(plane: Any) -> None:
+async def test_a_piped_without_a_key_cannot_close_secrets(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
 
-    refused = await refusal(
+    refused = await call_refused(
         plane.admin.api.Encrypt, pb.EncryptRequest(piped_id=agent.id, plaintext="hush")
     )
 
@@ -401,14 +408,14 @@ async def test_a_piped_without_a_key_cannot_close_secrets(plane: Any) -> None:
     ],
 )
 async def test_a_path_that_leads_out_of_the_repository_is_refused(
-    plane: Any, path: str, filename: str
+    plane: ServedControlPlane, path: str, filename: str
 ) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     wanted = plane.build.git_path(path)
     wanted.config_filename = filename
 
-    refused = await refusal(
+    refused = await call_refused(
         plane.admin.api.AddApplication,
         pb.AddApplicationRequest(name="x", piped_id=agent.id, git_path=wanted),
     )
@@ -429,14 +436,14 @@ async def test_a_path_that_leads_out_of_the_repository_is_refused(
                 ),
             ),
         ):
-            assert (await refusal(method, request)).status == "INVALID_ARGUMENT"
+            assert (await call_refused(method, request)).status == "INVALID_ARGUMENT"
 
 
-async def test_a_path_that_begins_with_a_dash_is_a_path(plane: Any) -> None:
+async def test_a_path_that_begins_with_a_dash_is_a_path(plane: ServedControlPlane) -> None:
     """Whoever gives it to a program says that no options follow."""
     agent = await plane.agent()
 
-    assert await call(
+    await call(
         plane.admin.api.AddApplication,
         pb.AddApplicationRequest(
             name="x", piped_id=agent.id, git_path=plane.build.git_path("-rf/app")

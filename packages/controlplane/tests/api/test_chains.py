@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from pipecd_controlplane.usecases import chains
+from pipecd_test_support.controlplane_server import AgentClient, ServedControlPlane
 from pipecd_wire.model import command_pb2, deployment_pb2
 from pipecd_wire.model import deployment_chain_pb2 as model
 from pipecd_wire.pipedservice import service_pb2 as pb
@@ -14,7 +15,9 @@ from pipecd_wire.rpc import CallError, call
 Matcher = pb.CreateDeploymentChainRequest.ApplicationMatcher
 
 
-async def chain_of(plane: Any, agent: Any, first: str, *matchers: Matcher) -> Any:
+async def chain_of(
+    plane: ServedControlPlane, agent: AgentClient, first: str, *matchers: Matcher
+) -> Any:
     """Create a chain that begins with the deployment `d0`; answers the chain."""
     await call(
         agent.service.CreateDeploymentChain,
@@ -28,14 +31,14 @@ async def chain_of(plane: Any, agent: Any, first: str, *matchers: Matcher) -> An
     return await chain_now(plane)
 
 
-async def chain_now(plane: Any) -> model.DeploymentChain:
+async def chain_now(plane: ServedControlPlane) -> model.DeploymentChain:
     page = await plane.stores.chains.page("default", updated_since=0, limit=0, cursor="")
     assert len(page.items) == 1
     chain: model.DeploymentChain = page.items[0]
     return chain
 
 
-async def end(agent: Any, deployment_id: str, status: Any) -> None:
+async def end(agent: AgentClient, deployment_id: str, status: Any) -> None:
     await call(
         agent.service.ReportDeploymentCompleted,
         pb.ReportDeploymentCompletedRequest(
@@ -44,7 +47,7 @@ async def end(agent: Any, deployment_id: str, status: Any) -> None:
     )
 
 
-async def asked(agent: Any, chain: Any, deployment_id: str, index: int) -> Any:
+async def asked(agent: AgentClient, chain: Any, deployment_id: str, index: int) -> Any:
     return await call(
         agent.service.InChainDeploymentPlannable,
         pb.InChainDeploymentPlannableRequest(
@@ -68,7 +71,9 @@ SUCCESS, FAILURE = deployment_pb2.DEPLOYMENT_SUCCESS, deployment_pb2.DEPLOYMENT_
 CANCELLED = deployment_pb2.DEPLOYMENT_CANCELLED
 
 
-async def test_a_chain_asks_the_piped_of_each_further_application(plane: Any) -> None:
+async def test_a_chain_asks_the_piped_of_each_further_application(
+    plane: ServedControlPlane,
+) -> None:
     agent, other = await plane.agent(), await plane.agent(name="other")
     first = await plane.application(agent, name="first")
     second = await plane.application(other, name="second")
@@ -76,7 +81,7 @@ async def test_a_chain_asks_the_piped_of_each_further_application(plane: Any) ->
     chain = await chain_of(plane, agent, first, Matcher(name="second"))
 
     assert names(chain) == [["first"], ["second"]]
-    kept = await plane.kept("d0")
+    kept = await plane.read_deployment("d0")
     assert (kept.deployment_chain_id, kept.deployment_chain_block_index) == (chain.id, 0)
     listed = await call(other.service.ListUnhandledCommands, pb.ListUnhandledCommandsRequest())
     (command,) = listed.commands
@@ -87,7 +92,7 @@ async def test_a_chain_asks_the_piped_of_each_further_application(plane: Any) ->
     )
 
 
-async def test_labels_of_a_matcher_count(plane: Any) -> None:
+async def test_labels_of_a_matcher_count(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     first = await plane.application(agent, name="first", labels={"team": "x"})
     await plane.application(agent, name="in", labels={"team": "x", "env": "dev"})
@@ -104,7 +109,7 @@ async def test_labels_of_a_matcher_count(plane: Any) -> None:
 
 @pytest.mark.parametrize("matcher", [Matcher(), Matcher(kind="NONSENSE")])
 async def test_a_matcher_that_cannot_be_meant_is_refused_and_nothing_is_kept(
-    plane: Any, matcher: Matcher
+    plane: ServedControlPlane, matcher: Matcher
 ) -> None:
     agent = await plane.agent()
     first = await plane.application(agent)
@@ -117,7 +122,7 @@ async def test_a_matcher_that_cannot_be_meant_is_refused_and_nothing_is_kept(
     assert await plane.stores.chains.unfinished() == []
 
 
-async def test_a_repeated_creation_makes_nothing_twice(plane: Any) -> None:
+async def test_a_repeated_creation_makes_nothing_twice(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     first = await plane.application(agent, name="first")
     await plane.application(agent, name="second")
@@ -132,7 +137,7 @@ async def test_a_repeated_creation_makes_nothing_twice(plane: Any) -> None:
     assert len(listed.commands) == 1
 
 
-async def test_a_block_moves_on_with_the_report_that_moves_it(plane: Any) -> None:
+async def test_a_block_moves_on_with_the_report_that_moves_it(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     first = await plane.application(agent, name="first")
     second = await plane.application(agent, name="second")
@@ -160,7 +165,7 @@ async def test_a_block_moves_on_with_the_report_that_moves_it(plane: Any) -> Non
 
 @pytest.mark.parametrize("status", [FAILURE, CANCELLED])
 async def test_what_waits_for_a_failed_block_is_cancelled_with_the_reason(
-    plane: Any, status: Any
+    plane: ServedControlPlane, status: Any
 ) -> None:
     agent = await plane.agent()
     first = await plane.application(agent, name="first")
@@ -184,7 +189,9 @@ async def test_what_waits_for_a_failed_block_is_cancelled_with_the_reason(
     assert states(done)[1] == "CANCELLED"
 
 
-async def test_a_block_without_applications_does_not_stop_the_chain(plane: Any) -> None:
+async def test_a_block_without_applications_does_not_stop_the_chain(
+    plane: ServedControlPlane,
+) -> None:
     agent = await plane.agent()
     first = await plane.application(agent, name="first")
     third = await plane.application(agent, name="third")
@@ -200,7 +207,9 @@ async def test_a_block_without_applications_does_not_stop_the_chain(plane: Any) 
     assert (await asked(agent, chain, "d2", 2)).plannable
 
 
-async def test_a_chain_of_which_nobody_else_is_a_part_ends_with_its_first(plane: Any) -> None:
+async def test_a_chain_of_which_nobody_else_is_a_part_ends_with_its_first(
+    plane: ServedControlPlane,
+) -> None:
     agent = await plane.agent()
     first = await plane.application(agent, name="first")
     await chain_of(plane, agent, first, Matcher(name="nobody"))
@@ -210,7 +219,7 @@ async def test_a_chain_of_which_nobody_else_is_a_part_ends_with_its_first(plane:
     assert (await chain_now(plane)).status == model.DEPLOYMENT_CHAIN_SUCCESS
 
 
-async def test_a_member_whose_command_failed_ends_its_block(plane: Any) -> None:
+async def test_a_member_whose_command_failed_ends_its_block(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     first = await plane.application(agent, name="first")
     await plane.application(agent, name="second")
@@ -234,7 +243,9 @@ async def test_a_member_whose_command_failed_ends_its_block(plane: Any) -> None:
     assert await plane.stores.chains.unfinished() == []
 
 
-async def test_a_chain_or_block_that_is_not_there_is_the_callers_fault(plane: Any) -> None:
+async def test_a_chain_or_block_that_is_not_there_is_the_callers_fault(
+    plane: ServedControlPlane,
+) -> None:
     agent = await plane.agent()
     first = await plane.application(agent, name="first")
     chain = await chain_of(plane, agent, first)
@@ -246,7 +257,9 @@ async def test_a_chain_or_block_that_is_not_there_is_the_callers_fault(plane: An
         assert caught.value.status == "INVALID_ARGUMENT"
 
 
-async def test_another_piped_cannot_begin_a_chain_with_this_application(plane: Any) -> None:
+async def test_another_piped_cannot_begin_a_chain_with_this_application(
+    plane: ServedControlPlane,
+) -> None:
     agent, other = await plane.agent(), await plane.agent(name="other")
     first = await plane.application(agent)
 

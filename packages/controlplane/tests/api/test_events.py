@@ -9,22 +9,19 @@ import pytest
 
 from pipecd_controlplane.store.events import EventFilter
 from pipecd_controlplane.usecases import traces
+from pipecd_test_support.controlplane_server import ServedControlPlane
+from pipecd_test_support.rpc import call_refused
+from pipecd_test_support.waiting import Soon
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import event_pb2
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.pipedservice import service_pb2 as pb
-from pipecd_wire.rpc import CallError, call, stream
+from pipecd_wire.rpc import call, stream
 
 
-async def register(plane: Any, name: str = "image", **fields: Any) -> str:
+async def register(plane: ServedControlPlane, name: str = "image", **fields: Any) -> str:
     request = apiservice.RegisterEventRequest(name=name, **{"data": "v1", **fields})
     return str((await call(plane.admin.api.RegisterEvent, request)).event_id)
-
-
-async def refusal(method: Any, request: Any) -> CallError:
-    with pytest.raises(CallError) as caught:
-        await call(method, request)
-    return caught.value
 
 
 def report(event_id: str, status: Any, text: str = "done") -> pb.ReportEventStatusesRequest:
@@ -35,15 +32,17 @@ def report(event_id: str, status: Any, text: str = "done") -> pb.ReportEventStat
     )
 
 
-async def test_there_is_no_latest_event_at_first(plane: Any) -> None:
+async def test_there_is_no_latest_event_at_first(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
 
-    error = await refusal(agent.service.GetLatestEvent, pb.GetLatestEventRequest(name="image"))
+    error = await call_refused(agent.service.GetLatestEvent, pb.GetLatestEventRequest(name="image"))
 
     assert error.status == "NOT_FOUND"
 
 
-async def test_the_newest_event_of_a_name_and_labels_is_the_latest(plane: Any) -> None:
+async def test_the_newest_event_of_a_name_and_labels_is_the_latest(
+    plane: ServedControlPlane,
+) -> None:
     agent = await plane.agent()
     await register(plane, labels={"app": "a", "env": "dev"})
     await plane.other_project()
@@ -67,13 +66,15 @@ async def test_the_newest_event_of_a_name_and_labels_is_the_latest(plane: Any) -
     assert answer.event.status_description == f"It is going to be replaced by {answer.event.data}"
 
 
-async def test_an_event_without_labels_has_the_key_of_its_name(plane: Any) -> None:
+async def test_an_event_without_labels_has_the_key_of_its_name(plane: ServedControlPlane) -> None:
     event = await plane.stores.events.get("default", await register(plane))
 
     assert event.event_key == hashlib.sha256(b"image").hexdigest()
 
 
-async def test_events_are_listed_by_time_and_status_in_either_order(plane: Any) -> None:
+async def test_events_are_listed_by_time_and_status_in_either_order(
+    plane: ServedControlPlane,
+) -> None:
     agent = await plane.agent()
     ids = []
     for number in range(4):
@@ -97,7 +98,9 @@ async def test_events_are_listed_by_time_and_status_in_either_order(plane: Any) 
     assert await listed(status=status.SUCCESS, order=pb.DESC) == [ids[1]]
 
 
-async def test_an_outcome_is_kept_and_a_late_report_takes_nothing_back(plane: Any) -> None:
+async def test_an_outcome_is_kept_and_a_late_report_takes_nothing_back(
+    plane: ServedControlPlane,
+) -> None:
     agent = await plane.agent()
     event_id = await register(plane)
     service = agent.service
@@ -113,7 +116,7 @@ async def test_an_outcome_is_kept_and_a_late_report_takes_nothing_back(plane: An
     assert await plane.stores.events.get("default", event_id) == handled
 
 
-async def test_an_outdated_event_was_not_handled(plane: Any) -> None:
+async def test_an_outdated_event_was_not_handled(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     event_id = await register(plane)
 
@@ -123,7 +126,7 @@ async def test_an_outdated_event_was_not_handled(plane: Any) -> None:
     assert (event.status, event.handled_at) == (event_pb2.EVENT_OUTDATED, 0)
 
 
-async def test_events_of_another_project_are_out_of_reach(plane: Any) -> None:
+async def test_events_of_another_project_are_out_of_reach(plane: ServedControlPlane) -> None:
     """And a report about several takes effect for all or for none."""
     stranger = await plane.agent(await plane.other_project())
     own = await plane.agent()
@@ -131,10 +134,10 @@ async def test_events_of_another_project_are_out_of_reach(plane: Any) -> None:
     both = report(event_id, event_pb2.EVENT_FAILURE)
     both.MergeFrom(report("unknown", event_pb2.EVENT_FAILURE))
 
-    foreign = await refusal(
+    foreign = await call_refused(
         stranger.service.ReportEventStatuses, report(event_id, event_pb2.EVENT_FAILURE)
     )
-    partly = await refusal(own.service.ReportEventStatuses, both)
+    partly = await call_refused(own.service.ReportEventStatuses, both)
     listed = await call(stranger.service.ListEvents, pb.ListEventsRequest())
 
     assert (foreign.status, partly.status) == ("NOT_FOUND", "NOT_FOUND")
@@ -143,7 +146,9 @@ async def test_events_of_another_project_are_out_of_reach(plane: Any) -> None:
     assert event.status == event_pb2.EVENT_NOT_HANDLED
 
 
-async def test_a_repeated_registration_makes_one_event_and_one_trace(plane: Any) -> None:
+async def test_a_repeated_registration_makes_one_event_and_one_trace(
+    plane: ServedControlPlane,
+) -> None:
     user = await plane.user(plane.admin.key, extra=[("pipecd-idempotency-key", "once")])
     request = apiservice.RegisterEventRequest(
         name="image", data="v1", commit_hash="feed", commit_url="https://x/feed", commit_title="t"
@@ -159,7 +164,9 @@ async def test_a_repeated_registration_makes_one_event_and_one_trace(plane: Any)
     assert [each.trace.title for each in traced.items] == ["t"]
 
 
-async def test_a_trace_leads_to_the_deployments_of_its_own_project(plane: Any) -> None:
+async def test_a_trace_leads_to_the_deployments_of_its_own_project(
+    plane: ServedControlPlane,
+) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     await plane.deployment(agent, application_id, "ours", deployment_trace_commit_hash="feed")
@@ -190,18 +197,20 @@ async def test_a_trace_leads_to_the_deployments_of_its_own_project(plane: Any) -
     ],
 )
 async def test_what_is_too_large_is_refused_with_its_name(
-    plane: Any, fields: dict[str, Any], named: str
+    plane: ServedControlPlane, fields: dict[str, Any], named: str
 ) -> None:
     request = apiservice.RegisterEventRequest(name="image", **{"data": "v", **fields})
 
-    error = await refusal(plane.admin.api.RegisterEvent, request)
+    error = await call_refused(plane.admin.api.RegisterEvent, request)
 
     assert error.status == "INVALID_ARGUMENT"
     assert "invalid request: " in error.message
     assert named in error.message
 
 
-async def test_more_events_than_an_agent_takes_are_cut_at_the_far_end(plane: Any) -> None:
+async def test_more_events_than_an_agent_takes_are_cut_at_the_far_end(
+    plane: ServedControlPlane,
+) -> None:
     ids = [await register(plane, data="x" * 1000) for _ in range(4)]
     page = await plane.stores.events.page("default", EventFilter(), limit=0, cursor="")
     size = page.items[0].ByteSize()
@@ -214,7 +223,7 @@ async def test_more_events_than_an_agent_takes_are_cut_at_the_far_end(plane: Any
     assert len(ids) == 4
 
 
-async def test_traces_with_large_deployments_come_in_more_pages(plane: Any) -> None:
+async def test_traces_with_large_deployments_come_in_more_pages(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     for number in range(3):
@@ -240,7 +249,9 @@ async def test_traces_with_large_deployments_come_in_more_pages(plane: Any) -> N
     assert pages == 3
 
 
-async def test_people_who_watch_hear_of_events_traces_and_chains(plane: Any, soon: Any) -> None:
+async def test_people_who_watch_hear_of_events_traces_and_chains(
+    plane: ServedControlPlane, soon: Soon
+) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     heard: set[int] = set()

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
+from google.protobuf.descriptor import FieldDescriptor, FileDescriptor, MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from pipecd_test_support.controlplane_server import ServedControlPlane
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.apiservice import service_pb2_grpc as apiservice_grpc
 from pipecd_wire.model import application_pb2
@@ -35,15 +36,15 @@ BUGS = frozenset({"INTERNAL", "UNKNOWN", "UNAVAILABLE", "DATA_LOSS", "DEADLINE_E
 
 def fill(message: Message, word: str, known: dict[str, str], depth: int = 0) -> Message:
     """Put the word into every text of a message; `known` are fields with a real value."""
-    for field in message.DESCRIPTOR.fields:
-        if depth > 4:
-            break
-        _fill_field(message, field, word, known, depth)
+    if depth <= 4:
+        descriptor: Any = message.DESCRIPTOR  # of Python or of C: mypy knows both
+        for field in descriptor.fields:
+            _fill_field(message, field, word, known, depth)
     return message
 
 
 def _fill_field(
-    message: Any, field: FieldDescriptor, word: str, known: dict[str, str], depth: int
+    message: Message, field: FieldDescriptor, word: str, known: dict[str, str], depth: int
 ) -> None:
     value = known.get(field.name, word)
     held = field.message_type
@@ -67,14 +68,14 @@ def _fill_field(
         setattr(message, field.name, word.encode())
 
 
-def unary(descriptor: Any) -> Iterator[MethodDescriptor]:
+def unary(descriptor: FileDescriptor) -> Iterator[MethodDescriptor]:
     for service in descriptor.services_by_name.values():
         yield from (each for each in service.methods if not each.server_streaming)
 
 
 @pytest.mark.parametrize("word", WORDS)
 async def test_no_word_in_a_call_is_a_bug_of_ours_or_reaches_another_project(
-    plane: Any, word: str
+    plane: ServedControlPlane, word: str
 ) -> None:
     theirs = await plane.other_project("theirs")
     their_agent = await plane.agent(theirs, name="theirs")

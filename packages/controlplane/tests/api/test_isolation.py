@@ -4,7 +4,11 @@
 from typing import Any
 
 import pytest
+from google.protobuf.message import Message
 
+from pipecd_test_support.controlplane_messages import MessageBuilder
+from pipecd_test_support.controlplane_server import AgentClient, ServedControlPlane
+from pipecd_test_support.rpc import StreamMethod, UnaryMethod
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model import application_pb2, command_pb2, common_pb2
 from pipecd_wire.model import deployment_pb2 as model
@@ -13,17 +17,19 @@ from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import CallError, call, stream
 
 
-async def status_of(method: Any, request: Any) -> str:
+async def status_of(method: UnaryMethod, request: Message) -> str:
     with pytest.raises(CallError) as caught:
         await call(method, request)
     return caught.value.status
 
 
-def piped_calls(build: Any, agent: Any, application_id: str) -> list[tuple[Any, Any]]:
+def piped_calls(
+    build: MessageBuilder, agent: AgentClient, application_id: str
+) -> list[tuple[Any, Any]]:
     """Every call of a piped that names an application or a deployment."""
     service = agent.service
-    app = {"application_id": application_id}
-    deployment = {"deployment_id": "d1"}
+    app: dict[str, Any] = {"application_id": application_id}
+    deployment: dict[str, Any] = {"deployment_id": "d1"}
     reference = application_pb2.ApplicationDeploymentReference(
         deployment_id="d", trigger=build.trigger(), started_at=5
     )
@@ -123,7 +129,7 @@ def piped_calls(build: Any, agent: Any, application_id: str) -> list[tuple[Any, 
     ("same_project", "status"), [(True, "PERMISSION_DENIED"), (False, "NOT_FOUND")]
 )
 async def test_a_piped_cannot_touch_what_is_not_its_own(
-    plane: Any, build: Any, same_project: bool, status: str
+    plane: ServedControlPlane, build: MessageBuilder, same_project: bool, status: str
 ) -> None:
     owner = await plane.agent()
     application_id = await plane.application(owner)
@@ -132,7 +138,7 @@ async def test_a_piped_cannot_touch_what_is_not_its_own(
         plane.admin.api.SyncApplication, api.SyncApplicationRequest(application_id=application_id)
     )
     before = (
-        await plane.kept(),
+        await plane.read_deployment(),
         await plane.stores.applications.get("default", application_id),
     )
     user = plane.admin if same_project else await plane.other_project()
@@ -155,13 +161,15 @@ async def test_a_piped_cannot_touch_what_is_not_its_own(
     commands = await call(service.ListUnhandledCommands, pb.ListUnhandledCommandsRequest())
     assert list(commands.commands) == []
     after = (
-        await plane.kept(),
+        await plane.read_deployment(),
         await plane.stores.applications.get("default", application_id),
     )
     assert after == before
 
 
-async def test_another_projects_things_are_not_found(plane: Any, build: Any) -> None:
+async def test_another_projects_things_are_not_found(
+    plane: ServedControlPlane, build: MessageBuilder
+) -> None:
     """Never 'forbidden': that would say that they exist."""
     owner = await plane.agent()
     application_id = await plane.application(owner)
@@ -171,10 +179,10 @@ async def test_another_projects_things_are_not_found(plane: Any, build: Any) -> 
     )
     theirs = await plane.other_project()
     their_piped = await plane.agent(theirs, name="theirs")
-    app = {"application_id": application_id}
-    piped = {"piped_id": owner.id}
+    app: dict[str, Any] = {"application_id": application_id}
+    piped: dict[str, Any] = {"piped_id": owner.id}
 
-    calls: list[tuple[Any, Any]] = [
+    calls: list[tuple[UnaryMethod, Message]] = [
         (theirs.api.GetApplication, api.GetApplicationRequest(**app)),
         (theirs.api.SyncApplication, api.SyncApplicationRequest(**app)),
         (theirs.api.EnableApplication, api.EnableApplicationRequest(**app)),
@@ -217,15 +225,16 @@ async def test_another_projects_things_are_not_found(plane: Any, build: Any) -> 
     for method, request in calls:
         assert await status_of(method, request) == "NOT_FOUND", type(request).__name__
 
-    for method, request in (
+    streams: list[tuple[StreamMethod, Message]] = [
         (theirs.deployments.WatchDeployment, own.WatchDeploymentRequest(deployment_id="d1")),
         (
             theirs.deployments.FollowStageLog,
             own.FollowStageLogRequest(deployment_id="d1", stage_id="s1"),
         ),
-    ):
+    ]
+    for streaming, asked_for in streams:
         with pytest.raises(CallError) as caught:
-            await anext(stream(method, request))
+            await anext(stream(streaming, asked_for))
         assert caught.value.status == "NOT_FOUND"
 
     applications = await call(theirs.api.ListApplications, api.ListApplicationsRequest())

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.app import Settings, control_plane
+from pipecd_controlplane.app import control_plane
+from pipecd_controlplane.settings import ServerSettings
 from pipecd_controlplane.usecases.leases import LeaseTimes
+from pipecd_test_support.controlplane_messages import MessageBuilder
+from pipecd_test_support.controlplane_server import AgentClient, Serve, ServedControlPlane
+from pipecd_test_support.waiting import Soon
 from pipecd_wire.headers import LEASE_EPOCH_HEADER
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.pipecd.push import push_pb2 as pb
@@ -23,7 +27,7 @@ def request(name: str, folder: str = "") -> pb.WatchRequest:
 
 
 async def watch(
-    opened: AsyncExitStack, agent: Any, soon: Any, asked: pb.WatchRequest
+    opened: AsyncExitStack, agent: AgentClient, soon: Soon, asked: pb.WatchRequest
 ) -> tuple[pb.Lease, AsyncIterator[pb.WatchResponse]]:
     messages = await opened.enter_async_context(aclosing(stream(agent.push.Watch, asked)))
     first = await soon(anext(messages))
@@ -44,7 +48,7 @@ async def opened() -> AsyncIterator[AsyncExitStack]:
 
 
 async def test_who_waits_is_told_when_the_holder_says_goodbye(
-    plane: Any, soon: Any, opened: AsyncExitStack
+    plane: ServedControlPlane, soon: Soon, opened: AsyncExitStack
 ) -> None:
     agent = await plane.agent()
     held, _ = await watch(opened, agent, soon, request("a"))
@@ -58,7 +62,7 @@ async def test_who_waits_is_told_when_the_holder_says_goodbye(
 
 
 async def test_a_holder_is_told_that_another_has_come_back_to_its_folder(
-    plane: Any, soon: Any, opened: AsyncExitStack
+    plane: ServedControlPlane, soon: Soon, opened: AsyncExitStack
 ) -> None:
     agent = await plane.agent()
     _, messages = await watch(opened, agent, soon, request("a", "folder"))
@@ -71,10 +75,12 @@ async def test_a_holder_is_told_that_another_has_come_back_to_its_folder(
 
 
 async def test_who_waits_is_told_when_the_holder_falls_silent(
-    tmp_path: Path, build: Any, soon: Any, opened: AsyncExitStack, plane_of: Any
+    tmp_path: Path, build: MessageBuilder, soon: Soon, opened: AsyncExitStack, plane_of: Any
 ) -> None:
     """With a real timer. The holder's open watch does not keep its lease."""
-    settings = Settings(data_dir=tmp_path, grace=1, lease_times=LeaseTimes(lease=0.2, take_over=60))
+    settings = ServerSettings(
+        data_dir=tmp_path, grace_seconds=1, lease_times=LeaseTimes(lease=0.2, take_over=60)
+    )
     running = await opened.enter_async_context(control_plane(settings))
     plane = await plane_of(running, opened)
     agent = await plane.agent()
@@ -87,7 +93,9 @@ async def test_who_waits_is_told_when_the_holder_falls_silent(
     assert 0 < lease.begun_after.ToTimedelta().total_seconds() < 60
 
 
-async def test_a_renewal_is_answered_with_the_lease_and_refused_to_others(plane: Any) -> None:
+async def test_a_renewal_is_answered_with_the_lease_and_refused_to_others(
+    plane: ServedControlPlane,
+) -> None:
     agent = await plane.agent()
     async with aclosing(stream(agent.push.Watch, request("a"))) as messages:
         await anext(messages)
@@ -104,7 +112,7 @@ def epoch(number: object) -> list[tuple[str, str]]:
 
 
 async def test_a_report_under_an_older_lease_is_refused(
-    plane: Any, soon: Any, opened: AsyncExitStack
+    plane: ServedControlPlane, soon: Soon, opened: AsyncExitStack
 ) -> None:
     agent = await plane.agent()
     await watch(opened, agent, soon, request("a", "folder"))
@@ -123,7 +131,7 @@ async def test_a_report_under_an_older_lease_is_refused(
 
 
 async def test_every_report_is_behind_the_same_fence(
-    plane: Any, soon: Any, opened: AsyncExitStack
+    plane: ServedControlPlane, soon: Soon, opened: AsyncExitStack
 ) -> None:
     """An empty request would be refused for itself: the fence stands before that."""
     agent = await plane.agent()
@@ -165,7 +173,7 @@ def test_what_is_not_fenced_exists_and_reads_or_is_about_the_lease() -> None:
 
 
 async def test_an_instance_whose_lease_has_gone_may_still_read_and_ask(
-    plane: Any, soon: Any, opened: AsyncExitStack
+    plane: ServedControlPlane, soon: Soon, opened: AsyncExitStack
 ) -> None:
     agent = await plane.agent()
     await watch(opened, agent, soon, request("a", "folder"))
@@ -180,7 +188,7 @@ async def test_an_instance_whose_lease_has_gone_may_still_read_and_ask(
         assert not (await soon(anext(messages))).snapshot.lease.held
 
 
-async def test_the_lease_outlives_the_server(serve: Any, tmp_path: Path, soon: Any) -> None:
+async def test_the_lease_outlives_the_server(serve: Serve, tmp_path: Path, soon: Soon) -> None:
     async with serve(tmp_path) as plane, AsyncExitStack() as opened:
         first = await plane.agent()
         await watch(opened, first, soon, request("a"))
@@ -192,7 +200,7 @@ async def test_the_lease_outlives_the_server(serve: Any, tmp_path: Path, soon: A
     assert (other.held, holder.held, holder.epoch) == (False, True, 1)
 
 
-async def test_people_are_shown_two_agents_that_know_no_leases(plane: Any) -> None:
+async def test_people_are_shown_two_agents_that_know_no_leases(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
 
     async def alarms() -> list[str]:

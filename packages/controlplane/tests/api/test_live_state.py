@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What really runs: snapshots of both generations, and the changes of v0, over the wire."""
 
-from typing import Any
-
 import pytest
 
 from pipecd_controlplane.usecases import live_state
+from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_model.errors import NotFoundError
+from pipecd_test_support.controlplane_server import AgentClient, ServedControlPlane
 from pipecd_wire.model import analysis_result_pb2, common_pb2
 from pipecd_wire.model import application_live_state_pb2 as model
 from pipecd_wire.pipedservice import service_pb2 as pb
@@ -20,7 +20,7 @@ def version(timestamp: int, index: int = 0) -> model.ApplicationLiveStateVersion
     return model.ApplicationLiveStateVersion(timestamp=timestamp, index=index)
 
 
-def resource(name: str, health: Any = Kube.HEALTHY) -> Kube:
+def resource(name: str, health: Kube.HealthStatus.ValueType = Kube.HEALTHY) -> Kube:
     return Kube(
         id=name,
         name=name,
@@ -32,7 +32,7 @@ def resource(name: str, health: Any = Kube.HEALTHY) -> Kube:
     )
 
 
-def kubernetes(agent: Any, application_id: str, at: int, *resources: Kube) -> Snapshot:
+def kubernetes(agent: AgentClient, application_id: str, at: int, *resources: Kube) -> Snapshot:
     return Snapshot(
         application_id=application_id,
         piped_id=agent.id,
@@ -57,14 +57,14 @@ def event(
     )
 
 
-async def report(agent: Any, snapshot: Snapshot) -> None:
+async def report(agent: AgentClient, snapshot: Snapshot) -> None:
     await call(
         agent.service.ReportApplicationLiveState,
         pb.ReportApplicationLiveStateRequest(snapshot=snapshot),
     )
 
 
-async def patch(agent: Any, *events: model.KubernetesResourceStateEvent) -> list[str]:
+async def patch(agent: AgentClient, *events: model.KubernetesResourceStateEvent) -> list[str]:
     answer = await call(
         agent.service.ReportApplicationLiveStateEvents,
         pb.ReportApplicationLiveStateEventsRequest(kubernetes_events=events),
@@ -72,18 +72,18 @@ async def patch(agent: Any, *events: model.KubernetesResourceStateEvent) -> list
     return list(answer.failed_ids)
 
 
-async def seen(plane: Any, application_id: str) -> Snapshot:
+async def seen(plane: ServedControlPlane, application_id: str) -> Snapshot:
     return await live_state.snapshot(plane.stores, "default", application_id)
 
 
-async def test_nothing_is_known_before_the_first_report(plane: Any) -> None:
+async def test_nothing_is_known_before_the_first_report(plane: ServedControlPlane) -> None:
     application_id = await plane.application(await plane.agent())
 
     with pytest.raises(NotFoundError):
         await seen(plane, application_id)
 
 
-async def test_changes_are_kept_and_health_is_judged_after_them(plane: Any) -> None:
+async def test_changes_are_kept_and_health_is_judged_after_them(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     await report(agent, kubernetes(agent, application_id, 10, resource("a"), resource("b")))
@@ -104,7 +104,7 @@ async def test_changes_are_kept_and_health_is_judged_after_them(plane: Any) -> N
     assert better.version == version(10, 3)
 
 
-async def test_a_change_older_than_the_snapshot_is_in_it_already(plane: Any) -> None:
+async def test_a_change_older_than_the_snapshot_is_in_it_already(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     await report(agent, kubernetes(agent, application_id, 20, resource("a")))
@@ -114,7 +114,7 @@ async def test_a_change_older_than_the_snapshot_is_in_it_already(plane: Any) -> 
     assert [each.id for each in (await seen(plane, application_id)).kubernetes.resources] == ["a"]
 
 
-async def test_a_late_snapshot_does_not_take_the_view_back(plane: Any) -> None:
+async def test_a_late_snapshot_does_not_take_the_view_back(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     await report(agent, kubernetes(agent, application_id, 20, resource("new")))
@@ -125,12 +125,14 @@ async def test_a_late_snapshot_does_not_take_the_view_back(plane: Any) -> None:
     assert [each.id for each in found.kubernetes.resources] == ["new"]
 
 
-async def test_a_clock_that_was_put_back_does_not_hide_what_runs(plane: Any) -> None:
+async def test_a_clock_that_was_put_back_does_not_hide_what_runs(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     await report(agent, kubernetes(agent, application_id, 20, resource("new")))
-    later = (await plane.stores.live_states.find("default", application_id)).updated_at + 121
-    caller = live_state.Agent(project_id="default", piped_id=agent.id)
+    known = await plane.stores.live_states.find("default", application_id)
+    assert known is not None
+    later = known.updated_at + 121
+    caller = Agent(project_id="default", piped_id=agent.id)
 
     await live_state.report(
         plane.stores,
@@ -143,7 +145,9 @@ async def test_a_clock_that_was_put_back_does_not_hide_what_runs(plane: Any) -> 
     assert [each.id for each in found.kubernetes.resources] == ["now"]
 
 
-async def test_changes_before_any_snapshot_are_taken_and_forgotten(plane: Any) -> None:
+async def test_changes_before_any_snapshot_are_taken_and_forgotten(
+    plane: ServedControlPlane,
+) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
 
@@ -153,7 +157,9 @@ async def test_changes_before_any_snapshot_are_taken_and_forgotten(plane: Any) -
         await seen(plane, application_id)
 
 
-async def test_changes_of_applications_of_others_are_named_and_left_out(plane: Any) -> None:
+async def test_changes_of_applications_of_others_are_named_and_left_out(
+    plane: ServedControlPlane,
+) -> None:
     agent, other = await plane.agent(), await plane.agent(name="other")
     mine = await plane.application(agent)
     theirs = await plane.application(other, name="theirs")
@@ -171,7 +177,7 @@ async def test_changes_of_applications_of_others_are_named_and_left_out(plane: A
     assert list((await seen(plane, theirs)).kubernetes.resources) == []
 
 
-async def test_a_snapshot_of_anothers_application_is_refused(plane: Any) -> None:
+async def test_a_snapshot_of_anothers_application_is_refused(plane: ServedControlPlane) -> None:
     agent, other = await plane.agent(), await plane.agent(name="other")
     theirs = await plane.application(other)
 
@@ -190,7 +196,7 @@ async def test_a_snapshot_of_anothers_application_is_refused(plane: Any) -> None
     ],
 )
 async def test_the_worst_resource_of_a_v1_application_is_its_health(
-    plane: Any, healths: list[str], expected: str
+    plane: ServedControlPlane, healths: list[str], expected: str
 ) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
@@ -198,7 +204,7 @@ async def test_the_worst_resource_of_a_v1_application_is_its_health(
         model.ResourceState(
             id=str(number),
             name="x",
-            health_status=health,
+            health_status=model.ResourceState.HealthStatus.Value(health),
             deploy_target="east",
             plugin_name="files",
             created_at=1,
@@ -223,7 +229,7 @@ async def test_the_worst_resource_of_a_v1_application_is_its_health(
     assert list(found.application_live_state.resources) == resources
 
 
-async def test_the_last_analysis_is_kept_for_the_next_one(plane: Any) -> None:
+async def test_the_last_analysis_is_kept_for_the_next_one(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     ask = pb.GetLatestAnalysisResultRequest(application_id=application_id)
@@ -243,7 +249,9 @@ async def test_the_last_analysis_is_kept_for_the_next_one(plane: Any) -> None:
         assert answer.analysis_result.start_time == start_time
 
 
-async def test_the_analysis_of_anothers_application_is_out_of_reach(plane: Any) -> None:
+async def test_the_analysis_of_anothers_application_is_out_of_reach(
+    plane: ServedControlPlane,
+) -> None:
     agent, other = await plane.agent(), await plane.agent(name="other")
     theirs = await plane.application(other)
 

@@ -1,24 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What upstream's agents and ours rely on, over the real wire."""
 
-from typing import Any
-
 import pytest
+from google.protobuf.message import Message
 
+from pipecd_test_support.controlplane_messages import MessageBuilder
+from pipecd_test_support.controlplane_server import ServedControlPlane
+from pipecd_test_support.rpc import UnaryMethod, call_refused
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import application_pb2, command_pb2, common_pb2, piped_pb2
 from pipecd_wire.model import deployment_pb2 as model
 from pipecd_wire.pipedservice import service_pb2 as pb
-from pipecd_wire.rpc import CallError, call
+from pipecd_wire.rpc import call
 
 
-async def refusal(method: Any, request: Any) -> CallError:
-    with pytest.raises(CallError) as caught:
-        await call(method, request)
-    return caught.value
-
-
-async def test_a_starting_piped_learns_its_name_and_the_address(plane: Any) -> None:
+async def test_a_starting_piped_learns_its_name_and_the_address(plane: ServedControlPlane) -> None:
     """An agent of upstream does not start without either."""
     agent = await plane.agent(name="east")
 
@@ -42,7 +38,9 @@ async def test_a_starting_piped_learns_its_name_and_the_address(plane: Any) -> N
     assert piped.started_at > 0
 
 
-async def test_the_wanted_version_is_empty_until_somebody_wants_one(plane: Any) -> None:
+async def test_the_wanted_version_is_empty_until_somebody_wants_one(
+    plane: ServedControlPlane,
+) -> None:
     agent = await plane.agent()
 
     answer = await call(agent.service.GetDesiredVersion, pb.GetDesiredVersionRequest())
@@ -50,7 +48,7 @@ async def test_the_wanted_version_is_empty_until_somebody_wants_one(plane: Any) 
     assert answer.version == ""
 
 
-async def test_a_stat_is_taken(plane: Any) -> None:
+async def test_a_stat_is_taken(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
 
     await call(agent.service.ReportStat, pb.ReportStatRequest(piped_stats=b"metrics 1"))
@@ -59,7 +57,7 @@ async def test_a_stat_is_taken(plane: Any) -> None:
     assert stats[agent.id].message.piped_stats == b"metrics 1"
 
 
-async def test_a_disabled_application_is_not_listed(plane: Any) -> None:
+async def test_a_disabled_application_is_not_listed(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     one = await plane.application(agent, name="one")
     two = await plane.application(agent, name="two")
@@ -73,7 +71,7 @@ async def test_a_disabled_application_is_not_listed(plane: Any) -> None:
     assert [application.id for application in answer.applications] == [two]
 
 
-async def test_the_state_of_an_application_is_kept(plane: Any) -> None:
+async def test_the_state_of_an_application_is_kept(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     state = application_pb2.ApplicationSyncState(
@@ -93,7 +91,9 @@ async def test_the_state_of_an_application_is_kept(plane: Any) -> None:
     assert (application.sync_state, application.deploying) == (state, True)
 
 
-async def test_there_is_no_most_recent_deployment_at_first(plane: Any, build: Any) -> None:
+async def test_there_is_no_most_recent_deployment_at_first(
+    plane: ServedControlPlane, build: MessageBuilder
+) -> None:
     """NOT_FOUND is how every agent knows that it is the first run."""
     agent = await plane.agent()
     application_id = await plane.application(agent)
@@ -101,7 +101,7 @@ async def test_there_is_no_most_recent_deployment_at_first(plane: Any, build: An
         get = pb.GetApplicationMostRecentDeploymentRequest(
             application_id=application_id, status=status
         )
-        error = await refusal(agent.service.GetApplicationMostRecentDeployment, get)
+        error = await call_refused(agent.service.GetApplicationMostRecentDeployment, get)
         assert error.status == "NOT_FOUND"
 
         reference = application_pb2.ApplicationDeploymentReference(
@@ -118,7 +118,9 @@ async def test_there_is_no_most_recent_deployment_at_first(plane: Any, build: An
         assert answer.deployment == reference
 
 
-async def test_other_statuses_have_no_most_recent_deployment(plane: Any, build: Any) -> None:
+async def test_other_statuses_have_no_most_recent_deployment(
+    plane: ServedControlPlane, build: MessageBuilder
+) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     reference = application_pb2.ApplicationDeploymentReference(
@@ -131,7 +133,7 @@ async def test_other_statuses_have_no_most_recent_deployment(plane: Any, build: 
         ),
     )
 
-    error = await refusal(
+    error = await call_refused(
         agent.service.GetApplicationMostRecentDeployment,
         pb.GetApplicationMostRecentDeploymentRequest(
             application_id=application_id, status=model.DEPLOYMENT_FAILURE
@@ -142,7 +144,7 @@ async def test_other_statuses_have_no_most_recent_deployment(plane: Any, build: 
 
 
 async def test_names_and_labels_follow_git_and_one_refusal_takes_no_other_with_it(
-    plane: Any,
+    plane: ServedControlPlane,
 ) -> None:
     agent = await plane.agent()
     one = await plane.application(agent, name="one")
@@ -160,7 +162,7 @@ async def test_names_and_labels_follow_git_and_one_refusal_takes_no_other_with_i
             piped_id=agent.id,
         )
 
-    error = await refusal(
+    error = await call_refused(
         agent.service.UpdateApplicationConfigurations,
         pb.UpdateApplicationConfigurationsRequest(
             applications=[info(theirs), info(one), info("gone")]
@@ -173,7 +175,7 @@ async def test_names_and_labels_follow_git_and_one_refusal_takes_no_other_with_i
     assert dict(application.labels) == {"env": "dev"}
 
 
-async def test_unregistered_applications_replace_the_list_before(plane: Any) -> None:
+async def test_unregistered_applications_replace_the_list_before(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     info = common_pb2.ApplicationInfo(
         name="found", repo_id="repo", path="apps/found", piped_id=agent.id
@@ -188,12 +190,12 @@ async def test_unregistered_applications_replace_the_list_before(plane: Any) -> 
     assert list(kept[agent.id].message.applications) == [info]
 
 
-async def test_a_shared_object_is_there_for_the_next_deployment(plane: Any) -> None:
+async def test_a_shared_object_is_there_for_the_next_deployment(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     where = {"application_id": application_id, "plugin_name": "analysis", "key": "baseline"}
     get = pb.GetApplicationSharedObjectRequest(**where)
-    assert (await refusal(agent.service.GetApplicationSharedObject, get)).status == "NOT_FOUND"
+    assert (await call_refused(agent.service.GetApplicationSharedObject, get)).status == "NOT_FOUND"
 
     await call(
         agent.service.PutApplicationSharedObject,
@@ -204,7 +206,9 @@ async def test_a_shared_object_is_there_for_the_next_deployment(plane: Any) -> N
     assert answer.object == b"\x00\xff"
 
 
-async def test_a_deployment_is_kept_as_its_piped_made_it(plane: Any, build: Any) -> None:
+async def test_a_deployment_is_kept_as_its_piped_made_it(
+    plane: ServedControlPlane, build: MessageBuilder
+) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     made = build.deployment(
@@ -214,28 +218,30 @@ async def test_a_deployment_is_kept_as_its_piped_made_it(plane: Any, build: Any)
     request = pb.CreateDeploymentRequest(deployment=made)
     await call(agent.service.CreateDeployment, request)
 
-    assert await plane.kept("my-own-id") == made
+    assert await plane.read_deployment("my-own-id") == made
     # What our agent takes for "done": the answer to the first attempt was lost.
-    assert (await refusal(agent.service.CreateDeployment, request)).status == "ALREADY_EXISTS"
+    assert (await call_refused(agent.service.CreateDeployment, request)).status == "ALREADY_EXISTS"
 
 
 @pytest.mark.parametrize("field", ["piped_id", "project_id"])
 async def test_a_deployment_cannot_be_made_for_somebody_else(
-    plane: Any, build: Any, field: str
+    plane: ServedControlPlane, build: MessageBuilder, field: str
 ) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     made = build.deployment(application_id=application_id, piped_id=agent.id, project_id="default")
     setattr(made, field, "somebody")
 
-    error = await refusal(
+    error = await call_refused(
         agent.service.CreateDeployment, pb.CreateDeploymentRequest(deployment=made)
     )
 
     assert error.status == "INVALID_ARGUMENT"
 
 
-async def test_a_deployment_from_plan_to_end(plane: Any, build: Any) -> None:
+async def test_a_deployment_from_plan_to_end(
+    plane: ServedControlPlane, build: MessageBuilder
+) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     await plane.deployment(agent, application_id, "d1", build.stage("s1"), build.stage("s2"))
@@ -276,7 +282,7 @@ async def test_a_deployment_from_plan_to_end(plane: Any, build: Any) -> None:
         ),
     )
 
-    deployment = await plane.kept()
+    deployment = await plane.read_deployment()
     assert (deployment.status, deployment.status_reason) == (model.DEPLOYMENT_SUCCESS, "done")
     assert [stage.status for stage in deployment.stages] == [
         model.STAGE_SUCCESS,
@@ -295,14 +301,14 @@ async def test_a_deployment_from_plan_to_end(plane: Any, build: Any) -> None:
 
 
 async def test_every_report_may_be_repeated_and_late_ones_are_ignored(
-    plane: Any, build: Any
+    plane: ServedControlPlane, build: MessageBuilder
 ) -> None:
     """A refusal would be sent again ten times by upstream's agents; a step back would reopen."""
     agent = await plane.agent()
     application_id = await plane.application(agent)
     await plane.deployment(agent, application_id, "d1", build.stage("s1"))
     service = agent.service
-    story = [
+    story: list[tuple[UnaryMethod, Message]] = [
         (service.ReportDeploymentPlanned, build.planned("d1", build.stage("s1"))),
         (
             service.ReportDeploymentStatusChanged,
@@ -334,19 +340,19 @@ async def test_every_report_may_be_repeated_and_late_ones_are_ignored(
     for method, request in story:
         await call(method, request)
         await call(method, request)
-    ended = await plane.kept()
+    ended = await plane.read_deployment()
 
     for method, request in [*story, *reversed(story)]:
         await call(method, request)
 
-    assert await plane.kept() == ended
+    assert await plane.read_deployment() == ended
     assert ended.status == model.DEPLOYMENT_FAILURE
 
 
-async def test_validation_names_field_and_rule(plane: Any) -> None:
+async def test_validation_names_field_and_rule(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
 
-    error = await refusal(
+    error = await call_refused(
         agent.service.ReportDeploymentStatusChanged,
         pb.ReportDeploymentStatusChangedRequest(
             deployment_id="d1", status=model.DEPLOYMENT_SUCCESS
@@ -357,12 +363,14 @@ async def test_validation_names_field_and_rule(plane: Any) -> None:
     assert error.message.startswith("invalid request: status: ")
 
 
-async def test_an_unknown_stage_is_refused(plane: Any, build: Any) -> None:
+async def test_an_unknown_stage_is_refused(
+    plane: ServedControlPlane, build: MessageBuilder
+) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     await plane.deployment(agent, application_id, "d1", build.stage("s1"))
 
-    error = await refusal(
+    error = await call_refused(
         agent.service.ReportStageStatusChanged,
         build.stage_report("d1", "s9", model.STAGE_RUNNING),
     )
@@ -371,7 +379,7 @@ async def test_an_unknown_stage_is_refused(plane: Any, build: Any) -> None:
     assert "has no stage 's9'" in error.message
 
 
-async def test_unfinished_deployments_come_in_pages_with_an_end(plane: Any) -> None:
+async def test_unfinished_deployments_come_in_pages_with_an_end(plane: ServedControlPlane) -> None:
     """The cursor after the last page is empty, and a page goes on where the last one ended."""
     agent = await plane.agent()
     application_id = await plane.application(agent)
@@ -392,7 +400,7 @@ async def test_unfinished_deployments_come_in_pages_with_an_end(plane: Any) -> N
     assert (sorted(seen), pages) == (["d0", "d1", "d2"], 2)
 
 
-async def test_a_command_is_listed_until_it_is_handled(plane: Any) -> None:
+async def test_a_command_is_listed_until_it_is_handled(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     asked = await call(
@@ -423,10 +431,10 @@ async def test_a_command_is_listed_until_it_is_handled(plane: Any) -> None:
     assert seen.command.metadata["TriggeredDeploymentID"] == "d1"
 
 
-async def test_a_command_is_not_handled_by_saying_that_it_is_not(plane: Any) -> None:
+async def test_a_command_is_not_handled_by_saying_that_it_is_not(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
 
-    error = await refusal(
+    error = await call_refused(
         agent.service.ReportCommandHandled,
         pb.ReportCommandHandledRequest(command_id="c", handled_at=7),
     )

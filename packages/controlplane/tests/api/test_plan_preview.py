@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
+from pipecd_test_support.controlplane_server import AgentClient, ServedControlPlane
 from pipecd_wire.apiservice import service_pb2 as pb
-from pipecd_wire.model import command_pb2, planpreview_pb2
+from pipecd_wire.model import command_pb2, common_pb2, planpreview_pb2
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
 from pipecd_wire.rpc import CallError, call
 
 REMOTE = "git@github.com:org/name.git"
 
 
-async def ask(plane: Any, **fields: Any) -> list[str]:
+async def ask(plane: ServedControlPlane, **fields: Any) -> list[str]:
     request = pb.RequestPlanPreviewRequest(
         **{
             "repo_remote_url": REMOTE,
@@ -29,7 +30,7 @@ async def ask(plane: Any, **fields: Any) -> list[str]:
     return list((await call(plane.admin.api.RequestPlanPreview, request)).commands)
 
 
-async def results(plane: Any, commands: list[str], *, handle: int = 0) -> Any:
+async def results(plane: ServedControlPlane, commands: list[str], *, handle: int = 0) -> Any:
     answer = await call(
         plane.admin.api.GetPlanPreviewResults,
         pb.GetPlanPreviewResultsRequest(commands=commands, command_handle_timeout=handle),
@@ -37,17 +38,17 @@ async def results(plane: Any, commands: list[str], *, handle: int = 0) -> Any:
     return answer.results
 
 
-async def refused(plane: Any, commands: list[str], **fields: Any) -> str:
+async def refused(plane: ServedControlPlane, commands: list[str], **fields: Any) -> str:
     with pytest.raises(CallError) as caught:
         await results(plane, commands, **fields)
     return str(caught.value.status)
 
 
-async def alive(agent: Any) -> None:
+async def alive(agent: AgentClient) -> None:
     await call(agent.service.ReportStat, pipedservice.ReportStatRequest(piped_stats=b"up 1\n"))
 
 
-async def handle(agent: Any, command_id: str, output: bytes, at: int) -> None:
+async def handle(agent: AgentClient, command_id: str, output: bytes, at: int) -> None:
     await call(
         agent.service.ReportCommandHandled,
         pipedservice.ReportCommandHandledRequest(
@@ -59,7 +60,7 @@ async def handle(agent: Any, command_id: str, output: bytes, at: int) -> None:
     )
 
 
-async def age(plane: Any, command_id: str, seconds: int) -> None:
+async def age(plane: ServedControlPlane, command_id: str, seconds: int) -> None:
     def edit(command: command_pb2.Command) -> None:
         command.created_at -= seconds
         if command.handled_at:
@@ -68,7 +69,9 @@ async def age(plane: Any, command_id: str, seconds: int) -> None:
     await plane.stores.commands.update("default", command_id, edit)
 
 
-async def test_each_piped_with_the_repository_and_base_branch_is_asked(plane: Any) -> None:
+async def test_each_piped_with_the_repository_and_base_branch_is_asked(
+    plane: ServedControlPlane,
+) -> None:
     agent = await plane.agent()
     disabled = await plane.agent(name="disabled")
     await call(plane.admin.api.DisablePiped, pb.DisablePipedRequest(piped_id=disabled.id))
@@ -92,7 +95,7 @@ async def test_each_piped_with_the_repository_and_base_branch_is_asked(plane: An
     assert await ask(plane, repo_remote_url="git@github.com:org/other.git") == []
 
 
-async def test_a_caller_waits_while_the_piped_is_at_it(plane: Any) -> None:
+async def test_a_caller_waits_while_the_piped_is_at_it(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     await alive(agent)
     commands = await ask(plane)
@@ -100,7 +103,7 @@ async def test_a_caller_waits_while_the_piped_is_at_it(plane: Any) -> None:
     assert await refused(plane, commands) == "NOT_FOUND"
 
 
-async def test_a_piped_that_is_not_there_is_said(plane: Any) -> None:
+async def test_a_piped_that_is_not_there_is_said(plane: ServedControlPlane) -> None:
     agent = await plane.agent(name="east")
     commands = await ask(plane)
 
@@ -114,7 +117,7 @@ async def test_a_piped_that_is_not_there_is_said(plane: Any) -> None:
     )
 
 
-async def test_a_piped_that_takes_too_long_is_said(plane: Any) -> None:
+async def test_a_piped_that_takes_too_long_is_said(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     await alive(agent)
     commands = await ask(plane)
@@ -126,7 +129,7 @@ async def test_a_piped_that_takes_too_long_is_said(plane: Any) -> None:
     assert "Timed out" in result.error
 
 
-async def test_the_answer_in_gos_json_comes_back_as_a_message(plane: Any) -> None:
+async def test_the_answer_in_gos_json_comes_back_as_a_message(plane: ServedControlPlane) -> None:
     """Names as in the protos, enums and 64-bit numbers as numbers, bytes as base64."""
     agent = await plane.agent(name="east")
     await alive(agent)
@@ -163,14 +166,14 @@ async def test_the_answer_in_gos_json_comes_back_as_a_message(plane: Any) -> Non
             application_id="app",
             application_name="hello",
             application_url=f"http://{plane.address}/applications/app",
-            application_kind=1,
+            application_kind=common_pb2.TERRAFORM,
             application_directory="apps/hello",
             piped_id=agent.id,
             project_id="default",
             labels={"env": "dev"},
             head_branch="feature",
             head_commit="c0ffee",
-            sync_strategy=2,
+            sync_strategy=common_pb2.PIPELINE,
             plan_details=b"+ line",
             plugin_names=["files"],
             created_at=1700000000,
@@ -178,7 +181,9 @@ async def test_the_answer_in_gos_json_comes_back_as_a_message(plane: Any) -> Non
     ]
 
 
-async def test_an_answer_that_was_never_given_or_is_no_json_is_an_error(plane: Any) -> None:
+async def test_an_answer_that_was_never_given_or_is_no_json_is_an_error(
+    plane: ServedControlPlane,
+) -> None:
     agent = await plane.agent()
     await alive(agent)
     now = int(plane.build.NOON * 2)
@@ -188,7 +193,7 @@ async def test_an_answer_that_was_never_given_or_is_no_json_is_an_error(plane: A
         assert await refused(plane, [command_id]) == "INTERNAL"
 
 
-async def test_an_old_answer_is_not_kept(plane: Any) -> None:
+async def test_an_old_answer_is_not_kept(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     await alive(agent)
     (command_id,) = await ask(plane)
@@ -199,7 +204,7 @@ async def test_an_old_answer_is_not_kept(plane: Any) -> None:
     assert await refused(plane, [command_id]) == "FAILED_PRECONDITION"
 
 
-async def test_commands_of_others_and_of_other_kinds_are_refused(plane: Any) -> None:
+async def test_commands_of_others_and_of_other_kinds_are_refused(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     sync = await call(
@@ -218,7 +223,7 @@ async def test_commands_of_others_and_of_other_kinds_are_refused(plane: Any) -> 
     assert await refused(plane, list(answer.commands)) == "PERMISSION_DENIED"
 
 
-async def test_a_repeated_request_asks_once(plane: Any) -> None:
+async def test_a_repeated_request_asks_once(plane: ServedControlPlane) -> None:
     await plane.agent()
     user = await plane.user(plane.admin.key, extra=[("pipecd-idempotency-key", "once")])
     request = pb.RequestPlanPreviewRequest(
@@ -250,7 +255,9 @@ async def test_a_repeated_request_asks_once(plane: Any) -> None:
         "x" * 2000,
     ],
 )
-async def test_a_name_that_no_git_may_get_is_refused(plane: Any, field: str, name: str) -> None:
+async def test_a_name_that_no_git_may_get_is_refused(
+    plane: ServedControlPlane, field: str, name: str
+) -> None:
     agent = await plane.agent()
 
     with pytest.raises(CallError, match=f"{field}: .* is not the name of a branch") as caught:
@@ -264,7 +271,7 @@ async def test_a_name_that_no_git_may_get_is_refused(plane: Any, field: str, nam
 
 
 @pytest.mark.parametrize("name", ["main", "HEAD", "--all", "c0ffee^", "c0ffee\n", "abc"])
-async def test_what_is_no_hash_of_a_commit_is_refused(plane: Any, name: str) -> None:
+async def test_what_is_no_hash_of_a_commit_is_refused(plane: ServedControlPlane, name: str) -> None:
     await plane.agent()
 
     with pytest.raises(CallError, match=r"head_commit: .* is not the hash of a commit") as caught:

@@ -6,10 +6,15 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
+from google.protobuf.message import Message
 
 from pipecd_controlplane.usecases.agent_watch import AgentWatch, Presence
 from pipecd_controlplane.usecases.leases import Instance, Leases
 from pipecd_controlplane.usecases.ownership import Agent
+from pipecd_test_support.controlplane_messages import MessageBuilder
+from pipecd_test_support.controlplane_server import AgentClient, ServedControlPlane
+from pipecd_test_support.rpc import UnaryMethod
+from pipecd_test_support.waiting import Soon
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model import deployment_pb2 as model
 from pipecd_wire.model import piped_pb2
@@ -22,14 +27,16 @@ REQUEST = pb.WatchRequest(instance_id="instance", data_folder_id="folder")
 
 
 @asynccontextmanager
-async def watching(agent: Any, soon: Any) -> AsyncIterator[tuple[pb.Snapshot, Any]]:
+async def watching(agent: AgentClient, soon: Soon) -> AsyncIterator[tuple[pb.Snapshot, Any]]:
     async with aclosing(stream(agent.push.Watch, REQUEST)) as messages:
         first = await soon(anext(messages))
         assert first.WhichOneof("body") == "snapshot"
         yield first.snapshot, messages
 
 
-async def test_the_first_message_is_everything(plane: Any, build: Any, soon: Any) -> None:
+async def test_the_first_message_is_everything(
+    plane: ServedControlPlane, build: MessageBuilder, soon: Soon
+) -> None:
     agent, other = await plane.agent(), await plane.agent(name="other")
     application_id = await plane.application(agent)
     disabled = await plane.application(agent, name="off")
@@ -58,7 +65,9 @@ async def test_the_first_message_is_everything(plane: Any, build: Any, soon: Any
         assert snapshot.lease.held
 
 
-async def test_a_new_application_comes_at_once_and_goes_at_once(plane: Any, soon: Any) -> None:
+async def test_a_new_application_comes_at_once_and_goes_at_once(
+    plane: ServedControlPlane, soon: Soon
+) -> None:
     agent = await plane.agent()
     async with watching(agent, soon) as (snapshot, messages):
         assert list(snapshot.applications) == []
@@ -77,7 +86,7 @@ async def test_a_new_application_comes_at_once_and_goes_at_once(plane: Any, soon
 
 
 async def test_a_moved_application_leaves_one_agent_and_reaches_the_other(
-    plane: Any, build: Any, soon: Any
+    plane: ServedControlPlane, build: MessageBuilder, soon: Soon
 ) -> None:
     agent, other = await plane.agent(), await plane.agent(name="other")
     application_id = await plane.application(agent)
@@ -97,12 +106,14 @@ async def test_a_moved_application_leaves_one_agent_and_reaches_the_other(
 
 
 @pytest.mark.parametrize("what", ["sync", "approve", "cancel"])
-async def test_a_command_comes_at_once(plane: Any, build: Any, soon: Any, what: str) -> None:
+async def test_a_command_comes_at_once(
+    plane: ServedControlPlane, build: MessageBuilder, soon: Soon, what: str
+) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     waits = build.stage("s1", name="WAIT_APPROVAL", status=model.STAGE_RUNNING)
     await plane.deployment(agent, application_id, "d1", waits)
-    calls = {
+    calls: dict[str, tuple[UnaryMethod, Message]] = {
         "sync": (
             plane.admin.api.SyncApplication,
             api.SyncApplicationRequest(application_id=application_id),
@@ -124,7 +135,9 @@ async def test_a_command_comes_at_once(plane: Any, build: Any, soon: Any, what: 
     assert [command.id for command in change.commands] == [asked.command_id]
 
 
-async def test_our_own_command_comes_and_is_handled_once(plane: Any, soon: Any) -> None:
+async def test_our_own_command_comes_and_is_handled_once(
+    plane: ServedControlPlane, soon: Soon
+) -> None:
     agent = await plane.agent()
     async with watching(agent, soon) as (_, messages):
         command = pb.Command(id="own", type=pb.Command.RESTART_PLUGIN, plugin_name="wait")
@@ -142,7 +155,9 @@ async def test_our_own_command_comes_and_is_handled_once(plane: Any, soon: Any) 
         assert list(snapshot.own_commands) == []
 
 
-async def test_a_deployment_comes_with_each_change(plane: Any, build: Any, soon: Any) -> None:
+async def test_a_deployment_comes_with_each_change(
+    plane: ServedControlPlane, build: MessageBuilder, soon: Soon
+) -> None:
     """A second instance of the same piped must see what the first one does."""
     agent = await plane.agent()
     application_id = await plane.application(agent)
@@ -154,7 +169,7 @@ async def test_a_deployment_comes_with_each_change(plane: Any, build: Any, soon:
     assert [deployment.id for deployment in change.deployments] == ["d1"]
 
 
-async def test_another_agents_changes_are_not_heard(plane: Any, soon: Any) -> None:
+async def test_another_agents_changes_are_not_heard(plane: ServedControlPlane, soon: Soon) -> None:
     agent, other = await plane.agent(), await plane.agent(name="other")
     async with watching(agent, soon) as (_, messages):
         await plane.application(other)
@@ -165,7 +180,7 @@ async def test_another_agents_changes_are_not_heard(plane: Any, soon: Any) -> No
     assert [application.id for application in change.applications] == [mine]
 
 
-async def test_silence_is_broken_by_a_heartbeat(plane: Any, soon: Any) -> None:
+async def test_silence_is_broken_by_a_heartbeat(plane: ServedControlPlane, soon: Soon) -> None:
     agent = await plane.agent()
     bus = plane.running.bus
     watch = AgentWatch(
@@ -182,7 +197,7 @@ async def test_silence_is_broken_by_a_heartbeat(plane: Any, soon: Any) -> None:
 
 
 async def test_a_snapshot_too_large_for_one_message_goes_on_in_the_next(
-    plane: Any, soon: Any
+    plane: ServedControlPlane, soon: Soon
 ) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
@@ -196,7 +211,9 @@ async def test_a_snapshot_too_large_for_one_message_goes_on_in_the_next(
     assert sorted(ids) == ["d0", "d1", "d2"]
 
 
-async def test_the_pipeds_are_listed_with_connection_and_plugins(plane: Any, soon: Any) -> None:
+async def test_the_pipeds_are_listed_with_connection_and_plugins(
+    plane: ServedControlPlane, soon: Soon
+) -> None:
     agent = await plane.agent()
     await call(plane.admin.api.RegisterPiped, api.RegisterPipedRequest(name="never started"))
     await call(
@@ -219,7 +236,7 @@ async def test_the_pipeds_are_listed_with_connection_and_plugins(plane: Any, soo
     assert list(during["agent"].piped.keys) == []
 
 
-async def test_a_piped_that_only_polls_is_online_by_its_stats(plane: Any) -> None:
+async def test_a_piped_that_only_polls_is_online_by_its_stats(plane: ServedControlPlane) -> None:
     """A Go agent does not watch."""
     agent = await plane.agent()
     await call(agent.service.ReportStat, pipedservice.ReportStatRequest(piped_stats=b"up 1\n"))
@@ -230,7 +247,7 @@ async def test_a_piped_that_only_polls_is_online_by_its_stats(plane: Any) -> Non
 
 
 async def test_everything_that_changes_in_a_project_is_told(
-    plane: Any, build: Any, soon: Any
+    plane: ServedControlPlane, build: MessageBuilder, soon: Soon
 ) -> None:
     agent = await plane.agent()
     theirs = await plane.other_project()
@@ -258,7 +275,9 @@ async def test_everything_that_changes_in_a_project_is_told(
         assert (change.kind, change.id) == (own.Change.STAGE_LOG, "d1/s1/0")
 
 
-async def test_people_are_told_when_a_piped_comes_and_goes(plane: Any, soon: Any) -> None:
+async def test_people_are_told_when_a_piped_comes_and_goes(
+    plane: ServedControlPlane, soon: Soon
+) -> None:
     agent = await plane.agent()
     changes = stream(plane.admin.project.WatchChanges, own.WatchChangesRequest())
     async with aclosing(changes) as messages:

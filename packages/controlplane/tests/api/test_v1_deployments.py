@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 
+from pipecd_test_support.controlplane_messages import MessageBuilder
+from pipecd_test_support.controlplane_server import AgentClient, ServedControlPlane
+from pipecd_test_support.rpc import call_refused
+from pipecd_test_support.waiting import Soon
 from pipecd_wire.model import command_pb2
 from pipecd_wire.model import deployment_pb2 as model
 from pipecd_wire.pipecd.api import api_pb2 as pb
@@ -14,13 +18,7 @@ from pipecd_wire.pipedservice import service_pb2 as pipedservice
 from pipecd_wire.rpc import CallError, call, stream
 
 
-async def refusal(method: Any, request: Any) -> CallError:
-    with pytest.raises(CallError) as caught:
-        await call(method, request)
-    return caught.value
-
-
-async def running(plane: Any, *stages: model.PipelineStage) -> Any:
+async def running(plane: ServedControlPlane, *stages: model.PipelineStage) -> Any:
     """An agent with the running deployment `d1`."""
     agent = await plane.agent()
     application_id = await plane.application(agent)
@@ -28,7 +26,7 @@ async def running(plane: Any, *stages: model.PipelineStage) -> Any:
     return agent
 
 
-def approval(build: Any, stage_id: str = "wait", **fields: Any) -> model.PipelineStage:
+def approval(build: MessageBuilder, stage_id: str = "wait", **fields: Any) -> model.PipelineStage:
     defaults = {
         "name": "WAIT_APPROVAL",
         "status": model.STAGE_RUNNING,
@@ -38,26 +36,32 @@ def approval(build: Any, stage_id: str = "wait", **fields: Any) -> model.Pipelin
     return stage
 
 
-async def commands_of(agent: Any) -> list[command_pb2.Command]:
+async def commands_of(agent: AgentClient) -> list[command_pb2.Command]:
     answer = await call(
         agent.service.ListUnhandledCommands, pipedservice.ListUnhandledCommandsRequest()
     )
     return list(answer.commands)
 
 
-async def end(plane: Any, agent: Any, status: int = model.DEPLOYMENT_SUCCESS) -> None:
+async def end(
+    plane: ServedControlPlane,
+    agent: AgentClient,
+    status: model.DeploymentStatus.ValueType = model.DEPLOYMENT_SUCCESS,
+) -> None:
     await call(
         agent.service.ReportDeploymentCompleted,
         pipedservice.ReportDeploymentCompletedRequest(
             deployment_id="d1",
-            status=model.DeploymentStatus.Name(status),
+            status=status,
             completed_at=plane.build.NOON,
         ),
     )
 
 
 class TestApprove:
-    async def test_an_approval_becomes_a_command_of_the_agent(self, plane: Any, build: Any) -> None:
+    async def test_an_approval_becomes_a_command_of_the_agent(
+        self, plane: ServedControlPlane, build: MessageBuilder
+    ) -> None:
         agent = await running(plane, approval(build))
 
         answer = await call(
@@ -71,7 +75,9 @@ class TestApprove:
         assert (command.commander, command.stage_id) == ("admin", "wait")
         assert command.approve_stage.stage_id == "wait"
 
-    async def test_the_one_stage_that_waits_need_not_be_named(self, plane: Any, build: Any) -> None:
+    async def test_the_one_stage_that_waits_need_not_be_named(
+        self, plane: ServedControlPlane, build: MessageBuilder
+    ) -> None:
         await running(
             plane,
             approval(build, "later", status=model.STAGE_NOT_STARTED_YET),
@@ -85,10 +91,12 @@ class TestApprove:
 
         assert answer.stage_id == "now"
 
-    async def test_when_none_or_several_wait_it_must_be_named(self, plane: Any, build: Any) -> None:
+    async def test_when_none_or_several_wait_it_must_be_named(
+        self, plane: ServedControlPlane, build: MessageBuilder
+    ) -> None:
         agent = await running(plane, build.stage("s1"))
         request = pb.ApproveStageRequest(deployment_id="d1")
-        error = await refusal(plane.admin.deployments.ApproveStage, request)
+        error = await call_refused(plane.admin.deployments.ApproveStage, request)
         assert error.status == "FAILED_PRECONDITION"
         assert "no stage of the deployment 'd1' waits for approval now" in error.message
 
@@ -96,16 +104,18 @@ class TestApprove:
             agent.service.ReportDeploymentPlanned,
             build.planned("d1", approval(build, "one"), approval(build, "two")),
         )
-        error = await refusal(plane.admin.deployments.ApproveStage, request)
+        error = await call_refused(plane.admin.deployments.ApproveStage, request)
         assert error.status == "FAILED_PRECONDITION"
         assert "2 stages" in error.message
         assert "name one of one, two" in error.message
 
-    async def test_only_an_approver_may_approve(self, plane: Any, build: Any) -> None:
+    async def test_only_an_approver_may_approve(
+        self, plane: ServedControlPlane, build: MessageBuilder
+    ) -> None:
         agent = await running(plane, approval(build, authorized_operators=["ann", "bob"]))
         request = pb.ApproveStageRequest(deployment_id="d1", stage_id="wait")
 
-        error = await refusal(plane.admin.deployments.ApproveStage, request)
+        error = await call_refused(plane.admin.deployments.ApproveStage, request)
         assert error.status == "PERMISSION_DENIED"
         assert "it waits for ann, bob" in error.message
         assert await commands_of(agent) == []
@@ -114,37 +124,45 @@ class TestApprove:
         await call(ann.deployments.ApproveStage, request)
         assert [command.commander for command in await commands_of(agent)] == ["ann"]
 
-    async def test_a_stage_of_another_kind_is_not_approved(self, plane: Any, build: Any) -> None:
+    async def test_a_stage_of_another_kind_is_not_approved(
+        self, plane: ServedControlPlane, build: MessageBuilder
+    ) -> None:
         await running(plane, build.stage("s1", status=model.STAGE_RUNNING))
 
-        error = await refusal(
+        error = await call_refused(
             plane.admin.deployments.ApproveStage,
             pb.ApproveStageRequest(deployment_id="d1", stage_id="s1"),
         )
 
         assert error.status == "FAILED_PRECONDITION"
 
-    async def test_a_completed_stage_is_not_approved(self, plane: Any, build: Any) -> None:
+    async def test_a_completed_stage_is_not_approved(
+        self, plane: ServedControlPlane, build: MessageBuilder
+    ) -> None:
         await running(plane, approval(build, status=model.STAGE_SUCCESS))
 
-        error = await refusal(
+        error = await call_refused(
             plane.admin.deployments.ApproveStage,
             pb.ApproveStageRequest(deployment_id="d1", stage_id="wait"),
         )
 
         assert error.status == "FAILED_PRECONDITION"
 
-    async def test_a_stage_that_is_not_there_is_not_found(self, plane: Any, build: Any) -> None:
+    async def test_a_stage_that_is_not_there_is_not_found(
+        self, plane: ServedControlPlane, build: MessageBuilder
+    ) -> None:
         await running(plane, approval(build))
 
-        error = await refusal(
+        error = await call_refused(
             plane.admin.deployments.ApproveStage,
             pb.ApproveStageRequest(deployment_id="d1", stage_id="s9"),
         )
 
         assert error.status == "NOT_FOUND"
 
-    async def test_a_repeated_approval_is_one_command(self, plane: Any, build: Any) -> None:
+    async def test_a_repeated_approval_is_one_command(
+        self, plane: ServedControlPlane, build: MessageBuilder
+    ) -> None:
         """Also when the stage has gone on meanwhile: the answer was lost, not the approval."""
         agent = await running(plane, approval(build))
         careful = await plane.user(plane.admin.key, extra=[("pipecd-idempotency-key", "once")])
@@ -160,7 +178,9 @@ class TestApprove:
 
 
 class TestSkipAndCancel:
-    async def test_a_stage_that_offers_it_is_skipped(self, plane: Any, build: Any) -> None:
+    async def test_a_stage_that_offers_it_is_skipped(
+        self, plane: ServedControlPlane, build: MessageBuilder
+    ) -> None:
         agent = await running(
             plane,
             build.stage("s1", available_operation=model.MANUAL_OPERATION_SKIP),
@@ -171,7 +191,7 @@ class TestSkipAndCancel:
             plane.admin.deployments.SkipStage,
             pb.SkipStageRequest(deployment_id="d1", stage_id="s1"),
         )
-        error = await refusal(
+        error = await call_refused(
             plane.admin.deployments.SkipStage,
             pb.SkipStageRequest(deployment_id="d1", stage_id="s2"),
         )
@@ -180,7 +200,9 @@ class TestSkipAndCancel:
         assert (command.id, command.type) == (answer.command_id, command_pb2.Command.SKIP_STAGE)
         assert error.status == "FAILED_PRECONDITION"
 
-    async def test_a_cancel_carries_what_to_do_about_rollback(self, plane: Any, build: Any) -> None:
+    async def test_a_cancel_carries_what_to_do_about_rollback(
+        self, plane: ServedControlPlane, build: MessageBuilder
+    ) -> None:
         agent = await running(plane, build.stage("s1"))
 
         await call(
@@ -193,10 +215,12 @@ class TestSkipAndCancel:
         assert command.cancel_deployment.force_no_rollback
         assert not command.cancel_deployment.force_rollback
 
-    async def test_a_cancel_cannot_want_both(self, plane: Any, build: Any) -> None:
+    async def test_a_cancel_cannot_want_both(
+        self, plane: ServedControlPlane, build: MessageBuilder
+    ) -> None:
         await running(plane, build.stage("s1"))
 
-        error = await refusal(
+        error = await call_refused(
             plane.admin.deployments.CancelDeployment,
             pb.CancelDeploymentRequest(
                 deployment_id="d1", force_rollback=True, force_no_rollback=True
@@ -205,11 +229,13 @@ class TestSkipAndCancel:
 
         assert error.status == "INVALID_ARGUMENT"
 
-    async def test_a_completed_deployment_is_not_cancelled(self, plane: Any, build: Any) -> None:
+    async def test_a_completed_deployment_is_not_cancelled(
+        self, plane: ServedControlPlane, build: MessageBuilder
+    ) -> None:
         agent = await running(plane, build.stage("s1"))
         await end(plane, agent)
 
-        error = await refusal(
+        error = await call_refused(
             plane.admin.deployments.CancelDeployment,
             pb.CancelDeploymentRequest(deployment_id="d1"),
         )
@@ -219,13 +245,13 @@ class TestSkipAndCancel:
 
 class TestWatch:
     async def test_each_change_is_seen_and_the_end_ends_it(
-        self, plane: Any, build: Any, soon: Any
+        self, plane: ServedControlPlane, build: MessageBuilder, soon: Soon
     ) -> None:
         agent = await running(plane, build.stage("s1"))
         request = pb.WatchDeploymentRequest(deployment_id="d1")
         async with aclosing(stream(plane.admin.deployments.WatchDeployment, request)) as seen:
             first = await soon(anext(seen))
-            assert first.deployment == await plane.kept()
+            assert first.deployment == await plane.read_deployment()
 
             await call(
                 agent.service.ReportStageStatusChanged,
@@ -241,7 +267,7 @@ class TestWatch:
                 await soon(anext(seen))
 
     async def test_a_completed_deployment_is_seen_once(
-        self, plane: Any, build: Any, soon: Any
+        self, plane: ServedControlPlane, build: MessageBuilder, soon: Soon
     ) -> None:
         agent = await running(plane, build.stage("s1"))
         await end(plane, agent)
@@ -255,24 +281,24 @@ class TestWatch:
 
 
 class TestFollow:
-    def report(self, build: Any, *indexes: int) -> pipedservice.ReportStageLogsRequest:
+    def report(self, build: MessageBuilder, *indexes: int) -> pipedservice.ReportStageLogsRequest:
         return pipedservice.ReportStageLogsRequest(
             deployment_id="d1", stage_id="s1", blocks=build.blocks(*indexes)
         )
 
     def last_report(
-        self, build: Any, *indexes: int
+        self, build: MessageBuilder, *indexes: int
     ) -> pipedservice.ReportStageLogsFromLastCheckpointRequest:
         return pipedservice.ReportStageLogsFromLastCheckpointRequest(
             deployment_id="d1", stage_id="s1", blocks=build.blocks(*indexes), completed=True
         )
 
-    def follow(self, plane: Any, **fields: Any) -> Any:
+    def follow(self, plane: ServedControlPlane, **fields: Any) -> Any:
         request = pb.FollowStageLogRequest(deployment_id="d1", stage_id="s1", **fields)
         return stream(plane.admin.deployments.FollowStageLog, request)
 
     async def test_a_log_is_followed_while_it_is_written(
-        self, plane: Any, build: Any, soon: Any
+        self, plane: ServedControlPlane, build: MessageBuilder, soon: Soon
     ) -> None:
         agent = await running(plane, build.stage("s1", status=model.STAGE_RUNNING))
         await call(agent.service.ReportStageLogs, self.report(build, 1, 2))
@@ -298,7 +324,7 @@ class TestFollow:
                 await soon(anext(parts))
 
     async def test_a_stage_without_a_log_yet_is_waited_for(
-        self, plane: Any, build: Any, soon: Any
+        self, plane: ServedControlPlane, build: MessageBuilder, soon: Soon
     ) -> None:
         agent = await running(plane, build.stage("s1"))
         async with aclosing(self.follow(plane)) as parts, asyncio.TaskGroup() as tasks:
@@ -309,7 +335,7 @@ class TestFollow:
             assert [block.index for block in part.blocks] == [1]
 
     async def test_a_follower_goes_on_where_it_was_interrupted(
-        self, plane: Any, build: Any, soon: Any
+        self, plane: ServedControlPlane, build: MessageBuilder, soon: Soon
     ) -> None:
         agent = await running(plane, build.stage("s1"))
         await call(
@@ -322,7 +348,7 @@ class TestFollow:
         assert ([block.index for block in part.blocks], part.completed) == ([3], True)
 
     async def test_a_log_that_will_never_be_sealed_ends_with_its_stage(
-        self, plane: Any, build: Any, soon: Any
+        self, plane: ServedControlPlane, build: MessageBuilder, soon: Soon
     ) -> None:
         """Its plugin died: nobody writes the seal."""
         agent = await running(plane, build.stage("s1", status=model.STAGE_RUNNING))
@@ -340,7 +366,7 @@ class TestFollow:
                 await soon(anext(parts))
 
     async def test_a_stage_that_never_ran_ends_with_its_deployment(
-        self, plane: Any, build: Any, soon: Any
+        self, plane: ServedControlPlane, build: MessageBuilder, soon: Soon
     ) -> None:
         agent = await running(plane, build.stage("s1"))
         async with aclosing(self.follow(plane)) as parts, asyncio.TaskGroup() as tasks:
@@ -351,7 +377,7 @@ class TestFollow:
             assert (list(last.blocks), last.completed) == ([], True)
 
     async def test_many_followers_each_see_everything_once(
-        self, plane: Any, build: Any, soon: Any
+        self, plane: ServedControlPlane, build: MessageBuilder, soon: Soon
     ) -> None:
         agent = await running(plane, build.stage("s1", status=model.STAGE_RUNNING))
 
@@ -372,7 +398,7 @@ class TestFollow:
         assert all(reader.result() == list(range(30)) for reader in readers)
 
     async def test_the_log_of_a_stage_that_runs_again_opens_again(
-        self, plane: Any, build: Any, soon: Any
+        self, plane: ServedControlPlane, build: MessageBuilder, soon: Soon
     ) -> None:
         """A plugin outlived its agent and sealed the log; the next agent runs the stage again."""
         agent = await running(plane, build.stage("s1", status=model.STAGE_RUNNING))
@@ -392,23 +418,25 @@ class TestFollow:
             assert [block.index for part in rest for block in part.blocks] == [3]
             assert rest[-1].completed
 
-    async def test_the_log_of_an_earlier_attempt_stays_sealed(self, plane: Any, build: Any) -> None:
+    async def test_the_log_of_an_earlier_attempt_stays_sealed(
+        self, plane: ServedControlPlane, build: MessageBuilder
+    ) -> None:
         agent = await running(plane, build.stage("s1", status=model.STAGE_RUNNING, retried_count=1))
         report = agent.service.ReportStageLogsFromLastCheckpoint
         await call(report, self.last_report(build, 1))
 
-        error = await refusal(agent.service.ReportStageLogs, self.report(build, 2))
+        error = await call_refused(agent.service.ReportStageLogs, self.report(build, 2))
 
         assert error.status == "FAILED_PRECONDITION"
 
-    async def end_stage(self, agent: Any, build: Any) -> None:
+    async def end_stage(self, agent: AgentClient, build: MessageBuilder) -> None:
         await call(
             agent.service.ReportStageStatusChanged,
             build.stage_report("d1", "s1", model.STAGE_SUCCESS),
         )
 
     async def test_a_sealed_log_of_a_stage_that_is_over_takes_no_more(
-        self, plane: Any, build: Any
+        self, plane: ServedControlPlane, build: MessageBuilder
     ) -> None:
         agent = await running(plane, build.stage("s1", status=model.STAGE_RUNNING))
         report = agent.service.ReportStageLogsFromLastCheckpoint
@@ -416,12 +444,12 @@ class TestFollow:
         await call(report, self.last_report(build, 1))
         await self.end_stage(agent, build)
 
-        error = await refusal(agent.service.ReportStageLogs, self.report(build, 2))
+        error = await call_refused(agent.service.ReportStageLogs, self.report(build, 2))
 
         assert error.status == "FAILED_PRECONDITION"
 
     async def test_a_stage_that_is_not_there_is_not_found(
-        self, plane: Any, build: Any, soon: Any
+        self, plane: ServedControlPlane, build: MessageBuilder, soon: Soon
     ) -> None:
         await running(plane, build.stage("other"))
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from pipecd_test_support.controlplane_server import ServedControlPlane
+from pipecd_test_support.waiting import Soon
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model.piped_pb2 import Piped
 from pipecd_wire.pipecd.api import api_pb2 as pb
@@ -16,7 +18,7 @@ from pipecd_wire.rpc import CallError, call, stream
 WATCH = push_pb2.WatchRequest(instance_id="instance", data_folder_id="folder")
 
 
-async def agent_with_plugins(plane: Any) -> Any:
+async def agent_with_plugins(plane: ServedControlPlane) -> Any:
     agent = await plane.agent()
     meta = pipedservice.ReportPipedMetaRequest(
         version="1", plugins=[Piped.Plugin(name="wait"), Piped.Plugin(name="scriptrun")]
@@ -25,7 +27,7 @@ async def agent_with_plugins(plane: Any) -> Any:
     return agent
 
 
-async def test_the_agent_hears_of_the_wish_at_once(plane: Any, soon: Any) -> None:
+async def test_the_agent_hears_of_the_wish_at_once(plane: ServedControlPlane, soon: Soon) -> None:
     agent = await agent_with_plugins(plane)
     async with aclosing(stream(agent.push.Watch, WATCH)) as messages:
         await soon(anext(messages))
@@ -42,7 +44,7 @@ async def test_the_agent_hears_of_the_wish_at_once(plane: Any, soon: Any) -> Non
     assert command.created_at.seconds
 
 
-async def test_a_repeated_call_makes_one_command(plane: Any, soon: Any) -> None:
+async def test_a_repeated_call_makes_one_command(plane: ServedControlPlane, soon: Soon) -> None:
     agent = await agent_with_plugins(plane)
     request = pb.RestartPluginRequest(piped_id=agent.id, plugin_name="wait")
     key = (("pipecd-idempotency-key", "once"),)
@@ -64,7 +66,7 @@ async def test_a_repeated_call_makes_one_command(plane: Any, soon: Any) -> None:
     ],
 )
 async def test_what_cannot_be_restarted_is_refused(
-    plane: Any, plugin: str, status: str, sentence: str
+    plane: ServedControlPlane, plugin: str, status: str, sentence: str
 ) -> None:
     agent = await agent_with_plugins(plane)
     if status == "FAILED_PRECONDITION":
@@ -80,7 +82,7 @@ async def test_what_cannot_be_restarted_is_refused(
     assert sentence in str(caught.value)
 
 
-async def test_a_piped_that_nobody_knows_is_refused(plane: Any) -> None:
+async def test_a_piped_that_nobody_knows_is_refused(plane: ServedControlPlane) -> None:
     with pytest.raises(CallError) as caught:
         await call(
             plane.admin.pipeds.RestartPlugin,

@@ -80,13 +80,13 @@ def test_flags_without_a_meaning_are_said_and_others_are_not() -> None:
     ("text", "seconds"), [("30s", 30.0), ("1m30s", 90.0), ("10", 10.0), ("0.5", 0.5), ("0", 0.0)]
 )
 def test_times_are_taken_as_go_writes_them_and_as_seconds(text: str, seconds: float) -> None:
-    assert flags.Seconds().convert(text, None, None) == seconds
+    assert flags.WAIT.convert(text, None, None).total_seconds() == seconds
 
 
 @pytest.mark.parametrize("text", ["soon", "-1", "-3s", "nan", "1e300"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
-        flags.Seconds().convert(text, None, None)
+        flags.WAIT.convert(text, None, None)
 
 
 def test_ops_has_nothing_to_do_and_says_so() -> None:

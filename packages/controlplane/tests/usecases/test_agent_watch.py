@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A message to an agent is never larger than an agent takes."""
 
-from typing import Any
-
 from pipecd_controlplane.usecases.agent_watch import in_messages
+from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_wire.pipecd.push import push_pb2
 
 
-def test_what_fits_is_one_message(build: Any) -> None:
+def test_what_fits_is_one_message(build: MessageBuilder) -> None:
     change = push_pb2.Change(deployments=[build.deployment(id=f"d{n}") for n in range(3)])
 
     assert list(in_messages(change, 10_000)) == [change]
@@ -17,7 +16,7 @@ def test_nothing_is_one_empty_message() -> None:
     assert list(in_messages(push_pb2.Change(), 10)) == [push_pb2.Change()]
 
 
-def test_what_does_not_fit_follows_and_nothing_is_lost(build: Any) -> None:
+def test_what_does_not_fit_follows_and_nothing_is_lost(build: MessageBuilder) -> None:
     change = push_pb2.Change(
         applications=[build.application(id=f"a{n}") for n in range(7)],
         removed_application_ids=["gone"],

@@ -7,6 +7,7 @@ import pytest
 
 from pipecd_controlplane.usecases import deployment_reports as reports
 from pipecd_model.errors import ConfigError
+from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_wire.model import common_pb2
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
@@ -26,7 +27,7 @@ def end(status: Any, **fields: Any) -> pipedservice.ReportDeploymentCompletedReq
     )
 
 
-def test_a_plan_is_taken_whole(build: Any) -> None:
+def test_a_plan_is_taken_whole(build: MessageBuilder) -> None:
     deployment = build.deployment()
 
     reports.planned(
@@ -53,7 +54,7 @@ def test_a_plan_is_taken_whole(build: Any) -> None:
     assert [version.version for version in deployment.versions] == ["1"]
 
 
-def test_a_plan_before_the_start_replaces_the_one_before(build: Any) -> None:
+def test_a_plan_before_the_start_replaces_the_one_before(build: MessageBuilder) -> None:
     deployment = build.deployment(stages=[build.stage("old")])
 
     reports.planned(deployment, build.planned("d1", build.stage("new")))
@@ -61,7 +62,7 @@ def test_a_plan_before_the_start_replaces_the_one_before(build: Any) -> None:
     assert [stage.id for stage in deployment.stages] == ["new"]
 
 
-def test_an_empty_plan_replaces_too(build: Any) -> None:
+def test_an_empty_plan_replaces_too(build: MessageBuilder) -> None:
     deployment = build.deployment(stages=[build.stage("old")])
 
     reports.planned(deployment, build.planned("d1"))
@@ -69,7 +70,7 @@ def test_an_empty_plan_replaces_too(build: Any) -> None:
     assert list(deployment.stages) == []
 
 
-def test_a_repeated_plan_does_not_undo_progress(build: Any) -> None:
+def test_a_repeated_plan_does_not_undo_progress(build: MessageBuilder) -> None:
     deployment = build.deployment()
     plan = build.planned("d1", build.stage("s1"), build.stage("s2"))
     reports.planned(deployment, plan)
@@ -86,7 +87,7 @@ def test_a_repeated_plan_does_not_undo_progress(build: Any) -> None:
     assert deployment == before
 
 
-def test_a_second_plan_may_add_rollback_stages(build: Any) -> None:
+def test_a_second_plan_may_add_rollback_stages(build: MessageBuilder) -> None:
     """They are built when a deployment without them is cancelled with a forced rollback."""
     deployment = build.deployment(
         status=pb.DEPLOYMENT_RUNNING, stages=[build.stage("s1", status=pb.STAGE_RUNNING)]
@@ -103,7 +104,7 @@ def test_a_second_plan_may_add_rollback_stages(build: Any) -> None:
     ]
 
 
-def test_a_late_first_plan_takes_no_stage_away(build: Any) -> None:
+def test_a_late_first_plan_takes_no_stage_away(build: MessageBuilder) -> None:
     deployment = build.deployment(
         status=pb.DEPLOYMENT_ROLLING_BACK, stages=[build.stage("s1"), build.stage("r1")]
     )
@@ -114,7 +115,7 @@ def test_a_late_first_plan_takes_no_stage_away(build: Any) -> None:
 
 
 @pytest.mark.parametrize("status", FINAL)
-def test_a_completed_deployment_takes_no_plan(build: Any, status: Any) -> None:
+def test_a_completed_deployment_takes_no_plan(build: MessageBuilder, status: Any) -> None:
     deployment = build.deployment(status=status, stages=[build.stage("s1")])
     before = pb.Deployment()
     before.CopyFrom(deployment)
@@ -126,7 +127,7 @@ def test_a_completed_deployment_takes_no_plan(build: Any, status: Any) -> None:
 
 @pytest.mark.parametrize("now", [*OPEN, *FINAL])
 @pytest.mark.parametrize("reported", [pb.DEPLOYMENT_RUNNING, pb.DEPLOYMENT_ROLLING_BACK])
-def test_a_status_never_goes_back(build: Any, now: Any, reported: Any) -> None:
+def test_a_status_never_goes_back(build: MessageBuilder, now: Any, reported: Any) -> None:
     deployment = build.deployment(status=now, status_reason="before")
 
     reports.status_changed(deployment, reported, "after")
@@ -137,12 +138,12 @@ def test_a_status_never_goes_back(build: Any, now: Any, reported: Any) -> None:
 
 
 @pytest.mark.parametrize("status", OPEN)
-def test_an_open_status_is_no_end(build: Any, status: Any) -> None:
+def test_an_open_status_is_no_end(build: MessageBuilder, status: Any) -> None:
     with pytest.raises(ConfigError, match="is not the end of a deployment"):
         reports.completed(build.deployment(), end(status))
 
 
-def test_the_end_brings_its_stages_along(build: Any) -> None:
+def test_the_end_brings_its_stages_along(build: MessageBuilder) -> None:
     deployment = build.deployment(
         status=pb.DEPLOYMENT_RUNNING,
         stages=[
@@ -175,7 +176,7 @@ def test_the_end_brings_its_stages_along(build: Any) -> None:
 
 
 @pytest.mark.parametrize("second", FINAL)
-def test_the_first_end_stays(build: Any, second: Any) -> None:
+def test_the_first_end_stays(build: MessageBuilder, second: Any) -> None:
     deployment = build.deployment(status=pb.DEPLOYMENT_RUNNING)
     reports.completed(deployment, end(pb.DEPLOYMENT_SUCCESS, status_reason="done"))
 
@@ -184,7 +185,7 @@ def test_the_first_end_stays(build: Any, second: Any) -> None:
     assert (deployment.status, deployment.status_reason) == (pb.DEPLOYMENT_SUCCESS, "done")
 
 
-def test_a_stage_moves_and_is_dated(build: Any) -> None:
+def test_a_stage_moves_and_is_dated(build: MessageBuilder) -> None:
     deployment = build.deployment(status=pb.DEPLOYMENT_RUNNING, stages=[build.stage("s1")])
 
     reports.stage_changed(
@@ -208,7 +209,7 @@ def test_a_stage_moves_and_is_dated(build: Any) -> None:
     assert (list(stage.requires), stage.visible, stage.retried_count) == (["s0"], True, 2)
 
 
-def test_a_stage_that_has_only_begun_is_not_completed(build: Any) -> None:
+def test_a_stage_that_has_only_begun_is_not_completed(build: MessageBuilder) -> None:
     """Every report carries a time of completion, because its rule demands one."""
     deployment = build.deployment(stages=[build.stage("s1", requires=["s0"])])
 
@@ -218,7 +219,7 @@ def test_a_stage_that_has_only_begun_is_not_completed(build: Any) -> None:
     assert list(deployment.stages[0].requires) == ["s0"]
 
 
-def test_a_repeated_stage_report_changes_nothing(build: Any) -> None:
+def test_a_repeated_stage_report_changes_nothing(build: MessageBuilder) -> None:
     deployment = build.deployment(stages=[build.stage("s1")])
     report = build.stage_report("d1", "s1", pb.STAGE_RUNNING, status_reason="x")
     reports.stage_changed(deployment, report, 7)
@@ -232,7 +233,7 @@ def test_a_repeated_stage_report_changes_nothing(build: Any) -> None:
 
 @pytest.mark.parametrize("now", [*pb.StageStatus.values()])
 @pytest.mark.parametrize("reported", [*pb.StageStatus.values()])
-def test_a_stage_never_goes_back(build: Any, now: Any, reported: Any) -> None:
+def test_a_stage_never_goes_back(build: MessageBuilder, now: Any, reported: Any) -> None:
     deployment = build.deployment(stages=[build.stage("s1", status=now)])
 
     reports.stage_changed(deployment, build.stage_report("d1", "s1", reported), 7)
@@ -242,7 +243,7 @@ def test_a_stage_never_goes_back(build: Any, now: Any, reported: Any) -> None:
     assert deployment.stages[0].status == (reported if forward else now)
 
 
-def test_a_late_start_does_not_reopen_a_completed_deployment(build: Any) -> None:
+def test_a_late_start_does_not_reopen_a_completed_deployment(build: MessageBuilder) -> None:
     deployment = build.deployment(status=pb.DEPLOYMENT_CANCELLED, stages=[build.stage("s1")])
 
     reports.stage_changed(deployment, build.stage_report("d1", "s1", pb.STAGE_RUNNING), 7)
@@ -250,7 +251,7 @@ def test_a_late_start_does_not_reopen_a_completed_deployment(build: Any) -> None
     assert deployment.stages[0].status == pb.STAGE_NOT_STARTED_YET
 
 
-def test_an_unknown_stage_is_the_callers_mistake(build: Any) -> None:
+def test_an_unknown_stage_is_the_callers_mistake(build: MessageBuilder) -> None:
     with pytest.raises(ConfigError, match="has no stage 's9'"):
         reports.stage_changed(
             build.deployment(), build.stage_report("d1", "s9", pb.STAGE_RUNNING), 7
@@ -259,7 +260,7 @@ def test_an_unknown_stage_is_the_callers_mistake(build: Any) -> None:
         reports.merge_stage_metadata(build.deployment(), "s9", {"a": "b"})
 
 
-def test_metadata_is_merged_not_replaced(build: Any) -> None:
+def test_metadata_is_merged_not_replaced(build: MessageBuilder) -> None:
     """Upstream's server crashes here on a deployment without any."""
     deployment = build.deployment(stages=[build.stage("s1", metadata={"old": "1"})])
 
@@ -276,7 +277,7 @@ def test_metadata_is_merged_not_replaced(build: Any) -> None:
     assert dict(deployment.stages[0].metadata) == {"old": "1", "new": "2"}
 
 
-def test_what_an_older_piped_leaves_out_is_filled_in(build: Any) -> None:
+def test_what_an_older_piped_leaves_out_is_filled_in(build: MessageBuilder) -> None:
     deployment = build.deployment(created_at=0, updated_at=0)
     reports.created(deployment, 42)
     assert (deployment.created_at, deployment.updated_at) == (42, 42)

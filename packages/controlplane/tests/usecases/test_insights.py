@@ -9,6 +9,7 @@ import pytest
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import insights
 from pipecd_model.errors import ConfigError
+from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_wire.model import deployment_pb2 as model
 from pipecd_wire.model import insight_pb2 as pb
 from pipecd_wire.webservice import service_pb2 as web
@@ -24,7 +25,7 @@ def at(text: str) -> int:
 class History:
     """Deployments that ended, one after another."""
 
-    def __init__(self, kept: Stores, build: Any) -> None:
+    def __init__(self, kept: Stores, build: MessageBuilder) -> None:
         self._kept = kept
         self._build = build
         self._count = 0
@@ -47,7 +48,7 @@ class History:
 
 
 @pytest.fixture
-def history(kept: Stores, build: Any) -> History:
+def history(kept: Stores, build: MessageBuilder) -> History:
     return History(kept, build)
 
 
@@ -150,7 +151,9 @@ async def test_figures_are_per_application_and_per_label(kept: Stores, history: 
     assert await count(labels={"env": "none"}) == 0
 
 
-async def test_another_projects_deployments_do_not_count(kept: Stores, build: Any) -> None:
+async def test_another_projects_deployments_do_not_count(
+    kept: Stores, build: MessageBuilder
+) -> None:
     await kept.deployments.add(
         build.deployment(project_id="theirs", status=SUCCESS, completed_at=at("2024-01-02T12:00"))
     )

@@ -5,12 +5,16 @@ from typing import Any
 
 import pytest
 
+from pipecd_controlplane.auth.caller import Program
 from pipecd_controlplane.store.applications import ApplicationFilter
-from pipecd_controlplane.usecases import applications, insights, live_state, unregistered
+from pipecd_controlplane.usecases import applications, insights, live_state
+from pipecd_test_support.controlplane_messages import MessageBuilder
+from pipecd_test_support.controlplane_server import AgentClient, ServedControlPlane
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model import (
     analysis_result_pb2,
     application_live_state_pb2,
+    command_pb2,
     common_pb2,
     piped_pb2,
     planpreview_pb2,
@@ -18,13 +22,13 @@ from pipecd_wire.model import (
 from pipecd_wire.model import deployment_pb2 as model
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import call
-from pipecd_wire.webservice import service_pb2 as web
 
+PROGRAM = Program(project_id="default", key_id="key", name="somebody", may_write=True)
 TARGETS = {"files": model.DeployTargets(deploy_targets=["east", "west"])}
 
 
 @pytest.fixture
-async def v0(plane: Any) -> Any:
+async def v0(plane: ServedControlPlane) -> Any:
     """A piped that knows platforms."""
     agent = await plane.agent(name="v0")
     await meta(
@@ -37,7 +41,7 @@ async def v0(plane: Any) -> Any:
 
 
 @pytest.fixture
-async def v1(plane: Any) -> Any:
+async def v1(plane: ServedControlPlane) -> Any:
     """A piped that knows plugins."""
     agent = await plane.agent(name="v1")
     await meta(
@@ -48,7 +52,7 @@ async def v1(plane: Any) -> Any:
     return agent
 
 
-async def meta(agent: Any, **fields: Any) -> None:
+async def meta(agent: AgentClient, **fields: Any) -> None:
     repository = common_pb2.ApplicationGitRepository(
         id="repo", remote="git@github.com:org/name.git", branch="main"
     )
@@ -58,23 +62,25 @@ async def meta(agent: Any, **fields: Any) -> None:
     )
 
 
-async def v0_application(plane: Any, agent: Any, name: str = "old") -> str:
+async def v0_application(plane: ServedControlPlane, agent: AgentClient, name: str = "old") -> str:
     return str(await plane.application(agent, name=name, kind="TERRAFORM", platform_provider="k8s"))
 
 
-async def v1_application(plane: Any, agent: Any, name: str = "new", *, kind: str = "files") -> str:
-    request = web.AddApplicationRequest(
+async def v1_application(
+    plane: ServedControlPlane, agent: AgentClient, name: str = "new", *, kind: str = "files"
+) -> str:
+    new = applications.NewApplication(
         name=name,
         piped_id=agent.id,
         git_path=plane.build.git_path(),
-        deploy_targets_by_plugin=TARGETS,
+        deploy_targets=TARGETS,
         labels={"kind": kind},
     )
-    return await applications.add(plane.stores, "default", request, lambda: plane.build.NOON)
+    return await applications.add(plane.stores, PROGRAM, new, lambda: plane.build.NOON)
 
 
 async def test_each_piped_gets_its_applications_as_it_knows_them(
-    plane: Any, v0: Any, v1: Any
+    plane: ServedControlPlane, v0: AgentClient, v1: AgentClient
 ) -> None:
     await v0_application(plane, v0)
     await v1_application(plane, v1)
@@ -92,7 +98,9 @@ async def test_each_piped_gets_its_applications_as_it_knows_them(
     assert new[0].labels["kind"] == "files"
 
 
-async def test_a_deployment_keeps_where_it_goes_to(plane: Any, v0: Any, v1: Any) -> None:
+async def test_a_deployment_keeps_where_it_goes_to(
+    plane: ServedControlPlane, v0: AgentClient, v1: AgentClient
+) -> None:
     await plane.deployment(
         v0, await v0_application(plane, v0), "d0", kind="TERRAFORM", platform_provider="k8s"
     )
@@ -100,13 +108,15 @@ async def test_a_deployment_keeps_where_it_goes_to(plane: Any, v0: Any, v1: Any)
         v1, await v1_application(plane, v1), "d1", deploy_targets_by_plugin=TARGETS
     )
 
-    old, new = await plane.kept("d0"), await plane.kept("d1")
+    old, new = await plane.read_deployment("d0"), await plane.read_deployment("d1")
 
     assert (old.kind, old.platform_provider) == (common_pb2.TERRAFORM, "k8s")
     assert dict(new.deploy_targets_by_plugin) == TARGETS
 
 
-async def test_each_has_its_own_metadata(plane: Any, v0: Any, v1: Any) -> None:
+async def test_each_has_its_own_metadata(
+    plane: ServedControlPlane, v0: AgentClient, v1: AgentClient
+) -> None:
     """That of v1 also on a deployment that was created without any."""
     await plane.deployment(v0, await v0_application(plane, v0), "d0")
     await plane.deployment(v1, await v1_application(plane, v1), "d1")
@@ -127,7 +137,7 @@ async def test_each_has_its_own_metadata(plane: Any, v0: Any, v1: Any) -> None:
             ),
         )
 
-    old, new = await plane.kept("d0"), await plane.kept("d1")
+    old, new = await plane.read_deployment("d0"), await plane.read_deployment("d1")
     assert dict(old.metadata) == {"a": "0"}
     assert not old.HasField("metadata_v2")
     assert dict(new.metadata_v2.shared.keyValues) == {"a": "1"}
@@ -136,7 +146,7 @@ async def test_each_has_its_own_metadata(plane: Any, v0: Any, v1: Any) -> None:
 
 
 async def test_stages_of_v0_get_at_planning_what_their_names_imply(
-    plane: Any, v0: Any, build: Any
+    plane: ServedControlPlane, v0: AgentClient, build: MessageBuilder
 ) -> None:
     """Upstream fills it in at creation, when there are no stages yet."""
     await plane.deployment(v0, await v0_application(plane, v0), "d0")
@@ -151,7 +161,7 @@ async def test_stages_of_v0_get_at_planning_what_their_names_imply(
         ),
     )
 
-    analysis, approval, rollout = (await plane.kept("d0")).stages
+    analysis, approval, rollout = (await plane.read_deployment("d0")).stages
     assert analysis.available_operation == model.MANUAL_OPERATION_SKIP
     assert (analysis.visible, analysis.predefined) == (True, True)
     assert approval.available_operation == model.MANUAL_OPERATION_APPROVE
@@ -159,7 +169,9 @@ async def test_stages_of_v0_get_at_planning_what_their_names_imply(
     assert rollout.available_operation == model.MANUAL_OPERATION_UNKNOWN
 
 
-async def test_stages_of_v1_stay_as_they_are(plane: Any, v1: Any, build: Any) -> None:
+async def test_stages_of_v1_stay_as_they_are(
+    plane: ServedControlPlane, v1: AgentClient, build: MessageBuilder
+) -> None:
     stages = [
         build.stage(
             "s1",
@@ -180,10 +192,12 @@ async def test_stages_of_v1_stay_as_they_are(plane: Any, v1: Any, build: Any) ->
         v1, await v1_application(plane, v1), "d1", *stages, deploy_targets_by_plugin=TARGETS
     )
 
-    assert list((await plane.kept("d1")).stages) == stages
+    assert list((await plane.read_deployment("d1")).stages) == stages
 
 
-async def test_notes_of_stages_are_kept_for_both(plane: Any, v0: Any, v1: Any, build: Any) -> None:
+async def test_notes_of_stages_are_kept_for_both(
+    plane: ServedControlPlane, v0: AgentClient, v1: AgentClient, build: MessageBuilder
+) -> None:
     notes = {
         "d0": {"ApprovedBy": "ada", "canary-percentage": "10"},
         "d1": {"pipecd/stage-display-metadata": '{"x":"y"}', "pipecd/stage-approved-users": "ada"},
@@ -198,12 +212,12 @@ async def test_notes_of_stages_are_kept_for_both(plane: Any, v0: Any, v1: Any, b
                 deployment_id=deployment_id, stage_id="s1", metadata=notes[deployment_id]
             ),
         )
-        kept = await plane.kept(deployment_id)
+        kept = await plane.read_deployment(deployment_id)
         assert dict(kept.stages[0].metadata) == notes[deployment_id]
 
 
 async def test_each_start_overwrites_what_the_piped_said_before(
-    plane: Any, v0: Any, v1: Any
+    plane: ServedControlPlane, v0: AgentClient, v1: AgentClient
 ) -> None:
     old = await plane.stores.pipeds.get("default", v0.id)
     new = await plane.stores.pipeds.get("default", v1.id)
@@ -220,21 +234,32 @@ async def test_each_start_overwrites_what_the_piped_said_before(
     assert [each.name for each in migrated.plugins] == ["k8s"]
 
 
-async def test_live_states_of_both_are_kept_side_by_side(plane: Any, v0: Any, v1: Any) -> None:
+async def test_live_states_of_both_are_kept_side_by_side(
+    plane: ServedControlPlane, v0: AgentClient, v1: AgentClient
+) -> None:
     old_id, new_id = await v0_application(plane, v0), await v1_application(plane, v1)
     version = application_live_state_pb2.ApplicationLiveStateVersion(timestamp=5)
-    times = {"created_at": 1, "updated_at": 1}
     ecs = application_live_state_pb2.ECSApplicationLiveState(
         resources=[
             application_live_state_pb2.ECSResourceState(
-                id="t", name="t", kind="Task", health_status="OTHER", **times
+                id="t",
+                name="t",
+                kind="Task",
+                health_status=application_live_state_pb2.ECSResourceState.OTHER,
+                created_at=1,
+                updated_at=1,
             )
         ]
     )
     generic = application_live_state_pb2.ApplicationLiveState(
         resources=[
             application_live_state_pb2.ResourceState(
-                id="f", name="f", plugin_name="files", deploy_target="east", **times
+                id="f",
+                name="f",
+                plugin_name="files",
+                deploy_target="east",
+                created_at=1,
+                updated_at=1,
             )
         ]
     )
@@ -260,7 +285,9 @@ async def test_live_states_of_both_are_kept_side_by_side(plane: Any, v0: Any, v1
     assert (new.application_live_state, new.health_status) == (generic, new.UNKNOWN)
 
 
-async def test_each_has_its_own_memory_of_analyses(plane: Any, v0: Any, v1: Any) -> None:
+async def test_each_has_its_own_memory_of_analyses(
+    plane: ServedControlPlane, v0: AgentClient, v1: AgentClient
+) -> None:
     old_id, new_id = await v0_application(plane, v0), await v1_application(plane, v1)
     await call(
         v0.service.PutLatestAnalysisResult,
@@ -298,7 +325,9 @@ async def test_each_has_its_own_memory_of_analyses(plane: Any, v0: Any, v1: Any)
     ],
     ids=["v0", "v1"],
 )
-async def test_results_of_plan_previews_pass_through(plane: Any, v0: Any, field: bytes) -> None:
+async def test_results_of_plan_previews_pass_through(
+    plane: ServedControlPlane, v0: AgentClient, field: bytes
+) -> None:
     await call(v0.service.ReportStat, pb.ReportStatRequest(piped_stats=b"up 1\n"))
     asked = await call(
         plane.admin.api.RequestPlanPreview,
@@ -314,7 +343,7 @@ async def test_results_of_plan_previews_pass_through(plane: Any, v0: Any, field:
         v0.service.ReportCommandHandled,
         pb.ReportCommandHandledRequest(
             command_id=command.id,
-            status="COMMAND_SUCCEEDED",
+            status=command_pb2.COMMAND_SUCCEEDED,
             handled_at=command.created_at,
             output=b'{"results":[{"application_id":"a",' + field + b"}]}",
         ),
@@ -337,8 +366,14 @@ async def test_results_of_plan_previews_pass_through(plane: Any, v0: Any, field:
         assert (result.plan_summary, result.plan_details) == (b"1", b"2")
 
 
-async def test_suggestions_of_both_are_listed_together(plane: Any, v0: Any, v1: Any) -> None:
-    for agent, kind, path in ((v1, 0, "b/new"), (v0, 1, "c/old"), (v0, 1, "a/old")):
+async def test_suggestions_of_both_are_listed_together(
+    plane: ServedControlPlane, v0: AgentClient, v1: AgentClient
+) -> None:
+    for agent, kind, path in (
+        (v1, common_pb2.KUBERNETES, "b/new"),
+        (v0, common_pb2.TERRAFORM, "c/old"),
+        (v0, common_pb2.TERRAFORM, "a/old"),
+    ):
         known = (await plane.stores.unregistered.of_project("default")).get(agent.id)
         told = list(known.message.applications) if known else []
         info = common_pb2.ApplicationInfo(
@@ -349,16 +384,18 @@ async def test_suggestions_of_both_are_listed_together(plane: Any, v0: Any, v1: 
             pb.ReportUnregisteredApplicationConfigurationsRequest(applications=[*told, info]),
         )
 
-    found = await unregistered.listed(plane.stores, "default")
+    found = await applications.list_unregistered(plane.stores, "default")
     assert [(info.path, info.kind) for info in found] == [("a/old", 1), ("b/new", 0), ("c/old", 1)]
     assert {info.piped_id for info in found} == {v0.id, v1.id}
 
     await call(plane.admin.api.DisablePiped, api.DisablePipedRequest(piped_id=v0.id))
-    found = await unregistered.listed(plane.stores, "default")
+    found = await applications.list_unregistered(plane.stores, "default")
     assert [info.path for info in found] == ["b/new"]
 
 
-async def test_the_wanted_version_is_served_to_both(plane: Any, v0: Any, v1: Any) -> None:
+async def test_the_wanted_version_is_served_to_both(
+    plane: ServedControlPlane, v0: AgentClient, v1: AgentClient
+) -> None:
     for agent in (v0, v1):
         await plane.stores.pipeds.update(
             "default", agent.id, lambda piped: setattr(piped, "desired_version", "v9.9.9")
@@ -367,7 +404,9 @@ async def test_the_wanted_version_is_served_to_both(plane: Any, v0: Any, v1: Any
         assert answer.version == "v9.9.9"
 
 
-async def test_an_application_goes_to_v1_and_can_come_back(plane: Any, v0: Any) -> None:
+async def test_an_application_goes_to_v1_and_can_come_back(
+    plane: ServedControlPlane, v0: AgentClient
+) -> None:
     """`pipectl migrate database` adds targets and leaves the provider, for the way back."""
     application_id = await v0_application(plane, v0)
 
@@ -384,7 +423,7 @@ async def test_an_application_goes_to_v1_and_can_come_back(plane: Any, v0: Any) 
 
 
 async def test_counts_name_only_kinds_that_pages_of_other_makes_know(
-    plane: Any, v0: Any, v1: Any
+    plane: ServedControlPlane, v0: AgentClient, v1: AgentClient
 ) -> None:
     """What a v1 application says in its label counts, if it is such a kind."""
     await v0_application(plane, v0)
@@ -393,8 +432,8 @@ async def test_counts_name_only_kinds_that_pages_of_other_makes_know(
     await v1_application(plane, v1, "three", kind="<script>\n")
     disabled = await v1_application(plane, v1, "four")
     gone = await v1_application(plane, v1, "five")
-    await applications.switch(plane.stores, "default", disabled, disabled=True)
-    await applications.delete(plane.stores, "default", gone, lambda: 5)
+    await applications.set_disabled(plane.stores, PROGRAM, disabled, disabled=True)
+    await applications.delete(plane.stores, PROGRAM, gone, lambda: 5)
 
     answer = await insights.application_counts(plane.stores, "default", lambda: 9)
 
@@ -408,7 +447,7 @@ async def test_counts_name_only_kinds_that_pages_of_other_makes_know(
 
 
 async def test_a_filter_by_kind_is_about_v0_and_labels_are_for_both(
-    plane: Any, v0: Any, v1: Any
+    plane: ServedControlPlane, v0: AgentClient, v1: AgentClient
 ) -> None:
     await v0_application(plane, v0)
     await v1_application(plane, v1)

@@ -7,13 +7,17 @@ Paths, metadata and bytes are written out: no stub, no chain of ours stands betw
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Protocol
 
+import grpc
 import pytest
+from google.protobuf.message import Message
 
 from pipecd_controlplane.usecases import sessions
+from pipecd_test_support.controlplane_messages import MessageBuilder
+from pipecd_test_support.controlplane_server import AgentClient, ServedControlPlane
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model import application_pb2, command_pb2, deployment_pb2
 from pipecd_wire.pipecd.api import access_pb2
@@ -33,29 +37,35 @@ LEGACY = {
 }
 
 
+class Send(Protocol):
+    """Sends a message to a path; returns the bytes of the response."""
+
+    async def __call__(self, path: str, message: Message | bytes = b"") -> bytes: ...
+
+
 @asynccontextmanager
-async def wire(plane: Any, **metadata: str) -> AsyncIterator[Any]:
+async def wire(plane: ServedControlPlane, **metadata: str) -> AsyncIterator[Send]:
     """Send bytes to a path and get bytes: `await send(path, message)`."""
     pairs = list(metadata.items())
     async with connect(plane.address, metadata=lambda: pairs) as channel:
 
-        async def send(path: str, message: Any = b"") -> bytes:
+        async def send(path: str, message: Message | bytes = b"") -> bytes:
             data = message if isinstance(message, bytes) else message.SerializeToString()
-            answer = await call(channel.unary_unary(path), data, deadline=LIMIT)
-            return bytes(answer)
+            method: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(path)
+            return await call(method, data, deadline=LIMIT)
 
         yield send
 
 
-def token(agent: Any, project_id: str = "default") -> str:
+def token(agent: AgentClient, project_id: str = "default") -> str:
     return f"PIPED-TOKEN {project_id},{agent.id},{agent.key}"
 
 
-def key(plane: Any) -> str:
+def key(plane: ServedControlPlane) -> str:
     return f"API-KEY {plane.admin.key}"
 
 
-async def cookie(plane: Any) -> str:
+async def cookie(plane: ServedControlPlane) -> str:
     identity = sessions.Identity(
         subject="ada", via=access_pb2.Session.STATIC_ADMIN, roles=("Admin",)
     )
@@ -65,13 +75,13 @@ async def cookie(plane: Any) -> str:
     return f"token={value}"
 
 
-async def status(sending: Any) -> tuple[str, str]:
+async def status(sending: Awaitable[bytes]) -> tuple[str, str]:
     with pytest.raises(CallError) as caught:
         await sending
     return caught.value.status, caught.value.message
 
 
-async def over_web(plane: Any, path: str, message: bytes, headers: str) -> bytes:
+async def over_web(plane: ServedControlPlane, path: str, message: bytes, headers: str) -> bytes:
     """A gRPC-Web call in binary mode, as bytes on a socket."""
     body = b"\x00" + len(message).to_bytes(4, "big") + message
     host, port = plane.address.rsplit(":", 1)
@@ -88,7 +98,7 @@ async def over_web(plane: Any, path: str, message: bytes, headers: str) -> bytes
         return answer
 
 
-async def test_rule_1_the_paths_and_their_legacy_prefix(plane: Any) -> None:
+async def test_rule_1_the_paths_and_their_legacy_prefix(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     for prefix, method, credential in (
         (PIPED, "GetDesiredVersion", {"authorization": token(agent)}),
@@ -99,7 +109,7 @@ async def test_rule_1_the_paths_and_their_legacy_prefix(plane: Any) -> None:
             assert await send(prefix + method) == await send(LEGACY[prefix] + method)
 
 
-async def test_rule_2_everything_is_on_one_address(plane: Any) -> None:
+async def test_rule_2_everything_is_on_one_address(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     async with wire(plane, authorization=token(agent)) as send:
         assert await send(PIPED + "ListApplications") == b""
@@ -120,7 +130,7 @@ async def test_rule_2_everything_is_on_one_address(plane: Any) -> None:
     assert page.startswith(b"HTTP/1.1 200")
 
 
-async def test_rule_3_credentials_have_one_space(plane: Any) -> None:
+async def test_rule_3_credentials_have_one_space(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     good, path = token(agent), PIPED + "ListApplications"
     for wrong in (
@@ -157,14 +167,16 @@ def test_rule_4_every_call_is_unary() -> None:
             assert not method.server_streaming
 
 
-async def test_rule_5_what_is_not_there_yet_is_not_found(plane: Any) -> None:
+async def test_rule_5_what_is_not_there_yet_is_not_found(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     app = await plane.application(agent)
     async with wire(plane, authorization=token(agent)) as send:
         for method, request in (
             (
                 "GetApplicationMostRecentDeployment",
-                piped.GetApplicationMostRecentDeploymentRequest(application_id=app, status=4),
+                piped.GetApplicationMostRecentDeploymentRequest(
+                    application_id=app, status=deployment_pb2.DEPLOYMENT_SUCCESS
+                ),
             ),
             ("GetLatestAnalysisResult", piped.GetLatestAnalysisResultRequest(application_id=app)),
             (
@@ -178,7 +190,9 @@ async def test_rule_5_what_is_not_there_yet_is_not_found(plane: Any) -> None:
             assert (await status(send(PIPED + method, request)))[0] == "NOT_FOUND", method
 
 
-async def test_rule_5_a_repeated_report_is_taken_like_the_first(plane: Any, build: Any) -> None:
+async def test_rule_5_a_repeated_report_is_taken_like_the_first(
+    plane: ServedControlPlane, build: MessageBuilder
+) -> None:
     """Also a late one that would take a status back: it is heard, and changes nothing."""
     agent = await plane.agent()
     app = await plane.application(agent)
@@ -190,11 +204,14 @@ async def test_rule_5_a_repeated_report_is_taken_like_the_first(plane: Any, buil
             "ReportDeploymentStatusChanged",
             piped.ReportDeploymentStatusChangedRequest(deployment_id="d1", status=running),
         ),
-        ("ReportStageStatusChanged", build.stage_report("d1", "s1", 2)),
+        ("ReportStageStatusChanged", build.stage_report("d1", "s1", deployment_pb2.STAGE_SUCCESS)),
         (
             "ReportDeploymentCompleted",
             piped.ReportDeploymentCompletedRequest(
-                deployment_id="d1", status=4, completed_at=5, stage_statuses={"s1": 2}
+                deployment_id="d1",
+                status=deployment_pb2.DEPLOYMENT_SUCCESS,
+                completed_at=5,
+                stage_statuses={"s1": deployment_pb2.STAGE_SUCCESS},
             ),
         ),
         (
@@ -205,17 +222,17 @@ async def test_rule_5_a_repeated_report_is_taken_like_the_first(plane: Any, buil
     async with wire(plane, authorization=token(agent)) as send:
         for method, request in reports:
             await send(PIPED + method, request)
-        done = await plane.kept("d1")
+        done = await plane.read_deployment("d1")
         for method, request in [*reports, *reversed(reports)]:
             await send(PIPED + method, request)
 
-    assert await plane.kept("d1") == done
+    assert await plane.read_deployment("d1") == done
     assert done.status == deployment_pb2.DEPLOYMENT_SUCCESS
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 async def test_rule_6_the_last_page_of_unfinished_deployments_has_no_cursor(
-    plane: Any, count: int
+    plane: ServedControlPlane, count: int
 ) -> None:
     agent = await plane.agent()
     app = await plane.application(agent)
@@ -241,7 +258,9 @@ async def test_rule_6_the_last_page_of_unfinished_deployments_has_no_cursor(
     assert pages == (2 if count == 3 else 1)
 
 
-async def test_rule_7_a_piped_learns_its_name_and_where_people_look(plane: Any) -> None:
+async def test_rule_7_a_piped_learns_its_name_and_where_people_look(
+    plane: ServedControlPlane,
+) -> None:
     agent = await plane.agent(name="east")
     async with wire(plane, authorization=token(agent)) as send:
         answer = piped.ReportPipedMetaResponse.FromString(
@@ -251,7 +270,9 @@ async def test_rule_7_a_piped_learns_its_name_and_where_people_look(plane: Any) 
     assert (answer.name, answer.web_base_url) == ("east", f"http://{plane.address}")
 
 
-async def test_rule_8_what_a_piped_tells_is_kept_as_it_is(plane: Any, build: Any) -> None:
+async def test_rule_8_what_a_piped_tells_is_kept_as_it_is(
+    plane: ServedControlPlane, build: MessageBuilder
+) -> None:
     """Ids, statuses and stages included, and fields that this server does not know."""
     agent = await plane.agent()
     app = await plane.application(agent)
@@ -279,7 +300,7 @@ async def test_rule_8_what_a_piped_tells_is_kept_as_it_is(plane: Any, build: Any
     assert kept == told
 
 
-async def test_rule_9_large_messages_pass(plane: Any) -> None:
+async def test_rule_9_large_messages_pass(plane: ServedControlPlane) -> None:
     """A piped sends 4 MiB and takes 10; ours takes 10 as well."""
     agent = await plane.agent()
     app = await plane.application(agent)
@@ -301,7 +322,7 @@ async def test_rule_9_large_messages_pass(plane: Any) -> None:
         assert len(answer) > len(large)
 
 
-async def test_rule_9_a_list_fits_what_gos_pipectl_takes(plane: Any) -> None:
+async def test_rule_9_a_list_fits_what_gos_pipectl_takes(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     app = await plane.application(agent)
     for number in range(3):
@@ -314,7 +335,7 @@ async def test_rule_9_a_list_fits_what_gos_pipectl_takes(plane: Any) -> None:
     assert api.ListDeploymentsResponse.FromString(answer).cursor
 
 
-async def test_rule_10_command_output_is_gos_plain_json(plane: Any) -> None:
+async def test_rule_10_command_output_is_gos_plain_json(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     async with wire(plane, authorization=token(agent)) as send:
         await send(PIPED + "ReportStat", piped.ReportStatRequest(piped_stats=b"up 1\n"))
@@ -365,7 +386,7 @@ async def test_rule_10_command_output_is_gos_plain_json(plane: Any) -> None:
     assert (result.plan_summary, result.created_at) == (b"1 change", created)
 
 
-async def test_rule_11_traces_of_pipeds_get_a_clean_answer(plane: Any) -> None:
+async def test_rule_11_traces_of_pipeds_get_a_clean_answer(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     path = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
     bearer = f"Bearer default,{agent.id},{agent.key}"
@@ -376,7 +397,9 @@ async def test_rule_11_traces_of_pipeds_get_a_clean_answer(plane: Any) -> None:
         assert (await status(send(path, b"")))[0] in {"UNAUTHENTICATED", "PERMISSION_DENIED"}
 
 
-async def test_rule_12_a_violation_is_named_after_the_caller_is_known(plane: Any) -> None:
+async def test_rule_12_a_violation_is_named_after_the_caller_is_known(
+    plane: ServedControlPlane,
+) -> None:
     agent = await plane.agent()
     wrong = piped.ReportApplicationSyncStateRequest(
         application_id="a", state=application_pb2.ApplicationSyncState(timestamp=0)

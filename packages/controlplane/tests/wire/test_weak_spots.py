@@ -6,36 +6,38 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from google.protobuf.message import Message
 
 from pipecd_controlplane.store.commands import MOST_AT_ONCE
 from pipecd_controlplane.usecases import limits
 from pipecd_model import command
+from pipecd_test_support.controlplane_messages import MessageBuilder
+from pipecd_test_support.controlplane_server import ServedControlPlane
+from pipecd_test_support.rpc import UnaryMethod, call_refused
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model import deployment_pb2 as model
 from pipecd_wire.model import logblock_pb2
 from pipecd_wire.pipedservice import service_pb2 as pb
-from pipecd_wire.rpc import CallError, call
-
-
-async def refusal(method: Any, request: Any) -> CallError:
-    with pytest.raises(CallError) as caught:
-        await call(method, request)
-    return caught.value
+from pipecd_wire.rpc import call
 
 
 @pytest.mark.parametrize(
     "fields", [{"statuses": [""]}, {"kinds": [""]}, {"statuses": ["NONSENSE"]}, {"limit": -1}]
 )
 async def test_a_blank_or_wrong_filter_is_refused_and_the_server_goes_on(
-    plane: Any, fields: dict[str, Any]
+    plane: ServedControlPlane, fields: dict[str, Any]
 ) -> None:
-    error = await refusal(plane.admin.api.ListDeployments, api.ListDeploymentsRequest(**fields))
+    error = await call_refused(
+        plane.admin.api.ListDeployments, api.ListDeploymentsRequest(**fields)
+    )
 
     assert error.status == "INVALID_ARGUMENT"
     await call(plane.admin.api.ListDeployments, api.ListDeploymentsRequest())
 
 
-async def test_writers_at_the_same_moment_lose_nothing(plane: Any, build: Any) -> None:
+async def test_writers_at_the_same_moment_lose_nothing(
+    plane: ServedControlPlane, build: MessageBuilder
+) -> None:
     """Metadata, stages and status of one deployment, all at once."""
     agent = await plane.agent()
     stages = [build.stage(f"s{number}") for number in range(20)]
@@ -44,7 +46,7 @@ async def test_writers_at_the_same_moment_lose_nothing(plane: Any, build: Any) -
 
     async with asyncio.TaskGroup() as tasks:
         for number in range(20):
-            for method, request in (
+            reports: list[tuple[UnaryMethod, Message]] = [
                 (
                     service.SaveDeploymentMetadata,
                     pb.SaveDeploymentMetadataRequest(
@@ -61,16 +63,19 @@ async def test_writers_at_the_same_moment_lose_nothing(plane: Any, build: Any) -
                     service.ReportStageStatusChanged,
                     build.stage_report("d1", f"s{number}", model.STAGE_SUCCESS),
                 ),
-            ):
+            ]
+            for method, request in reports:
                 tasks.create_task(call(method, request, deadline=60))
 
-    kept = await plane.kept("d1")
+    kept = await plane.read_deployment("d1")
     assert len(kept.metadata) == 20
     assert len(kept.metadata_v2.plugins["p"].keyValues) == 20
     assert {stage.status for stage in kept.stages} == {model.STAGE_SUCCESS}
 
 
-async def test_a_line_of_any_length_does_not_cut_the_log(plane: Any, build: Any) -> None:
+async def test_a_line_of_any_length_does_not_cut_the_log(
+    plane: ServedControlPlane, build: MessageBuilder
+) -> None:
     agent = await plane.agent()
     await plane.deployment(agent, await plane.application(agent), "d1", build.stage("s1"))
     blocks = [
@@ -96,7 +101,7 @@ async def test_a_line_of_any_length_does_not_cut_the_log(plane: Any, build: Any)
     assert log.completed
 
 
-async def test_a_long_name_is_kept_whole(plane: Any) -> None:
+async def test_a_long_name_is_kept_whole(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     name = "n" * 300
     application_id = await plane.application(agent, name=name)
@@ -107,7 +112,7 @@ async def test_a_long_name_is_kept_whole(plane: Any) -> None:
     )
 
     assert [each.application_name for each in listed.deployments] == [name]
-    error = await refusal(
+    error = await call_refused(
         plane.admin.api.AddApplication,
         api.AddApplicationRequest(
             name="n" * 501, piped_id=agent.id, git_path=plane.build.git_path()
@@ -117,7 +122,7 @@ async def test_a_long_name_is_kept_whole(plane: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "/", "a/b", "..", "\x00", "ä"])
-async def test_names_of_shared_objects_are_only_names(plane: Any, name: str) -> None:
+async def test_names_of_shared_objects_are_only_names(plane: ServedControlPlane, name: str) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
     here = {"application_id": application_id, "plugin_name": name, "key": name}
@@ -132,14 +137,16 @@ async def test_names_of_shared_objects_are_only_names(plane: Any, name: str) -> 
     )
     assert answer.object == b"mine"
     other = pb.GetApplicationSharedObjectRequest(**{**here, "key": "k"})
-    assert (await refusal(agent.service.GetApplicationSharedObject, other)).status == "NOT_FOUND"
+    assert (
+        await call_refused(agent.service.GetApplicationSharedObject, other)
+    ).status == "NOT_FOUND"
 
 
-async def test_what_could_not_be_read_again_is_refused(plane: Any) -> None:
+async def test_what_could_not_be_read_again_is_refused(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
 
-    error = await refusal(
+    error = await call_refused(
         agent.service.PutApplicationSharedObject,
         pb.PutApplicationSharedObjectRequest(
             application_id=application_id,
@@ -152,14 +159,14 @@ async def test_what_could_not_be_read_again_is_refused(plane: Any) -> None:
     assert error.status == "INVALID_ARGUMENT"
 
 
-async def test_a_deployment_cannot_grow_past_what_an_agent_takes(plane: Any) -> None:
+async def test_a_deployment_cannot_grow_past_what_an_agent_takes(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     await plane.deployment(agent, await plane.application(agent), "d1")
     large = "x" * (limits.DEPLOYMENT_BYTES // 2)
     save = agent.service.SaveDeploymentMetadata
 
     await call(save, pb.SaveDeploymentMetadataRequest(deployment_id="d1", metadata={"a": large}))
-    error = await refusal(
+    error = await call_refused(
         save, pb.SaveDeploymentMetadataRequest(deployment_id="d1", metadata={"b": large})
     )
 
@@ -177,14 +184,16 @@ async def test_a_deployment_cannot_grow_past_what_an_agent_takes(plane: Any) -> 
 
 
 @pytest.mark.parametrize("field", ["project_id", "piped_id"])
-async def test_a_deployment_cannot_be_slipped_into_anothers_list(plane: Any, field: str) -> None:
+async def test_a_deployment_cannot_be_slipped_into_anothers_list(
+    plane: ServedControlPlane, field: str
+) -> None:
     agent, other = await plane.agent(), await plane.agent(name="other")
     application_id = await plane.application(agent)
     foreign = {"project_id": "theirs", "piped_id": other.id}[field]
     fields = {"project_id": "default", "piped_id": agent.id, field: foreign}
     deployment = plane.build.deployment(application_id=application_id, **fields)
 
-    error = await refusal(
+    error = await call_refused(
         agent.service.CreateDeployment, pb.CreateDeploymentRequest(deployment=deployment)
     )
 
@@ -195,7 +204,9 @@ async def test_a_deployment_cannot_be_slipped_into_anothers_list(plane: Any, fie
     assert not listed.deployments
 
 
-async def test_a_moved_application_belongs_to_its_new_piped_at_once(plane: Any) -> None:
+async def test_a_moved_application_belongs_to_its_new_piped_at_once(
+    plane: ServedControlPlane,
+) -> None:
     old, new = await plane.agent(name="old"), await plane.agent(name="new")
     application_id = await plane.application(old)
     report = pb.ReportApplicationDeployingStatusRequest(
@@ -211,11 +222,11 @@ async def test_a_moved_application_belongs_to_its_new_piped_at_once(plane: Any) 
     )
 
     await call(new.service.ReportApplicationDeployingStatus, report)
-    refused = await refusal(old.service.ReportApplicationDeployingStatus, report)
+    refused = await call_refused(old.service.ReportApplicationDeployingStatus, report)
     assert refused.status == "PERMISSION_DENIED"
 
 
-def test_a_stage_that_its_plugin_lets_skip_can_be_skipped(build: Any) -> None:
+def test_a_stage_that_its_plugin_lets_skip_can_be_skipped(build: MessageBuilder) -> None:
     """Upstream goes by the name ANALYSIS alone."""
     deployment = build.deployment(
         status=model.DEPLOYMENT_RUNNING,
@@ -234,7 +245,7 @@ def test_a_stage_that_its_plugin_lets_skip_can_be_skipped(build: Any) -> None:
     assert made.skip_stage.stage_id == "s1"
 
 
-async def test_commands_that_wait_do_not_overflow_a_list(plane: Any) -> None:
+async def test_commands_that_wait_do_not_overflow_a_list(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     for number in range(MOST_AT_ONCE + 3):
         await plane.stores.commands.add(
@@ -252,7 +263,7 @@ async def test_commands_that_wait_do_not_overflow_a_list(plane: Any) -> None:
     assert answer.commands[0].id == "c0000"
 
 
-async def test_nothing_of_a_deleted_application_changes(plane: Any) -> None:
+async def test_nothing_of_a_deleted_application_changes(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     gone, there = await plane.application(agent), await plane.application(agent, name="there")
     service = plane.admin.api
@@ -283,7 +294,7 @@ async def test_nothing_of_a_deleted_application_changes(plane: Any) -> None:
             ),
         ),
     ):
-        assert (await refusal(method, request)).status == "INVALID_ARGUMENT"
+        assert (await call_refused(method, request)).status == "INVALID_ARGUMENT"
     await call(service.DeleteApplication, api.DeleteApplicationRequest(application_id=gone))
 
     assert await plane.stores.applications.get("default", gone) == kept

@@ -46,7 +46,7 @@ class PipecdError(Exception):
 
         `no plugin offers the stage 'WIAT' (did you mean 'WAIT'?)`
         """
-        return shorten_reason(f"{self} ({self.hint})" if self.hint else str(self))
+        return shorten_reason(add_hint(self, self.hint))
 
 
 class ConfigError(PipecdError):
@@ -150,6 +150,18 @@ class UnavailableError(PipecdError):
 
     status = "UNAVAILABLE"
     exit_code = 5
+
+
+def add_hint(message: object, hint: str) -> str:
+    """Returns `message (hint)`, or the message alone where there is no hint."""
+    return f"{message} ({hint})" if hint else str(message)
+
+
+def explain(error: Exception) -> tuple[str, int] | None:
+    """Returns what a program says of an error of ours, and its exit code; None for a bug."""
+    if isinstance(error, PipecdError):
+        return add_hint(error, error.hint), error.exit_code
+    return None
 
 
 def shorten_reason(reason: str) -> str:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The entry point: gathers the commands and turns failures into a sentence and an exit code."""
 
-import sys
 from importlib.metadata import version as distribution_version
 
 import click
 
-from pipecd_model.errors import PipecdError
+from pipecd_model.errors import add_hint, explain
+from pipecd_runtime.command_line import run_program
 from pipecd_wire.rpc import CallError
 from pipectl.commands.application import application
 from pipectl.commands.deployment import deployment
@@ -73,25 +73,11 @@ cli.add_command(render)
 
 def main() -> None:
     """Run pipectl."""
-    try:
-        # Not standing alone, click gives back the code that a command ended with.
-        code = cli.main(standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
-    except click.exceptions.Exit as ended:
-        sys.exit(ended.exit_code)
-    except click.ClickException as wrong:
-        if isinstance(wrong, click.UsageError):
-            wrong.show()  # with the usage; the words in it are the caller's own
-        else:
-            echo(f"Error: {wrong.format_message()}", err=True)
-        sys.exit(wrong.exit_code)
-    except click.Abort:
-        echo("interrupted", err=True)
-        sys.exit(130)
-    except CallError as failed:
-        hint = HINTS.get(failed.status)
-        echo(f"error: {failed}" + (f" ({hint})" if hint else ""), err=True)
-        sys.exit(EXIT_CODES.get(failed.status, 1))
-    except PipecdError as failed:
-        echo(f"error: {failed}" + (f" ({failed.hint})" if failed.hint else ""), err=True)
-        sys.exit(failed.exit_code)
+    run_program(cli, explain=_explain)
+
+
+def _explain(error: Exception) -> tuple[str, int] | None:
+    if isinstance(error, CallError):
+        message = add_hint(error, HINTS.get(error.status, ""))
+        return message, EXIT_CODES.get(error.status, 1)
+    return explain(error)

@@ -1,28 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kinds of option values that several commands take."""
 
-from datetime import timedelta
 from typing import Any
 
 import click
 
-from pipecd_model.config.values import BadValueError, Duration
-
-
-class DurationType(click.ParamType[timedelta]):
-    """A Go duration such as `90s` or `5m`."""
-
-    name = "duration"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
-        try:
-            return Duration.parse(value)
-        except BadValueError as wrong:
-            self.fail(f"{wrong} ({wrong.hint})", param, ctx)
+from pipecd_model.config.values import Duration, format_bad_value
+from pipecd_runtime.command_line import DurationParam
 
 
 class PairType(click.ParamType[tuple[str, str]]):
@@ -42,5 +26,5 @@ class PairType(click.ParamType[tuple[str, str]]):
         return key, rest
 
 
-DURATION = DurationType()
+DURATION = DurationParam(Duration.parse, format_error=format_bad_value)
 PAIR = PairType()

@@ -8,14 +8,16 @@ import asyncio
 import base64
 import binascii
 import os
-import sys
+from datetime import timedelta
 from importlib.metadata import version as version_of
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from pipecd_model.errors import ConfigError, PipecdError
+from pipecd_model.config.values import Duration, format_bad_value
+from pipecd_model.errors import ConfigError, explain
+from pipecd_runtime.command_line import DurationParam, run_program
 from pipecd_runtime.terminal import make_printable
 
 if TYPE_CHECKING:
@@ -26,18 +28,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-class DurationType(click.ParamType[Any]):
-    """A length of time as files spell it."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from pipecd_model.config import BadValueError, Duration  # noqa: PLC0415
-
-        try:
-            return Duration.parse(value) if isinstance(value, str) else value
-        except BadValueError as error:
-            self.fail(f"{error} ({error.hint})", param, ctx)
+DURATION = DurationParam(Duration.parse, format_error=format_bad_value)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -66,14 +57,14 @@ def version() -> None:
 @click.option("--tools-dir", type=FOLDER, show_default="tools in the data folder", help="Tools.")
 @click.option(
     "--grace-period",
-    type=DurationType(),
+    type=DURATION,
     default="30s",
     show_default=True,
     help="How long running scripts are waited for when piped is told to stop.",
 )
 @click.option(
     "--live-state-interval",
-    type=DurationType(),
+    type=DURATION,
     default="1m",
     show_default=True,
     help="How often an application that nobody touches is compared with what was deployed.",
@@ -113,8 +104,8 @@ def run(
     cert_file: Path | None,
     data_dir: Path,
     tools_dir: Path | None,
-    grace_period: Any,
-    live_state_interval: Any,
+    grace_period: timedelta,
+    live_state_interval: timedelta,
     admin_port: int,
     admin_host: str,
     log_level: str,
@@ -197,16 +188,4 @@ def _version() -> str:
 
 def main() -> None:
     """Run piped."""
-    try:
-        cli.main(prog_name="piped", standalone_mode=False)
-    except click.exceptions.Exit as ended:
-        sys.exit(ended.exit_code)
-    except click.ClickException as wrong:
-        wrong.show()
-        sys.exit(wrong.exit_code)
-    except click.Abort:
-        click.echo("interrupted", err=True)
-        sys.exit(130)
-    except PipecdError as failed:
-        click.echo(make_printable(f"error: {failed.with_hint()}"), err=True)
-        sys.exit(failed.exit_code)
+    run_program(cli, explain=explain, name="piped")

@@ -4,11 +4,11 @@
 import asyncio
 import time
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from pipecd_runtime.orphans import start_of
+from pipecd_test_support.plugin_world import PluginWorld, wait_for
 from pipecd_wire.plugin.deploymentapi.api_pb2 import (
     BuildPipelineSyncStagesRequest,
     BuildQuickSyncStagesRequest,
@@ -20,7 +20,7 @@ from pipecd_wire.plugin.planpreviewapi.api_pb2 import GetPlanPreviewRequest
 from piped.plugins import Limits, PluginError, PluginLostError
 
 
-async def test_a_plugin_is_asked_for_versions(world: Any) -> None:
+async def test_a_plugin_is_asked_for_versions(world: PluginWorld) -> None:
     request = PlanPluginInput(deployment=world.run_input("SUCCEED").deployment)
     async with world.host(world.odd(manners="go")) as host:
         await host.plugins["odd"].ready(20)
@@ -30,7 +30,7 @@ async def test_a_plugin_is_asked_for_versions(world: Any) -> None:
     assert world.facts(about="versions") == [["versions", "d1"]]
 
 
-async def test_a_planning_call_that_hangs_ends_in_time(world: Any, quick: Limits) -> None:
+async def test_a_planning_call_that_hangs_ends_in_time(world: PluginWorld, quick: Limits) -> None:
     request = PlanPluginInput(deployment=world.run_input("SUCCEED").deployment)
     async with world.host(world.odd(), limits=quick) as host:
         await host.plugins["odd"].ready(20)
@@ -39,7 +39,7 @@ async def test_a_planning_call_that_hangs_ends_in_time(world: Any, quick: Limits
             await host.plugins["odd"].determine_strategy(request)
 
 
-async def test_an_error_of_a_plugin_keeps_its_message(world: Any) -> None:
+async def test_an_error_of_a_plugin_keeps_its_message(world: PluginWorld) -> None:
     """W11: the person deploying has to see it."""
     async with world.host(world.odd()) as host:
         await host.plugins["odd"].ready(20)
@@ -50,7 +50,7 @@ async def test_an_error_of_a_plugin_keeps_its_message(world: Any) -> None:
             await host.plugins["odd"].build_quick_sync_stages(BuildQuickSyncStagesRequest())
 
 
-async def test_an_answer_that_is_too_large_is_an_error(world: Any) -> None:
+async def test_an_answer_that_is_too_large_is_an_error(world: PluginWorld) -> None:
     async with world.host(world.odd()) as host:
         await host.plugins["odd"].ready(20)
 
@@ -60,7 +60,7 @@ async def test_an_answer_that_is_too_large_is_an_error(world: Any) -> None:
             await host.plugins["odd"].build_pipeline_sync_stages(BuildPipelineSyncStagesRequest())
 
 
-async def test_a_request_that_breaks_the_rules_is_refused_by_the_plugin(world: Any) -> None:
+async def test_a_request_that_breaks_the_rules_is_refused_by_the_plugin(world: PluginWorld) -> None:
     async with world.host(world.odd(manners="go")) as host:
         await host.plugins["odd"].ready(20)
 
@@ -68,7 +68,7 @@ async def test_a_request_that_breaks_the_rules_is_refused_by_the_plugin(world: A
             await host.plugins["odd"].execute_stage(ExecutePluginInput())
 
 
-async def test_what_a_plugin_does_not_offer_is_not_an_error(world: Any) -> None:
+async def test_what_a_plugin_does_not_offer_is_not_an_error(world: PluginWorld) -> None:
     async with world.host(world.odd(manners="go")) as host:
         plugin = host.plugins["odd"]
         await plugin.ready(20)
@@ -77,7 +77,7 @@ async def test_what_a_plugin_does_not_offer_is_not_an_error(world: Any) -> None:
         assert await plugin.get_plan_preview(GetPlanPreviewRequest(), deadline=10) is None
 
 
-async def test_a_status_that_is_no_end_is_an_error(world: Any) -> None:
+async def test_a_status_that_is_no_end_is_an_error(world: PluginWorld) -> None:
     """W15: taken as it is, the deployment would stop silently and count as a success."""
     async with world.host(world.odd()) as host:
         await host.plugins["odd"].ready(20)
@@ -86,13 +86,13 @@ async def test_a_status_that_is_no_end_is_an_error(world: Any) -> None:
             await host.plugins["odd"].execute_stage(world.run_input("RUN_ON"))
 
 
-async def test_a_cancelled_stage_has_ended_when_the_call_returns(world: Any, until: Any) -> None:
+async def test_a_cancelled_stage_has_ended_when_the_call_returns(world: PluginWorld) -> None:
     """W13: a rollback must not work beside the stage that it undoes."""
     async with world.host(world.odd()) as host:
         await host.plugins["odd"].ready(20)
         async with asyncio.TaskGroup() as tasks:
             stage = tasks.create_task(host.plugins["odd"].execute_stage(world.run_input("WAIT")))
-            await until(lambda: world.facts(about="stage"))
+            await wait_for(lambda: world.facts(about="stage"))
 
             stage.cancel()
             await asyncio.wait({stage}, timeout=20)
@@ -101,14 +101,12 @@ async def test_a_cancelled_stage_has_ended_when_the_call_returns(world: Any, unt
             assert world.facts(about="cleaned up")
 
 
-async def test_a_second_cancel_does_not_shorten_the_wait_for_the_stage(
-    world: Any, until: Any
-) -> None:
+async def test_a_second_cancel_does_not_shorten_the_wait_for_the_stage(world: PluginWorld) -> None:
     async with world.host(world.odd()) as host:
         await host.plugins["odd"].ready(20)
         async with asyncio.TaskGroup() as tasks:
             stage = tasks.create_task(host.plugins["odd"].execute_stage(world.run_input("WAIT")))
-            await until(lambda: world.facts(about="stage"))
+            await wait_for(lambda: world.facts(about="stage"))
 
             for _ in range(5):
                 stage.cancel()
@@ -120,7 +118,7 @@ async def test_a_second_cancel_does_not_shorten_the_wait_for_the_stage(
 
 
 async def test_a_stage_that_does_not_end_after_its_cancel_ends_with_its_process(
-    world: Any, quick: Limits, until: Any
+    world: PluginWorld, quick: Limits
 ) -> None:
     """It answers pings, but neither ExecuteStage nor WaitStage: only a restart helps."""
     async with world.host(
@@ -134,7 +132,7 @@ async def test_a_stage_that_does_not_end_after_its_cancel_ends_with_its_process(
         host.on_change = lambda plugin: seen.append(plugin.state.sentence)
         async with asyncio.TaskGroup() as tasks:
             stage = tasks.create_task(plugin.execute_stage(world.run_input("HANG")))
-            await until(lambda: world.facts(about="stage"))
+            await wait_for(lambda: world.facts(about="stage"))
 
             stage.cancel()
             await asyncio.wait({stage}, timeout=20)
@@ -148,14 +146,14 @@ async def test_a_stage_that_does_not_end_after_its_cancel_ends_with_its_process(
     assert len(world.facts("other", about="started")) == 1
 
 
-async def test_a_stage_that_cannot_be_waited_for_gets_a_moment(world: Any, until: Any) -> None:
+async def test_a_stage_that_cannot_be_waited_for_gets_a_moment(world: PluginWorld) -> None:
     """A plugin of upstream's does not say when its handler has ended."""
     limits = Limits(silent_end=1.5)
     async with world.host(world.odd(manners="go"), limits=limits) as host:
         await host.plugins["odd"].ready(20)
         async with asyncio.TaskGroup() as tasks:
             stage = tasks.create_task(host.plugins["odd"].execute_stage(world.run_input("WAIT")))
-            await until(lambda: world.facts(about="stage"))
+            await wait_for(lambda: world.facts(about="stage"))
             began = time.monotonic()
 
             stage.cancel()
@@ -166,13 +164,13 @@ async def test_a_stage_that_cannot_be_waited_for_gets_a_moment(world: Any, until
 
 
 async def test_a_stage_whose_plugin_dies_while_it_is_cancelled_ends(
-    world: Any, quick: Limits, until: Any
+    world: PluginWorld, quick: Limits
 ) -> None:
     async with world.host(world.odd(), limits=quick) as host:
         await host.plugins["odd"].ready(20)
         async with asyncio.TaskGroup() as tasks:
             stage = tasks.create_task(host.plugins["odd"].execute_stage(world.run_input("WAIT")))
-            await until(lambda: world.facts(about="stage"))
+            await wait_for(lambda: world.facts(about="stage"))
 
             stage.cancel()
             with pytest.raises(PluginLostError):

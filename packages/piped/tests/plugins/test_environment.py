@@ -2,7 +2,6 @@
 """What plugins and install scripts find in their environment: the operator's, nothing of ours."""
 
 import asyncio
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,7 @@ async def test_a_plugin_has_the_operators_variables_and_those_made_for_it() -> N
 
     async with (
         asyncio.timeout(LIMIT),
-        started(command, lambda _: nullcontext()) as process,
+        started(command, lambda _: None) as process,
     ):
         said = (await process.said.read()).decode().splitlines()
 
@@ -46,7 +45,7 @@ async def test_a_plugin_has_the_operators_variables_and_those_made_for_it() -> N
 async def test_a_plugin_that_cannot_be_started_is_a_sentence() -> None:
     for arguments in (("/no/such/program",), ("/bin/echo", "a\0b")):
         with pytest.raises(ProgramError, match="cannot start"):
-            async with started(Command(arguments=arguments), lambda _: nullcontext()):
+            async with started(Command(arguments=arguments), lambda _: None):
                 pass
 
 

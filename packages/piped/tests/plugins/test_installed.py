@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from pipecd_model.config import PluginConfig
+from pipecd_test_support.plugin_world import PluginWorld, outcome_of, wait_for
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import STAGE_FAILURE, STAGE_SUCCESS
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi.api_pb2 import ExecutePluginInput
-from piped.plugins import PluginError, PluginHost, PluginLostError, PluginStoppingError
+from piped.plugins import PluginHost, PluginLostError, PluginStoppingError
 
 APPLICATION = b"apiVersion: pipecd.dev/v1beta1\nkind: Application\nspec: {}\n"
 
@@ -23,7 +24,7 @@ APPLICATION = b"apiVersion: pipecd.dev/v1beta1\nkind: Application\nspec: {}\n"
 class Installed:
     """Runs stages of installed plugins."""
 
-    def __init__(self, world: Any) -> None:
+    def __init__(self, world: PluginWorld) -> None:
         self.world = world
 
     def host(self, *names: str) -> PluginHost:
@@ -46,12 +47,12 @@ class Installed:
 
 
 @pytest.fixture
-def installed(world: Any) -> Installed:
+def installed(world: PluginWorld) -> Installed:
     return Installed(world)
 
 
 async def test_a_wait_ends_after_its_time_and_its_log_is_there(
-    installed: Installed, world: Any
+    installed: Installed, world: PluginWorld
 ) -> None:
     request = installed.run("WAIT", duration="1s")
     async with installed.host("wait") as host:
@@ -67,7 +68,7 @@ async def test_a_wait_ends_after_its_time_and_its_log_is_there(
     assert world.control_plane.lines
 
 
-async def test_an_approval_reaches_its_stage(installed: Installed, world: Any, until: Any) -> None:
+async def test_an_approval_reaches_its_stage(installed: Installed, world: PluginWorld) -> None:
     request = installed.run("WAIT_APPROVAL", approvers=["ada"])
     approve = Command(
         id="c1",
@@ -75,7 +76,7 @@ async def test_an_approval_reaches_its_stage(installed: Installed, world: Any, u
         deployment_id="d1",
         stage_id="s-WAIT_APPROVAL",
         commander="ada",
-        approve_stage={"deployment_id": "d1", "stage_id": "s-WAIT_APPROVAL"},
+        approve_stage=Command.ApproveStage(deployment_id="d1", stage_id="s-WAIT_APPROVAL"),
     )
     async with installed.host("waitapproval") as host:
         plugin = host.plugins["waitapproval"]
@@ -83,14 +84,14 @@ async def test_an_approval_reaches_its_stage(installed: Installed, world: Any, u
         with world.backend.metadata.opened(request.deployment):
             async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
                 stage = tasks.create_task(plugin.execute_stage(request))
-                await until(lambda: world.control_plane.lines)
+                await wait_for(lambda: world.control_plane.lines)
                 world.commands.give(approve)
 
     assert stage.result().status == STAGE_SUCCESS
 
 
 async def test_a_cancelled_script_is_gone_when_the_call_returns(
-    installed: Installed, world: Any, until: Any
+    installed: Installed, world: PluginWorld
 ) -> None:
     marks = world.folder / "marks"
     script = f"""
@@ -105,7 +106,7 @@ async def test_a_cancelled_script_is_gone_when_the_call_returns(
         with world.backend.metadata.opened(request.deployment):
             async with asyncio.TaskGroup() as tasks:
                 stage = tasks.create_task(plugin.execute_stage(request))
-                await until(marks.exists)
+                await wait_for(marks.exists)
 
                 stage.cancel()
                 await asyncio.wait({stage}, timeout=20)
@@ -114,7 +115,7 @@ async def test_a_cancelled_script_is_gone_when_the_call_returns(
 
 
 async def test_a_script_is_waited_for_when_piped_stops(
-    installed: Installed, world: Any, until: Any
+    installed: Installed, world: PluginWorld
 ) -> None:
     marks = world.folder / "marks"
     script = f"echo began >> {marks}; sleep 1; echo done >> {marks}"
@@ -125,7 +126,7 @@ async def test_a_script_is_waited_for_when_piped_stops(
         with world.backend.metadata.opened(request.deployment):
             async with asyncio.TaskGroup() as tasks:
                 stage = tasks.create_task(plugin.execute_stage(request))
-                await until(marks.exists)
+                await wait_for(marks.exists)
 
                 await host.stop(20)
 
@@ -134,7 +135,7 @@ async def test_a_script_is_waited_for_when_piped_stops(
 
 
 async def test_a_script_does_not_outlive_a_host_that_is_left(
-    installed: Installed, world: Any, until: Any
+    installed: Installed, world: PluginWorld
 ) -> None:
     """Its plugin would wait for it; there is no time for that, and nobody would end it later."""
     marks = world.folder / "marks"
@@ -144,16 +145,16 @@ async def test_a_script_does_not_outlive_a_host_that_is_left(
             async with installed.host("scriptrun") as host:
                 plugin = host.plugins["scriptrun"]
                 await plugin.ready(20)
-                stage = tasks.create_task(outcome(plugin.execute_stage(request)))
-                await until(lambda: marks.exists() and marks.read_text().endswith("\n"))
+                stage = tasks.create_task(outcome_of(plugin.execute_stage(request)))
+                await wait_for(lambda: marks.exists() and marks.read_text().endswith("\n"))
 
             pid = int(marks.read_text())
-            await until(lambda: not Path(f"/proc/{pid}").exists(), 5)
+            await wait_for(lambda: not Path(f"/proc/{pid}").exists(), 5)
     assert isinstance(stage.result(), PluginStoppingError)
 
 
 async def test_a_wait_is_left_as_it_is_when_piped_stops(
-    installed: Installed, world: Any, until: Any
+    installed: Installed, world: PluginWorld
 ) -> None:
     request = installed.run("WAIT", duration="1h")
     async with installed.host("wait") as host:
@@ -161,15 +162,17 @@ async def test_a_wait_is_left_as_it_is_when_piped_stops(
         await plugin.ready(20)
         with world.backend.metadata.opened(request.deployment) as store:
             async with asyncio.TaskGroup() as tasks:
-                stage = tasks.create_task(outcome(plugin.execute_stage(request)))
-                await until(lambda: store.get_stage("s-WAIT", "startTime"))
+                stage = tasks.create_task(outcome_of(plugin.execute_stage(request)))
+                await wait_for(lambda: store.get_stage("s-WAIT", "startTime"))
 
                 await host.stop(20)
 
     assert isinstance(stage.result(), PluginStoppingError)
 
 
-async def test_a_stage_is_continued_by_a_restarted_plugin(installed: Installed, world: Any) -> None:
+async def test_a_stage_is_continued_by_a_restarted_plugin(
+    installed: Installed, world: PluginWorld
+) -> None:
     request = installed.run("DUMMY_SYNC", exit=5)
     async with installed.host("dummy") as host:
         plugin = host.plugins["dummy"]
@@ -184,7 +187,7 @@ async def test_a_stage_is_continued_by_a_restarted_plugin(installed: Installed, 
 
 
 async def test_the_reason_of_a_failure_comes_with_the_answer(
-    installed: Installed, world: Any
+    installed: Installed, world: PluginWorld
 ) -> None:
     """W11: upstream's agent leaves it in the plugin."""
     request = installed.run("DUMMY_SYNC", fail="the cluster is on fire")
@@ -197,7 +200,7 @@ async def test_the_reason_of_a_failure_comes_with_the_answer(
     assert "the cluster is on fire" in response.message
 
 
-async def test_a_package_may_also_be_started_as_a_file(world: Any, until: Any) -> None:
+async def test_a_package_may_also_be_started_as_a_file(world: PluginWorld) -> None:
     """Whatever way it is started, our plugins accept plugin management."""
     shim = world.folder / "wait"
     installed_beside = Path(sys.executable).parent / "pipecd-plugin-wait"
@@ -206,11 +209,4 @@ async def test_a_package_may_also_be_started_as_a_file(world: Any, until: Any) -
         plugin = host.plugins["wait"]
         await plugin.ready(20)
 
-        await until(lambda: plugin.managed)
-
-
-async def outcome(waiting: Any) -> Any:
-    try:
-        return await waiting
-    except PluginError as error:
-        return error
+        await wait_for(lambda: plugin.managed)

@@ -7,11 +7,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipecd_runtime.orphans import start_of
+from pipecd_test_support.plugin_world import PluginWorld, wait_for
 from piped.programs.orphans import OrphanReaper, boot_id, pid_namespace
 
 LIMIT = 20
@@ -160,7 +160,7 @@ def test_a_folder_that_takes_nothing_keeps_no_plugin_from_running(
 
 
 async def test_a_host_has_its_plugins_on_record_and_sweeps_before_it_starts_them(
-    world: Any, start: Start
+    world: PluginWorld, start: Start
 ) -> None:
     process = start("echo up; exec sleep 600")
     folder = world.folder / "data" / "processes"
@@ -177,7 +177,7 @@ async def test_a_host_has_its_plugins_on_record_and_sweeps_before_it_starts_them
 
 
 async def test_the_plugin_of_a_killed_piped_is_gone_when_the_next_one_starts(
-    world: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+    world: PluginWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """W3, where the system cannot tell a plugin that its piped has died."""
     config = world.odd(manners="go")
@@ -187,9 +187,9 @@ async def test_the_plugin_of_a_killed_piped_is_gone_when_the_next_one_starts(
     piped = await asyncio.create_subprocess_exec(
         sys.executable, str(HOSTING), config.url, str(world.record("odd")), str(data)
     )
-    await until(lambda: world.facts(about="reached piped"))
+    await wait_for(lambda: world.facts(about="reached piped"))
     [[_, _, _, pid, _]] = world.facts(about="started")
-    await until((data / "processes" / str(pid)).exists)
+    await wait_for((data / "processes" / str(pid)).exists)
     piped.kill()
     await piped.wait()
     assert start_of(pid), "it must have outlived its piped"

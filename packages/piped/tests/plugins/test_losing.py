@@ -8,16 +8,16 @@ import re
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from pipecd_test_support.plugin_world import PluginWorld, wait_for
 from pipecd_wire.model.deployment_pb2 import STAGE_SUCCESS
 from piped.plugins import Limits, Phase, PluginLostError, PluginStoppingError
 
 
 async def test_a_plugin_that_dies_in_a_stage_is_told_at_once_and_restarted(
-    world: Any, quick: Limits
+    world: PluginWorld, quick: Limits
 ) -> None:
     """W1: the stage is continued by the next process, through a second ExecuteStage."""
     async with world.host(world.odd(), limits=quick) as host:
@@ -37,28 +37,28 @@ async def test_a_plugin_that_dies_in_a_stage_is_told_at_once_and_restarted(
     assert first != second
 
 
-async def test_a_call_to_a_plugin_that_is_away_fails_with_its_state(world: Any, until: Any) -> None:
+async def test_a_call_to_a_plugin_that_is_away_fails_with_its_state(world: PluginWorld) -> None:
     async with world.host(world.odd(manners="exit")) as host:
         plugin = host.plugins["odd"]
-        await until(lambda: plugin.state.phase is Phase.FAILED)
+        await wait_for(lambda: plugin.state.phase is Phase.FAILED)
 
         with pytest.raises(PluginLostError, match="is not ready: exited with code 3"):
             await plugin.execute_stage(world.run_input("SUCCEED"))
 
 
 async def test_a_plugin_that_misses_its_pings_is_restarted(
-    world: Any, quick: Limits, until: Any
+    world: PluginWorld, quick: Limits
 ) -> None:
     seen: list[str] = []
     async with world.host(world.odd(manners="no pings"), limits=quick) as host:
         host.on_change = lambda plugin: seen.append(plugin.state.sentence)
         await host.plugins["odd"].ready(20)
 
-        await until(lambda: any("missed 3 pings in a row" in sentence for sentence in seen))
-        await until(lambda: len(world.facts(about="started")) == 2)
+        await wait_for(lambda: any("missed 3 pings in a row" in sentence for sentence in seen))
+        await wait_for(lambda: len(world.facts(about="started")) == 2)
 
 
-async def test_a_frozen_plugin_does_not_hold_its_callers(world: Any, quick: Limits) -> None:
+async def test_a_frozen_plugin_does_not_hold_its_callers(world: PluginWorld, quick: Limits) -> None:
     """A process that lives but does nothing is as lost as a dead one."""
     async with world.host(world.odd(), limits=quick) as host:
         plugin = host.plugins["odd"]
@@ -70,7 +70,7 @@ async def test_a_frozen_plugin_does_not_hold_its_callers(world: Any, quick: Limi
 
 
 async def test_a_frozen_plugin_that_sends_no_pings_is_noticed_by_its_silence(
-    world: Any, quick: Limits
+    world: PluginWorld, quick: Limits
 ) -> None:
     """One of upstream's: its process lives, its channel is up, and no call ever returns."""
     limits = replace(quick, question=0.5)
@@ -86,14 +86,14 @@ async def test_a_frozen_plugin_that_sends_no_pings_is_noticed_by_its_silence(
         await plugin.execute_stage(world.run_input("SUCCEED"))
 
 
-async def test_a_plugin_that_answers_stays(world: Any, quick: Limits, until: Any) -> None:
+async def test_a_plugin_that_answers_stays(world: PluginWorld, quick: Limits) -> None:
     limits = replace(quick, question=0.2)
     async with world.host(
         world.odd(manners="go"), world.odd("narrow", manners="livestate only"), limits=limits
     ) as host:
         for plugin in host.plugins.values():
             await plugin.ready(20)
-        await until(lambda: len(world.facts(about="asked for stages")) > 6)
+        await wait_for(lambda: len(world.facts(about="asked for stages")) > 6)
 
         assert {plugin.state.phase for plugin in host.plugins.values()} == {Phase.READY}
     assert len(world.facts(about="started")) == 1
@@ -101,15 +101,15 @@ async def test_a_plugin_that_answers_stays(world: Any, quick: Limits, until: Any
 
 
 async def test_a_plugin_that_fails_again_and_again_is_said_to_be_in_a_crash_loop(
-    world: Any, quick: Limits, until: Any
+    world: PluginWorld, quick: Limits
 ) -> None:
     async with world.host(world.odd(manners="exit"), world.odd("good"), limits=quick) as host:
         plugin = host.plugins["odd"]
         await host.plugins["good"].ready(20)
-        await until(lambda: plugin.state.phase is Phase.FAILED)
+        await wait_for(lambda: plugin.state.phase is Phase.FAILED)
         assert not plugin.state.crash_loop
 
-        await until(lambda: plugin.state.crash_loop and plugin.state.phase is Phase.FAILED)
+        await wait_for(lambda: plugin.state.crash_loop and plugin.state.phase is Phase.FAILED)
 
         said = r"crash loop, \d+ times in a row: exited with code 3 before it was ready; next try"
         assert re.match(said, plugin.state.sentence)
@@ -119,17 +119,17 @@ async def test_a_plugin_that_fails_again_and_again_is_said_to_be_in_a_crash_loop
 
 
 async def test_a_plugin_whose_channel_breaks_is_restarted(
-    world: Any, quick: Limits, until: Any
+    world: PluginWorld, quick: Limits
 ) -> None:
     seen: list[str] = []
     async with world.host(world.odd(manners="deaf"), limits=quick) as host:
         host.on_change = lambda plugin: seen.append(plugin.state.sentence)
 
-        await until(lambda: any("cannot be reached any more" in sentence for sentence in seen))
-        await until(lambda: len(world.facts(about="started")) == 2)
+        await wait_for(lambda: any("cannot be reached any more" in sentence for sentence in seen))
+        await wait_for(lambda: len(world.facts(about="started")) == 2)
 
 
-async def test_a_plugin_that_pings_stays(world: Any, quick: Limits) -> None:
+async def test_a_plugin_that_pings_stays(world: PluginWorld, quick: Limits) -> None:
     async with world.host(world.odd(), limits=quick) as host:
         await host.plugins["odd"].ready(20)
         await asyncio.sleep(quick.ping_interval * (quick.missed_pings + 2))
@@ -139,7 +139,7 @@ async def test_a_plugin_that_pings_stays(world: Any, quick: Limits) -> None:
 
 
 async def test_a_flood_of_output_neither_stops_piped_nor_fills_its_log(
-    world: Any, quick: Limits, caplog: pytest.LogCaptureFixture
+    world: PluginWorld, quick: Limits, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     async with world.host(world.odd(manners="flood"), limits=quick) as host:
@@ -156,7 +156,7 @@ async def test_a_flood_of_output_neither_stops_piped_nor_fills_its_log(
     assert any(record.message == "plugin.output_dropped" for record in caplog.records)
 
 
-async def test_a_stage_that_the_plugin_leaves_is_not_failed(world: Any) -> None:
+async def test_a_stage_that_the_plugin_leaves_is_not_failed(world: PluginWorld) -> None:
     async with world.host(world.odd()) as host:
         await host.plugins["odd"].ready(20)
 
@@ -164,7 +164,7 @@ async def test_a_stage_that_the_plugin_leaves_is_not_failed(world: Any) -> None:
             await host.plugins["odd"].execute_stage(world.run_input("LEAVE"))
 
 
-async def test_the_private_port_closes_with_the_process(world: Any, quick: Limits) -> None:
+async def test_the_private_port_closes_with_the_process(world: PluginWorld, quick: Limits) -> None:
     async with world.host(world.odd(), limits=quick) as host:
         plugin = host.plugins["odd"]
         await plugin.ready(20)

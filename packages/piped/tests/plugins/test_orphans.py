@@ -8,11 +8,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipecd_runtime.orphans import MARK_VARIABLE, Mark, new_mark, start_of
+from pipecd_test_support.plugin_world import PluginWorld
 from piped.plugins import Limits, PluginLostError
 from piped.programs.orphans import OrphanReaper
 
@@ -184,7 +184,7 @@ def test_what_cannot_be_ended_is_named_and_stays_on_record(start: Start) -> None
 
 
 async def test_a_plugin_that_is_not_managed_and_lost_a_call_is_replaced(
-    world: Any, quick: Limits, until: Any
+    world: PluginWorld, quick: Limits
 ) -> None:
     """It may still run the stage: called again, it would begin it a second time beside that."""
     async with world.host(world.odd(manners="go"), limits=quick) as host:

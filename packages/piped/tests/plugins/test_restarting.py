@@ -3,20 +3,18 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from pipecd_model.errors import NotFoundError
 from pipecd_runtime.orphans import start_of
+from pipecd_test_support.plugin_world import PluginWorld, outcome_of, wait_for
 from pipecd_wire.model.deployment_pb2 import STAGE_SUCCESS
 from piped.plugins import Limits, Phase, PluginStoppingError
 from piped.plugins.state import PluginState
 
 
-async def test_a_plugin_that_works_is_told_to_stop_and_started_again(
-    world: Any, until: Any
-) -> None:
+async def test_a_plugin_that_works_is_told_to_stop_and_started_again(world: PluginWorld) -> None:
     async with world.host(world.odd(), world.odd("other"), limits=Limits(first_pause=600)) as host:
         plugin = host.plugins["odd"]
         await plugin.ready(20)
@@ -25,7 +23,7 @@ async def test_a_plugin_that_works_is_told_to_stop_and_started_again(
         host.on_change = lambda it: seen.append((it.state.phase, it.state.sentence))
 
         host.restart("odd", "Ada")
-        await until(lambda: plugin.state.phase is not Phase.READY)
+        await wait_for(lambda: plugin.state.phase is not Phase.READY)
         await plugin.ready(20)
 
         response = await plugin.execute_stage(world.run_input("SUCCEED"))
@@ -38,14 +36,16 @@ async def test_a_plugin_that_works_is_told_to_stop_and_started_again(
     assert len(world.facts("other", about="started")) == 1
 
 
-async def test_its_stages_are_left_for_the_next_process(world: Any, until: Any) -> None:
+async def test_its_stages_are_left_for_the_next_process(world: PluginWorld) -> None:
     """Also those of a plugin of upstream's, which end badly when it is told to stop."""
     async with world.host(world.odd(manners="go", dawdle=0.5)) as host:
         plugin = host.plugins["odd"]
         await plugin.ready(20)
         async with asyncio.TaskGroup() as tasks:
-            stage = tasks.create_task(outcome(plugin.execute_stage(world.run_input("UNTIL_TOLD"))))
-            await until(lambda: world.facts(about="stage"))
+            stage = tasks.create_task(
+                outcome_of(plugin.execute_stage(world.run_input("UNTIL_TOLD")))
+            )
+            await wait_for(lambda: world.facts(about="stage"))
 
             host.restart("odd", "Ada")
 
@@ -53,7 +53,7 @@ async def test_its_stages_are_left_for_the_next_process(world: Any, until: Any) 
         await plugin.ready(20)
 
 
-async def test_one_that_does_not_stop_is_killed(world: Any, quick: Limits, until: Any) -> None:
+async def test_one_that_does_not_stop_is_killed(world: PluginWorld, quick: Limits) -> None:
     async with world.host(world.odd(dawdle=3600), limits=replace(quick, hurry=0.3)) as host:
         plugin = host.plugins["odd"]
         await plugin.ready(20)
@@ -61,36 +61,29 @@ async def test_one_that_does_not_stop_is_killed(world: Any, quick: Limits, until
 
         host.restart("odd", "Ada")
 
-        await until(lambda: not start_of(pid))
-        await until(lambda: plugin.state.phase is Phase.READY)
+        await wait_for(lambda: not start_of(pid))
+        await wait_for(lambda: plugin.state.phase is Phase.READY)
 
 
-async def test_one_that_waits_after_a_failure_is_tried_at_once(world: Any, until: Any) -> None:
+async def test_one_that_waits_after_a_failure_is_tried_at_once(world: PluginWorld) -> None:
     limits = Limits(first_pause=600, longest_pause=600)
     async with world.host(world.odd(manners="exit"), limits=limits) as host:
         plugin = host.plugins["odd"]
-        await until(lambda: plugin.state.phase is Phase.FAILED)
+        await wait_for(lambda: plugin.state.phase is Phase.FAILED)
 
         host.restart("odd", "Ada")
 
-        await until(lambda: len(world.facts(about="started")) == 2)
+        await wait_for(lambda: len(world.facts(about="started")) == 2)
 
 
-async def test_one_that_nobody_knows_is_named(world: Any) -> None:
+async def test_one_that_nobody_knows_is_named(world: PluginWorld) -> None:
     async with world.host(world.odd()) as host:
         with pytest.raises(NotFoundError, match="this piped has no plugin 'even'"):
             host.restart("even", "Ada")
 
 
-async def outcome(waiting: Any) -> Any:
-    try:
-        return await waiting
-    except PluginStoppingError as error:
-        return error
-
-
 async def test_one_in_a_crash_loop_is_shown_with_its_crash_while_it_is_tried_again(
-    world: Any, quick: Limits, until: Any
+    world: PluginWorld, quick: Limits
 ) -> None:
     """Whoever looks between two tries wants to know what is wrong, not that it is tried again."""
     seen: list[PluginState] = []
@@ -98,7 +91,7 @@ async def test_one_in_a_crash_loop_is_shown_with_its_crash_while_it_is_tried_aga
     async with world.host(
         config, limits=quick, on_change=lambda plugin: seen.append(plugin.state)
     ) as host:
-        await until(lambda: host.plugins["odd"].failures > quick.crash_loop)
+        await wait_for(lambda: host.plugins["odd"].failures > quick.crash_loop)
 
     looping = [state for state in seen if state.crash_loop and state.phase is not Phase.STOPPING]
     assert {state.phase for state in looping} == {Phase.FETCHING, Phase.STARTING, Phase.FAILED}

@@ -2,16 +2,19 @@
 """What a plugin can call on its private port, over real gRPC."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import pytest
+from google.protobuf.message import Message
 
+from pipecd_test_support.plugin_world import PluginWorld
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
+from pipecd_wire.model.logblock_pb2 import LogBlock
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.pipecd.plugin.plugin_pb2_grpc import PluginManagementServiceStub
 from pipecd_wire.pluginservice import service_pb2 as pb
@@ -23,8 +26,26 @@ from piped.programs.port import private_port
 from piped.report.metadata import PLUGIN
 from piped.secrets import OpenedSecrets
 
+if TYPE_CHECKING:
+    from grpc.aio import UnaryUnaryMultiCallable
+
+    from pipecd_wire.pipecd.plugin.plugin_pb2_grpc import PluginManagementServiceAsyncStub
+    from pipecd_wire.pluginservice.service_pb2_grpc import PluginServiceAsyncStub
+
+Request = TypeVar("Request", bound=Message)
+Response = TypeVar("Response", bound=Message)
+
 TOKEN = [("pipecd-plugin-token", "right")]
-STAGE = {"deployment_id": "d1", "stage_id": "s-WAIT"}
+
+
+class StageIds(TypedDict):
+    """What every request about a stage names."""
+
+    deployment_id: str
+    stage_id: str
+
+
+STAGE: StageIds = {"deployment_id": "d1", "stage_id": "s-WAIT"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +54,12 @@ class Private:
 
     session: PluginSession
     running: RunningStages
-    service: Any
-    management: Any
+    service: "PluginServiceAsyncStub"
+    management: "PluginManagementServiceAsyncStub"
 
 
 @pytest.fixture
-async def private(world: Any) -> AsyncIterator[Private]:
+async def private(world: PluginWorld) -> AsyncIterator[Private]:
     session, running = PluginSession(token="right", port=7001), RunningStages()  # noqa: S106
     management = ManagementApi(session, ping_interval=2.5, running=running, backend=world.backend)
     async with AsyncExitStack() as opened:
@@ -58,13 +79,17 @@ async def private(world: Any) -> AsyncIterator[Private]:
         )
 
 
-async def refusal(method: Any, request: Any, **options: Any) -> CallError:
+async def refusal(
+    method: "UnaryUnaryMultiCallable[Request, Response]",
+    request: Request,
+    metadata: Sequence[tuple[str, str]] = (),
+) -> CallError:
     with pytest.raises(CallError) as raised:
-        await call(method, request, **options)
+        await call(method, request, metadata=metadata)
     return raised.value
 
 
-async def test_a_value_of_a_stage_is_kept_and_found(private: Private, world: Any) -> None:
+async def test_a_value_of_a_stage_is_kept_and_found(private: Private, world: PluginWorld) -> None:
     put = pb.PutStageMetadataRequest(**STAGE, key="a", value="1")
     await call(private.service.PutStageMetadata, put)
     several = pb.PutStageMetadataMultiRequest(**STAGE, metadata={"b": "2", "c": ""})
@@ -86,14 +111,14 @@ async def test_a_value_of_a_stage_is_kept_and_found(private: Private, world: Any
     ]
 
 
-async def test_a_plugin_writes_to_its_own_stages_only(private: Private, world: Any) -> None:
+async def test_a_plugin_writes_to_its_own_stages_only(private: Private, world: PluginWorld) -> None:
     deployment = Deployment(id="d2", application_id="a2")
     for name in ("odd", "other"):
         deployment.stages.add(id=name, metadata={PLUGIN: name})
-    mine = {"deployment_id": "d2", "stage_id": "odd"}
-    theirs = {"deployment_id": "d2", "stage_id": "other"}
-    block = {"index": 1, "log": "hello", "created_at": 1}
-    calls: dict[Any, Any] = {
+    mine: StageIds = {"deployment_id": "d2", "stage_id": "odd"}
+    theirs: StageIds = {"deployment_id": "d2", "stage_id": "other"}
+    block = LogBlock(index=1, log="hello", created_at=1)
+    calls: dict[UnaryUnaryMultiCallable[Any, Any], Callable[..., Message]] = {
         private.service.PutStageMetadata: partial(pb.PutStageMetadataRequest, key="a", value="1"),
         private.service.PutStageMetadataMulti: partial(
             pb.PutStageMetadataMultiRequest, metadata={"a": "1"}
@@ -144,7 +169,7 @@ async def test_values_of_a_plugin_are_its_own_when_it_gives_no_name(private: Pri
     assert values == ["mine", "mine", "theirs"]
 
 
-async def test_shared_metadata_is_read(private: Private, world: Any) -> None:
+async def test_shared_metadata_is_read(private: Private, world: PluginWorld) -> None:
     deployment = world.run_input("WAIT", "d2").deployment
     deployment.metadata_v2.shared.keyValues["DeploymentNotification"] = "{}"
 
@@ -174,9 +199,9 @@ async def test_a_request_without_an_id_is_refused(private: Private) -> None:
     assert "deployment_id" in error.message
 
 
-async def test_log_lines_reach_the_control_plane(private: Private, world: Any) -> None:
-    def blocks(*lines: str) -> Any:
-        return [{"index": n, "log": line, "created_at": 1} for n, line in enumerate(lines)]
+async def test_log_lines_reach_the_control_plane(private: Private, world: PluginWorld) -> None:
+    def blocks(*lines: str) -> list[LogBlock]:
+        return [LogBlock(index=n, log=line, created_at=1) for n, line in enumerate(lines)]
 
     await call(
         private.service.ReportStageLogs,
@@ -192,15 +217,15 @@ async def test_log_lines_reach_the_control_plane(private: Private, world: Any) -
     assert world.control_plane.lines == ["one", "two", "three"]
 
 
-async def test_an_empty_log_line_is_a_blank_one(private: Private, world: Any) -> None:
+async def test_an_empty_log_line_is_a_blank_one(private: Private, world: PluginWorld) -> None:
     """A plugin of the Go SDK would send its batch again for ever, and wait for it at the end."""
-    lines = [{"index": n, "log": line, "created_at": 1} for n, line in enumerate(("one", "", "x"))]
+    lines = [LogBlock(index=n, log=line, created_at=1) for n, line in enumerate(("one", "", "x"))]
 
     await call(private.service.ReportStageLogs, pb.ReportStageLogsRequest(**STAGE, blocks=lines))
     await call(
         private.service.ReportStageLogsFromLastCheckpoint,
         pb.ReportStageLogsFromLastCheckpointRequest(
-            **STAGE, blocks=[{"index": 3, "log": "", "created_at": 1}], completed=True
+            **STAGE, blocks=[LogBlock(index=3, log="", created_at=1)], completed=True
         ),
     )
 
@@ -220,7 +245,7 @@ async def test_shared_objects_are_forwarded(private: Private) -> None:
     assert answer.object == b"\x00kept"
 
 
-async def test_a_tool_is_installed(private: Private, world: Any) -> None:
+async def test_a_tool_is_installed(private: Private, world: PluginWorld) -> None:
     script = "printf 'tool {{ .Version }}' > {{ .OutPath }}"
 
     answer = await call(
@@ -233,7 +258,9 @@ async def test_a_tool_is_installed(private: Private, world: Any) -> None:
     assert path.read_text() == "tool 1.2"
 
 
-async def test_commands_of_a_stage_are_listed_until_it_ends(private: Private, world: Any) -> None:
+async def test_commands_of_a_stage_are_listed_until_it_ends(
+    private: Private, world: PluginWorld
+) -> None:
     world.commands.give(Command(id="c1", **STAGE))
 
     lists = [
@@ -244,7 +271,7 @@ async def test_commands_of_a_stage_are_listed_until_it_ends(private: Private, wo
     assert [[command.id for command in answer.commands] for answer in lists] == [["c1"], ["c1"]]
 
 
-async def test_a_command_is_pushed_to_its_stage(private: Private, world: Any) -> None:
+async def test_a_command_is_pushed_to_its_stage(private: Private, world: PluginWorld) -> None:
     world.commands.give(Command(id="before", **STAGE))
     request = plugin_pb2.WatchStageCommandsRequest(**STAGE)
     seen = []
@@ -261,7 +288,9 @@ async def test_a_command_is_pushed_to_its_stage(private: Private, world: Any) ->
     assert seen == ["before", "now"]
 
 
-async def test_the_watch_of_commands_ends_with_the_stage(private: Private, world: Any) -> None:
+async def test_the_watch_of_commands_ends_with_the_stage(
+    private: Private, world: PluginWorld
+) -> None:
     world.commands.give(Command(id="c1", **STAGE))
     request = plugin_pb2.WatchStageCommandsRequest(**STAGE)
     watching = stream(private.management.WatchStageCommands, request, metadata=TOKEN)
@@ -276,7 +305,7 @@ async def test_the_watch_of_commands_ends_with_the_stage(private: Private, world
 
 
 async def test_a_stage_that_does_not_run_has_no_commands_to_watch(
-    private: Private, world: Any
+    private: Private, world: PluginWorld
 ) -> None:
     world.commands.give(Command(id="c1", **STAGE))
     request = plugin_pb2.WatchStageCommandsRequest(**STAGE)
@@ -287,7 +316,7 @@ async def test_a_stage_that_does_not_run_has_no_commands_to_watch(
 
 
 async def test_a_secret_is_for_a_deployment_that_the_plugin_runs(
-    private: Private, world: Any
+    private: Private, world: PluginWorld
 ) -> None:
     request = plugin_pb2.DecryptSecretRequest(deployment_id="d1", name="password")
     unknown = plugin_pb2.DecryptSecretRequest(deployment_id="d1", name="other")
@@ -309,7 +338,7 @@ async def test_a_secret_is_for_a_deployment_that_the_plugin_runs(
     assert stolen.status == "UNAUTHENTICATED"
 
 
-async def test_metadata_holds_no_secret(private: Private, world: Any) -> None:
+async def test_metadata_holds_no_secret(private: Private, world: PluginWorld) -> None:
     deployment = world.run_input("WAIT").deployment
     known = world.backend.secrets
     with known.opened(deployment), world.backend.metadata.opened(deployment):
@@ -333,7 +362,9 @@ async def test_metadata_holds_no_secret(private: Private, world: Any) -> None:
 
 
 @pytest.mark.parametrize("metadata", [[], [("pipecd-plugin-token", "wrong")]])
-async def test_management_needs_the_token(private: Private, metadata: Any) -> None:
+async def test_management_needs_the_token(
+    private: Private, metadata: list[tuple[str, str]]
+) -> None:
     error = await refusal(private.management.Ping, plugin_pb2.PingRequest(), metadata=metadata)
 
     assert error.status == "UNAUTHENTICATED"
@@ -381,7 +412,7 @@ async def test_after_ready_nobody_else_on_the_machine_can_use_the_port(private: 
 
 
 async def test_a_message_as_large_as_the_limit_allows_gets_through(
-    private: Private, world: Any
+    private: Private, world: PluginWorld
 ) -> None:
     value = "x" * (6 * 1024 * 1024)
 

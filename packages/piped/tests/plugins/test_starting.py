@@ -5,18 +5,19 @@ import asyncio
 import json
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipecd_model.config import PluginConfig
 from pipecd_model.config.piped import DeployTargetConfig
+from pipecd_test_support.plugin_world import PluginWorld, wait_for
 from pipecd_wire.model.deployment_pb2 import STAGE_SUCCESS
 from piped.plugins import Limits, Phase, PluginError
 
 
-async def test_a_file_is_started_with_upstreams_command_line(world: Any) -> None:
+async def test_a_file_is_started_with_upstreams_command_line(world: PluginWorld) -> None:
     config = PluginConfig(
         name="odd",
         url=str(world.executable("odd")),
@@ -49,7 +50,7 @@ async def test_a_file_is_started_with_upstreams_command_line(world: Any) -> None
     }
 
 
-async def test_a_plugin_serves_on_the_port_of_its_entry(world: Any, free_port: int) -> None:
+async def test_a_plugin_serves_on_the_port_of_its_entry(world: PluginWorld, free_port: int) -> None:
     async with world.host(world.odd(port=free_port, manners="go")) as host:
         await host.plugins["odd"].ready(20)
 
@@ -58,7 +59,9 @@ async def test_a_plugin_serves_on_the_port_of_its_entry(world: Any, free_port: i
     writer.close()
 
 
-async def test_a_plugin_that_ignores_the_invitation_is_ready_when_it_answers(world: Any) -> None:
+async def test_a_plugin_that_ignores_the_invitation_is_ready_when_it_answers(
+    world: PluginWorld,
+) -> None:
     async with world.host(world.odd(manners="go", stages=["A", "B"])) as host:
         plugin = host.plugins["odd"]
         await plugin.ready(20)
@@ -69,11 +72,11 @@ async def test_a_plugin_that_ignores_the_invitation_is_ready_when_it_answers(wor
     assert world.facts(about="reached piped")
 
 
-async def test_a_plugin_that_accepts_the_invitation_presents_itself(world: Any, until: Any) -> None:
+async def test_a_plugin_that_accepts_the_invitation_presents_itself(world: PluginWorld) -> None:
     async with world.host(world.odd()) as host:
         plugin = host.plugins["odd"]
         await plugin.ready(20)
-        await until(lambda: plugin.managed)
+        await wait_for(lambda: plugin.managed)
 
         assert plugin.version == "1.2.3"
         assert plugin.stages_without_files == {"SUCCEED"}
@@ -81,7 +84,7 @@ async def test_a_plugin_that_accepts_the_invitation_presents_itself(world: Any, 
 
 
 async def test_an_installed_package_gets_its_configuration_where_nobody_sees_it(
-    world: Any, on_path: Any
+    world: PluginWorld, on_path: Callable[[Path, str], None]
 ) -> None:
     """The command line is readable by every user of the machine; plugin configs hold secrets."""
     on_path(world.executable("odd"), "pipecd-plugin-odd")
@@ -100,7 +103,9 @@ async def test_an_installed_package_gets_its_configuration_where_nobody_sees_it(
     assert "--config" not in arguments
 
 
-async def test_a_package_may_have_another_name_than_the_plugin(world: Any, on_path: Any) -> None:
+async def test_a_package_may_have_another_name_than_the_plugin(
+    world: PluginWorld, on_path: Callable[[Path, str], None]
+) -> None:
     on_path(world.executable("odd"), "pipecd-plugin-strange")
     config = PluginConfig(
         name="odd", url="package://strange", config={"record": str(world.record("odd"))}
@@ -111,7 +116,7 @@ async def test_a_package_may_have_another_name_than_the_plugin(world: Any, on_pa
 
 
 async def test_a_plugin_that_exits_at_start_is_failed_with_its_last_output(
-    world: Any, quick: Limits, until: Any
+    world: PluginWorld, quick: Limits
 ) -> None:
     """W2: upstream's agent hangs for ever on it."""
     bad, good = world.odd("bad", manners="exit"), world.odd("good")
@@ -121,47 +126,47 @@ async def test_a_plugin_that_exits_at_start_is_failed_with_its_last_output(
         await host.plugins["good"].ready(20)
         response = await host.plugins["good"].execute_stage(world.run_input("SUCCEED"))
 
-        await until(lambda: host.plugins["bad"].state.phase is Phase.FAILED)
+        await wait_for(lambda: host.plugins["bad"].state.phase is Phase.FAILED)
         state = host.plugins["bad"].state
         assert "exited with code 3 before it was ready; next try in" in state.sentence
         assert state.last_output[-2:] == ("no such", "bucket")
         with pytest.raises(PluginError, match="'bad' is not ready: ") as raised:
             await host.plugins["bad"].ready(0)
         assert raised.value.hint == "bucket"
-        await until(lambda: len(world.facts("bad", about="started")) > 2)
+        await wait_for(lambda: len(world.facts("bad", about="started")) > 2)
     assert response.status == STAGE_SUCCESS
 
 
 @pytest.mark.parametrize("manners", ["sleep", "mute"])
-async def test_a_plugin_that_never_answers_is_given_up(
-    world: Any, until: Any, manners: str
-) -> None:
+async def test_a_plugin_that_never_answers_is_given_up(world: PluginWorld, manners: str) -> None:
     async with world.host(world.odd(manners=manners), limits=Limits(ready=4)) as host:
         plugin = host.plugins["odd"]
         # A process that had no time to say that it is there is followed by another.
-        await until(lambda: plugin.state.phase is Phase.FAILED and world.facts(about="started"))
+        await wait_for(lambda: plugin.state.phase is Phase.FAILED and world.facts(about="started"))
 
         pid = world.facts(about="started")[0][3]
         assert "did not serve within 4s; next try in" in plugin.state.sentence
-        await until(lambda: not is_alive(pid))
+        await wait_for(lambda: not is_alive(pid))
 
 
 async def test_ready_with_a_wrong_token_is_refused(
-    world: Any, on_path: Any, quick: Limits, until: Any
+    world: PluginWorld, on_path: Callable[[Path, str], None], quick: Limits
 ) -> None:
     on_path(world.executable("odd"), "pipecd-plugin-odd")
     record = str(world.record("odd"))
     config = PluginConfig(name="odd", config={"record": record, "manners": "wrong token"})
 
     async with world.host(config, limits=quick) as host:
-        await until(lambda: host.plugins["odd"].state.phase is Phase.FAILED)
+        await wait_for(lambda: host.plugins["odd"].state.phase is Phase.FAILED)
 
         state = host.plugins["odd"].state
     assert "exited with code 4" in state.sentence
     assert state.last_output[-1].startswith("UNAUTHENTICATED: this is not the token of the plugin")
 
 
-async def test_a_plugin_that_only_shows_live_state_is_ready_without_stages(world: Any) -> None:
+async def test_a_plugin_that_only_shows_live_state_is_ready_without_stages(
+    world: PluginWorld,
+) -> None:
     """Upstream's agent stops when a plugin does not serve FetchDefinedStages."""
     async with world.host(world.odd(manners="livestate only")) as host:
         await host.plugins["odd"].ready(20)
@@ -169,19 +174,19 @@ async def test_a_plugin_that_only_shows_live_state_is_ready_without_stages(world
         assert host.plugins["odd"].stages == frozenset()
 
 
-async def test_a_port_that_is_taken_is_said_and_nothing_is_started(world: Any, until: Any) -> None:
+async def test_a_port_that_is_taken_is_said_and_nothing_is_started(world: PluginWorld) -> None:
     """W3: piped must not talk to a process that somebody left behind on the port."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         async with world.host(world.odd(port=port, manners="go")) as host:
             plugin = host.plugins["odd"]
-            await until(lambda: plugin.state.phase is Phase.FAILED)
+            await wait_for(lambda: plugin.state.phase is Phase.FAILED)
 
             assert f"the port {port} is taken by another process" in plugin.state.sentence
     assert not world.facts()
 
 
-async def test_a_file_with_another_checksum_is_never_executed(world: Any, until: Any) -> None:
+async def test_a_file_with_another_checksum_is_never_executed(world: PluginWorld) -> None:
     config = PluginConfig(
         name="odd",
         url=str(world.executable("odd")),
@@ -190,25 +195,25 @@ async def test_a_file_with_another_checksum_is_never_executed(world: Any, until:
     )
 
     async with world.host(config) as host:
-        await until(lambda: host.plugins["odd"].state.phase is Phase.FAILED)
+        await wait_for(lambda: host.plugins["odd"].state.phase is Phase.FAILED)
 
         assert "has the sha256 " in host.plugins["odd"].state.sentence
     assert not world.facts()
 
 
-async def test_a_file_that_is_no_program_is_said(world: Any, until: Any, tmp_path: Path) -> None:
+async def test_a_file_that_is_no_program_is_said(world: PluginWorld, tmp_path: Path) -> None:
     """An error page that somebody downloaded must not become a shell script."""
     file = tmp_path / "notes.txt"
     file.write_text("touch was-run\n")
 
     async with world.host(PluginConfig(name="notes", url=str(file))) as host:
         plugin = host.plugins["notes"]
-        await until(lambda: plugin.state.phase is Phase.FAILED)
+        await wait_for(lambda: plugin.state.phase is Phase.FAILED)
 
         assert f"{str(file)!r} is not a program" in plugin.state.sentence
 
 
-async def test_a_plugin_that_is_not_installed_is_said(world: Any, until: Any) -> None:
+async def test_a_plugin_that_is_not_installed_is_said(world: PluginWorld) -> None:
     async with world.host(PluginConfig(name="absent")) as host:
         await host.settled(20)
 
@@ -216,18 +221,18 @@ async def test_a_plugin_that_is_not_installed_is_said(world: Any, until: Any) ->
     assert "there is no executable 'pipecd-plugin-absent' (install the package" in sentence
 
 
-async def test_a_changed_file_is_a_new_version(world: Any, quick: Limits, until: Any) -> None:
+async def test_a_changed_file_is_a_new_version(world: PluginWorld, quick: Limits) -> None:
     """W4: upstream starts what is cached under the name, whatever the source is by now."""
     config = world.odd(manners="exit")
     original = world.executable("odd").read_text()
     async with world.host(config, limits=quick) as host:
-        await until(lambda: world.facts(about="started"))
+        await wait_for(lambda: world.facts(about="started"))
         replacement = world.folder / "replacement"
         replacement.write_text(original.replace("no such", "another"))
         replacement.chmod(0o755)
         replacement.replace(config.url)
 
-        await until(lambda: "another" in host.plugins["odd"].output.last())
+        await wait_for(lambda: "another" in host.plugins["odd"].output.last())
 
     folders = {Path(fact[4]).parent.name for fact in world.facts(about="started")}
     kept = {path.name for path in (world.folder / "data" / "plugins" / "odd").iterdir()}
@@ -235,13 +240,13 @@ async def test_a_changed_file_is_a_new_version(world: Any, quick: Limits, until:
     assert folders <= kept
 
 
-async def test_all_plugins_start_at_the_same_time(world: Any, until: Any) -> None:
+async def test_all_plugins_start_at_the_same_time(world: PluginWorld) -> None:
     """One that takes its whole time must not keep the others waiting."""
     slow = [world.odd(f"slow{number}", manners="mute") for number in range(3)]
 
     async with world.host(*slow, world.odd()) as host:
         await host.plugins["odd"].ready(20)
-        await until(lambda: all(world.facts(plugin.name) for plugin in slow))
+        await wait_for(lambda: all(world.facts(plugin.name) for plugin in slow))
 
         assert {host.plugins[plugin.name].state.phase for plugin in slow} == {Phase.STARTING}
 

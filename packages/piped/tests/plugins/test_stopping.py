@@ -8,16 +8,16 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from piped.plugins import Limits, Phase, PluginError, PluginStoppingError
+from pipecd_test_support.plugin_world import PluginWorld, outcome_of, wait_for
+from piped.plugins import Limits, Phase, PluginStoppingError
 
 HOSTING = Path(__file__).parent / "programs" / "hosting.py"
 
 
-async def test_all_plugins_are_told_at_once_and_waited_for(world: Any) -> None:
+async def test_all_plugins_are_told_at_once_and_waited_for(world: PluginWorld) -> None:
     plugins = [world.odd(name, dawdle=0.5) for name in ("one", "two")]
     async with world.host(*plugins) as host:
         for plugin in host.plugins.values():
@@ -31,7 +31,7 @@ async def test_all_plugins_are_told_at_once_and_waited_for(world: Any) -> None:
     assert world.facts("one", about="SIGTERM") == [["SIGTERM"]]
 
 
-async def test_a_plugin_that_does_not_stop_is_killed_with_its_group(world: Any, until: Any) -> None:
+async def test_a_plugin_that_does_not_stop_is_killed_with_its_group(world: PluginWorld) -> None:
     async with world.host(world.odd(dawdle=3600)) as host:
         await host.plugins["odd"].ready(20)
         [[_, _, _, pid, _]] = world.facts(about="started")
@@ -41,13 +41,13 @@ async def test_a_plugin_that_does_not_stop_is_killed_with_its_group(world: Any, 
         assert not is_alive(pid)
 
 
-async def test_a_second_signal_leaves_little_time(world: Any, until: Any) -> None:
+async def test_a_second_signal_leaves_little_time(world: PluginWorld) -> None:
     async with world.host(world.odd(dawdle=3600), limits=Limits(hurry=0.3)) as host:
         await host.plugins["odd"].ready(20)
         began = time.monotonic()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(host.stop(600))
-            await until(lambda: world.facts(about="SIGTERM"))
+            await wait_for(lambda: world.facts(about="SIGTERM"))
 
             host.kill()
 
@@ -56,7 +56,7 @@ async def test_a_second_signal_leaves_little_time(world: Any, until: Any) -> Non
     assert len(world.facts(about="SIGTERM")) >= 2
 
 
-async def test_an_error_in_piped_leaves_no_plugin_behind(world: Any) -> None:
+async def test_an_error_in_piped_leaves_no_plugin_behind(world: PluginWorld) -> None:
     """W3: and it is the error that its reader sees, not a group around it."""
 
     async def fail() -> None:
@@ -71,19 +71,19 @@ async def test_an_error_in_piped_leaves_no_plugin_behind(world: Any) -> None:
     assert not is_alive(pid)
 
 
-async def test_a_host_can_be_left_while_plugins_start(world: Any) -> None:
+async def test_a_host_can_be_left_while_plugins_start(world: PluginWorld) -> None:
     async with world.host(world.odd(), world.odd("bad", manners="exit")):
         pass
 
     assert not any(is_alive(fact[3]) for fact in world.facts(about="started"))
 
 
-async def test_whoever_waits_for_a_plugin_hears_of_the_stop(world: Any, until: Any) -> None:
+async def test_whoever_waits_for_a_plugin_hears_of_the_stop(world: PluginWorld) -> None:
     async with world.host(world.odd(manners="exit")) as host:
         plugin = host.plugins["odd"]
-        await until(lambda: plugin.state.phase is Phase.FAILED)
+        await wait_for(lambda: plugin.state.phase is Phase.FAILED)
         async with asyncio.TaskGroup() as tasks:
-            waiting = tasks.create_task(outcome(plugin.ready(600)))
+            waiting = tasks.create_task(outcome_of(plugin.ready(600)))
             await asyncio.sleep(0)
 
             await host.stop(20)
@@ -91,16 +91,16 @@ async def test_whoever_waits_for_a_plugin_hears_of_the_stop(world: Any, until: A
         assert isinstance(waiting.result(), PluginStoppingError)
 
 
-async def test_a_stage_of_upstreams_that_ends_badly_at_the_stop_is_left(
-    world: Any, until: Any
-) -> None:
+async def test_a_stage_of_upstreams_that_ends_badly_at_the_stop_is_left(world: PluginWorld) -> None:
     """W7: upstream rolls a deployment back because piped was restarted."""
     async with world.host(world.odd(manners="go", dawdle=1)) as host:
         plugin = host.plugins["odd"]
         await plugin.ready(20)
         async with asyncio.TaskGroup() as tasks:
-            stage = tasks.create_task(outcome(plugin.execute_stage(world.run_input("UNTIL_TOLD"))))
-            await until(lambda: world.facts(about="stage"))
+            stage = tasks.create_task(
+                outcome_of(plugin.execute_stage(world.run_input("UNTIL_TOLD")))
+            )
+            await wait_for(lambda: world.facts(about="stage"))
 
             await host.stop(20)
 
@@ -108,7 +108,7 @@ async def test_a_stage_of_upstreams_that_ends_badly_at_the_stop_is_left(
 
 
 async def test_a_stopping_plugin_keeps_its_channel_until_it_is_done(
-    world: Any, quick: Limits, until: Any
+    world: PluginWorld, quick: Limits
 ) -> None:
     """It may finish a script for the whole grace period, long after it stopped listening."""
     async with world.host(world.odd(manners="go", dawdle=1.5), limits=quick) as host:
@@ -121,30 +121,23 @@ async def test_a_stopping_plugin_keeps_its_channel_until_it_is_done(
 
 
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not installed")
-async def test_a_plugin_dies_with_its_piped(world: Any, until: Any) -> None:
+async def test_a_plugin_dies_with_its_piped(world: PluginWorld) -> None:
     """W3: the next piped must not meet the plugins of the last one."""
     config = world.odd(manners="go")
     piped = await asyncio.create_subprocess_exec(
         sys.executable, str(HOSTING), config.url, str(world.record("odd")), str(world.folder)
     )
     try:
-        await until(lambda: world.facts(about="reached piped"))
+        await wait_for(lambda: world.facts(about="reached piped"))
         [[_, _, _, pid, _]] = world.facts(about="started")
 
         piped.send_signal(signal.SIGKILL)
 
-        await until(lambda: not is_alive(pid))
+        await wait_for(lambda: not is_alive(pid))
     finally:
         if piped.returncode is None:
             piped.kill()
         await piped.wait()
-
-
-async def outcome(waiting: Any) -> Any:
-    try:
-        return await waiting
-    except PluginError as error:
-        return error
 
 
 def is_alive(pid: int) -> bool:

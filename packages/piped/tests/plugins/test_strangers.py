@@ -7,13 +7,14 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import pytest
 
 from pipecd_model.config import PluginConfig
 from pipecd_runtime.peer import has_ipv6
 from pipecd_runtime.ports import pick_port
+from pipecd_test_support.plugin_world import PluginWorld, wait_for
 from pipecd_test_support.stranger import (
     ME,
     NEEDS_ROOT,
@@ -61,7 +62,9 @@ def names_of(statuses: list[str]) -> set[str]:
 
 
 @asynccontextmanager
-async def private(world: Any, *, port: int = 7001, ready: bool = False) -> AsyncIterator[int]:
+async def private(
+    world: PluginWorld, *, port: int = 7001, ready: bool = False
+) -> AsyncIterator[int]:
     """The private port of a plugin file, or with port 0 of a package."""
     session = PluginSession(token="right", port=port)  # noqa: S106 - a fake one
     management = ManagementApi(
@@ -74,7 +77,14 @@ async def private(world: Any, *, port: int = 7001, ready: bool = False) -> Async
         yield served
 
 
-STATES: dict[str, dict[str, Any]] = {
+class State(TypedDict, total=False):
+    """What `private` is asked for."""
+
+    ready: bool
+    port: int
+
+
+STATES: dict[str, State] = {
     "a file that has not said Ready": {},
     "a file that has": {"ready": True},
     "a package": {"port": 0},
@@ -84,7 +94,7 @@ STATES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("token", ["", "wrong", "right ", "Right"])
 async def test_a_wrong_token_gets_nothing_from_the_private_port(
-    world: Any, state: str, token: str
+    world: PluginWorld, state: str, token: str
 ) -> None:
     """Whoever sends one has no other way in, not even as piped's own user."""
     async with private(world, **STATES[state]) as port:
@@ -94,7 +104,9 @@ async def test_a_wrong_token_gets_nothing_from_the_private_port(
 
 
 @pytest.mark.parametrize("state", ["a file that has", "a package"])
-async def test_a_process_that_has_its_token_needs_it_for_every_call(world: Any, state: str) -> None:
+async def test_a_process_that_has_its_token_needs_it_for_every_call(
+    world: PluginWorld, state: str
+) -> None:
     async with private(world, **STATES[state]) as port:
         without = await call_as(ME, f"127.0.0.1:{port}", attempts(EVERYTHING))
         with_it = await call_as(ME, f"127.0.0.1:{port}", attempts(OF_PIPED, (KEY, "right")))
@@ -103,7 +115,7 @@ async def test_a_process_that_has_its_token_needs_it_for_every_call(world: Any, 
     assert not names_of(with_it) & {"UNAUTHENTICATED", "UNIMPLEMENTED"}
 
 
-async def test_a_plugin_that_knows_no_token_is_served_as_the_user_it_is(world: Any) -> None:
+async def test_a_plugin_that_knows_no_token_is_served_as_the_user_it_is(world: PluginWorld) -> None:
     """Upstream's plugins are. What is new with us still needs the token."""
     async with private(world) as port:
         for host in HOSTS:
@@ -117,7 +129,7 @@ async def test_a_plugin_that_knows_no_token_is_served_as_the_user_it_is(world: A
 @AS_ROOT
 @pytest.mark.parametrize("state", STATES)
 async def test_another_user_gets_nothing_from_the_private_port(
-    world: Any, state: str, tmp_path: Path
+    world: PluginWorld, state: str, tmp_path: Path
 ) -> None:
     """InstallTool runs a script: for whoever may call it, that is a shell."""
     bait = tmp_path / "bait"
@@ -138,7 +150,7 @@ async def test_another_user_gets_nothing_from_the_private_port(
     assert not (world.folder / "tools").exists()
 
 
-async def test_a_plugin_that_knows_no_token_may_lose_its_connection(world: Any) -> None:
+async def test_a_plugin_that_knows_no_token_may_lose_its_connection(world: PluginWorld) -> None:
     async with private(world) as port:
         for _ in range(3):
             async with connect(f"localhost:{port}") as channel:
@@ -149,7 +161,7 @@ async def test_a_plugin_that_knows_no_token_may_lose_its_connection(world: Any) 
 # A whole host
 
 
-def processes_of(world: Any) -> list[int]:
+def processes_of(world: PluginWorld) -> list[int]:
     """The plugins that run."""
     return [int(each.name) for each in (world.folder / "data" / "processes").glob("[0-9]*")]
 
@@ -186,7 +198,7 @@ def environment_of(pid: int) -> dict[str, str]:
     return dict(each.split("=", 1) for each in variables if "=" in each)
 
 
-def scripted(world: Any, *, as_file: bool) -> PluginConfig:
+def scripted(world: PluginWorld, *, as_file: bool) -> PluginConfig:
     if not as_file:
         return PluginConfig(name="scriptrun")
     program = Path(sys.executable).parent / "pipecd-plugin-scriptrun"
@@ -197,7 +209,7 @@ def scripted(world: Any, *, as_file: bool) -> PluginConfig:
 @AS_ROOT
 @pytest.mark.parametrize("as_file", [True, False])
 async def test_another_user_gets_nothing_from_any_port_of_a_host(
-    world: Any, tmp_path: Path, as_file: bool
+    world: PluginWorld, tmp_path: Path, as_file: bool
 ) -> None:
     bait = tmp_path / "bait"
     run = world.run_input("SCRIPT_RUN")
@@ -226,7 +238,7 @@ async def test_another_user_gets_nothing_from_any_port_of_a_host(
 
 
 @pytest.mark.parametrize("manners", ["managed", "go"])
-async def test_piped_proves_itself_on_every_call(world: Any, manners: str, until: Any) -> None:
+async def test_piped_proves_itself_on_every_call(world: PluginWorld, manners: str) -> None:
     limits = Limits(question=0.2, missed_pings=1000)
     plan = PlanPluginInput(deployment=world.run_input("SUCCEED").deployment)
     async with world.host(world.odd(manners=manners, stages=["SUCCEED"]), limits=limits) as host:
@@ -234,14 +246,14 @@ async def test_piped_proves_itself_on_every_call(world: Any, manners: str, until
         await plugin.ready(20)
         await plugin.determine_versions(plan)
         answer = await plugin.execute_stage(world.run_input("SUCCEED"))
-        await until(lambda: len(world.facts(about="asked for stages")) > 2)
+        await wait_for(lambda: len(world.facts(about="asked for stages")) > 2)
 
     assert answer.status == STAGE_SUCCESS
     assert world.facts(about="unproved call") == []
 
 
 async def test_each_process_gets_secrets_of_its_own_that_nobody_else_sees(
-    world: Any, until: Any, caplog: pytest.LogCaptureFixture
+    world: PluginWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
     seen = []
@@ -255,7 +267,7 @@ async def test_each_process_gets_secrets_of_its_own_that_nobody_else_sees(
             seen += secrets
             assert not [each for each in secrets if each in " ".join(arguments_of(pid))]
             os.kill(pid, signal.SIGKILL)
-            await until(lambda: pid not in processes_of(world))  # noqa: B023 - asked at once
+            await wait_for(lambda: pid not in processes_of(world))  # noqa: B023 - asked at once
 
     assert len(set(seen)) == 4
     assert all(len(each) >= 32 for each in seen)
@@ -286,7 +298,7 @@ with socket.create_server(("HOST", entry["port"]), family=family) as server:
     ["127.0.0.1", "0.0.0.0", *(["::1", "::"] if has_ipv6() else [])],  # noqa: S104 - an attacker's
 )
 async def test_piped_says_nothing_to_another_user_who_has_the_plugins_port(
-    world: Any, quick: Limits, until: Any, address: str
+    world: PluginWorld, quick: Limits, address: str
 ) -> None:
     program = world.folder / "impostor"
     program.write_text(IMPOSTOR.replace("HOST", address))
@@ -299,14 +311,14 @@ async def test_piped_says_nothing_to_another_user_who_has_the_plugins_port(
             failures.append(plugin.state)
 
     async with world.host(config, limits=quick, on_change=note):
-        await until(lambda: failures)
+        await wait_for(lambda: failures)
 
     assert f"is served by the user {NOBODY} of this machine, not by 0" in failures[0].sentence
     assert failures[0].last_output == (), "it prints what it is told"
 
 
 async def test_a_stage_is_continued_by_the_next_process_with_its_own_secrets(
-    world: Any, quick: Limits
+    world: PluginWorld, quick: Limits
 ) -> None:
     async with world.host(world.odd(manners="go", stages=["DIE", "SUCCEED"]), limits=quick) as host:
         plugin = host.plugins["odd"]

@@ -9,18 +9,18 @@ import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipecd_model.config import PluginConfig
+from pipecd_test_support.plugin_world import PluginWorld, wait_for
 from pipecd_test_support.web_server import Answer, WebServer
 from piped.plugins import Limits, Phase
 from piped.programs.download import DownloadLimits
 
 
 @pytest.fixture
-def odd(world: Any, server: WebServer, free_port: int) -> PluginConfig:
+def odd(world: PluginWorld, server: WebServer, free_port: int) -> PluginConfig:
     """The odd plugin, which the server shall give out as /odd."""
     content = world.executable("web").read_bytes()
     return PluginConfig(
@@ -33,13 +33,13 @@ def odd(world: Any, server: WebServer, free_port: int) -> PluginConfig:
 
 
 @pytest.fixture
-def content(world: Any) -> bytes:
+def content(world: PluginWorld) -> bytes:
     read: bytes = world.executable("web").read_bytes()
     return read
 
 
 async def test_a_source_that_is_away_is_named_and_holds_nobody_up(
-    world: Any, server: WebServer, odd: PluginConfig, content: bytes, quick: Limits, until: Any
+    world: PluginWorld, server: WebServer, odd: PluginConfig, content: bytes, quick: Limits
 ) -> None:
     server.give("/odd", Answer(status=503))
     said: list[str] = []
@@ -50,7 +50,7 @@ async def test_a_source_that_is_away_is_named_and_holds_nobody_up(
         await host.settled(60)
         plugin, other = host.plugins["web"], host.plugins["other"]
         await other.ready(60)
-        await until(lambda: len(server.asked) > quick.crash_loop + 1)
+        await wait_for(lambda: len(server.asked) > quick.crash_loop + 1)
         assert not plugin.state.crash_loop
         server.give("/odd", Answer(body=content))
         await plugin.ready(60)
@@ -61,24 +61,24 @@ async def test_a_source_that_is_away_is_named_and_holds_nobody_up(
 
 
 async def test_a_person_who_does_not_want_to_wait_has_the_source_asked_once(
-    world: Any, server: WebServer, odd: PluginConfig, quick: Limits, until: Any
+    world: PluginWorld, server: WebServer, odd: PluginConfig, quick: Limits
 ) -> None:
     server.give("/odd", Answer(status=503))
     patient = replace(quick, first_pause=600, longest_pause=600)
     phases: list[Phase] = []
     host = world.host(odd, limits=patient, on_change=lambda it: phases.append(it.state.phase))
     async with host:
-        await until(lambda: phases.count(Phase.FAILED) == 1)
+        await wait_for(lambda: phases.count(Phase.FAILED) == 1)
         host.restart("web", "a test")
-        await until(lambda: phases.count(Phase.FAILED) == 2)
+        await wait_for(lambda: phases.count(Phase.FAILED) == 2)
         host.restart("web", "a test")
-        await until(lambda: phases.count(Phase.FAILED) == 3)
+        await wait_for(lambda: phases.count(Phase.FAILED) == 3)
 
     assert len(server.asked) == 3
 
 
 async def test_a_source_without_a_checksum_is_asked_again_by_a_person_not_by_a_crash(
-    world: Any, server: WebServer, odd: PluginConfig, content: bytes, quick: Limits, until: Any
+    world: PluginWorld, server: WebServer, odd: PluginConfig, content: bytes, quick: Limits
 ) -> None:
     server.give("/odd", Answer(body=content))
     config = PluginConfig(name="web", url=odd.url, port=odd.port, config=odd.config)
@@ -86,16 +86,16 @@ async def test_a_source_without_a_checksum_is_asked_again_by_a_person_not_by_a_c
         plugin = host.plugins["web"]
         await plugin.ready(60)
         os.kill(world.facts("web", "started")[0][3], signal.SIGKILL)
-        await until(lambda: plugin.restarts == 1 and plugin.state.phase is Phase.READY, 60)
+        await wait_for(lambda: plugin.restarts == 1 and plugin.state.phase is Phase.READY, 60)
         assert server.asked == ["GET /odd"]
         host.restart("web", "a test")
-        await until(lambda: plugin.restarts == 2 and plugin.state.phase is Phase.READY, 60)
+        await wait_for(lambda: plugin.restarts == 2 and plugin.state.phase is Phase.READY, 60)
 
     assert server.asked == ["GET /odd"] * 2
 
 
 async def test_progress_is_told_and_a_stop_does_not_wait_for_the_rest(
-    world: Any, server: WebServer, odd: PluginConfig, content: bytes, until: Any, tmp_path: Path
+    world: PluginWorld, server: WebServer, odd: PluginConfig, content: bytes, tmp_path: Path
 ) -> None:
     released = threading.Event()
 
@@ -114,12 +114,13 @@ async def test_progress_is_told_and_a_stop_does_not_wait_for_the_rest(
     )
     try:
         async with asyncio.timeout(60), host:
-            await until(lambda: any("MiB" in sentence for sentence in said))
-            assert host.plugins["web"].state.phase is Phase.FETCHING
+            await wait_for(lambda: any("MiB" in sentence for sentence in said))
+            before = host.plugins["web"].state.phase
             await host.stop(30)
-            assert host.plugins["web"].state.phase is Phase.STOPPING
+            after = host.plugins["web"].state.phase
     finally:
         released.set()
 
+    assert (before, after) == (Phase.FETCHING, Phase.STOPPING)
     assert f"getting {odd.url}: 0.0 of 0.0 MiB" in said
     assert not [path for path in (tmp_path / "data" / "plugins").rglob("*") if path.is_file()]

@@ -5,12 +5,12 @@ import asyncio
 
 import pytest
 
-from pipecd_wire.model.common_pb2 import ApplicationGitPath
-from pipecd_wire.model.deployment_pb2 import Deployment
+from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
+from pipecd_wire.model.deployment_pb2 import Commit, Deployment, DeploymentTrigger
 from piped.programs.output import Output
 from piped.secrets import KnownSecrets, OpenedSecrets
 
-PLACE = ApplicationGitPath(repo={"id": "repo"}, path="web")
+PLACE = ApplicationGitPath(repo=ApplicationGitRepository(id="repo"), path="web")
 
 
 async def test_an_open_secret_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
@@ -20,7 +20,9 @@ async def test_an_open_secret_is_not_shown(caplog: pytest.LogCaptureFixture) -> 
     with (
         caplog.at_level("INFO"),
         known.opened(
-            Deployment(id="d1", git_path=PLACE, trigger={"commit": {"hash": "c1"}}),
+            Deployment(
+                id="d1", git_path=PLACE, trigger=DeploymentTrigger(commit=Commit(hash="c1"))
+            ),
         ),
     ):
         known.learn(PLACE, "c1", OpenedSecrets(values={"login": "hunter22"}))

@@ -4,18 +4,20 @@
 import pytest
 
 from pipecd_model.errors import ConfigError, PipecdError, StateError
-from pipecd_wire.model.common_pb2 import ApplicationGitPath
-from pipecd_wire.model.deployment_pb2 import Deployment
+from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
+from pipecd_wire.model.deployment_pb2 import Commit, Deployment, DeploymentTrigger
 from piped.secrets import KnownSecrets, OpenedSecrets
 from piped.secrets.known import COMMITS, KEPT
 
 
 def place(path: str = "web") -> ApplicationGitPath:
-    return ApplicationGitPath(repo={"id": "repo"}, path=path)
+    return ApplicationGitPath(repo=ApplicationGitRepository(id="repo"), path=path)
 
 
 def deployment(name: str = "d1", path: str = "web", commit: str = "c1") -> Deployment:
-    return Deployment(id=name, git_path=place(path), trigger={"commit": {"hash": commit}})
+    return Deployment(
+        id=name, git_path=place(path), trigger=DeploymentTrigger(commit=Commit(hash=commit))
+    )
 
 
 def of(**values: str) -> OpenedSecrets:
@@ -29,7 +31,7 @@ def test_a_deployment_knows_the_secrets_of_its_commit() -> None:
         known.learn(place(), "c1", of(login="the-new-one"))
 
         assert known.value("d1", "login") == "the-new-one"
-        assert known.masked("d1", "the-old-one, the-new-one") == "***, ***"
+        assert known.mask_for("d1", "the-old-one, the-new-one") == "***, ***"
 
 
 def test_a_secret_of_another_application_is_nobodys_business() -> None:
@@ -39,7 +41,7 @@ def test_a_secret_of_another_application_is_nobodys_business() -> None:
 
         with pytest.raises(ConfigError, match="there is no secret 'login'"):
             known.value("d1", "login")
-        assert known.masked("d1", "hunter22") == "hunter22"
+        assert known.mask_for("d1", "hunter22") == "hunter22"
         assert known.mask("hunter22") == "***"
 
 
@@ -59,7 +61,7 @@ def test_the_end_of_a_deployment_is_told_after_it_and_masked_too() -> None:
     with known.opened(deployment()):
         known.learn(place(), "c1", of(login="hunter22"))
 
-    assert known.masked("d1", "failed with hunter22") == "failed with ***"
+    assert known.mask_for("d1", "failed with hunter22") == "failed with ***"
 
 
 def test_secrets_are_forgotten_when_others_have_come() -> None:
@@ -70,7 +72,7 @@ def test_secrets_are_forgotten_when_others_have_come() -> None:
         with known.opened(deployment(f"other-{number}", f"app-{number}")):
             pass
 
-    assert known.masked("d1", "hunter22") == "hunter22"
+    assert known.mask_for("d1", "hunter22") == "hunter22"
     with pytest.raises(PipecdError):
         known.value("d1", "login")
 
@@ -81,8 +83,8 @@ def test_an_application_that_is_deployed_for_years_does_not_fill_the_memory() ->
         for number in range(COMMITS * 3):
             known.learn(place(), f"c{number}", of(login=f"password-{number}"))
 
-        assert known.masked("d1", "password-0x") == "password-0x"
-        assert known.masked("d1", f"password-{COMMITS * 3 - 1}") == "***"
+        assert known.mask_for("d1", "password-0x") == "password-0x"
+        assert known.mask_for("d1", f"password-{COMMITS * 3 - 1}") == "***"
 
 
 def test_nothing_shows_a_value() -> None:

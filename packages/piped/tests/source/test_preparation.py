@@ -132,7 +132,7 @@ async def test_what_was_opened_is_known_to_be_a_secret(bench: Bench) -> None:
         await bench.sources.read(PLACE, commit)
 
         assert bench.known.value("d1", "password") == SECRET
-        assert bench.known.masked("d1", f"it is {SECRET}") == "it is ***"
+        assert bench.known.mask_for("d1", f"it is {SECRET}") == "it is ***"
 
 
 async def test_a_template_that_fails_leaves_every_file_as_it_was(bench: Bench) -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from pipecd_model.config import ConfigModel, Finding, Report, decode
 from pipecd_model.config.path import Path, written
-from pipecd_model.errors import ConfigError
+from pipecd_model.errors import ConfigError, add_hint
 
 MOST_SHOWN: Final = 20
 """Faults in one message: it travels in a header, and headers have a limit."""
@@ -70,8 +70,7 @@ class Fault:
     hint: str = ""
 
     def __str__(self) -> str:
-        hint = f" ({self.hint})" if self.hint else ""
-        return f"{self.path}: {self.message}{hint}"
+        return add_hint(f"{self.path}: {self.message}", self.hint)
 
 
 class ConfigFaultsError(ConfigError):

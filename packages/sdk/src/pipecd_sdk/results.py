@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final
 
-from pipecd_model.errors import PipecdError
+from pipecd_model.errors import PipecdError, add_hint
 
 
 class StageStatus(IntEnum):
@@ -48,7 +48,7 @@ class StageFailedError(PipecdError):
 
     def reason(self) -> str:
         """The message with its hint."""
-        return f"{self} ({self.hint})" if self.hint else str(self)
+        return add_hint(self, self.hint)
 
 
 class PipedError(PipecdError):

@@ -23,7 +23,7 @@ from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import sessions
 from pipecd_controlplane.usecases.sessions import DEFAULT_HOURS, Identity
-from pipecd_model.errors import PipecdError
+from pipecd_model.errors import PipecdError, add_hint
 from pipecd_runtime.logs import logger
 
 log = logger(__name__)
@@ -37,7 +37,7 @@ SIGN_OUT_PAGE: Final = """<!DOCTYPE html>
 Page = Callable[[Request], Awaitable[Response]]
 
 
-class SignIn:
+class SignInRoutes:
     """The routes under /auth."""
 
     def __init__(
@@ -139,7 +139,7 @@ class SignIn:
             try:
                 return await page(request)
             except PipecdError as error:
-                message = f"{error} ({error.hint})" if error.hint else str(error)
+                message = add_hint(error, error.hint)
                 log.info("sign_in.failed", path=request.url.path, error=str(error))
                 return self._jar.error(request, message)
 

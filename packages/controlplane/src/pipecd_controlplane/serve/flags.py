@@ -5,9 +5,13 @@ A flag without a meaning is taken and said, so that a command line of upstream's
 """
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 import click
+
+from pipecd_model.config.values import Duration
+from pipecd_runtime.command_line import DurationParam
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,28 +46,18 @@ LEVELS: Final = {
 }
 
 
-class Seconds(click.ParamType[float]):
-    """A length of time: `30s`, `1m30s`, or a bare number of seconds."""
+def parse_wait(text: str) -> timedelta:
+    """Returns a length of time: `30s`, `1m30s`, or a bare number of seconds."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = Duration.parse(text).total_seconds()
+    if not 0 <= seconds < 1e9:
+        raise ValueError(f"{text!r} is not a time that can be waited for")
+    return timedelta(seconds=seconds)
 
-    name = "duration"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        from pipecd_model.config.values import BadValueError, Duration  # noqa: PLC0415
-
-        if isinstance(value, int | float):
-            return float(value)
-        try:
-            seconds = float(value)
-        except ValueError:
-            try:
-                seconds = Duration.parse(value).total_seconds()
-            except BadValueError as error:
-                self.fail(str(error), param, ctx)
-        if not 0 <= seconds < 1e9:
-            self.fail(f"{value!r} is not a time that can be waited for", param, ctx)
-        return seconds
+WAIT: Final = DurationParam(parse_wait)
 
 
 def switch(name: str, help: str) -> Callable[[F], F]:

@@ -3,17 +3,24 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases import limits, request_names
+from pipecd_controlplane.usecases import commands, limits, request_names
+from pipecd_controlplane.usecases.requester import Requester
+from pipecd_model import command
 from pipecd_model.errors import ConfigError, ConflictError, NotFoundError
 from pipecd_model.ids import new_id
-from pipecd_wire.apiservice import service_pb2 as apiservice
-from pipecd_wire.model import application_pb2, common_pb2, deployment_pb2, piped_pb2
-from pipecd_wire.webservice import service_pb2 as webservice
+from pipecd_wire.model import (
+    application_pb2,
+    command_pb2,
+    common_pb2,
+    deployment_pb2,
+    piped_pb2,
+)
 
 # git@host:owner/name.git, ssh://git@host:22/owner/name.git, https://host/owner/name.git
 SCP_LIKE: Final = re.compile(r"^(?:[^@/\s]+@)?(?P<host>[^:/\s]+):(?P<path>[^/\s].*)$")
@@ -22,49 +29,65 @@ URL: Final = re.compile(
 )
 
 
-async def add(
-    stores: Stores,
-    project_id: str,
-    request: apiservice.AddApplicationRequest | webservice.AddApplicationRequest,
-    now: Now,
-    *,
-    wanted_id: str | None = None,
-) -> str:
-    """Register an application with a piped that has its repository; answers its id."""
-    limits.text("name", request.name, limits.NAME)
-    limits.text("description", request.description, limits.DESCRIPTION)
-    limits.labels("labels", request.labels)
-    request_names.application_path(request.git_path.path, request.git_path.config_filename)
-    piped = await stores.pipeds.get(project_id, request.piped_id)
-    repository = _repository(piped, request.git_path.repo.id)
+MOST_UNREGISTERED: Final = 5000
+"""Suggestions of one answer: nobody reads more, and a message has an end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewApplication:
+    """An application that somebody registers."""
+
+    name: str
+    piped_id: str
+    git_path: common_pb2.ApplicationGitPath
+    kind: common_pb2.ApplicationKind.ValueType = common_pb2.KUBERNETES
+    platform_provider: str = ""
+    description: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    deploy_targets: Mapping[str, deployment_pb2.DeployTargets] = field(default_factory=dict)
+
+
+async def add(stores: Stores, requester: Requester, new: NewApplication, now: Now) -> str:
+    """Register an application with a piped that has its repository; returns its id.
+
+    A call that is repeated with its idempotency key returns the id that it made before.
+    """
+    limits.text("name", new.name, limits.NAME)
+    limits.text("description", new.description, limits.DESCRIPTION)
+    limits.labels("labels", new.labels)
+    request_names.application_path(new.git_path.path, new.git_path.config_filename)
+    piped = await stores.pipeds.get(requester.project_id, new.piped_id)
+    repository = _repository(piped, new.git_path.repo.id)
     at = now()
+    wanted_id = requester.request_id("AddApplication")
     application = application_pb2.Application(
         id=wanted_id or new_id(),
-        name=request.name,
+        name=new.name,
         piped_id=piped.id,
-        project_id=project_id,
-        kind=request.kind,
+        project_id=requester.project_id,
+        kind=new.kind,
         git_path=common_pb2.ApplicationGitPath(
             repo=repository,
-            path=request.git_path.path,
-            config_filename=request.git_path.config_filename,
-            url=browse_url(repository.remote, repository.branch, request.git_path.path),
+            path=new.git_path.path,
+            config_filename=new.git_path.config_filename,
+            url=browse_url(repository.remote, repository.branch, new.git_path.path),
         ),
-        platform_provider=request.platform_provider,
-        cloud_provider=request.platform_provider,
-        description=request.description,
-        labels=request.labels,
+        platform_provider=new.platform_provider,
+        cloud_provider=new.platform_provider,
+        description=new.description,
+        labels=new.labels,
         created_at=at,
         updated_at=at,
     )
-    if isinstance(request, webservice.AddApplicationRequest):
-        _set_targets(application, request.deploy_targets_by_plugin)
+    _set_targets(application, new.deploy_targets)
     try:
         await stores.applications.add(application)
     except ConflictError:
         if wanted_id is None:
             raise
-        await stores.applications.get(project_id, wanted_id)  # made by this call's first attempt
+        await stores.applications.get(
+            requester.project_id, wanted_id
+        )  # made by this call's first attempt
     return application.id
 
 
@@ -90,15 +113,47 @@ def browse_url(remote: str, branch: str, path: str) -> str:
     return f"https://{host}/{repository}/{tree}/{branch}/{path.strip('/')}".rstrip("/")
 
 
-async def change(
+async def get(
+    stores: Stores, requester: Requester, application_id: str
+) -> application_pb2.Application:
+    """Returns an application that the requester may see. Raises NotFoundError."""
+    application = await stores.applications.get(requester.project_id, application_id)
+    requester.check("application", application_id, application.labels)
+    return application
+
+
+async def sync(
     stores: Stores,
-    project_id: str,
+    requester: Requester,
+    application_id: str,
+    *,
+    by: str,
+    strategy: common_pb2.SyncStrategy.ValueType = common_pb2.AUTO,
+) -> command_pb2.Command:
+    """Ask the piped to deploy the application's latest commit."""
+    application = await get(stores, requester, application_id)
+    return await commands.issue(
+        stores,
+        requester,
+        "SyncApplication",
+        lambda at: command.sync(application, by=by, at=at, strategy=strategy),
+    )
+
+
+async def _change(
+    stores: Stores,
+    requester: Requester,
     application_id: str,
     edit: Callable[[application_pb2.Application], None],
 ) -> None:
-    """Let a person change an application that is not deleted."""
+    """Edit an application that the requester may see and that is not deleted."""
+    edit = _refuse_deleted(edit)
 
-    await stores.applications.update(project_id, application_id, _unless_deleted(edit))
+    def edit_visible(application: application_pb2.Application) -> None:
+        requester.check("application", application_id, application.labels)
+        edit(application)
+
+    await stores.applications.update(requester.project_id, application_id, edit_visible)
 
 
 async def rename_config_file(
@@ -113,26 +168,26 @@ async def rename_config_file(
     async def work(transaction: Transaction) -> None:
         for application_id in application_ids:
             await stores.applications.update_in(
-                transaction, project_id, application_id, _unless_deleted(edit)
+                transaction, project_id, application_id, _refuse_deleted(edit)
             )
 
     await stores.database.write(work)
 
 
-def _unless_deleted(
+def _refuse_deleted(
     edit: Callable[[application_pb2.Application], None],
 ) -> Callable[[application_pb2.Application], None]:
-    def checked(application: application_pb2.Application) -> None:
+    def edit_registered(application: application_pb2.Application) -> None:
         if application.deleted:
             raise ConfigError(f"the application {application.name!r} is deleted")
         edit(application)
 
-    return checked
+    return edit_registered
 
 
 async def move(
     stores: Stores,
-    project_id: str,
+    requester: Requester,
     application_id: str,
     *,
     piped_id: str,
@@ -140,8 +195,9 @@ async def move(
     config_filename: str,
     deploy_targets: Mapping[str, deployment_pb2.DeployTargets],
 ) -> None:
-    """Give it to a piped, and say where that deploys it to. What git tells stays git's."""
-    await stores.pipeds.get(project_id, piped_id)
+    """Assign it to a piped, and set where that deploys it to. What git says stays as it is."""
+    await get(stores, requester, application_id)
+    await stores.pipeds.get(requester.project_id, piped_id)
 
     def edit(application: application_pb2.Application) -> None:
         request_names.application_path(application.git_path.path, config_filename)
@@ -151,30 +207,32 @@ async def move(
         application.git_path.config_filename = config_filename
         _set_targets(application, deploy_targets)
 
-    await change(stores, project_id, application_id, edit)
+    await _change(stores, requester, application_id, edit)
 
 
 async def set_targets(
     stores: Stores,
-    project_id: str,
+    requester: Requester,
     application_id: str,
     deploy_targets: Mapping[str, deployment_pb2.DeployTargets],
 ) -> None:
-    """Say where a v1 piped deploys it to. The platform provider stays, for a way back."""
+    """Set where a v1 piped deploys it to. The platform provider stays, for a way back."""
 
     def edit(application: application_pb2.Application) -> None:
         _set_targets(application, deploy_targets)
 
-    await change(stores, project_id, application_id, edit)
+    await _change(stores, requester, application_id, edit)
 
 
-async def switch(stores: Stores, project_id: str, application_id: str, *, disabled: bool) -> None:
+async def set_disabled(
+    stores: Stores, requester: Requester, application_id: str, *, disabled: bool
+) -> None:
     """Enable or disable it."""
 
     def edit(application: application_pb2.Application) -> None:
         application.disabled = disabled
 
-    await change(stores, project_id, application_id, edit)
+    await _change(stores, requester, application_id, edit)
 
 
 def _set_targets(
@@ -191,13 +249,34 @@ def _set_targets(
         application.deploy_targets_by_plugin[plugin].CopyFrom(targets)
 
 
-async def delete(stores: Stores, project_id: str, application_id: str, now: Now) -> None:
+async def delete(stores: Stores, requester: Requester, application_id: str, now: Now) -> None:
     """Mark it as deleted, for good. May be repeated."""
 
     def edit(application: application_pb2.Application) -> None:
+        requester.check("application", application_id, application.labels)
         if not application.deleted:
             application.deleted = True
             application.disabled = True
             application.deleted_at = now()
 
-    await stores.applications.update(project_id, application_id, edit)
+    await stores.applications.update(requester.project_id, application_id, edit)
+
+
+async def list_unregistered(stores: Stores, project_id: str) -> list[common_pb2.ApplicationInfo]:
+    """Returns what the enabled pipeds found in git and nobody has registered, sorted by path.
+
+    A piped that is disabled would not deploy them, and one that is gone suggests nothing.
+    """
+    enabled = {
+        piped.id for piped in await stores.pipeds.of_project(project_id) if not piped.disabled
+    }
+    records = await stores.unregistered.of_project(project_id)
+    found = []
+    for piped_id in enabled & records.keys():
+        for told in records[piped_id].message.applications:
+            info = common_pb2.ApplicationInfo()
+            info.CopyFrom(told)
+            info.piped_id = piped_id
+            found.append(info)
+    found.sort(key=lambda info: (info.path, info.config_filename, info.piped_id))
+    return found[:MOST_UNREGISTERED]

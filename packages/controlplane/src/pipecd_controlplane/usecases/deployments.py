@@ -11,11 +11,19 @@ from pipecd_controlplane.usecases import chains, limits
 from pipecd_controlplane.usecases import deployment_reports as reports
 from pipecd_controlplane.usecases.bus import Bus
 from pipecd_controlplane.usecases.ownership import Agent, own_application
+from pipecd_controlplane.usecases.requester import Requester
 from pipecd_model.deployment import is_completed
 from pipecd_model.errors import ConfigError
 from pipecd_wire.model import application_pb2
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
+
+
+async def get(stores: Stores, requester: Requester, deployment_id: str) -> pb.Deployment:
+    """Returns a deployment that the requester may see. Raises NotFoundError."""
+    deployment = await stores.deployments.get(requester.project_id, deployment_id)
+    requester.check("deployment", deployment_id, deployment.labels)
+    return deployment
 
 
 async def create(stores: Stores, agent: Agent, deployment: pb.Deployment, now: Now) -> None:

@@ -3,16 +3,20 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases import commands, limits
 from pipecd_controlplane.usecases.agent_watch import Presence
 from pipecd_controlplane.usecases.keys import new_piped_key, quick_hash
-from pipecd_model.errors import ConflictError, StateError
+from pipecd_controlplane.usecases.requester import Requester
+from pipecd_model.errors import ConfigError, ConflictError, StateError
 from pipecd_model.ids import new_id
-from pipecd_wire.model import piped_pb2
+from pipecd_model.secrets import seal
+from pipecd_wire.model import command_pb2, piped_pb2
 from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
 
@@ -32,27 +36,22 @@ REDACTED: Final = "redacted"
 
 
 async def register(
-    stores: Stores,
-    project_id: str,
-    *,
-    name: str,
-    description: str,
-    creator: str,
-    now: Now,
-    wanted_id: str | None = None,
+    stores: Stores, requester: Requester, *, name: str, description: str, now: Now
 ) -> tuple[str, str]:
-    """Make a piped; answers its id and its key, which is not kept.
+    """Add a piped; returns its id and its key, of which only the hash is stored.
 
-    With `wanted_id` the call may be repeated: the piped that it made before gets one more key.
+    A call that is repeated with its idempotency key adds one more key to the piped that it made.
     """
+    _check_texts(name, description)
+    wanted_id = requester.request_id("RegisterPiped")
     key = new_piped_key()
     at = now()
-    kept = piped_pb2.PipedKey(hash=quick_hash(key), creator=creator, created_at=at)
+    kept = piped_pb2.PipedKey(hash=quick_hash(key), creator=requester.name, created_at=at)
     piped = piped_pb2.Piped(
         id=wanted_id or new_id(),
         name=name,
         desc=description,
-        project_id=project_id,
+        project_id=requester.project_id,
         keys=[kept],
         created_at=at,
         updated_at=at,
@@ -72,8 +71,67 @@ async def register(
     except ConflictError:
         if wanted_id is None:
             raise
-        await stores.pipeds.update(project_id, wanted_id, add_key)
+        await stores.pipeds.update(requester.project_id, wanted_id, add_key)
     return piped.id, key
+
+
+async def update(
+    stores: Stores, project_id: str, piped_id: str, *, name: str, description: str
+) -> None:
+    """Change the name and the description of a piped."""
+    _check_texts(name, description)
+
+    def edit(piped: piped_pb2.Piped) -> None:
+        piped.name = name
+        piped.desc = description
+
+    await stores.pipeds.update(project_id, piped_id, edit)
+
+
+def _check_texts(name: str, description: str) -> None:
+    limits.name("name", name)
+    limits.text("desc", description, limits.DESCRIPTION)
+
+
+async def set_disabled(stores: Stores, project_id: str, piped_id: str, *, disabled: bool) -> None:
+    """Enable or disable a piped."""
+
+    def edit(piped: piped_pb2.Piped) -> None:
+        piped.disabled = disabled
+
+    await stores.pipeds.update(project_id, piped_id, edit)
+
+
+async def get(stores: Stores, project_id: str, piped_id: str) -> piped_pb2.Piped:
+    """Returns a piped as it may be shown. Raises NotFoundError."""
+    return redact(await stores.pipeds.get(project_id, piped_id))
+
+
+async def encrypt(
+    stores: Stores, project_id: str, piped_id: str, plaintext: str, *, base64: bool
+) -> str:
+    """Returns the text encrypted with the public key that the piped has reported."""
+    return seal(await stores.pipeds.get(project_id, piped_id), plaintext, base64=base64)
+
+
+async def restart(stores: Stores, requester: Requester, piped_id: str) -> command_pb2.Command:
+    """Ask the piped to end itself; whatever supervises it starts it anew."""
+    piped = await stores.pipeds.get(requester.project_id, piped_id)
+
+    def make(at: datetime) -> command_pb2.Command:
+        seconds = int(at.timestamp())
+        return command_pb2.Command(
+            id=new_id(),
+            type=command_pb2.Command.RESTART_PIPED,
+            piped_id=piped.id,
+            project_id=piped.project_id,
+            commander=requester.name,
+            restart_piped=command_pb2.Command.RestartPiped(piped_id=piped.id),
+            created_at=seconds,
+            updated_at=seconds,
+        )
+
+    return await commands.issue(stores, requester, "RestartPiped", make)
 
 
 def describe(piped: piped_pb2.Piped, report: pipedservice.ReportPipedMetaRequest, now: int) -> None:
@@ -97,8 +155,8 @@ def describe(piped: piped_pb2.Piped, report: pipedservice.ReportPipedMetaRequest
         piped.secret_encryption.CopyFrom(report.secret_encryption)
 
 
-def redacted(piped: piped_pb2.Piped) -> piped_pb2.Piped:
-    """What may be shown: even a hash of a key is nobody's business."""
+def redact(piped: piped_pb2.Piped) -> piped_pb2.Piped:
+    """Returns a copy that may be shown: without the hashes of the keys."""
     shown = piped_pb2.Piped()
     shown.CopyFrom(piped)
     for key in shown.keys:
@@ -107,7 +165,7 @@ def redacted(piped: piped_pb2.Piped) -> piped_pb2.Piped:
 
 
 async def add_key(stores: Stores, project_id: str, piped_id: str, *, creator: str, now: Now) -> str:
-    """One more key, so that the piped can change over; answers it. Older ones stay good."""
+    """Add one more key, so that the piped can change over; returns it. Older ones stay valid."""
     key = new_piped_key()
     kept = piped_pb2.PipedKey(hash=quick_hash(key), creator=creator, created_at=now())
 
@@ -140,7 +198,13 @@ async def delete_old_keys(stores: Stores, project_id: str, piped_id: str) -> Non
 async def set_desired_version(
     stores: Stores, project_id: str, piped_ids: Iterable[str], version: str
 ) -> None:
-    """Which version the launchers of these pipeds shall run: all are told, or none."""
+    """Set the version that the launchers of these pipeds shall run: of all of them, or of none."""
+    limits.text("version", version, limits.NAME)
+    if not version.startswith("v"):
+        raise ConfigError(
+            f"invalid request: version: {version!r} is no version",
+            hint="such as v0.50.0",
+        )
 
     def edit(piped: piped_pb2.Piped) -> None:
         piped.desired_version = version
@@ -152,16 +216,16 @@ async def set_desired_version(
     await stores.database.write(work)
 
 
-async def listed(
+async def list_pipeds(
     stores: Stores, presence: Presence, project_id: str, now: Now, *, enabled: bool | None = None
 ) -> list[piped_pb2.Piped]:
-    """The pipeds with their status; of keys everything but the hash."""
+    """Returns the pipeds with their status; of keys everything but the hash."""
     stats = await stores.piped_stats.of_project(project_id)
     shown = []
     for piped in await stores.pipeds.of_project(project_id):
         if enabled is not None and piped.disabled is enabled:
             continue
-        one = redacted(piped)
+        one = redact(piped)
         stat = stats.get(piped.id)
         one.status = _status(piped, presence, stat.updated_at if stat else 0, now)
         shown.append(one)
@@ -177,7 +241,7 @@ def _status(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenPiped:
+class PipedReport:
     """A piped with what is known of it at the moment."""
 
     piped: piped_pb2.Piped
@@ -185,8 +249,10 @@ class SeenPiped:
     alarms: list[str]
 
 
-async def seen(stores: Stores, presence: Presence, project_id: str, now: Now) -> list[SeenPiped]:
-    """All pipeds of the project, without their keys."""
+async def list_reports(
+    stores: Stores, presence: Presence, project_id: str, now: Now
+) -> list[PipedReport]:
+    """Returns all pipeds of the project, without their keys."""
     states = await stores.plugin_states.of_project(project_id)
     stats = await stores.piped_stats.of_project(project_id)
     alarms = await stores.alarms.of_project(project_id, since=now() - ALARM_SECONDS)
@@ -199,10 +265,22 @@ async def seen(stores: Stores, presence: Presence, project_id: str, now: Now) ->
         shown.status = _status(piped, presence, stat.updated_at if stat else 0, now)
         state = states.get(piped.id)
         listed.append(
-            SeenPiped(
+            PipedReport(
                 piped=shown,
                 plugins=list(state.message.plugins) if state else [],
                 alarms=alarms.get(piped.id, []),
             )
         )
     return listed
+
+
+async def find_online(stores: Stores, presence: Presence, project_id: str, now: Now) -> set[str]:
+    """Returns the ids of the pipeds that watch, or have reported lately."""
+    stats = await stores.piped_stats.of_project(project_id)
+    at = now()
+    return {
+        piped.id
+        for piped in await stores.pipeds.of_project(project_id)
+        if presence.connected(piped.id)
+        or (piped.id in stats and at - stats[piped.id].updated_at < ONLINE_SECONDS)
+    }

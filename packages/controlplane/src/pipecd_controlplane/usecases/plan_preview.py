@@ -12,9 +12,9 @@ from google.protobuf import json_format
 
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases import commands, request_names
+from pipecd_controlplane.usecases import commands, pipeds, request_names
 from pipecd_controlplane.usecases.agent_watch import Presence
-from pipecd_controlplane.usecases.online import pipeds_online
+from pipecd_controlplane.usecases.requester import Requester
 from pipecd_model.command import is_handled
 from pipecd_model.errors import ConfigError, DeniedError, NotFoundError, PipecdError, StateError
 from pipecd_model.ids import new_id
@@ -35,27 +35,25 @@ OFFLINE: Final = "Maybe Piped is offline currently."
 
 async def ask(
     stores: Stores,
-    project_id: str,
+    requester: Requester,
     request: apiservice.RequestPlanPreviewRequest,
-    wanted_id: Callable[[str], str | None],
 ) -> list[str]:
-    """Ask each piped that has the repository with that base branch; answers the command ids.
+    """Ask each piped that has the repository with that base branch; returns the command ids.
 
-    `wanted_id` gives the id for the command to a piped: the same when the call is repeated.
     Raises ConfigError for names that no git may get.
     """
     request_names.branch("head_branch", request.head_branch)
     request_names.branch("base_branch", request.base_branch)
     request_names.commit("head_commit", request.head_commit)
     asked = []
-    for piped in await stores.pipeds.of_project(project_id):
+    for piped in await stores.pipeds.of_project(requester.project_id):
         repository_id = _repository_id(piped, request)
         if piped.disabled or repository_id is None:
             continue
         issued = await commands.issue(
-            stores.commands,
-            project_id,
-            wanted_id(piped.id),
+            stores,
+            requester,
+            f"RequestPlanPreview/{piped.id}",
             _maker(piped, repository_id, request),
         )
         asked.append(issued.id)
@@ -114,7 +112,7 @@ class PlanPreviews:
         if len(ids) > MOST_COMMANDS:
             raise ConfigError(f"invalid request: {len(ids)} commands, at most {MOST_COMMANDS}")
         asked = [await self._asked(project_id, command_id) for command_id in ids]
-        online = await pipeds_online(self._stores, self._presence, project_id, self._now)
+        online = await pipeds.find_online(self._stores, self._presence, project_id, self._now)
         names = {piped.id: piped.name for piped in await self._stores.pipeds.of_project(project_id)}
         found = []
         for command in asked:

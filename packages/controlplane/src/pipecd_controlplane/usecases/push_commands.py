@@ -1,29 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our own commands: what upstream's agents do not know, and only one that watches ever hears."""
+"""Commands of `pipecd.push.v1`: upstream's agents do not know them, only ours that watch do."""
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases.requester import Requester
 from pipecd_model.errors import ConflictError, NotFoundError, StateError
 from pipecd_model.ids import new_id
 from pipecd_wire.pipecd.push import push_pb2
 
 
 async def restart_plugin(
-    stores: Stores,
-    project_id: str,
-    piped_id: str,
-    plugin: str,
-    *,
-    by: str,
-    at: int,
-    wanted_id: str | None = None,
+    stores: Stores, requester: Requester, piped_id: str, plugin: str, *, at: int
 ) -> str:
-    """Let a piped stop and start one of its plugins; answers the command's id.
+    """Ask a piped to stop and start one of its plugins; returns the command's id.
 
-    With `wanted_id` the call may be repeated: it makes one command.
+    A call that is repeated with its idempotency key makes one command.
     """
-    piped = await stores.pipeds.get(project_id, piped_id)
+    wanted_id = requester.request_id("RestartPlugin")
+    piped = await stores.pipeds.get(requester.project_id, piped_id)
     if piped.disabled:
         raise StateError(f"the piped {piped.name!r} is disabled", hint="enable it first")
     known = [each.name for each in piped.plugins]
@@ -36,11 +31,11 @@ async def restart_plugin(
         id=wanted_id or new_id(),
         type=push_pb2.Command.RESTART_PLUGIN,
         plugin_name=plugin,
-        commander=by,
+        commander=requester.name,
         created_at=Timestamp(seconds=at),
     )
     try:
-        await stores.push_commands.add(project_id, piped_id, command)
+        await stores.push_commands.add(requester.project_id, piped_id, command)
     except ConflictError:
         if wanted_id is None:
             raise

@@ -11,12 +11,16 @@ from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.bus import Bus
 from pipecd_model import deployment as deployments
 from pipecd_model import stage as stages
+from pipecd_model.errors import NotFoundError
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.logblock_pb2 import LogBlock
 
 LAST_WORDS: Final = 2.0
 """Seconds a follower waits for the seal once the stage is over: the log of a plugin that died has
 none, and a piped may be slower with the log's end than with the stage's."""
+
+MOST_BYTES: Final = 3 * 1024 * 1024
+"""Of the blocks that are read at once."""
 
 GOES_ON: Final = "… this log is too long to be shown at once; follow it to read it whole"
 
@@ -48,6 +52,32 @@ def can_reopen(deployment: pb.Deployment, key: LogKey) -> bool:
     """
     return any(stage.id == key.stage_id for stage in deployment.stages) and not _is_over(
         deployment, key
+    )
+
+
+async def read_from(stores: Stores, project_id: str, key: LogKey, index: int) -> LogPart:
+    """Returns the blocks from `index` on, as many as one answer carries; completed only at the end.
+
+    Raises NotFoundError when there is no log yet: clients ask again then.
+    """
+    blocks = []
+    size = position = 0
+    while True:
+        part = await stores.stage_logs.part(project_id, key, after=position, from_index=index)
+        blocks += part.blocks
+        size += sum(block.ByteSize() for block in part.blocks)
+        position = part.position
+        if part.at_end or size > MOST_BYTES:
+            break
+    if not blocks and not part.completed and not position:
+        head = await stores.stage_logs.part(project_id, key)
+        if not head.blocks:
+            raise NotFoundError(f"the stage {key.stage_id!r} has no log yet")
+    return LogPart(
+        blocks=blocks,
+        position=position,
+        at_end=part.at_end,
+        completed=part.completed and part.at_end,
     )
 
 

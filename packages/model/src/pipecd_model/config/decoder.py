@@ -22,6 +22,7 @@ from pipecd_model.config.schema import ConfigModel
 from pipecd_model.config.shape import Field, Shape
 from pipecd_model.config.shape import shape as shape_of
 from pipecd_model.config.values import BadValueError, Duration
+from pipecd_model.errors import add_hint
 
 M = TypeVar("M", bound=ConfigModel)
 
@@ -42,8 +43,7 @@ class Finding:
 
     def __str__(self) -> str:
         path = f"{paths.written(self.path)}: " if self.path else ""
-        hint = f" ({self.hint})" if self.hint else ""
-        return f"{path}{self.message}{hint}"
+        return add_hint(f"{path}{self.message}", self.hint)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from pipecd_model.errors import ConfigError
+from pipecd_model.errors import ConfigError, add_hint
 
 T = TypeVar("T")
 
@@ -29,8 +29,7 @@ class Fault:
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
         path = f" {self.path}:" if self.path else ""
-        hint = f" ({self.hint})" if self.hint else ""
-        return f"{place}:{path} {self.message}{hint}"
+        return add_hint(f"{place}:{path} {self.message}", self.hint)
 
 
 def in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:

@@ -13,6 +13,8 @@ import re
 from datetime import timedelta
 from typing import Any, Self
 
+from pipecd_model.errors import add_hint
+
 MASK = "******"
 
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([^\d.+-]*)")
@@ -36,6 +38,11 @@ class BadValueError(ValueError):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+
+
+def format_bad_value(error: ValueError) -> str:
+    """Returns the message of a value that is not understood, with its hint where it has one."""
+    return add_hint(error, error.hint if isinstance(error, BadValueError) else "")
 
 
 class Duration(timedelta):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipecd_model.errors import add_hint
 from pipectl.output import echo, print_json
 
 if TYPE_CHECKING:
@@ -128,8 +129,7 @@ def _entry(fault: Fault) -> dict[str, Any]:
 def _annotation(level: str, fault: Fault) -> str:
     place = f"file={_property(fault.file)},line={fault.line or 1},col={fault.column or 1}"
     path = f"{fault.path}: " if fault.path else ""
-    hint = f" ({fault.hint})" if fault.hint else ""
-    return f"::{level} {place}::{_data(f'{path}{fault.message}{hint}')}"
+    return f"::{level} {place}::{_data(add_hint(f'{path}{fault.message}', fault.hint))}"
 
 
 def _data(text: str) -> str:

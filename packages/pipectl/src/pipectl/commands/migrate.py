@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipecd_model.errors import ConfigError
+from pipecd_model.errors import ConfigError, add_hint
 from pipectl.output import echo
 
 if TYPE_CHECKING:
@@ -90,8 +90,7 @@ def _run(paths: Iterable[Path], migration: Migration, *, diff: bool) -> None:
             rewritten = migration(text, file=str(path))
         except (ConfigError, UnicodeDecodeError) as error:
             failed = True
-            hint = getattr(error, "hint", "")
-            echo(f"error: {error}" + (f" ({hint})" if hint else ""), err=True)
+            echo(f"error: {add_hint(error, getattr(error, 'hint', ''))}", err=True)
             continue
         for hazard in rewritten.hazards:
             echo(f"warning: {hazard}", err=True)

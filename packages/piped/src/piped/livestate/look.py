@@ -2,7 +2,7 @@
 """Look at one application: its plugins say what runs, compared with what was deployed."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 from pipecd_model.config import PluginConfig
@@ -46,13 +46,10 @@ class Looker:
         plugins: Mapping[str, LivePlugin],
         configs: Iterable[PluginConfig],
         sources: Sources,
-        mask: Callable[[str], str] = str,
     ) -> None:
-        """`mask` takes known secrets out of what plugins say."""
         self._plugins = plugins
         self._configs = tuple(configs)
         self._sources = sources
-        self._mask = mask
         self._offers: dict[str, tuple[int, bool]] = {}
 
     def lane_of(self, application: Application) -> str:
@@ -103,10 +100,10 @@ class Looker:
             try:
                 answer = await self._plugins[name].get_livestate(request, deadline=LIMIT)
             except PluginError as error:
-                failures[name] = self._mask(str(error))
+                failures[name] = str(error)
             else:
                 if answer is not None:
-                    answers[name] = self._masked(answer)
+                    answers[name] = answer
 
         async with asyncio.TaskGroup() as tasks:
             for name in targets:
@@ -129,16 +126,6 @@ class Looker:
             offers = True
         self._offers[plugin.name] = (plugin.restarts, offers)
         return offers
-
-    def _masked(self, answer: GetLivestateResponse) -> GetLivestateResponse:
-        if answer.HasField("sync_state"):
-            answer.sync_state.reason = self._mask(answer.sync_state.reason)
-            answer.sync_state.short_reason = self._mask(answer.sync_state.short_reason)
-        for resource in answer.application_live_state.resources:
-            resource.health_description = self._mask(resource.health_description)
-            for key, value in resource.resource_metadata.items():
-                resource.resource_metadata[key] = self._mask(value)
-        return answer
 
 
 def targets_of(application: Application, plugins: Iterable[PluginConfig]) -> dict[str, list[str]]:

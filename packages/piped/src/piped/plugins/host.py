@@ -62,7 +62,7 @@ class PluginHost:
         self._grace = grace
         self.on_change = on_change
         self._plugins = {
-            config.name: Plugin(config.name, self._limits, self._changed, backend.secrets.mask)
+            config.name: Plugin(config.name, self._limits, self._changed, backend.secrets)
             for config in self._configs
         }
         self._supervisors: list[Supervisor] = []

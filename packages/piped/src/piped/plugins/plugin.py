@@ -7,9 +7,10 @@ to a process that dies ends at once with PluginLostError, and `ready` waits for 
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from pipecd_runtime.logs import logger
 from pipecd_runtime.orphans import ticks_now
@@ -29,11 +30,21 @@ from pipecd_wire.rpc import call
 from piped.plugins.abandoned import StageSearch
 from piped.plugins.connection import Connection
 from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
+from piped.plugins.masking import (
+    Mask,
+    mask_live_state,
+    mask_plan_preview,
+    mask_versions,
+    masking_errors,
+)
 from piped.plugins.running import RunningStages
 from piped.plugins.state import Limits, Phase, PluginState
 from piped.programs.output import Output
+from piped.secrets import KnownSecrets
 
 log = logger(__name__)
+
+Response = TypeVar("Response")
 
 WENT_WELL: Final = frozenset({STAGE_SUCCESS, STAGE_SKIPPED, STAGE_EXITED})
 ENDS: Final = WENT_WELL | {STAGE_FAILURE, STAGE_CANCELLED}
@@ -57,9 +68,10 @@ class Plugin:
         name: str,
         limits: Limits,
         on_change: Callable[["Plugin"], None],
-        shown: Callable[[str], str] = str,
+        secrets: KnownSecrets | None = None,
     ) -> None:
-        """`shown` takes secrets out of what its processes write."""
+        """`secrets` are taken out of what its processes write, answer and fail with."""
+        self._secrets = secrets or KnownSecrets()
         self.name = name
         self.state = PluginState(phase=Phase.FETCHING, sentence="not started yet")
         self.stages: frozenset[str] = frozenset()
@@ -76,7 +88,7 @@ class Plugin:
         self._starts = 0
         self._was_tried = False
         self.running = RunningStages()
-        self.output = Output(name, shown, is_own_question)
+        self.output = Output(name, self._secrets.mask, is_own_question)
         self._limits = limits
         self._on_change = on_change
         self._connection: Connection | None = None
@@ -93,52 +105,63 @@ class Plugin:
         return max(0, self._starts - 1)
 
     async def ready(self, limit: float) -> None:
-        """Wait until it can be called; PluginError with the reason when that takes too long."""
+        """Wait until it can be called. Raises PluginError with the reason after `limit` seconds."""
         try:
             async with asyncio.timeout(limit):
-                await self._until(self._is_there)
+                await self._wait_until(self._is_there)
         except TimeoutError:
-            raise PluginLostError(
-                f"the plugin {self.name!r} is not ready: {self.state.sentence}",
-                hint=self.state.last_output[-1] if self.state.last_output else "",
-            ) from None
+            with masking_errors(self._secrets.mask):
+                raise PluginLostError(
+                    f"the plugin {self.name!r} is not ready: {self.state.sentence}",
+                    hint=self.state.last_output[-1] if self.state.last_output else "",
+                ) from None
         if self._connection is None:
             raise PluginStoppingError(f"the plugin {self.name!r} is stopping")
 
     async def tried(self) -> None:
         """Wait until it has been ready, or has failed, for the first time."""
-        await self._until(lambda: self._was_tried)
+        await self._wait_until(lambda: self._was_tried)
 
     async def determine_versions(self, request: pb.PlanPluginInput) -> pb.DetermineVersionsResponse:
-        """Which versions of which artifacts a deployment would bring."""
-        there = self._require_connection()
-        message = pb.DetermineVersionsRequest(input=request)
-        return await there.ask(
+        """Returns the versions of the artifacts that a deployment would bring."""
+        mask = self._mask_of(request.deployment.id)
+        answer = await self._plan(
             "DetermineVersions",
-            lambda: call(
-                there.deployment.DetermineVersions, message, deadline=self._limits.planning
+            lambda there: call(
+                there.deployment.DetermineVersions,
+                pb.DetermineVersionsRequest(input=request),
+                deadline=self._limits.planning,
             ),
+            mask,
         )
+        mask_versions(answer, mask)
+        return answer
 
     async def determine_strategy(self, request: pb.PlanPluginInput) -> pb.DetermineStrategyResponse:
-        """Pipeline or quick sync. Not for a first deployment: there is nothing to compare with."""
-        there = self._require_connection()
-        message = pb.DetermineStrategyRequest(input=request)
-        return await there.ask(
+        """Returns pipeline or quick sync.
+
+        Not for a first deployment: there is nothing to compare with.
+        """
+        mask = self._mask_of(request.deployment.id)
+        answer = await self._plan(
             "DetermineStrategy",
-            lambda: call(
-                there.deployment.DetermineStrategy, message, deadline=self._limits.planning
+            lambda there: call(
+                there.deployment.DetermineStrategy,
+                pb.DetermineStrategyRequest(input=request),
+                deadline=self._limits.planning,
             ),
+            mask,
         )
+        answer.summary = mask(answer.summary)
+        return answer
 
     async def build_pipeline_sync_stages(
         self, request: pb.BuildPipelineSyncStagesRequest
     ) -> pb.BuildPipelineSyncStagesResponse:
-        """Make stages of the pipeline's entries that belong to this plugin."""
-        there = self._require_connection()
-        return await there.ask(
+        """Returns stages for the pipeline's entries that belong to this plugin."""
+        return await self._plan(
             "BuildPipelineSyncStages",
-            lambda: call(
+            lambda there: call(
                 there.deployment.BuildPipelineSyncStages, request, deadline=self._limits.planning
             ),
         )
@@ -146,14 +169,36 @@ class Plugin:
     async def build_quick_sync_stages(
         self, request: pb.BuildQuickSyncStagesRequest
     ) -> pb.BuildQuickSyncStagesResponse:
-        """Make the stages of a quick sync."""
-        there = self._require_connection()
-        return await there.ask(
+        """Returns the stages of a quick sync."""
+        return await self._plan(
             "BuildQuickSyncStages",
-            lambda: call(
+            lambda there: call(
                 there.deployment.BuildQuickSyncStages, request, deadline=self._limits.planning
             ),
         )
+
+    async def _plan(
+        self,
+        rpc: str,
+        attempt: Callable[[Connection], Awaitable[Response]],
+        mask: Mask | None = None,
+    ) -> Response:
+        with masking_errors(mask or self._secrets.mask):
+            there = self._require_connection()
+            return await there.ask(rpc, lambda: attempt(there))
+
+    async def _ask_if_offered(
+        self, rpc: str, attempt: Callable[[Connection], Awaitable[Response]]
+    ) -> Response | None:
+        with masking_errors(self._secrets.mask):
+            there = self._require_connection()
+            return await there.ask_if_offered(rpc, lambda: attempt(there))
+
+    def _mask_of(self, deployment_id: str) -> Mask:
+        """Returns what takes the secrets of a deployment out of a text; of all without an id."""
+        if deployment_id:
+            return partial(self._secrets.mask_for, deployment_id)
+        return self._secrets.mask
 
     async def execute_stage(self, request: pb.ExecutePluginInput) -> pb.ExecuteStageResponse:
         """Run a stage to its end; the status is a final one.
@@ -162,6 +207,13 @@ class Plugin:
         handler has ended. PluginLostError: it was lost on the way; once it is ready again a second
         call continues the stage. PluginStoppingError: the same, but it was told to stop.
         """
+        mask = self._mask_of(request.deployment.id)
+        with masking_errors(mask):
+            response = await self._execute_stage(request)
+        response.message = mask(response.message)
+        return response
+
+    async def _execute_stage(self, request: pb.ExecutePluginInput) -> pb.ExecuteStageResponse:
         there = self._require_connection()
         deployment_id, stage_id = request.deployment.id, request.stage.id
         message = pb.ExecuteStageRequest(input=request)
@@ -212,32 +264,35 @@ class Plugin:
     async def check_config(
         self, request: plugin_pb2.CheckConfigRequest
     ) -> plugin_pb2.CheckConfigResponse | None:
-        """What is wrong in an application's options; None from a plugin that cannot tell."""
-        there = self._require_connection()
-        return await there.ask_if_offered(
+        """Returns what is wrong in an application's options; None from one that cannot tell."""
+        return await self._ask_if_offered(
             "CheckConfig",
-            lambda: call(there.config.CheckConfig, request, deadline=self._limits.planning),
+            lambda there: call(there.config.CheckConfig, request, deadline=self._limits.planning),
         )
 
     async def get_livestate(
         self, request: livestate.GetLivestateRequest, *, deadline: float
     ) -> livestate.GetLivestateResponse | None:
-        """What is running; None from a plugin that cannot tell."""
-        there = self._require_connection()
-        return await there.ask_if_offered(
+        """Returns what is running; None from a plugin that cannot tell."""
+        answer = await self._ask_if_offered(
             "GetLivestate",
-            lambda: call(there.livestate.GetLivestate, request, deadline=deadline),
+            lambda there: call(there.livestate.GetLivestate, request, deadline=deadline),
         )
+        if answer is not None:
+            mask_live_state(answer, self._secrets.mask)
+        return answer
 
     async def get_plan_preview(
         self, request: planpreview.GetPlanPreviewRequest, *, deadline: float
     ) -> planpreview.GetPlanPreviewResponse | None:
-        """What a deployment would change; None from a plugin that cannot tell."""
-        there = self._require_connection()
-        return await there.ask_if_offered(
+        """Returns what a deployment would change; None from a plugin that cannot tell."""
+        answer = await self._ask_if_offered(
             "GetPlanPreview",
-            lambda: call(there.planpreview.GetPlanPreview, request, deadline=deadline),
+            lambda there: call(there.planpreview.GetPlanPreview, request, deadline=deadline),
         )
+        if answer is not None:
+            mask_plan_preview(answer, self._secrets.mask)
+        return answer
 
     def become(self, phase: Phase, sentence: str) -> None:
         """Be in another state; for the supervisor."""
@@ -267,7 +322,7 @@ class Plugin:
         self._connection = connection
         self.was_ready = self.was_ready or connection is not None
 
-    async def _until(self, holds: Callable[[], bool]) -> None:
+    async def _wait_until(self, holds: Callable[[], bool]) -> None:
         """Wait for a state in which something holds, or for the stop."""
         while not holds() and self.state.phase is not Phase.STOPPING:
             await self._changed.wait()

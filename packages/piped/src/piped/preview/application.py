@@ -22,7 +22,7 @@ from piped.plan.planner import Planner
 from piped.plan.protocols import PLUGIN, Sources
 from piped.plan.providers import with_targets
 from piped.plan.sources import open_both
-from piped.trigger.deployment import Wanted, build_deployment
+from piped.trigger.deployment import DeploymentRequest, build_deployment
 
 LIMIT: Final = 120.0
 """Seconds that a plugin has for its preview."""
@@ -55,7 +55,7 @@ class Previewer:
         mask: Callable[[str], str] = str,
         clock: Callable[[], float],
     ) -> None:
-        """`mask` takes known secrets out of what plugins say."""
+        """`mask` takes known secrets out of an error."""
         self._planner = planner
         self._plugins = plugins
         self._configs = tuple(configs)
@@ -82,7 +82,7 @@ class Previewer:
 
     async def preview(
         self,
-        merge: Wanted,
+        merge: DeploymentRequest,
         repository: Repository,
         running: ApplicationDeploymentReference | None,
         wanted: Command.BuildPlanPreview,
@@ -134,7 +134,7 @@ class Previewer:
                 try:
                     answer = await self._plugins[name].get_plan_preview(request, deadline=LIMIT)
                 except PluginError as error:
-                    failures.append(f"[{name}] {self._mask(str(error))}")
+                    failures.append(f"[{name}] {error}")
                     continue
                 for each in answer.results if answer is not None else ():
                     unchanged.append(each.no_change)
@@ -142,13 +142,10 @@ class Previewer:
                         PluginPlanPreviewResult(
                             plugin_name=name,
                             deploy_target=each.deploy_target,
-                            plan_summary=self._shown(each.summary.encode()),
-                            plan_details=self._shown(each.details),
+                            plan_summary=each.summary.encode(),
+                            plan_details=each.details,
                             diff_language=each.diff_language,
                         )
                     )
         result.no_change = bool(unchanged) and all(unchanged) and not failures
         result.error = "\n".join(failures)
-
-    def _shown(self, text: bytes) -> bytes:
-        return self._mask(text.decode(errors="replace")).encode()

@@ -110,12 +110,12 @@ class KnownSecrets:
         application = self._applications.get(place)
         return application.masker if application is not None else _NOTHING
 
-    def masked(self, deployment_id: str, text: str) -> str:
-        """A text of a deployment as it may be shown."""
+    def mask_for(self, deployment_id: str, text: str) -> str:
+        """Returns a text of a deployment without its secrets."""
         return self.masker(deployment_id).line(text)
 
     def mask(self, text: str) -> str:
-        """A text of which nobody knows the deployment, as it may be shown."""
+        """Returns a text of unknown origin without any secret."""
         return self._all.line(text)
 
     def _forget(self) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pipecd_wire.model.deployment_pb2 import STAGE_FAILURE, STAGE_RUNNING, STAGE_SUCCESS
+from pipecd_wire.model.logblock_pb2 import LogBlock
 from pipecd_wire.pipecd.plugin import plugin_pb2, plugin_pb2_grpc
 from pipecd_wire.plugin.deploymentapi import api_pb2 as pb
 from pipecd_wire.pluginservice import service_pb2, service_pb2_grpc
@@ -51,9 +52,10 @@ class Facts:
 class DeploymentApi:
     """Plans nothing, and runs stages as their names say."""
 
-    def __init__(self, config: dict[str, Any], piped: Any, facts: Facts) -> None:
+    def __init__(self, config: dict[str, Any], piped: Any, management: Any, facts: Facts) -> None:
         self._config = config
         self._piped = piped
+        self._management = management
         self._facts = facts
 
     @rpc("FetchDefinedStages")
@@ -157,11 +159,14 @@ class DeploymentApi:
             self._piped.GetStageMetadata, service_pb2.GetStageMetadataRequest(**ids, key="a")
         )
         self._facts.add("metadata", got.value, got.found)
-        block = {"index": 1, "log": "hello", "created_at": int(time.time())}
+        block = LogBlock(index=1, log="hello", created_at=int(time.time()))
         await call(
             self._piped.ReportStageLogsFromLastCheckpoint,
             service_pb2.ReportStageLogsFromLastCheckpointRequest(
-                **ids, blocks=[block], completed=True
+                deployment_id=given.deployment.id,
+                stage_id=given.stage.id,
+                blocks=[block],
+                completed=True,
             ),
         )
         return pb.ExecuteStageResponse(status=STAGE_SUCCESS)
@@ -171,7 +176,7 @@ class DeploymentApi:
         request = plugin_pb2.WatchStageCommandsRequest(
             deployment_id=given.deployment.id, stage_id=given.stage.id
         )
-        async for answer in stream(self._piped.management.WatchStageCommands, request):
+        async for answer in stream(self._management.WatchStageCommands, request):
             self._facts.add("command", answer.command.id)
             return pb.ExecuteStageResponse(status=STAGE_SUCCESS)
         return pb.ExecuteStageResponse(status=STAGE_FAILURE)
@@ -197,16 +202,19 @@ async def serve(service: str, entry: dict[str, Any], *, is_package: bool) -> Non
     config = entry["config"]
     manners = config.get("manners", "managed")
     facts = Facts(config)
-    asyncio.get_running_loop().add_signal_handler(
-        signal.SIGTERM, lambda: (facts.add("SIGTERM"), STOPPED.set())
-    )
+
+    def stop() -> None:
+        facts.add("SIGTERM")
+        STOPPED.set()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
     token = "guessed" if manners == "wrong token" else TOKEN
     metadata = [] if manners == "go" else [("pipecd-plugin-token", token)]
     async with connect(service, metadata=lambda: metadata) as channel:
         await wait_until_ready(channel, limit=10)  # as a Go plugin, which dials before all else
         facts.add("reached piped")
         piped = service_pb2_grpc.PluginServiceStub(channel)
-        piped.management = plugin_pb2_grpc.PluginManagementServiceStub(channel)
+        management = plugin_pb2_grpc.PluginManagementServiceStub(channel)
 
         async def admit(method: Method, metadata: Metadata) -> None:
             if not PIPED_TOKEN or metadata.get("pipecd-piped-token") != PIPED_TOKEN:
@@ -216,14 +224,14 @@ async def serve(service: str, entry: dict[str, Any], *, is_package: bool) -> Non
         if manners != "livestate only":
             endpoints.add(
                 pb.DESCRIPTOR.services_by_name["DeploymentService"],
-                DeploymentApi(config, piped, facts),
+                DeploymentApi(config, piped, management, facts),
             )
         if manners != "go":
             endpoints.add(plugin_pb2.DESCRIPTOR.services_by_name["PluginStageService"], WaitApi())
         server = Server(endpoints)
         port = server.listen("127.0.0.1:0" if is_package else f"[::]:{entry['port']}")
         await server.start()
-        await live(manners, config, facts, piped.management, port, server)
+        await live(manners, config, facts, management, port, server)
         await server.stop(0.5)
 
 

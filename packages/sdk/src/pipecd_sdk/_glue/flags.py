@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.config import BadValueError, Duration
+from pipecd_model.config.values import format_bad_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +88,7 @@ def _duration(text: str) -> Duration:
     try:
         length = Duration.parse(text)
     except BadValueError as error:
-        raise argparse.ArgumentTypeError(f"{error} ({error.hint})") from None
+        raise argparse.ArgumentTypeError(format_bad_value(error)) from None
     if length <= Duration():
         raise argparse.ArgumentTypeError(f"must be longer than 0s: {text!r}")
     return length

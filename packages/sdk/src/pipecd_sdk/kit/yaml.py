@@ -13,6 +13,7 @@ import yaml as _yaml
 
 from pipecd_model.config import dialect
 from pipecd_model.config.syntax import explain
+from pipecd_model.errors import add_hint
 
 __all__ = ["YamlError", "dump", "dump_all", "load", "load_all"]
 
@@ -116,7 +117,7 @@ def _places(text: str) -> list[tuple[int, int]]:
 
 
 def _format_fault(line: int, message: str, hint: str) -> str:
-    return f"line {line}: {message} ({hint})" if hint else f"line {line}: {message}"
+    return add_hint(f"line {line}: {message}", hint)
 
 
 class _Dumper(_yaml.CSafeDumper):

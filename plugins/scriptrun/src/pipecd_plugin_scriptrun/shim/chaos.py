@@ -83,13 +83,13 @@ def is_without(promise: str) -> bool:
     return os.environ.get(f"{PREFIX}WITHOUT") == promise
 
 
-def wrote(path: str) -> None:
-    """A file that a loss of power would take."""
+def note_written(path: str) -> None:
+    """Takes note of a file that a loss of power would take."""
     _unsynced.add(path)
 
 
-def sync(path: str) -> None:
-    """It would not take this one any more."""
+def note_synced(path: str) -> None:
+    """Takes note of a file that a loss of power would not take any more."""
     _unsynced.discard(path)
 
 

@@ -67,7 +67,7 @@ def take(folder: str, floor: int) -> int | None:
         os.unlink(f"{folder}/{STARTED}")
         raise
     if not chaos.is_without("sync"):
-        chaos.sync(f"{folder}/{STARTED}")
+        chaos.note_synced(f"{folder}/{STARTED}")
     return lock
 
 
@@ -120,7 +120,7 @@ def sync_exit(folder: str) -> None:
 def write_synced(number: int, path: str, text: str) -> None:
     """Write the whole text to a new file, and wait for the disk."""
     try:
-        chaos.wrote(path)
+        chaos.note_written(path)
         if os.write(number, text.encode()) < len(text):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if not chaos.is_without("sync"):

@@ -5,8 +5,7 @@ from pipecd_controlplane.auth.caller import Program
 from pipecd_controlplane.store.applications import ApplicationFilter
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases import applications, commands
-from pipecd_model import command
+from pipecd_controlplane.usecases import applications
 from pipecd_model.errors import ConfigError
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import common_pb2
@@ -24,25 +23,24 @@ class ProgramApplicationsApi:
     async def add_application(
         self, caller: Program, request: pb.AddApplicationRequest
     ) -> pb.AddApplicationResponse:
-        application_id = await applications.add(
-            self._stores,
-            caller.project_id,
-            request,
-            self._now,
-            wanted_id=caller.request_id("AddApplication"),
+        new = applications.NewApplication(
+            name=request.name,
+            piped_id=request.piped_id,
+            git_path=request.git_path,
+            kind=request.kind,
+            platform_provider=request.platform_provider,
+            description=request.description,
+            labels=request.labels,
         )
+        application_id = await applications.add(self._stores, caller, new, self._now)
         return pb.AddApplicationResponse(application_id=application_id)
 
     @rpc("SyncApplication")
     async def sync_application(
         self, caller: Program, request: pb.SyncApplicationRequest
     ) -> pb.SyncApplicationResponse:
-        application = await self._stores.applications.get(caller.project_id, request.application_id)
-        issued = await commands.issue(
-            self._stores.commands,
-            caller.project_id,
-            caller.request_id("SyncApplication"),
-            lambda at: command.sync(application, by=caller.key_id, at=at),
+        issued = await applications.sync(
+            self._stores, caller, request.application_id, by=caller.key_id
         )
         return pb.SyncApplicationResponse(command_id=issued.id)
 
@@ -50,7 +48,7 @@ class ProgramApplicationsApi:
     async def get_application(
         self, caller: Program, request: pb.GetApplicationRequest
     ) -> pb.GetApplicationResponse:
-        application = await self._stores.applications.get(caller.project_id, request.application_id)
+        application = await applications.get(self._stores, caller, request.application_id)
         return pb.GetApplicationResponse(application=application)
 
     @rpc("ListApplications")
@@ -75,7 +73,7 @@ class ProgramApplicationsApi:
     ) -> pb.UpdateApplicationResponse:
         await applications.move(
             self._stores,
-            caller.project_id,
+            caller,
             request.application_id,
             piped_id=request.piped_id,
             platform_provider=request.platform_provider,
@@ -88,17 +86,15 @@ class ProgramApplicationsApi:
     async def delete_application(
         self, caller: Program, request: pb.DeleteApplicationRequest
     ) -> pb.DeleteApplicationResponse:
-        await applications.delete(
-            self._stores, caller.project_id, request.application_id, self._now
-        )
+        await applications.delete(self._stores, caller, request.application_id, self._now)
         return pb.DeleteApplicationResponse(application_id=request.application_id)
 
     @rpc("EnableApplication")
     async def enable_application(
         self, caller: Program, request: pb.EnableApplicationRequest
     ) -> pb.EnableApplicationResponse:
-        await applications.switch(
-            self._stores, caller.project_id, request.application_id, disabled=False
+        await applications.set_disabled(
+            self._stores, caller, request.application_id, disabled=False
         )
         return pb.EnableApplicationResponse(application_id=request.application_id)
 
@@ -106,9 +102,7 @@ class ProgramApplicationsApi:
     async def disable_application(
         self, caller: Program, request: pb.DisableApplicationRequest
     ) -> pb.DisableApplicationResponse:
-        await applications.switch(
-            self._stores, caller.project_id, request.application_id, disabled=True
-        )
+        await applications.set_disabled(self._stores, caller, request.application_id, disabled=True)
         return pb.DisableApplicationResponse(application_id=request.application_id)
 
     @rpc("RenameApplicationConfigFile")
@@ -126,7 +120,7 @@ class ProgramApplicationsApi:
     ) -> pb.UpdateApplicationDeployTargetsResponse:
         await applications.set_targets(
             self._stores,
-            caller.project_id,
+            caller,
             request.application_id,
             request.deploy_targets_by_plugin,
         )

@@ -55,12 +55,7 @@ class ProgramEventsApi:
     async def request_plan_preview(
         self, caller: Program, request: pb.RequestPlanPreviewRequest
     ) -> pb.RequestPlanPreviewResponse:
-        asked = await plan_preview.ask(
-            self._stores,
-            caller.project_id,
-            request,
-            lambda piped_id: caller.request_id(f"RequestPlanPreview/{piped_id}"),
-        )
+        asked = await plan_preview.ask(self._stores, caller, request)
         return pb.RequestPlanPreviewResponse(commands=asked)
 
     @rpc("GetPlanPreviewResults")

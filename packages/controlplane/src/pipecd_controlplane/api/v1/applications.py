@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What people can ask of an application that upstream's API has no call for."""
 
-from pipecd_controlplane.auth.caller import Person, User
+from pipecd_controlplane.auth.caller import User
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import applications, live_state
 from pipecd_wire.pipecd.api import api_pb2 as pb
 from pipecd_wire.rpc import rpc
-from pipecd_wire.webservice import service_pb2 as webservice
 
 
 class V1ApplicationsApi:
@@ -21,29 +20,22 @@ class V1ApplicationsApi:
     async def add_application(
         self, caller: User, request: pb.AddApplicationRequest
     ) -> pb.AddApplicationResponse:
-        made = await applications.add(
-            self._stores,
-            caller.project_id,
-            webservice.AddApplicationRequest(
-                name=request.name,
-                piped_id=request.piped_id,
-                git_path=request.git_path,
-                description=request.description,
-                labels=request.labels,
-                deploy_targets_by_plugin=request.deploy_targets_by_plugin,
-            ),
-            self._now,
-            wanted_id=caller.request_id("AddApplication"),
+        new = applications.NewApplication(
+            name=request.name,
+            piped_id=request.piped_id,
+            git_path=request.git_path,
+            description=request.description,
+            labels=request.labels,
+            deploy_targets=request.deploy_targets_by_plugin,
         )
-        return pb.AddApplicationResponse(application_id=made)
+        application_id = await applications.add(self._stores, caller, new, self._now)
+        return pb.AddApplicationResponse(application_id=application_id)
 
     @rpc("GetLiveState")
     async def get_live_state(
         self, caller: User, request: pb.GetLiveStateRequest
     ) -> pb.GetLiveStateResponse:
-        application = await self._stores.applications.get(caller.project_id, request.application_id)
-        if isinstance(caller, Person):
-            caller.check("application", application.id, application.labels)
+        await applications.get(self._stores, caller, request.application_id)
         snapshot = await live_state.snapshot(
             self._stores, caller.project_id, request.application_id
         )

@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Act on a deployment, and see it move."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
-from datetime import datetime
 
 from pipecd_controlplane.auth.caller import User
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases import commands, deployments, stage_logs
+from pipecd_controlplane.usecases import deployment_commands, deployments, stage_logs
 from pipecd_controlplane.usecases.bus import Bus
-from pipecd_model import command
-from pipecd_model.errors import ConfigError
-from pipecd_wire.model import command_pb2, deployment_pb2
 from pipecd_wire.pipecd.api import api_pb2 as pb
 from pipecd_wire.rpc import rpc
 
@@ -35,22 +31,15 @@ class V1DeploymentsApi:
     async def approve_stage(
         self, caller: User, request: pb.ApproveStageRequest
     ) -> pb.ApproveStageResponse:
-        deployment = await self._get(caller, request.deployment_id)
-
-        def make(at: datetime) -> command_pb2.Command:
-            stage_id = request.stage_id or commands.waiting_for_approval(deployment)
-            return command.approve(deployment, stage_id, by=caller.name, at=at)
-
-        issued = await self._issue(caller, "ApproveStage", make)
+        issued = await deployment_commands.approve_stage(
+            self._stores, caller, request.deployment_id, request.stage_id
+        )
         return pb.ApproveStageResponse(command_id=issued.id, stage_id=issued.stage_id)
 
     @rpc("SkipStage")
     async def skip_stage(self, caller: User, request: pb.SkipStageRequest) -> pb.SkipStageResponse:
-        deployment = await self._get(caller, request.deployment_id)
-        issued = await self._issue(
-            caller,
-            "SkipStage",
-            lambda at: command.skip(deployment, request.stage_id, by=caller.name, at=at),
+        issued = await deployment_commands.skip_stage(
+            self._stores, caller, request.deployment_id, request.stage_id
         )
         return pb.SkipStageResponse(command_id=issued.id)
 
@@ -58,19 +47,12 @@ class V1DeploymentsApi:
     async def cancel_deployment(
         self, caller: User, request: pb.CancelDeploymentRequest
     ) -> pb.CancelDeploymentResponse:
-        if request.force_rollback and request.force_no_rollback:
-            raise ConfigError("invalid request: force_rollback and force_no_rollback are both set")
-        deployment = await self._get(caller, request.deployment_id)
-        issued = await self._issue(
+        issued = await deployment_commands.cancel(
+            self._stores,
             caller,
-            "CancelDeployment",
-            lambda at: command.cancel(
-                deployment,
-                by=caller.name,
-                at=at,
-                force_rollback=request.force_rollback,
-                force_no_rollback=request.force_no_rollback,
-            ),
+            request.deployment_id,
+            force_rollback=request.force_rollback,
+            force_no_rollback=request.force_no_rollback,
         )
         return pb.CancelDeploymentResponse(command_id=issued.id)
 
@@ -78,7 +60,7 @@ class V1DeploymentsApi:
     async def watch_deployment(
         self, caller: User, request: pb.WatchDeploymentRequest
     ) -> AsyncIterator[pb.WatchDeploymentResponse]:
-        await self._get(caller, request.deployment_id)
+        await deployments.get(self._stores, caller, request.deployment_id)
         watching = deployments.watch(
             self._stores, self._bus, caller.project_id, request.deployment_id
         )
@@ -90,7 +72,7 @@ class V1DeploymentsApi:
     async def follow_stage_log(
         self, caller: User, request: pb.FollowStageLogRequest
     ) -> AsyncIterator[pb.FollowStageLogResponse]:
-        await self._get(caller, request.deployment_id)
+        await deployments.get(self._stores, caller, request.deployment_id)
         key = LogKey(
             deployment_id=request.deployment_id,
             stage_id=request.stage_id,
@@ -107,15 +89,3 @@ class V1DeploymentsApi:
         async with aclosing(following) as parts:
             async for part in parts:
                 yield pb.FollowStageLogResponse(blocks=part.blocks, completed=part.completed)
-
-    async def _get(self, caller: User, deployment_id: str) -> deployment_pb2.Deployment:
-        deployment = await self._stores.deployments.get(caller.project_id, deployment_id)
-        caller.check("deployment", deployment_id, deployment.labels)
-        return deployment
-
-    async def _issue(
-        self, caller: User, method: str, make: Callable[[datetime], command_pb2.Command]
-    ) -> command_pb2.Command:
-        return await commands.issue(
-            self._stores.commands, caller.project_id, caller.request_id(method), make
-        )

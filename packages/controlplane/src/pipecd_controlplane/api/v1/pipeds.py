@@ -22,13 +22,15 @@ class V1PipedsApi:
     async def list_pipeds(
         self, caller: User, request: pb.ListPipedsRequest
     ) -> pb.ListPipedsResponse:
-        listed = await pipeds.seen(self._stores, self._presence, caller.project_id, self._now)
+        reports = await pipeds.list_reports(
+            self._stores, self._presence, caller.project_id, self._now
+        )
         return pb.ListPipedsResponse(
             pipeds=[
                 pb.ListPipedsResponse.Item(
-                    piped=seen.piped, plugins=seen.plugins, alarms=seen.alarms
+                    piped=report.piped, plugins=report.plugins, alarms=report.alarms
                 )
-                for seen in listed
+                for report in reports
             ]
         )
 
@@ -37,12 +39,6 @@ class V1PipedsApi:
         self, caller: User, request: pb.RestartPluginRequest
     ) -> pb.RestartPluginResponse:
         command_id = await push_commands.restart_plugin(
-            self._stores,
-            caller.project_id,
-            request.piped_id,
-            request.plugin_name,
-            by=caller.name,
-            at=self._now(),
-            wanted_id=caller.request_id("RestartPlugin"),
+            self._stores, caller, request.piped_id, request.plugin_name, at=self._now()
         )
         return pb.RestartPluginResponse(command_id=command_id)

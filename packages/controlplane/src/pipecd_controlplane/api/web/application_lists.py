@@ -4,7 +4,7 @@
 from pipecd_controlplane.auth.caller import Person
 from pipecd_controlplane.store.applications import ApplicationFilter
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases import unregistered
+from pipecd_controlplane.usecases import applications
 from pipecd_wire.model import application_pb2
 from pipecd_wire.rpc import rpc
 from pipecd_wire.webservice import service_pb2 as pb
@@ -48,5 +48,5 @@ class WebApplicationListsApi:
     async def list_unregistered_applications(
         self, caller: Person, request: pb.ListUnregisteredApplicationsRequest
     ) -> pb.ListUnregisteredApplicationsResponse:
-        found = await unregistered.listed(self._stores, caller.project_id)
+        found = await applications.list_unregistered(self._stores, caller.project_id)
         return pb.ListUnregisteredApplicationsResponse(applications=found)

@@ -1,17 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deployments, their logs, and what people ask of them."""
 
-from collections.abc import Callable
-from datetime import datetime
-
 from pipecd_controlplane.auth.caller import Person
 from pipecd_controlplane.store.deployments import DeploymentFilter
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases import commands, stage_log_reads
-from pipecd_model import command
-from pipecd_model.errors import ConfigError
-from pipecd_wire.model import command_pb2, deployment_pb2
+from pipecd_controlplane.usecases import deployment_commands, deployments, stage_logs
 from pipecd_wire.rpc import rpc
 from pipecd_wire.webservice import service_pb2 as pb
 
@@ -47,19 +41,20 @@ class WebDeploymentsApi:
     async def get_deployment(
         self, caller: Person, request: pb.GetDeploymentRequest
     ) -> pb.GetDeploymentResponse:
-        return pb.GetDeploymentResponse(deployment=await self._get(caller, request.deployment_id))
+        deployment = await deployments.get(self._stores, caller, request.deployment_id)
+        return pb.GetDeploymentResponse(deployment=deployment)
 
     @rpc("GetStageLog")
     async def get_stage_log(
         self, caller: Person, request: pb.GetStageLogRequest
     ) -> pb.GetStageLogResponse:
-        deployment = await self._get(caller, request.deployment_id)
+        deployment = await deployments.get(self._stores, caller, request.deployment_id)
         key = LogKey(
             deployment_id=deployment.id,
             stage_id=request.stage_id,
             retried_count=request.retried_count,
         )
-        part = await stage_log_reads.from_index(
+        part = await stage_logs.read_from(
             self._stores, caller.project_id, key, request.offset_index
         )
         return pb.GetStageLogResponse(blocks=part.blocks, completed=part.completed)
@@ -68,19 +63,12 @@ class WebDeploymentsApi:
     async def cancel_deployment(
         self, caller: Person, request: pb.CancelDeploymentRequest
     ) -> pb.CancelDeploymentResponse:
-        if request.force_rollback and request.force_no_rollback:
-            raise ConfigError("invalid request: force_rollback and force_no_rollback are both set")
-        deployment = await self._get(caller, request.deployment_id)
-        issued = await self._issue(
+        issued = await deployment_commands.cancel(
+            self._stores,
             caller,
-            "CancelDeployment",
-            lambda at: command.cancel(
-                deployment,
-                by=caller.name,
-                at=at,
-                force_rollback=request.force_rollback,
-                force_no_rollback=request.force_no_rollback,
-            ),
+            request.deployment_id,
+            force_rollback=request.force_rollback,
+            force_no_rollback=request.force_no_rollback,
         )
         return pb.CancelDeploymentResponse(command_id=issued.id)
 
@@ -88,11 +76,8 @@ class WebDeploymentsApi:
     async def skip_stage(
         self, caller: Person, request: pb.SkipStageRequest
     ) -> pb.SkipStageResponse:
-        deployment = await self._get(caller, request.deployment_id)
-        issued = await self._issue(
-            caller,
-            "SkipStage",
-            lambda at: command.skip(deployment, request.stage_id, by=caller.name, at=at),
+        issued = await deployment_commands.skip_stage(
+            self._stores, caller, request.deployment_id, request.stage_id
         )
         return pb.SkipStageResponse(command_id=issued.id)
 
@@ -100,22 +85,7 @@ class WebDeploymentsApi:
     async def approve_stage(
         self, caller: Person, request: pb.ApproveStageRequest
     ) -> pb.ApproveStageResponse:
-        deployment = await self._get(caller, request.deployment_id)
-        issued = await self._issue(
-            caller,
-            "ApproveStage",
-            lambda at: command.approve(deployment, request.stage_id, by=caller.name, at=at),
+        issued = await deployment_commands.approve_stage(
+            self._stores, caller, request.deployment_id, request.stage_id
         )
         return pb.ApproveStageResponse(command_id=issued.id)
-
-    async def _get(self, caller: Person, deployment_id: str) -> deployment_pb2.Deployment:
-        deployment = await self._stores.deployments.get(caller.project_id, deployment_id)
-        caller.check("deployment", deployment_id, deployment.labels)
-        return deployment
-
-    async def _issue(
-        self, caller: Person, method: str, make: Callable[[datetime], command_pb2.Command]
-    ) -> command_pb2.Command:
-        return await commands.issue(
-            self._stores.commands, caller.project_id, caller.request_id(method), make
-        )

@@ -4,10 +4,8 @@
 from pipecd_controlplane.auth.caller import Person
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases import commands, limits, pipeds
+from pipecd_controlplane.usecases import pipeds
 from pipecd_controlplane.usecases.agent_watch import Presence
-from pipecd_model.errors import ConfigError
-from pipecd_wire.model import piped_pb2
 from pipecd_wire.rpc import rpc
 from pipecd_wire.webservice import service_pb2 as pb
 
@@ -24,15 +22,8 @@ class WebPipedsApi:
     async def register_piped(
         self, caller: Person, request: pb.RegisterPipedRequest
     ) -> pb.RegisterPipedResponse:
-        _check(request.name, request.desc)
         piped_id, key = await pipeds.register(
-            self._stores,
-            caller.project_id,
-            name=request.name,
-            description=request.desc,
-            creator=caller.name,
-            now=self._now,
-            wanted_id=caller.request_id("RegisterPiped"),
+            self._stores, caller, name=request.name, description=request.desc, now=self._now
         )
         return pb.RegisterPipedResponse(id=piped_id, key=key)
 
@@ -40,13 +31,13 @@ class WebPipedsApi:
     async def update_piped(
         self, caller: Person, request: pb.UpdatePipedRequest
     ) -> pb.UpdatePipedResponse:
-        _check(request.name, request.desc)
-
-        def edit(piped: piped_pb2.Piped) -> None:
-            piped.name = request.name
-            piped.desc = request.desc
-
-        await self._stores.pipeds.update(caller.project_id, request.piped_id, edit)
+        await pipeds.update(
+            self._stores,
+            caller.project_id,
+            request.piped_id,
+            name=request.name,
+            description=request.desc,
+        )
         return pb.UpdatePipedResponse()
 
     @rpc("RecreatePipedKey")
@@ -69,14 +60,14 @@ class WebPipedsApi:
     async def enable_piped(
         self, caller: Person, request: pb.EnablePipedRequest
     ) -> pb.EnablePipedResponse:
-        await self._switch(caller, request.piped_id, disabled=False)
+        await pipeds.set_disabled(self._stores, caller.project_id, request.piped_id, disabled=False)
         return pb.EnablePipedResponse()
 
     @rpc("DisablePiped")
     async def disable_piped(
         self, caller: Person, request: pb.DisablePipedRequest
     ) -> pb.DisablePipedResponse:
-        await self._switch(caller, request.piped_id, disabled=True)
+        await pipeds.set_disabled(self._stores, caller.project_id, request.piped_id, disabled=True)
         return pb.DisablePipedResponse()
 
     @rpc("ListPipeds")
@@ -84,7 +75,7 @@ class WebPipedsApi:
         self, caller: Person, request: pb.ListPipedsRequest
     ) -> pb.ListPipedsResponse:
         options = request.options
-        listed = await pipeds.listed(
+        listed = await pipeds.list_pipeds(
             self._stores,
             self._presence,
             caller.project_id,
@@ -98,19 +89,13 @@ class WebPipedsApi:
 
     @rpc("GetPiped")
     async def get_piped(self, caller: Person, request: pb.GetPipedRequest) -> pb.GetPipedResponse:
-        piped = await self._stores.pipeds.get(caller.project_id, request.piped_id)
-        return pb.GetPipedResponse(piped=pipeds.redacted(piped))
+        piped = await pipeds.get(self._stores, caller.project_id, request.piped_id)
+        return pb.GetPipedResponse(piped=piped)
 
     @rpc("UpdatePipedDesiredVersion")
     async def update_piped_desired_version(
         self, caller: Person, request: pb.UpdatePipedDesiredVersionRequest
     ) -> pb.UpdatePipedDesiredVersionResponse:
-        limits.text("version", request.version, limits.NAME)
-        if not request.version.startswith("v"):
-            raise ConfigError(
-                f"invalid request: version: {request.version!r} is no version",
-                hint="such as v0.50.0",
-            )
         await pipeds.set_desired_version(
             self._stores, caller.project_id, request.piped_ids, request.version
         )
@@ -120,22 +105,5 @@ class WebPipedsApi:
     async def restart_piped(
         self, caller: Person, request: pb.RestartPipedRequest
     ) -> pb.RestartPipedResponse:
-        piped = await self._stores.pipeds.get(caller.project_id, request.piped_id)
-        issued = await commands.issue(
-            self._stores.commands,
-            caller.project_id,
-            caller.request_id("RestartPiped"),
-            lambda at: commands.restart_piped(piped, by=caller.name, at=at),
-        )
+        issued = await pipeds.restart(self._stores, caller, request.piped_id)
         return pb.RestartPipedResponse(command_id=issued.id)
-
-    async def _switch(self, caller: Person, piped_id: str, *, disabled: bool) -> None:
-        def edit(piped: piped_pb2.Piped) -> None:
-            piped.disabled = disabled
-
-        await self._stores.pipeds.update(caller.project_id, piped_id, edit)
-
-
-def _check(name: str, description: str) -> None:
-    limits.name("name", name)
-    limits.text("desc", description, limits.DESCRIPTION)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Take known secrets out of what plugins answer: it becomes a status for everybody to read."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pipecd_model.errors import PluginError
+from pipecd_wire.plugin.deploymentapi.api_pb2 import DetermineVersionsResponse
+from pipecd_wire.plugin.livestateapi.api_pb2 import GetLivestateResponse
+from pipecd_wire.plugin.planpreviewapi.api_pb2 import GetPlanPreviewResponse
+
+Mask = Callable[[str], str]
+"""Returns a text without the secrets in it."""
+
+
+@contextmanager
+def masking_errors(mask: Mask) -> Iterator[None]:
+    """A block whose PluginErrors keep their kind and lose their secrets."""
+    try:
+        yield
+    except PluginError as error:
+        error.args = tuple(mask(str(each)) for each in error.args)
+        error.hint = mask(error.hint)
+        raise
+
+
+def mask_versions(answer: DetermineVersionsResponse, mask: Mask) -> None:
+    """Mask what the versions of artifacts say."""
+    for version in answer.versions:
+        version.name = mask(version.name)
+        version.version = mask(version.version)
+        version.url = mask(version.url)
+
+
+def mask_live_state(answer: GetLivestateResponse, mask: Mask) -> None:
+    """Mask the reasons, descriptions and metadata of a live state."""
+    if answer.HasField("sync_state"):
+        answer.sync_state.reason = mask(answer.sync_state.reason)
+        answer.sync_state.short_reason = mask(answer.sync_state.short_reason)
+    for resource in answer.application_live_state.resources:
+        resource.health_description = mask(resource.health_description)
+        for key, value in resource.resource_metadata.items():
+            resource.resource_metadata[key] = mask(value)
+
+
+def mask_plan_preview(answer: GetPlanPreviewResponse, mask: Mask) -> None:
+    """Mask the summaries and details of a plan preview, which become UTF-8."""
+    for each in answer.results:
+        each.summary = mask(each.summary)
+        each.details = mask(each.details.decode(errors="replace")).encode()
