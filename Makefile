@@ -31,6 +31,7 @@ TYPED_TESTS := \
 	plugins/waitapproval/tests \
 	tests/chaos \
 	tests/conformance \
+	tests/integration/piped \
 	tests/packaging \
 	tests/support/src
 SEED ?= 1
