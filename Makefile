@@ -17,11 +17,16 @@ TYPED_TESTS := \
 	packages/controlplane/tests/usecases \
 	packages/controlplane/tests/web \
 	packages/controlplane/tests/wire \
+	packages/piped/tests/controlplane \
+	packages/piped/tests/plan \
 	packages/piped/tests/plugins \
 	packages/piped/tests/programs \
+	packages/piped/tests/report \
+	packages/piped/tests/schedule \
 	packages/piped/tests/secrets \
 	packages/runtime/tests \
 	tests/chaos \
+	tests/integration/piped \
 	tests/support/src \
 	bench
 SEED ?= 1

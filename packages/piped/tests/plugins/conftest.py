@@ -22,7 +22,7 @@ from piped.report.metadata import MetadataStores
 PROGRAM: Final = Path(__file__).parent / "programs" / "odd_plugin.py"
 
 
-async def _kept(_application_id: str, _request: Message) -> None:
+async def _kept(_application_id: str, _method: str, _request: Message) -> None:
     """Keep nothing: the control plane of these tests is never away."""
 
 
