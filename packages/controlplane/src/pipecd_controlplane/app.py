@@ -155,7 +155,7 @@ async def _open_endpoints(opened: AsyncExitStack, core: _Core) -> Endpoints:
     recheck = CredentialRecheck(core.stores, core.bus, authenticator.admit_again, _now)
     await opened.enter_async_context(recheck.running())
     open_calls = OpenCalls(settings.limits.max_calls_per_caller)
-    admit = open_calls.admitting(authenticator.admit)
+    admit = open_calls.limit_admission(authenticator.admit)
     telemetry = await opened.enter_async_context(forwarding(settings.otlp_endpoint))
     return endpoints(
         core.stores,
@@ -164,7 +164,7 @@ async def _open_endpoints(opened: AsyncExitStack, core: _Core) -> Endpoints:
         core.access,
         Releases(settings.releases_url),
         telemetry,
-        admit=metrics.admitting(admit) if settings.metrics else admit,
+        admit=metrics.count_admission(admit) if settings.metrics else admit,
         now=_now,
         web_base_url=core.web_base_url,
         guard_stream=recheck.guard_stream,
