@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 import pipecd_sdk
-from pipecd_sdk import StageStatus, testing
+from pipecd_sdk import testing
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import LaunchMode, start_plugin
+from pipecd_wire.model import deployment_pb2
 from pipecd_wire.plugin.deploymentapi import api_pb2
 from pipecd_wire.rpc import call
 
@@ -157,7 +158,7 @@ async def test_a_plugin_of_22_lines_runs_under_a_go_agent(tmp_path: Path) -> Non
         answer = await plugin.execute("WAIT", {"duration": "100ms"}, stage_id="s1")
 
     assert list(stages.stages) == ["WAIT"]
-    assert answer.status == StageStatus.SUCCESS
+    assert answer.status == deployment_pb2.STAGE_SUCCESS
     assert piped.log("s1").lines[0].startswith("Waiting until ")
 
 

@@ -168,20 +168,20 @@ class DeploymentPlugin(StagePlugin):
         yield from (stage.to_planned() for stage in requested)
         if rollback and requested:
             first = min(requested, key=lambda stage: stage.index)
-            for definition in self._marked("rollback"):
+            for definition in self._find_marked("rollback"):
                 yield first.to_rollback(definition.name, desc=definition.desc)
 
     def quick_sync(self, *, rollback: bool) -> Iterable[PlannedStage]:
         """The stages of a deployment that has no pipeline, or does not need it."""
-        for definition in self._marked("quick_sync"):
+        for definition in self._find_marked("quick_sync"):
             yield PlannedStage(name=definition.name, index=0, desc=definition.desc)
         if rollback:
-            for definition in self._marked("rollback"):
+            for definition in self._find_marked("rollback"):
                 yield PlannedStage(
                     name=definition.name, index=0, desc=definition.desc, rollback=True
                 )
 
-    def _marked(self, mark: str) -> list[StageDefinition]:
+    def _find_marked(self, mark: str) -> list[StageDefinition]:
         marked = [each for each in self.stages.values() if getattr(each, mark)]
         if len(marked) > 1:
             names = ", ".join(each.name for each in marked)

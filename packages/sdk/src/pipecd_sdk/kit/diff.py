@@ -188,7 +188,7 @@ def render(nodes: Iterable[Node], *, mask: str = "") -> str:
     open_keys: tuple[str | int, ...] = ()
     for node in nodes:
         parent = node.keys[:-1]
-        shared = _shared(open_keys, parent)
+        shared = _count_shared(open_keys, parent)
         for depth in range(shared, len(parent)):
             key = parent[depth]
             lines.append(f"  {'  ' * depth}{'-' if isinstance(key, int) else f'{key}:'}")
@@ -203,7 +203,7 @@ def render(nodes: Iterable[Node], *, mask: str = "") -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _shared(first: tuple[str | int, ...], second: tuple[str | int, ...]) -> int:
+def _count_shared(first: tuple[str | int, ...], second: tuple[str | int, ...]) -> int:
     count = 0
     for one, other in zip(first, second, strict=False):
         if one != other:

@@ -25,7 +25,7 @@ GRACE: Final = timedelta(seconds=10)
 MOST_KEPT: Final = 16 * 1024 * 1024
 """Bytes of output that are kept; what comes after them only goes to the log."""
 CHUNK: Final = 64 * 1024
-LAST_OUTPUT: Final = 1.0
+LAST_OUTPUT_SECONDS: Final = 1.0
 """Seconds that what a program left running may keep its output open before it is ended too."""
 
 
@@ -150,24 +150,24 @@ async def _follow(process: Process, output: "_Output", errors: "_Output") -> Non
         await process.wait()
         left = set(reading)
         try:
-            _, left = await asyncio.wait(reading, timeout=LAST_OUTPUT)
+            _, left = await asyncio.wait(reading, timeout=LAST_OUTPUT_SECONDS)
         finally:
             if left:
                 # What is in the background and has the output belongs to this run, and ends.
                 _signal(process, signal.SIGKILL)
-        _, left = await asyncio.wait(reading, timeout=LAST_OUTPUT)
+        _, left = await asyncio.wait(reading, timeout=LAST_OUTPUT_SECONDS)
         for task in left:  # it left the group as well; nobody waits for it
             task.cancel()
     output.finish()
     errors.finish()
 
 
-async def _end(process: Process, grace: float) -> None:
+async def _end(process: Process, grace_seconds: float) -> None:
     if process.returncode is not None:
         return
     _signal(process, signal.SIGTERM)
     with suppress(TimeoutError):
-        async with asyncio.timeout(grace):
+        async with asyncio.timeout(grace_seconds):
             await process.wait()
     _signal(process, signal.SIGKILL)  # also for children that outlived their parent's end
     await process.wait()

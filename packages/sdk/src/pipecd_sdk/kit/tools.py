@@ -83,9 +83,9 @@ def define_tool(
     script = [
         "set -e",
         'cd "{{ .TmpDir }}"',
-        f'curl -fsSL --retry 3 -o download "{_filled(url)}"',
+        f'curl -fsSL --retry 3 -o download "{_fill(url)}"',
         *(_check(sha256) if sha256 else ()),
-        *_unpack(url, _filled(member)),
+        *_unpack(url, _fill(member)),
     ]
     is_plain = not url.endswith((".tar.gz", ".zip"))
     return Tool(
@@ -122,7 +122,7 @@ def _check_words(url: str, member: str, sha256: Mapping[str, str]) -> None:
             )
 
 
-def _filled(text: str) -> str:
+def _fill(text: str) -> str:
     return (
         text.replace("{version}", "{{ .Version }}")
         .replace("{os}", "{{ .Os }}")

@@ -97,11 +97,13 @@ def _documents(text: str) -> Iterator[Any]:
             parsed = dialect.parse(text[start:end])
             if parsed.faults:
                 line = text.count("\n", 0, start) + parsed.faults[0].line
-                raise YamlError(_told(line, parsed.faults[0].message, parsed.faults[0].hint))
+                raise YamlError(
+                    _format_fault(line, parsed.faults[0].message, parsed.faults[0].hint)
+                )
             yield parsed.value
     except _yaml.YAMLError as error:
         slip = explain(error, text)
-        raise YamlError(_told(slip.line, slip.message, slip.hint)) from None
+        raise YamlError(_format_fault(slip.line, slip.message, slip.hint)) from None
 
 
 def _places(text: str) -> list[tuple[int, int]]:
@@ -114,7 +116,7 @@ def _places(text: str) -> list[tuple[int, int]]:
     return list(pairwise([*starts, len(text)]))
 
 
-def _told(line: int, message: str, hint: str) -> str:
+def _format_fault(line: int, message: str, hint: str) -> str:
     return add_hint(f"line {line}: {message}", hint)
 
 

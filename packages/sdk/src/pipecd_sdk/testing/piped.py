@@ -49,9 +49,9 @@ class FakePiped:
             answer = await plugin.execute("WAIT", {"duration": "1s"})
     """
 
-    def __init__(self, *, managed: bool = True, ping_interval: float = 5.0) -> None:
+    def __init__(self, *, managed: bool = True, ping_interval_seconds: float = 5.0) -> None:
         self.managed = managed
-        self.ping_interval = ping_interval
+        self.ping_interval_seconds = ping_interval_seconds
         self.token = secrets.token_hex(8) if managed else ""
         self.piped_token = secrets.token_hex(8) if managed else ""
         """With what it proves itself to its plugins."""
@@ -95,7 +95,9 @@ class FakePiped:
                 plugin_pb2.DESCRIPTOR.services_by_name["PluginManagementService"],
                 _Management(self),
             )
-        port = await self._opened.enter_async_context(serving(endpoints, "127.0.0.1:0", grace=0))
+        port = await self._opened.enter_async_context(
+            serving(endpoints, "127.0.0.1:0", grace_seconds=0)
+        )
         self.address = f"localhost:{port}"
         return self
 
@@ -281,7 +283,7 @@ class _Management:
         self._piped.ready.append(request)
         await self._piped.note()
         answer = plugin_pb2.ReadyResponse()
-        answer.ping_interval.FromTimedelta(timedelta(seconds=self._piped.ping_interval))
+        answer.ping_interval.FromTimedelta(timedelta(seconds=self._piped.ping_interval_seconds))
         return answer
 
     @rpc("Ping")
