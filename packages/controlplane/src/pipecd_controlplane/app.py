@@ -119,7 +119,10 @@ async def _open_core(
     """Opens the database, and makes the projects that it must have."""
     bus = Bus()
     database = await opened.enter_async_context(
-        open_database(SqliteFolder(folder=settings.data_dir), on_commit=bus.publish)
+        open_database(
+            SqliteFolder(folder=settings.data_dir, repeat_units=settings.repeat_units),
+            on_commit=bus.publish,
+        )
     )
     kept = stores(database, _now, max_stage_log_bytes=settings.retention.stage_log_bytes)
     await ensure_project(kept, settings.data_dir, await _first_project(kept, settings), _now)

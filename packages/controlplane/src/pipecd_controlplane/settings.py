@@ -55,6 +55,8 @@ class ServerSettings:
     releases_url: str = releases.URL
     observers: tuple[Observe, ...] = ()
     """Told of each call once its handler has ended, before it is answered."""
+    repeat_units: bool = False
+    """For tests: run each unit of work twice and compare."""
 
     @property
     def over_tls(self) -> bool:
