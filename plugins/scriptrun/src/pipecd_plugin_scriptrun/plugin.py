@@ -293,7 +293,7 @@ def main() -> None:
     """The executable `pipecd-plugin-scriptrun`."""
     with suppress(OSError):  # a folder that cannot be read now is told of when a script needs it
         sweep(find_scripts_folder(os.environ), older_than=KEEP_RECORDS_SECONDS)
-    serve(ScriptRun(), version="0.1.0")
+    serve(ScriptRun())
 
 
 if __name__ == "__main__":
