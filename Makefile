@@ -14,7 +14,13 @@ TYPED_TESTS := \
 	bench \
 	packages/controlplane/tests/*.py \
 	packages/controlplane/tests/api \
+	packages/controlplane/tests/auth \
+	packages/controlplane/tests/http \
 	packages/controlplane/tests/matrix \
+	packages/controlplane/tests/ops \
+	packages/controlplane/tests/serve \
+	packages/controlplane/tests/signin \
+	packages/controlplane/tests/site \
 	packages/controlplane/tests/usecases \
 	packages/controlplane/tests/web \
 	packages/controlplane/tests/wire \
@@ -35,6 +41,7 @@ TYPED_TESTS := \
 	plugins/waitapproval/tests \
 	tests/chaos \
 	tests/conformance \
+	tests/e2e \
 	tests/integration/piped \
 	tests/packaging \
 	tests/support/src
