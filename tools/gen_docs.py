@@ -147,17 +147,17 @@ def _inner(cls: type[ConfigModel], each: Field) -> Iterator[tuple[type[ConfigMod
         for name, kind in cls.variants.items():
             yield kind, f" of type {name}"
         return
-    yield from _held(each.type, "")
+    yield from _find_structs(each.type, "")
 
 
-def _held(kind: Any, marks: str) -> Iterator[tuple[type[ConfigModel], str]]:
+def _find_structs(kind: Any, marks: str) -> Iterator[tuple[type[ConfigModel], str]]:
     if isinstance(kind, type) and issubclass(kind, ConfigModel):
         yield kind, marks
         return
     origin = typing.get_origin(kind)
     suffix = "[]" if origin is tuple else ".<name>" if origin is dict else ""
     for argument in typing.get_args(kind):
-        yield from _held(argument, marks + suffix)
+        yield from _find_structs(argument, marks + suffix)
 
 
 def _section(cls: type[ConfigModel], path: str) -> str:

@@ -95,7 +95,7 @@ def _regex(pattern: str) -> str:
             index += 1
         elif char == "[":
             found = _SET.match(pattern, index)
-            out.append(f"[{_IN_A_SET.sub(_escaped, found[0])}" if found else "[")
+            out.append(f"[{_IN_A_SET.sub(_escape, found[0])}" if found else "[")
             index = found.end() if found else index
         else:
             out.append(char)
@@ -106,5 +106,5 @@ _SET = re.compile(r"\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 _IN_A_SET = re.compile(r"\\.|[\[&~|]|-(?=-)", re.DOTALL)  # what Python may one day read as more
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     return found[0] if found[0].startswith("\\") else f"\\{found[0]}"

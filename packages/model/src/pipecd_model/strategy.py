@@ -57,7 +57,7 @@ def choose(
     if config.planner.always_use_pipeline:
         return Choice(strategy=PIPELINE, summary="Pipeline: alwaysUsePipeline is set")
     if not trigger.commander:
-        chosen = _by_message(config, trigger.commit.message)
+        chosen = _choose_by_message(config, trigger.commit.message)
         if chosen is not None:
             return chosen
     if not quick_sync_offered:
@@ -67,7 +67,7 @@ def choose(
     return None
 
 
-def _by_message(config: ApplicationConfig, message: str) -> Choice | None:
+def _choose_by_message(config: ApplicationConfig, message: str) -> Choice | None:
     for strategy, pattern in (
         (PIPELINE, config.commit_matcher.pipeline),
         (QUICK_SYNC, config.commit_matcher.quick_sync),

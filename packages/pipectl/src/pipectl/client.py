@@ -85,11 +85,11 @@ def connected(
             cert_file=flags.pop("cert_file"),
         )
 
-        async def connected_run() -> None:
+        async def run_connected() -> None:
             async with connection.open() as client:
                 await command(client, *args, **kwargs)
 
-        asyncio.run(connected_run())
+        asyncio.run(run_connected())
 
     for option in reversed(_OPTIONS):
         run = option(run)

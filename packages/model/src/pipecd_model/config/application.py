@@ -220,10 +220,10 @@ class ApplicationConfig(ConfigModel):
 
     @classmethod
     def prepare(cls, raw: dict[str, Any], report: Report) -> dict[str, Any]:
-        raw = _without_published_slips(raw, report)
-        raw = _with_plugin_sections(raw)
-        raw = _with_trigger_paths(raw, report)
-        return _with_top_level_secrets(raw, report)
+        raw = _drop_published_slips(raw, report)
+        raw = _fill_plugin_sections(raw)
+        raw = _move_trigger_paths(raw, report)
+        return _move_top_level_secrets(raw, report)
 
     def check(self, report: Report) -> None:
         rules.positive(report, "timeout", self.timeout)
@@ -248,7 +248,7 @@ class ApplicationConfig(ConfigModel):
                 )
 
 
-def _without_published_slips(raw: dict[str, Any], report: Report) -> dict[str, Any]:
+def _drop_published_slips(raw: dict[str, Any], report: Report) -> dict[str, Any]:
     """Published pages write these, and nobody reads them: not worth refusing a file for."""
     for slip, hint in _PUBLISHED_SLIPS.items():
         key = spelling(raw, slip)
@@ -258,7 +258,7 @@ def _without_published_slips(raw: dict[str, Any], report: Report) -> dict[str, A
     return raw
 
 
-def _with_plugin_sections(raw: dict[str, Any]) -> dict[str, Any]:
+def _fill_plugin_sections(raw: dict[str, Any]) -> dict[str, Any]:
     """A plugin that is only named (`kubernetes:`) has an empty section."""
     key = spelling(raw, "plugins")
     if key is None or not isinstance(raw[key], dict):
@@ -267,17 +267,17 @@ def _with_plugin_sections(raw: dict[str, Any]) -> dict[str, Any]:
     return {**raw, key: sections}
 
 
-def _with_trigger_paths(raw: dict[str, Any], report: Report) -> dict[str, Any]:
+def _move_trigger_paths(raw: dict[str, Any], report: Report) -> dict[str, Any]:
     """`triggerPaths` is what `trigger.onCommit.paths` was called before."""
     key = spelling(raw, "triggerPaths")
     if key is None:
         return raw
     report.warn(key, message="old spelling", hint="use trigger.onCommit.paths")
     rest = {name: value for name, value in raw.items() if name != key}
-    return _nested(rest, ("trigger", "onCommit", "paths"), raw[key])
+    return _put_nested(rest, ("trigger", "onCommit", "paths"), raw[key])
 
 
-def _with_top_level_secrets(raw: dict[str, Any], report: Report) -> dict[str, Any]:
+def _move_top_level_secrets(raw: dict[str, Any], report: Report) -> dict[str, Any]:
     """The script-run document keeps `encryptedSecrets` directly under `spec`."""
     key = spelling(raw, "encryptedSecrets")
     if key is None:
@@ -291,10 +291,10 @@ def _with_top_level_secrets(raw: dict[str, Any], report: Report) -> dict[str, An
             hint="use only encryption.encryptedSecrets",
         )
         return rest
-    return _nested(rest, ("encryption", "encryptedSecrets"), raw[key])
+    return _put_nested(rest, ("encryption", "encryptedSecrets"), raw[key])
 
 
-def _nested(raw: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
+def _put_nested(raw: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
     """Copy `raw` with a value at a path, unless something is there already."""
     key = spelling(raw, path[0]) or path[0]
     if len(path) == 1:
@@ -302,4 +302,4 @@ def _nested(raw: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str,
     inner = raw.get(key)
     if inner is not None and not isinstance(inner, dict):
         return raw  # wrong anyway, and said so when it is decoded
-    return {**raw, key: _nested(inner or {}, path[1:], value)}
+    return {**raw, key: _put_nested(inner or {}, path[1:], value)}

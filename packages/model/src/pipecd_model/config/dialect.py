@@ -139,7 +139,7 @@ class _Builder:
             return text
         if short in {"int", "float", "bool", "null"}:
             return self._plain(text, event)
-        self._fault(event, f"the tag {_shown(tag)} is not supported", "remove it")
+        self._fault(event, f"the tag {_format_tag(tag)} is not supported", "remove it")
         return text
 
     def _plain(self, text: str, event: Any) -> Any:
@@ -201,7 +201,7 @@ class _Builder:
                 problem="a key must be a text", problem_mark=event.start_mark
             )
         if event.tag is not None and event.tag not in {"!", f"{_TAG}map", f"{_TAG}seq"}:
-            self._fault(event, f"the tag {_shown(event.tag)} is not supported", "remove it")
+            self._fault(event, f"the tag {_format_tag(event.tag)} is not supported", "remove it")
         if len(self._stack) >= DEEPEST:
             raise yaml.MarkedYAMLError(
                 problem=f"nested more than {DEEPEST} levels deep", problem_mark=event.start_mark
@@ -295,7 +295,7 @@ def _slip(event: Any, message: str, hint: str) -> Slip:
     return Slip(line=mark.line + 1, column=mark.column + 1, message=message, hint=hint)
 
 
-def _shown(tag: str) -> str:
+def _format_tag(tag: str) -> str:
     return f"!!{tag.removeprefix(_TAG)}" if tag.startswith(_TAG) else tag
 
 

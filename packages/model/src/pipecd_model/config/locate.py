@@ -32,7 +32,7 @@ class Places:
     def key(self, path: Path) -> tuple[int, int]:
         """Where the key at this path is written; for what is missing, where it should be."""
         while path:
-            found = self._at(path)
+            found = self._find(path)
             if found is not None:
                 return found.key
             path = path[:-1]
@@ -40,10 +40,10 @@ class Places:
 
     def value(self, path: Path) -> tuple[int, int]:
         """Where the value at this path is written."""
-        found = self._at(path)
+        found = self._find(path)
         return found.value if found is not None else self.key(path)
 
-    def _at(self, path: Path) -> Place | None:
+    def _find(self, path: Path) -> Place | None:
         return self._places.get(path) or self._folded.get(_fold(path))
 
 

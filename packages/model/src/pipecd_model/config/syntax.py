@@ -30,18 +30,18 @@ def explain(error: yaml.YAMLError, text: str) -> Slip:
         return Slip(line=1, column=1, message=problem)
     lines = text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
-    return _slip(mark, *_meaning(problem, line, mark.column))
+    return _slip(mark, *_explain_problem(problem, line, mark.column))
 
 
 def _slip(mark: Any, message: str, hint: str = "") -> Slip:
     return Slip(line=mark.line + 1, column=mark.column + 1, message=message, hint=hint)
 
 
-def _meaning(problem: str, line: str, column: int) -> tuple[str, str]:
+def _explain_problem(problem: str, line: str, column: int) -> tuple[str, str]:
     if _TEMPLATE.search(line):
         return "a value starts with {{", "put quotes around the whole value"
     if early := _CLOSED_EARLY.search(line):
-        return "there is text after the closing quote", _requoted(line, early)
+        return "there is text after the closing quote", _suggest_block(line, early)
     if "\t" in line[: column + 1]:
         return "a tab cannot indent", "use spaces"
     if problem == "found character that cannot start any token":
@@ -62,7 +62,7 @@ def _meaning(problem: str, line: str, column: int) -> tuple[str, str]:
     return problem, ""
 
 
-def _requoted(line: str, early: re.Match[str]) -> str:
+def _suggest_block(line: str, early: re.Match[str]) -> str:
     """Show how to write the value as a block, where every character stands for itself."""
     quote = early.group(1)
     lead = line[: line.index(quote, early.start())].strip()

@@ -80,7 +80,7 @@ def to_application(
     _change(rest, "plugins", lambda plugins: _plugins(plugins, plugin, section))
     namespace = k8s_namespace(kind, spec)
     if namespace is not None:
-        _change(rest, "plugins", lambda plugins: _with_namespace(plugins, analysis, namespace))
+        _change(rest, "plugins", lambda plugins: _add_namespace(plugins, analysis, namespace))
     if spelling(rest, "pipeline") is not None:
         _change(rest, "pipeline", _pipeline)
     return Mapped(spec=rest, findings=findings)
@@ -148,7 +148,7 @@ def k8s_namespace(kind: str, spec: dict[str, Any]) -> str | None:
     return namespace if isinstance(namespace, str) and namespace else "default"
 
 
-def _with_namespace(plugins: dict[str, Any], name: str, namespace: str) -> dict[str, Any]:
+def _add_namespace(plugins: dict[str, Any], name: str, namespace: str) -> dict[str, Any]:
     section = plugins.get(name) or {}
     if not isinstance(section, dict):
         return plugins

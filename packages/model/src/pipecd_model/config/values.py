@@ -54,7 +54,7 @@ class Duration(timedelta):
             return cls.parse(value)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if number and math.isfinite(value):
-            return cls._of_nanoseconds(int(value), value)
+            return cls._from_nanoseconds(int(value), value)
         if value is None:
             raise BadValueError("the value is empty", hint="remove the key or give e.g. 90s, 5m")
         raise BadValueError(f"not a duration: {value!r}", hint="e.g. 90s, 5m")
@@ -91,10 +91,10 @@ class Duration(timedelta):
             position = part.end()
         if not body or position < len(body):
             raise BadValueError(f"not a duration: {text!r}", hint="e.g. 90s, 5m")
-        return cls._of_nanoseconds(-nanoseconds if text[0] == "-" else nanoseconds, text)
+        return cls._from_nanoseconds(-nanoseconds if text[0] == "-" else nanoseconds, text)
 
     @classmethod
-    def _of_nanoseconds(cls, nanoseconds: int, written: object) -> Self:
+    def _from_nanoseconds(cls, nanoseconds: int, written: object) -> Self:
         if not -_LIMIT <= nanoseconds < _LIMIT:
             raise BadValueError(f"not a duration: {written!r} is out of range", hint="e.g. 90s, 5m")
         microseconds = abs(nanoseconds) // 1000

@@ -35,12 +35,12 @@ def lint(text: str | bytes, *, file: str, context: LintContext | None = None) ->
     try:
         document = Document(text, file, strict=True)
         kind = str(document.kind)
-        return _judged(document, kind, file, context or LintContext())
+        return _judge(document, kind, file, context or LintContext())
     except ConfigFaultsError as error:
         return Problems(kind=kind, faults=error.faults, warnings=error.warnings)
 
 
-def _judged(document: Document, kind: str, file: str, context: LintContext) -> Problems:
+def _judge(document: Document, kind: str, file: str, context: LintContext) -> Problems:
     document.expect((*KINDS, *v0.KINDS))
     notes = Notes(document.findings)
     if kind in APPLICATION_KINDS:

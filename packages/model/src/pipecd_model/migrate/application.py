@@ -33,13 +33,15 @@ def migrate_application(text: str, *, file: str) -> Rewritten:
         after = load_application(migration.text, file=file)
     except (ConfigFaultsError, yaml.YAMLError, StopIteration, AssertionError):
         raise not_the_same(file) from None
-    if _said(before.config, migration.redirected) != _said(after.config, migration.redirected):
+    if _comparable(before.config, migration.redirected) != _comparable(
+        after.config, migration.redirected
+    ):
         raise not_the_same(file)
     hazards = in_order((*before.warnings, *migration.hazards))
     return Rewritten(text=migration.text, hazards=hazards)
 
 
-def _said(config: ApplicationConfig, redirected: bool) -> ApplicationConfig:
+def _comparable(config: ApplicationConfig, redirected: bool) -> ApplicationConfig:
     """Leave out what has to differ."""
     same = msgspec.structs.replace(config, kind="Application")
     return msgspec.structs.replace(same, event_watcher=()) if redirected else same
@@ -70,7 +72,7 @@ class _Migration:
         if namespace is not None:
             arguments: Path = (*_SPEC, "plugins", "analysis", "appCustomArgs")
             if not self._splice.has((*arguments, "k8sNamespace")):
-                self._splice.put(arguments, f"k8sNamespace: {_quoted(namespace)}\n")
+                self._splice.put(arguments, f"k8sNamespace: {_quote(namespace)}\n")
         self._splice.replace(("kind",), "Application")
         self._write_kind_label()
 
@@ -151,7 +153,7 @@ class _Migration:
                     flat = self._kind == "TerraformApp" and parts[2] == "input"
                     rest = parts[3:] if flat else parts[2:]
                     field = ".".join(["$.spec.plugins", self._plugin, *rest])
-                    self._splice.replace((*at, place, "yamlField"), _quoted(field))
+                    self._splice.replace((*at, place, "yamlField"), _quote(field))
                     self._tell(f"an event that changes this file now names {field}")
                     self.redirected = True
 
@@ -159,7 +161,7 @@ class _Migration:
         self.hazards.append(Fault(file=self._file, message=message, hint=hint))
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Write a text so that it is one, whatever it looks like."""
     written: str = yaml.safe_dump(text, default_style=None, width=10_000).splitlines()[0]
     return written

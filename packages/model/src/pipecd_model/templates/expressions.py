@@ -227,7 +227,7 @@ class Call:
         except NoSuchKeyError as missing:
             raise self._no_such_key(missing) from None
         except _FAILURES as failure:
-            raise TemplateFaultError(f"{self.name}{_meaning(failure)}") from None
+            raise TemplateFaultError(f"{self.name}{_explain_failure(failure)}") from None
         return result
 
     def _no_such_key(self, missing: NoSuchKeyError) -> TemplateFaultError:
@@ -249,7 +249,7 @@ _MEANINGS: Final[dict[type[Exception], str]] = {
 }
 
 
-def _meaning(failure: Exception) -> str:
+def _explain_failure(failure: Exception) -> str:
     for known, meaning in _MEANINGS.items():
         if isinstance(failure, known):
             return meaning

@@ -116,13 +116,13 @@ def _write_text(value: str, verb: str, style: Style) -> str:
         verb = "q" if style.as_source else "s"
     if verb in "sq":
         short = value if style.precision is None else value[: style.precision]
-        return style.pad(_quoted(short, style) if verb == "q" else short)
+        return style.pad(_quote(short, style) if verb == "q" else short)
     if verb in "xX":
         return style.pad(_hex(value, style, upper=verb == "X"))
     return bad_verb(verb, value, style)
 
 
-def _quoted(value: str, style: Style) -> str:
+def _quote(value: str, style: Style) -> str:
     if style.sharp and quoting.can_backquote(value):
         return f"`{value}`"
     return quoting.quote(value, ascii_only=style.plus)

@@ -158,10 +158,10 @@ class PipelineParser:
             if word.kind == "pipe":
                 self._words.next()
             elif word.kind not in {"close", "shut"}:
-                raise _unexpected(word)
+                raise _fault_of_word(word)
             break
         if not operands:
-            raise _unexpected(word)
+            raise _fault_of_word(word)
         head, *arguments = operands
         if isinstance(head, Call):
             return Call(head.position, head.name, head.function, tuple(arguments))
@@ -212,7 +212,7 @@ class PipelineParser:
         function = self._functions.get(word.text)
         if function is None:
             if word.text in _RESERVED:
-                raise _unexpected(word)
+                raise _fault_of_word(word)
             raise unknown_function(word.text, word.position)
         return Call(word.position, word.text, function, ())
 
@@ -253,7 +253,7 @@ def _empty(context: str, word: Word) -> TemplateFaultError:
     return TemplateFaultError(f"{context} needs a value", position=word.position)
 
 
-def _unexpected(word: Word) -> TemplateFaultError:
+def _fault_of_word(word: Word) -> TemplateFaultError:
     if word.kind == "close":
         return TemplateFaultError("a value is missing before the end", position=word.position)
     return TemplateFaultError(f"{word.text[:100]!r} cannot stand here", position=word.position)

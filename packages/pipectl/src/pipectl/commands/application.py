@@ -263,7 +263,7 @@ async def sync(
         pb.SyncApplicationRequest(application_id=app_id),
         metadata=idempotency_key(),
     )
-    command = await _until_handled(client, answer.command_id, limit)
+    command = await _wait_handled(client, answer.command_id, limit)
     if command.status != command_pb2.COMMAND_SUCCEEDED:
         status = command_pb2.CommandStatus.Name(command.status)
         reason = command.metadata.get("reason", "")
@@ -276,7 +276,7 @@ async def sync(
             raise PipecdError(f"the deployment ended as {reached.name}: {reached.reason}")
 
 
-async def _until_handled(client: Client, command_id: str, limit: timedelta) -> command_pb2.Command:
+async def _wait_handled(client: Client, command_id: str, limit: timedelta) -> command_pb2.Command:
     """Ask until the command has an outcome; a command has no stream of its own."""
     try:
         async with asyncio.timeout(limit.total_seconds()):

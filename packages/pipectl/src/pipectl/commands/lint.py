@@ -141,9 +141,7 @@ def _property(text: str) -> str:
 
 
 def _summary(files: int, faults: int, warnings: int) -> str:
-    def counted(number: int, noun: str) -> str:
+    def count(number: int, noun: str) -> str:
         return f"{number} {noun}" + ("" if number == 1 else "s")
 
-    return ", ".join(
-        (counted(files, "file"), counted(faults, "error"), counted(warnings, "warning"))
-    )
+    return ", ".join((count(files, "file"), count(faults, "error"), count(warnings, "warning")))

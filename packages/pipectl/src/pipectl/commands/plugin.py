@@ -142,7 +142,7 @@ def test(
         patience=patience,
         tools=tools_dir.absolute() if tools_dir else None,
     )
-    verdicts = asyncio.run(_told(judging, quiet=as_json))
+    verdicts = asyncio.run(_print_verdicts(judging, quiet=as_json))
     broken = [each for each in verdicts if each.outcome is Outcome.BROKEN]
     held = [each for each in verdicts if each.outcome is Outcome.HOLDS]
     if as_json:
@@ -163,7 +163,7 @@ def _profile(file: Path | None, name: str | None, command: Sequence[str]) -> Pro
     return profile if name is None else profile.named(name)
 
 
-async def _told(judging: AsyncIterator[Verdict], *, quiet: bool) -> list[Verdict]:
+async def _print_verdicts(judging: AsyncIterator[Verdict], *, quiet: bool) -> list[Verdict]:
     """All verdicts, each shown as soon as it is there."""
     part = ""
     verdicts = []

@@ -45,7 +45,7 @@ async def follow_logs(client: Client, deployment_id: str, only: str) -> None:
 
     async with asyncio.TaskGroup() as followers:
 
-        def seen(deployment: deployment_pb2.Deployment) -> bool:
+        def on_change(deployment: deployment_pb2.Deployment) -> bool:
             last.CopyFrom(deployment)
             for stage in deployment.stages:
                 started = stage.status != deployment_pb2.STAGE_NOT_STARTED_YET
@@ -54,7 +54,7 @@ async def follow_logs(client: Client, deployment_id: str, only: str) -> None:
                     followers.create_task(_follow_stage(client, deployment_id, stage))
             return is_completed(deployment.status)
 
-        await follow_deployment(client, deployment_id, seen)
+        await follow_deployment(client, deployment_id, on_change)
     reason = f": {last.status_reason}" if last.status_reason else ""
     echo(f"{status_name(last.status)}{reason}", err=True)
 

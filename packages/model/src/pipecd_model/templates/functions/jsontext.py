@@ -44,17 +44,17 @@ def _write(value: object, table: dict[int, str], line: str) -> str:
             _text(key, table) + colon + _write(value[key], table, line and f"{line}  ")
             for key in sorted_keys(value)
         ]
-        return _around("{", inside, "}", line)
+        return _enclose("{", inside, "}", line)
     if isinstance(value, NoStrings | NoItems):
         return "null"
     if isinstance(value, list | tuple):
-        return _around(
+        return _enclose(
             "[", [_write(each, table, line and f"{line}  ") for each in value], "]", line
         )
     return "null"
 
 
-def _around(opened: str, items: list[str], closed: str, line: str) -> str:
+def _enclose(opened: str, items: list[str], closed: str, line: str) -> str:
     if not items:
         return opened + closed
     inner = f"{line}  " if line else ""

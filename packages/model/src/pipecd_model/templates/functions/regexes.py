@@ -56,14 +56,14 @@ def _find(
             yield spans
             count -= 1
         last_end = end
-        position = end if end > start else _after_letter(content, end)
+        position = end if end > start else _next_letter(content, end)
 
 
 _WORK: Final = 2048
 """What one search costs before it has looked at anything, counted in characters."""
 
 
-def _after_letter(content: bytes, position: int) -> int:
+def _next_letter(content: bytes, position: int) -> int:
     position += 1
     while position < len(content) and content[position] & 0xC0 == 0x80:
         position += 1

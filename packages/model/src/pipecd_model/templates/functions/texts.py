@@ -108,7 +108,7 @@ def _split(separator: str, value: str, count: int = -1) -> list[str]:
 
 
 def _split_map(separator: str, value: str) -> StringMap:
-    return _numbered(_split(separator, value))
+    return _number_parts(_split(separator, value))
 
 
 def _split_list(separator: str, value: str) -> Strings:
@@ -116,10 +116,10 @@ def _split_list(separator: str, value: str) -> Strings:
 
 
 def _splitn(separator: str, count: int, value: str) -> StringMap:
-    return _numbered(_split(separator, value, count))
+    return _number_parts(_split(separator, value, count))
 
 
-def _numbered(parts: list[str]) -> StringMap:
+def _number_parts(parts: list[str]) -> StringMap:
     return StringMap((f"_{number}", part) for number, part in enumerate(parts))
 
 
