@@ -119,7 +119,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
     manifests: tuple[Descriptor, ...] = ()
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """The bytes whose digest is the document's name."""
         return msgspec.json.encode(self)
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from pipecd_model.regex import BadRegexError, Regex, compiled
+from pipecd_model.regex import BadRegexError, Regex, compile_regex
 
 
 class BadPatternError(ValueError):
@@ -66,7 +66,7 @@ def _compile(written: str) -> _Pattern | None:
             raise BadPatternError("a lone '!' excludes nothing")
     pattern = posixpath.normpath(pattern)
     try:
-        regex = compiled(_regex(pattern), dot_matches_all=True)
+        regex = compile_regex(_regex(pattern), dot_matches_all=True)
     except BadRegexError as error:
         raise BadPatternError(f"bad pattern {written!r}: {error}") from None
     return _Pattern(regex, excludes=excludes, parts=pattern.count("/") + 1)

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pipecd_model.config import ApplicationConfig, StageConfig
-from pipecd_model.config.schema import spelling
+from pipecd_model.config.schema import find_key
 from pipecd_model.errors import ConfigError
-from pipecd_model.known_plugins import PluginDescription, find_by_stage, known_plugins
+from pipecd_model.known_plugins import PluginDescription, find_by_stage, load_known_plugins
 from pipecd_model.stage import (
     SCRIPT_RUN,
     SCRIPT_RUN_ROLLBACK,
     forward_stages,
-    in_rollback_order,
+    sort_rollback_stages,
     is_rollback,
     rollback_stages,
 )
@@ -70,7 +70,7 @@ def simulate(
 
     What the plugins that are `installed` say of themselves wins over what is known of them.
     """
-    plugins = {**known_plugins(), **(installed or {})}
+    plugins = {**load_known_plugins(), **(installed or {})}
     deployment = plan_deployment(config, plugins)
     forward = forward_stages(deployment)
     if stop_at is not None and not 1 <= stop_at <= len(forward):
@@ -94,7 +94,7 @@ def plan_deployment(config: ApplicationConfig, plugins: Plugins) -> pb.Deploymen
     wanted = config.pipeline.stages or _quick_sync(config, plugins)
     forward = [pb.PipelineStage(name=stage.name, index=stage.index) for stage in wanted]
     back = _rollback(wanted, plugins) if config.planner.auto_rollback else []
-    return pb.Deployment(stages=[*forward, *in_rollback_order(back)])
+    return pb.Deployment(stages=[*forward, *sort_rollback_stages(back)])
 
 
 def _quick_sync(config: ApplicationConfig, plugins: Plugins) -> tuple[StageConfig, ...]:
@@ -132,7 +132,7 @@ def _rollback(wanted: Iterable[StageConfig], plugins: Plugins) -> list[pb.Pipeli
 
 
 def _can_undo(stage: StageConfig) -> bool:
-    return any(stage.with_.get(spelling(stage.with_, key) or "") for key in _UNDO)
+    return any(stage.with_.get(find_key(stage.with_, key) or "") for key in _UNDO)
 
 
 def _forward(

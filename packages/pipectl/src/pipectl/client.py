@@ -69,7 +69,7 @@ def idempotency_key() -> list[tuple[str, str]]:
     return [(IDEMPOTENCY_KEY_HEADER, str(uuid.uuid4()))]
 
 
-def connected(
+def use_client(
     command: Callable[Concatenate[Client, P], Coroutine[Any, Any, None]],
 ) -> Callable[P, None]:
     """Give a command the connection flags, and run it with the client they describe."""

@@ -41,7 +41,7 @@ def is_application_file(path: Path) -> bool:
     return path.name.endswith(".pipecd.yaml") or path.name == ".pipe.yaml"
 
 
-def found(paths: Iterable[Path]) -> Iterator[tuple[Path, bytes]]:
+def find_documents(paths: Iterable[Path]) -> Iterator[tuple[Path, bytes]]:
     """Find the documents of files and folders: what is named is taken, what is found is chosen."""
     seen: set[Path] = set()
     for path in paths:

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from pipecd_model.ids import new_id
-from pipecd_model.known_plugins import configured_names
+from pipecd_model.known_plugins import find_configured_names
 from pipecd_runtime.logs import logger
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
@@ -121,7 +121,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
 
     def names() -> dict[str, str]:
         """How the well-known plugins are called here, for files of the older kinds."""
-        return configured_names({name: each.stages for name, each in host.plugins.items()})
+        return find_configured_names({name: each.stages for name, each in host.plugins.items()})
 
     preparation = Preparation(names=names, keys=keys, known=known)
     sources = await opened.enter_async_context(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from pipecd_model.config.events import EventWatcherDocument
     from pipecd_model.config.fault import ConfigFaultsError, Fault, Loaded
-    from pipecd_model.config.mask import masked_yaml
+    from pipecd_model.config.mask import to_masked_yaml
     from pipecd_model.config.piped import (
         DeployTargetConfig,
         GitConfig,

@@ -42,7 +42,7 @@ class Finding:
     """Is it about the key rather than about what it holds?"""
 
     def __str__(self) -> str:
-        path = f"{paths.written(self.path)}: " if self.path else ""
+        path = f"{paths.format_path(self.path)}: " if self.path else ""
         return add_hint(f"{path}{self.message}", self.hint)
 
 

@@ -21,9 +21,9 @@ from pipecd_model.config.application import ApplicationConfig
 from pipecd_model.config.controlplane import ControlPlaneConfig
 from pipecd_model.config.decoder import Finding, Findings, decode
 from pipecd_model.config.events import EventWatcherDocument
-from pipecd_model.config.fault import ConfigFaultsError, Fault, Loaded, in_order
-from pipecd_model.config.locate import Places
-from pipecd_model.config.path import Path, written
+from pipecd_model.config.fault import ConfigFaultsError, Fault, Loaded, sort_faults
+from pipecd_model.config.locate import Positions
+from pipecd_model.config.path import Path, format_path
 from pipecd_model.config.piped import PipedConfig
 from pipecd_model.config.schema import ConfigModel
 
@@ -59,7 +59,7 @@ def load_application(
     """Load an application file of any kind; raises `ConfigFaultsError` with all that is wrong.
 
     An older kind stands for a plugin; `names` has those that the piped calls otherwise, as
-    `known_plugins.configured_names` finds them.
+    `known_plugins.find_configured_names` finds them.
     """
     document = Document(text, file, strict=strict)
     document.expect(APPLICATION_KINDS)
@@ -219,12 +219,12 @@ class Document:
             warnings=self.findings.warnings + found.warnings,
         )
         if findings.faults or findings.warnings:
-            places = Places(self._text)
+            places = Positions(self._text)
             self._faults += [self._locate(finding, places) for finding in findings.faults]
             self._warnings += [self._locate(finding, places) for finding in findings.warnings]
         if self._faults or config is None:
             raise ConfigFaultsError(self._faults, warnings=self._warnings)
-        return Loaded(config=config, warnings=in_order(self._warnings))
+        return Loaded(config=config, warnings=sort_faults(self._warnings))
 
     def _fault(self, path: Path, message: str, hint: str) -> None:
         self.findings.faults.append(Finding(path=path, message=message, hint=hint))
@@ -242,13 +242,13 @@ class Document:
             hint=slip.hint,
         )
 
-    def _locate(self, finding: Finding, places: Places) -> Fault:
+    def _locate(self, finding: Finding, places: Positions) -> Fault:
         at = places.key(finding.path) if finding.on_key else places.value(finding.path)
         return Fault(
             file=self._file,
             line=at[0],
             column=at[1],
-            path=written(finding.path),
+            path=format_path(finding.path),
             message=finding.message,
             hint=finding.hint,
         )

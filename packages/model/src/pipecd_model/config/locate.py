@@ -19,7 +19,7 @@ class Place:
     value: tuple[int, int]
 
 
-class Places:
+class Positions:
     """Finds the place of a path, or of the nearest thing around it that is in the text."""
 
     def __init__(self, text: str) -> None:

@@ -26,7 +26,7 @@ _ASSIGNMENT = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 _PEM = "-----BEGIN "
 
 
-def masked_yaml(config: PipedConfig) -> str:
+def to_masked_yaml(config: PipedConfig) -> str:
     """Write the document with its secrets masked and its defaults filled in."""
     document = {"apiVersion": API_VERSION, "kind": "Piped", "spec": _mask_value(config)}
     text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)

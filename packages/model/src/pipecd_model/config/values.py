@@ -180,13 +180,13 @@ class Base64Secret(Secret):
     def from_config(cls, value: Any) -> Self:
         secret = super().from_config(value)
         try:
-            secret.decoded()
+            secret.decode()
         except ValueError:  # wrong letters, wrong length, or not even ASCII
             raise BadValueError(
                 "not base64", hint="write the output of: base64 < the-key-file"
             ) from None
         return secret
 
-    def decoded(self) -> bytes:
+    def decode(self) -> bytes:
         """Give what the base64 stands for."""
         return base64.b64decode(self._value.replace("\n", "").replace("\r", ""), validate=True)

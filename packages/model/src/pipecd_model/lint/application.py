@@ -11,7 +11,7 @@ from pipecd_model.config import rules
 from pipecd_model.config.application import ApplicationConfig
 from pipecd_model.config.document import Document
 from pipecd_model.config.fault import ConfigFaultsError, Fault
-from pipecd_model.config.schema import spelling
+from pipecd_model.config.schema import find_key
 from pipecd_model.lint import stages
 from pipecd_model.lint.context import Files, LintContext, Notes
 from pipecd_model.lint.schemas import judge
@@ -26,7 +26,7 @@ def check(document: Document, notes: Notes, context: LintContext) -> None:
     spec = document.application_spec()
     if not isinstance(spec, dict):
         return
-    if not spec.get(spelling(spec, "name") or ""):
+    if not spec.get(find_key(spec, "name") or ""):
         hint = "write spec.name so that it can be registered"
         notes.warn(("spec",), "the application has no name", hint, on_key=True)
     stages.check(spec, notes, context)
@@ -136,10 +136,10 @@ def check_targets(config: ApplicationConfig, file: str, files: Files | None) -> 
 
 
 def _get_mapping(raw: dict[str, Any], key: str) -> dict[str, Any]:
-    value = raw.get(spelling(raw, key) or "")
+    value = raw.get(find_key(raw, key) or "")
     return value if isinstance(value, dict) else {}
 
 
 def _get_list(raw: dict[str, Any], key: str) -> list[Any]:
-    value = raw.get(spelling(raw, key) or "")
+    value = raw.get(find_key(raw, key) or "")
     return value if isinstance(value, list) else []

@@ -12,7 +12,7 @@ from pipecd_model.config.document import (
     Document,
     load_application_document,
 )
-from pipecd_model.config.fault import ConfigFaultsError, Fault, in_order
+from pipecd_model.config.fault import ConfigFaultsError, Fault, sort_faults
 from pipecd_model.config.schema import ConfigModel
 from pipecd_model.lint import application, piped
 from pipecd_model.lint.context import LintContext, Notes
@@ -54,4 +54,4 @@ def _judge(document: Document, kind: str, file: str, context: LintContext) -> Pr
         piped.check(document.spec, notes, context)
     # A kind that nobody knows was refused above; its body is not judged.
     body = document.load(KINDS.get(kind, ConfigModel), document.spec if kind in KINDS else {})
-    return Problems(kind=kind, config=body.config, warnings=in_order(body.warnings))
+    return Problems(kind=kind, config=body.config, warnings=sort_faults(body.warnings))

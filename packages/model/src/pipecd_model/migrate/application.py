@@ -11,10 +11,10 @@ import yaml
 from pipecd_model.config import v0
 from pipecd_model.config.application import ApplicationConfig
 from pipecd_model.config.document import Document, load_application
-from pipecd_model.config.fault import ConfigFaultsError, Fault, in_order
+from pipecd_model.config.fault import ConfigFaultsError, Fault, sort_faults
 from pipecd_model.config.path import Path
-from pipecd_model.config.schema import spelling
-from pipecd_model.migrate.rewritten import Rewritten, not_the_same, refused
+from pipecd_model.config.schema import find_key
+from pipecd_model.migrate.rewritten import Rewritten, not_the_same, refusal
 from pipecd_model.migrate.splice import Splice
 
 _SPEC: Path = ("spec",)
@@ -26,7 +26,7 @@ def migrate_application(text: str, *, file: str) -> Rewritten:
     document = Document(text, file)
     if document.kind not in v0.KINDS:
         hint = "it is written as files are written today"
-        raise refused(file, f"nothing to migrate: the kind is {document.kind}", hint)
+        raise refusal(file, f"nothing to migrate: the kind is {document.kind}", hint)
     try:
         migration = _Migration(text, document.kind, document.spec or {}, file)
         migration.run()
@@ -37,7 +37,7 @@ def migrate_application(text: str, *, file: str) -> Rewritten:
         after.config, migration.redirected
     ):
         raise not_the_same(file)
-    hazards = in_order((*before.warnings, *migration.hazards))
+    hazards = sort_faults((*before.warnings, *migration.hazards))
     return Rewritten(text=migration.text, hazards=hazards)
 
 
@@ -88,15 +88,15 @@ class _Migration:
             self._splice.put(new[:-1], f"autoRollback: {str(switch).lower()}\n")
 
     def _keep_defaults(self) -> None:
-        platform_input = self._spec.get(spelling(self._spec, "input") or "") or {}
+        platform_input = self._spec.get(find_key(self._spec, "input") or "") or {}
         if isinstance(platform_input, dict) and v0.is_standalone_task(self._kind, platform_input):
             self._splice.put((*_SPEC, "input"), "runStandaloneTask: true\n")
             self._tell("runStandaloneTask is written out: its default is false today")
 
     def _move_stage_settings(self) -> None:
         stages: Path = (*_SPEC, "pipeline", "stages")
-        pipeline = self._spec.get(spelling(self._spec, "pipeline") or "") or {}
-        given = pipeline.get(spelling(pipeline, "stages") or "") or ()
+        pipeline = self._spec.get(find_key(self._spec, "pipeline") or "") or {}
+        given = pipeline.get(find_key(pipeline, "stages") or "") or ()
         for index, stage in enumerate(given):
             at: Path = (*stages, index)
             for key in v0.STAGE_KEYS:
@@ -104,7 +104,7 @@ class _Migration:
                     piece = self._splice.cut((*at, "with", key))
                     if not self._splice.has((*at, key)):
                         self._splice.put(at, piece)
-            name = str(stage.get(spelling(stage, "name") or ""))
+            name = str(stage.get(find_key(stage, "name") or ""))
             for key in v0.percent_options(name):
                 number = v0.plain_number(self._splice.value((*at, "with", key)))
                 if number is not None:
@@ -139,7 +139,7 @@ class _Migration:
 
     def _redirect_events(self) -> None:
         """An event that changes this file must find its setting where it is now."""
-        watched = self._spec.get(spelling(self._spec, "eventWatcher") or "") or ()
+        watched = self._spec.get(find_key(self._spec, "eventWatcher") or "") or ()
         name = self._file.rpartition("/")[2]
         moved = {key.lower() for key in v0.section_keys(self._kind)}
         for index, event in enumerate(watched):

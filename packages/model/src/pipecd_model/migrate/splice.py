@@ -46,7 +46,7 @@ class Splice:
         """Give a setting with its key and its comments, as if it stood at the left edge."""
         return self._piece(path)[0]
 
-    def above(self, path: Path) -> str:
+    def comments_above(self, path: Path) -> str:
         """Give the comments directly above an item of a list, as if they stood at the left edge."""
         start = self._start(self._node(path))
         dash = self.text.rfind("-", 0, start)

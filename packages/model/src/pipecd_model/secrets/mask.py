@@ -52,7 +52,7 @@ class Masker:
         self._covered = 0  # how much of the front of what is held is masked already
 
     @classmethod
-    def joined(cls, maskers: Sequence[Masker]) -> Self:
+    def join(cls, maskers: Sequence[Masker]) -> Self:
         """A masker of all that others look for; when that is too much, each has the same share."""
         parts = [each.needles for each in maskers]
         if sum(map(len, parts)) > MOST_TOGETHER:
@@ -85,7 +85,7 @@ class Masker:
                 joined.append((start, end))
         return joined
 
-    def unfinished(self, text: str) -> int:
+    def count_unfinished(self, text: str) -> int:
         """How many characters at the end of a text could be the beginning of a value."""
         return len(text) - _may_become(text, self.needles)
 

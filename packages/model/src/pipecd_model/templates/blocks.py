@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from pipecd_model.templates.expressions import Expression, Frame, Pipeline, Run
 from pipecd_model.templates.faults import TemplateFaultError
 from pipecd_model.templates.gofmt import to_output
-from pipecd_model.templates.kinds import MISSING, describe, is_true, sorted_keys
+from pipecd_model.templates.kinds import MISSING, describe, is_true, sort_keys
 
 
 class Leave(enum.Enum):
@@ -146,7 +146,7 @@ class Range:
 
     def _turns(self, run: Run, value: object) -> Iterable[tuple[object, object]]:
         if isinstance(value, dict):
-            return [(key, value[key]) for key in sorted_keys(value)]
+            return [(key, value[key]) for key in sort_keys(value)]
         if isinstance(value, list | tuple):
             return enumerate(value)
         if isinstance(value, int) and not isinstance(value, bool):

@@ -221,7 +221,7 @@ class Call:
             if function.growth is not None:
                 meter.allow(given + function.growth(*values))
             result = function.call(meter, *values) if function.metered else function.call(*values)
-            meter.made(result)
+            meter.count_value(result)
         except (TooMuchError, FunctionError) as failure:
             raise TemplateFaultError(f"{self.name}: {failure}") from None
         except NoSuchKeyError as missing:

@@ -13,7 +13,7 @@ from pipecd_model.templates.kinds import (
     NOT_PLAIN,
     Byte,
     StrangeValueError,
-    sorted_keys,
+    sort_keys,
     to_bytes,
     type_name,
     unite,
@@ -98,7 +98,7 @@ def _write_many(value: Many, verb: str, style: Style) -> str:
     if isinstance(value, dict):
         items = [
             f"{_inner(key, verb, style)}:{_inner(value[key], verb, style)}"
-            for key in sorted_keys(value)
+            for key in sort_keys(value)
         ]
         return f"{type_name(value)}{{{', '.join(items)}}}" if source else f"map[{' '.join(items)}]"
     parts = [_inner(item, verb, style) for item in value]

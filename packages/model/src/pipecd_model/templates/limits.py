@@ -132,7 +132,7 @@ class Meter:
         if weight > self.limits.value:
             raise TooMuchError("a value becomes too large")
 
-    def made(self, value: object) -> None:
+    def count_value(self, value: object) -> None:
         """Count a value that a function has made."""
         weight = weigh(value, self.limits)
         self.spend(weight)

@@ -74,7 +74,7 @@ def _results(paths: tuple[Path, ...], piped_file: Path | None) -> list[tuple[Pat
     installed = find_installed_plugins()
     templates: dict[Path | None, frozenset[str] | None] = {}
     results: list[tuple[Path, Problems]] = []
-    for path, data in documents.found(paths):
+    for path, data in documents.find_documents(paths):
         root = documents.repository_of(path)
         if root not in templates:
             templates[root] = _templates(root)

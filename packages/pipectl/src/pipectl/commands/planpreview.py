@@ -19,7 +19,7 @@ from pipecd_wire.model.planpreview_pb2 import (
     PluginPlanPreviewResult,
 )
 from pipecd_wire.rpc import CallError, call
-from pipectl.client import Client, connected, idempotency_key
+from pipectl.client import Client, use_client, idempotency_key
 from pipectl.options import DURATION
 from pipectl.output import echo
 
@@ -40,7 +40,7 @@ BEGIN, END = "---DETAILS_BEGIN---", "---DETAILS_END---"
 @click.option("--timeout", type=DURATION, default="10m", show_default=True)
 @click.option("--piped-handle-timeout", type=DURATION, default="5m", show_default=True)
 @click.option("--sort-label-keys", default="", help="Labels to sort by, k,k; the name comes last.")
-@connected
+@use_client
 async def plan_preview(
     client: Client,
     *,

@@ -17,7 +17,7 @@ from pipectl.pushing.artifact import (
     manifest_of,
     parse_files,
 )
-from pipectl.pushing.login import kept_login
+from pipectl.pushing.login import find_login
 
 
 @click.command()
@@ -57,7 +57,7 @@ def push(
         raise click.UsageError("--username and --password-stdin go together")
     reference = parse_reference(f"oci://{registry}/{repository}:{tag}")
     given = parse_files(files)
-    login = (username, sys.stdin.read().rstrip("\r\n")) if username else kept_login(registry)
+    login = (username, sys.stdin.read().rstrip("\r\n")) if username else find_login(registry)
     digest, sums = _push(reference, given, insecure=insecure, login=login)
     pinned = str(replace(reference, digest=digest))
     if wants_json(output):
@@ -87,9 +87,9 @@ def _push(
             if not registry.put_blob(layer, file.path):
                 echo("  is there already", err=True)
             manifest = manifest_of(layer)
-            registry.put_document(describe("", manifest.encoded()).digest, manifest)
+            registry.put_document(describe("", manifest.encode()).digest, manifest)
             manifests.append((file.platform, manifest))
             sums[str(file.platform)] = layer.digest.removeprefix("sha256:")
         index = index_of(manifests)
         registry.put_document(reference.tag, index)
-    return describe("", index.encoded()).digest, sums
+    return describe("", index.encode()).digest, sums

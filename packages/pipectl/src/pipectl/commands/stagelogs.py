@@ -8,7 +8,7 @@ from contextlib import aclosing
 import click
 
 from pipecd_model.deployment import is_completed
-from pipecd_model.stage import shown_number
+from pipecd_model.stage import format_stage_number
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import deployment_pb2, logblock_pb2
 from pipecd_wire.pipecd.api import api_pb2
@@ -32,7 +32,7 @@ def print_blocks(
     stage: deployment_pb2.PipelineStage, blocks: Iterable[logblock_pb2.LogBlock]
 ) -> None:
     # Two stages of a pipeline may have the same name, so the number stands before it.
-    label = click.style(f"{shown_number(stage)} {stage.name} | ", dim=True)
+    label = click.style(f"{format_stage_number(stage)} {stage.name} | ", dim=True)
     for block in blocks:
         for line in block.log.splitlines() or [""]:
             echo(label + click.style(line, fg=COLOURS.get(block.severity)))

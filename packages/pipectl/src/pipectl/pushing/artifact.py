@@ -83,7 +83,7 @@ def manifest_of(layer: Descriptor) -> Document:
 def index_of(manifests: Sequence[tuple[Platform, Document]]) -> Document:
     """The index over the manifests of all platforms."""
     described = (
-        describe(MANIFEST, manifest.encoded(), platform) for platform, manifest in manifests
+        describe(MANIFEST, manifest.encode(), platform) for platform, manifest in manifests
     )
     return Document(
         schema_version=2, media_type=INDEX, artifact_type=ARTIFACT, manifests=tuple(described)

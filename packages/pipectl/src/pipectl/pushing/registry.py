@@ -59,7 +59,7 @@ class Registry:
     def put_document(self, version: str, document: Document) -> None:
         """Store a manifest or an index under a digest or a tag."""
         headers = {"Content-Type": document.media_type}
-        content = document.encoded()
+        content = document.encode()
         self._ask("PUT", f"manifests/{version}", expected=(201,), content=content, headers=headers)
 
     def _ask(

@@ -9,7 +9,7 @@ import re
 from typing import Final, NoReturn
 
 from pipecd_model.templates import floats
-from pipecd_model.templates.kinds import NoItems, NoStrings, sorted_keys
+from pipecd_model.templates.kinds import NoItems, NoStrings, sort_keys
 
 _ALWAYS: Final = {"\u2028": "\\u2028", "\u2029": "\\u2029"}
 _HTML: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
@@ -42,7 +42,7 @@ def _write(value: object, table: dict[int, str], line: str) -> str:
         colon = ": " if line else ":"
         inside = [
             _text(key, table) + colon + _write(value[key], table, line and f"{line}  ")
-            for key in sorted_keys(value)
+            for key in sort_keys(value)
         ]
         return _enclose("{", inside, "}", line)
     if isinstance(value, NoStrings | NoItems):

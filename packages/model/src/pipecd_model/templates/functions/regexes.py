@@ -32,7 +32,7 @@ Spans = tuple[tuple[int, int], ...]
 def _compile(pattern: str) -> regex.Regex:
     try:
         pattern.encode()
-        return regex.compiled(pattern)
+        return regex.compile_regex(pattern)
     except (regex.BadRegexError, UnicodeEncodeError):
         raise FunctionError("this is no regular expression") from None
 
