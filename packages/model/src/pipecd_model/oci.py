@@ -108,7 +108,7 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class OciDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """A manifest, which has layers, or an index, which has manifests."""
 
     schema_version: int
@@ -124,10 +124,10 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
         return msgspec.json.encode(self)
 
 
-def parse_document(content: bytes) -> Document:
+def parse_document(content: bytes) -> OciDocument:
     """Read a manifest or an index. Raises ConfigError."""
     try:
-        document = msgspec.json.decode(content, type=Document)
+        document = msgspec.json.decode(content, type=OciDocument)
     except msgspec.DecodeError as error:
         raise ConfigError(f"not a manifest: {error}") from None
     if document.layers and document.manifests:

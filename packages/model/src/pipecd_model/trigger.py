@@ -38,7 +38,9 @@ def on_commit(
         return Decision(deploy=True, reason="the application was never deployed")
     if head == last:
         return Decision(deploy=False, reason=f"the commit {head[:7]} was deployed already")
-    file = next(find_touching(changed, app_dir=app_dir, paths=rule.paths, ignores=rule.ignores), None)
+    file = next(
+        find_touching(changed, app_dir=app_dir, paths=rule.paths, ignores=rule.ignores), None
+    )
     if file is None:
         return Decision(deploy=False, reason=f"the commit {head[:7]} touches none of its files")
     return Decision(deploy=True, reason=f"the commit {head[:7]} changes {file}")

@@ -14,7 +14,7 @@ from pipecd_model.errors import ConfigError
 from pipecd_model.known_plugins import load_known_plugins
 from pipecd_model.lint import lint
 from pipecd_model.migrate import migrate_application
-from pipecd_model.simulate import Step, Stop, simulate
+from pipecd_model.simulate import SimulatedStep, Stop, simulate
 
 SHAPES: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("minimal.yaml").read_text())
 FILE = "app.pipecd.yaml"
@@ -31,8 +31,8 @@ def loaded(text: str) -> ApplicationConfig:
     return msgspec.structs.replace(config, kind="", labels=labels)
 
 
-def simulated(config: ApplicationConfig) -> list[Step]:
-    steps: list[Step] = []
+def simulated(config: ApplicationConfig) -> list[SimulatedStep]:
+    steps: list[SimulatedStep] = []
     for stop_at in (None, *range(1, len(config.pipeline.stages) + 1)):
         for stop in Stop:
             steps += simulate(config, stop_at=stop_at, stop=stop)

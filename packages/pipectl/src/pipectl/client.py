@@ -43,7 +43,7 @@ class Client:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
+class ControlPlaneConnection:
     """Where the control plane is, and who is asking."""
 
     address: str
@@ -103,7 +103,7 @@ def _connection(
     api_key_file: Path | None,
     insecure: bool,
     cert_file: Path | None,
-) -> Connection:
+) -> ControlPlaneConnection:
     if not address:
         raise click.UsageError("no control plane given: set --address or PIPECTL_ADDRESS")
     if api_key and api_key_file:
@@ -112,7 +112,7 @@ def _connection(
         api_key = api_key_file.read_text()
     if not api_key or not api_key.strip():
         raise click.UsageError("no API key given: set --api-key or --api-key-file")
-    return Connection(
+    return ControlPlaneConnection(
         address=address,
         api_key=api_key.strip(),
         insecure=insecure,

@@ -40,7 +40,7 @@ _LONGEST_NUMBER = 400  # digits; Python refuses to read integers that are much l
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slip:
+class YamlProblem:
     """Something wrong or odd in the text itself, with its place (counted from 1)."""
 
     line: int
@@ -56,8 +56,8 @@ class Parsed:
     """The first document of a text."""
 
     value: Any = None
-    faults: list[Slip] = field(default_factory=list)
-    warnings: list[Slip] = field(default_factory=list)
+    faults: list[YamlProblem] = field(default_factory=list)
+    warnings: list[YamlProblem] = field(default_factory=list)
 
 
 def parse(text: str) -> Parsed:
@@ -280,19 +280,19 @@ class _Builder:
         if isinstance(content, yaml.ScalarEvent) and content.value == "":
             return
         message = "only the first document of a file is read"
-        slip = _slip(event, message, "give this one its own file")
-        self._parsed.warnings.append(replace(slip, is_loss=True))
+        problem = _problem(event, message, "give this one its own file")
+        self._parsed.warnings.append(replace(problem, is_loss=True))
 
     def _fault(self, event: Any, message: str, hint: str = "") -> None:
-        self._parsed.faults.append(_slip(event, message, hint))
+        self._parsed.faults.append(_problem(event, message, hint))
 
     def _warn(self, event: Any, message: str, hint: str = "") -> None:
-        self._parsed.warnings.append(_slip(event, message, hint))
+        self._parsed.warnings.append(_problem(event, message, hint))
 
 
-def _slip(event: Any, message: str, hint: str) -> Slip:
+def _problem(event: Any, message: str, hint: str) -> YamlProblem:
     mark = event.start_mark
-    return Slip(line=mark.line + 1, column=mark.column + 1, message=message, hint=hint)
+    return YamlProblem(line=mark.line + 1, column=mark.column + 1, message=message, hint=hint)
 
 
 def _format_tag(tag: str) -> str:

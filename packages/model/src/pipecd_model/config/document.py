@@ -153,12 +153,12 @@ class Document:
             parsed = dialect.parse(self._text)
         except yaml.YAMLError as error:
             raise ConfigFaultsError(
-                [self._fault_of_warning(syntax.explain(error, self._text))]
+                [self._fault_of_problem(syntax.explain(error, self._text))]
             ) from None
-        self._faults += [self._fault_of_warning(slip) for slip in parsed.faults]
-        for slip in parsed.warnings:
-            refused = slip.is_loss and self._strict
-            (self._faults if refused else self._warnings).append(self._fault_of_warning(slip))
+        self._faults += [self._fault_of_problem(problem) for problem in parsed.faults]
+        for problem in parsed.warnings:
+            refused = problem.is_loss and self._strict
+            (self._faults if refused else self._warnings).append(self._fault_of_problem(problem))
         if parsed.value is None:
             raise self._refusal("the document is empty", "expected apiVersion, kind and spec")
         if not isinstance(parsed.value, dict):
@@ -233,13 +233,13 @@ class Document:
         fault = Fault(file=self._file, line=line, column=1, message=message, hint=hint)
         return ConfigFaultsError([fault])
 
-    def _fault_of_warning(self, slip: dialect.Slip) -> Fault:
+    def _fault_of_problem(self, problem: dialect.YamlProblem) -> Fault:
         return Fault(
             file=self._file,
-            line=slip.line,
-            column=slip.column,
-            message=slip.message,
-            hint=slip.hint,
+            line=problem.line,
+            column=problem.column,
+            message=problem.message,
+            hint=problem.hint,
         )
 
     def _locate(self, finding: Finding, places: Positions) -> Fault:

@@ -42,7 +42,7 @@ _TARGETS: Final = ("spec", "attachment", "targets")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PreparedFiles:
     """What an application's files become. Never shows what is in them."""
 
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
@@ -59,7 +59,7 @@ def prepare(
     open_secret: OpenSecret | None,
     folder: str = "",
     text: str = "",
-) -> Prepared:
+) -> PreparedFiles:
     """Render the files that an application names; raises ConfigFaultsError with all that is wrong.
 
     `file` is the application file as its author knows it, `text` what is in it, for the lines of
@@ -79,7 +79,7 @@ def prepare(
     work.step(path for path in work.targets if path in both)
     work.step(path for path in work.targets if path not in both)
     work.give_up_on_faults()
-    return Prepared(files=work.made, secrets=work.secrets)
+    return PreparedFiles(files=work.made, secrets=work.secrets)
 
 
 class _Work:

@@ -14,7 +14,7 @@ from pipecd_wire.model import application_pb2, command_pb2, common_pb2, deployme
 from pipecd_wire.model.application_live_state_pb2 import ApplicationLiveStateSnapshot
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.rpc import CallError, call
-from pipectl.client import Client, use_client, idempotency_key
+from pipectl.client import Client, idempotency_key, use_client
 from pipectl.commands.livestate import live_state, print_live_state
 from pipectl.commands.waiting import STATUSES, status_numbers, wait_for_status
 from pipectl.options import DURATION, PAIR

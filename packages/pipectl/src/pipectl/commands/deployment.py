@@ -12,7 +12,7 @@ from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.rpc import call
-from pipectl.client import Client, use_client, idempotency_key
+from pipectl.client import Client, idempotency_key, use_client
 from pipectl.commands.stagelogs import follow_logs, print_logs
 from pipectl.commands.waiting import (
     STATUSES,

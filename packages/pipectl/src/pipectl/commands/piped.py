@@ -10,7 +10,7 @@ from pipecd_wire.model import piped_pb2
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.rpc import call
-from pipectl.client import Client, use_client, idempotency_key
+from pipectl.client import Client, idempotency_key, use_client
 from pipectl.output import echo, output_option, print_json, print_table, wants_json, when
 
 

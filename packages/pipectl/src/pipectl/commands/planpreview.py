@@ -19,7 +19,7 @@ from pipecd_wire.model.planpreview_pb2 import (
     PluginPlanPreviewResult,
 )
 from pipecd_wire.rpc import CallError, call
-from pipectl.client import Client, use_client, idempotency_key
+from pipectl.client import Client, idempotency_key, use_client
 from pipectl.options import DURATION
 from pipectl.output import echo
 

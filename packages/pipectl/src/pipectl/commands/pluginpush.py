@@ -10,7 +10,7 @@ from pipecd_model.oci import EMPTY, Reference, parse_reference
 from pipectl.output import echo, output_option, print_fields, print_json, wants_json
 from pipectl.pushing.artifact import (
     NO_CONFIG,
-    PluginFile,
+    PlatformFile,
     describe,
     index_of,
     layer_of,
@@ -69,17 +69,17 @@ def push(
 
 def _push(
     reference: Reference,
-    files: tuple[PluginFile, ...],
+    files: tuple[PlatformFile, ...],
     *,
     insecure: bool,
     login: tuple[str, str] | None,
 ) -> tuple[str, dict[str, str]]:
     """Send everything; the digest of the index, and the sum of each platform's file."""
-    from pipectl.pushing.registry import Registry  # noqa: PLC0415 - others need no HTTP client
+    from pipectl.pushing.registry import RegistryClient  # noqa: PLC0415 - an HTTP client
 
     manifests = []
     sums = {}
-    with Registry(reference, insecure=insecure, login=login) as registry:
+    with RegistryClient(reference, insecure=insecure, login=login) as registry:
         registry.put_blob(describe(EMPTY, NO_CONFIG), NO_CONFIG)
         for file in files:
             layer = layer_of(file)

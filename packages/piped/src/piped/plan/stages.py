@@ -13,7 +13,7 @@ from itertools import pairwise
 from pipecd_model.config import StageConfig
 from pipecd_model.errors import PluginError
 from pipecd_model.ids import new_id
-from pipecd_model.stage import sort_rollback_stages, is_rollback
+from pipecd_model.stage import is_rollback, sort_rollback_stages
 from pipecd_wire.model.deployment_pb2 import STAGE_NOT_STARTED_YET, PipelineStage
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.plan.protocols import PLUGIN, Plugin

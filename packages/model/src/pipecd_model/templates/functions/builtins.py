@@ -165,7 +165,7 @@ BUILTINS: Final[Mapping[str, Function]] = {
     "printf": declare("sa*", _printf, metered=True),
     "html": declare("a*", _html),
     "js": declare("a*", _js),
-    "urlquery": declare("a*", _urlquery, growth=_grow_urlquery),
+    "urlquery": declare("a*", _urlquery, cost=_grow_urlquery),
     "eq": declare("vv*", _eq),
     "ne": declare("vv", lambda left, right: not _is_equal(left, right)),
     "lt": _declare_comparison(lambda left, right: left < right),

@@ -166,21 +166,21 @@ def _grow_letters(value: str) -> int:
 
 
 def _declare_naming(to_name: Callable[[str], str]) -> Function:
-    return declare("s", lambda value: to_name(_letters(value)), growth=_grow_letters)
+    return declare("s", lambda value: to_name(_letters(value)), cost=_grow_letters)
 
 
 LETTERS: Final[Mapping[str, Function]] = {
     "abbrev": declare("is", _abbrev),
     "abbrevboth": declare("iis", _abbrev_both),
     "camelcase": _declare_naming(to_camel),
-    "initials": declare("s", _initials, growth=_grow_letters),
+    "initials": declare("s", _initials, cost=_grow_letters),
     "kebabcase": _declare_naming(to_kebab),
     "lower": declare("s", _lower),
     "snakecase": _declare_naming(to_snake),
-    "swapcase": declare("s", _swapcase, growth=_grow_letters),
-    "title": declare("s", _title, growth=_grow_letters),
-    "untitle": declare("s", _untitle, growth=_grow_letters),
+    "swapcase": declare("s", _swapcase, cost=_grow_letters),
+    "title": declare("s", _title, cost=_grow_letters),
+    "untitle": declare("s", _untitle, cost=_grow_letters),
     "upper": declare("s", _upper),
-    "wrap": declare("is", _wrap, growth=_grow_wrap),
-    "wrapWith": declare("iss", _wrap_with, growth=_grow_wrap_with),
+    "wrap": declare("is", _wrap, cost=_grow_wrap),
+    "wrapWith": declare("iss", _wrap_with, cost=_grow_wrap_with),
 }

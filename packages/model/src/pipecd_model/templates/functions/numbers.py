@@ -255,10 +255,10 @@ NUMBERS: Final[Mapping[str, Function]] = {
     "mul": declare("aa*", _mul),
     "mulf": declare("aa*", _calculate(_CONTEXT.multiply)),
     "round": declare("aif*", _round),
-    "seq": declare("i*", _seq, growth=_grow_seq),
+    "seq": declare("i*", _seq, cost=_grow_seq),
     "sub": declare("aa", lambda left, right: wrap64(to_int64(left) - to_int64(right))),
     "subf": declare("aa*", _calculate(_CONTEXT.subtract)),
     "toDecimal": declare("a", _to_decimal),
-    "until": declare("i", _count_to, growth=_grow_until),
-    "untilStep": declare("iii", _count_by, growth=_grow_until_step),
+    "until": declare("i", _count_to, cost=_grow_until),
+    "untilStep": declare("iii", _count_by, cost=_grow_until_step),
 }

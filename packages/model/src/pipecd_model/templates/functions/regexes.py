@@ -190,7 +190,7 @@ def _grow(pattern: str, text: str, *_: object) -> int:
 
 
 def _declare(signature: str, call: Callable[..., object]) -> Function:
-    return declare(signature, call, metered=True, growth=_grow)
+    return declare(signature, call, metered=True, cost=_grow)
 
 
 REGEXES: Final[Mapping[str, Function]] = {
