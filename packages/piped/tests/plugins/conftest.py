@@ -22,7 +22,7 @@ from piped.report.metadata import MetadataStores
 PROGRAM: Final = Path(__file__).parent / "programs" / "odd_plugin.py"
 
 
-async def _kept(_application_id: str, _request: Message) -> None:
+async def _kept(_application_id: str, _method: str, _request: Message) -> None:
     """Keep nothing: the control plane of these tests is never away."""
 
 
@@ -31,7 +31,7 @@ async def world(tmp_path: Path) -> AsyncIterator[PluginWorld]:
     control_plane, commands = PluginControlPlane(), GivenCommands()
     async with AsyncExitStack() as opened:
         port = await opened.enter_async_context(
-            serving(control_plane.endpoints(), "127.0.0.1:0", grace=0)
+            serving(control_plane.endpoints(), "127.0.0.1:0", grace_seconds=0)
         )
         control = ControlPlane(await opened.enter_async_context(connect(f"127.0.0.1:{port}")))
         logs = await opened.enter_async_context(StageLogs(control).open())

@@ -356,7 +356,7 @@ async def test_metadata_holds_no_secret(private: Private, world: PluginWorld) ->
             metadata=TOKEN,
         )
 
-        store = world.backend.metadata.of("d1")
+        store = world.backend.metadata.get("d1")
         assert store.get_stage(STAGE["stage_id"], "said") == "it is ***"
         assert store.get_plugin("odd", "said") == "***!"
 

@@ -98,7 +98,7 @@ class MetadataApi:
     async def get_stage_metadata(
         self, _: Any, request: pb.GetStageMetadataRequest
     ) -> pb.GetStageMetadataResponse:
-        store = self._stores.of(request.deployment_id)
+        store = self._stores.get(request.deployment_id)
         value = store.get_stage(request.stage_id, request.key)
         return pb.GetStageMetadataResponse(value=value or "", found=value is not None)
 
@@ -106,7 +106,7 @@ class MetadataApi:
     async def put_stage_metadata(
         self, _: Any, request: pb.PutStageMetadataRequest
     ) -> pb.PutStageMetadataResponse:
-        store = self._stores.of(request.deployment_id)
+        store = self._stores.get(request.deployment_id)
         store.check_plugin(request.stage_id, self._plugin)
         await store.put_stage(request.stage_id, self._shown(request, {request.key: request.value}))
         return pb.PutStageMetadataResponse()
@@ -115,7 +115,7 @@ class MetadataApi:
     async def put_stage_metadata_multi(
         self, _: Any, request: pb.PutStageMetadataMultiRequest
     ) -> pb.PutStageMetadataMultiResponse:
-        store = self._stores.of(request.deployment_id)
+        store = self._stores.get(request.deployment_id)
         store.check_plugin(request.stage_id, self._plugin)
         await store.put_stage(request.stage_id, self._shown(request, request.metadata))
         return pb.PutStageMetadataMultiResponse()
@@ -124,7 +124,7 @@ class MetadataApi:
     async def get_deployment_plugin_metadata(
         self, _: Any, request: pb.GetDeploymentPluginMetadataRequest
     ) -> pb.GetDeploymentPluginMetadataResponse:
-        store = self._stores.of(request.deployment_id)
+        store = self._stores.get(request.deployment_id)
         value = store.get_plugin(request.plugin_name or self._plugin, request.key)
         return pb.GetDeploymentPluginMetadataResponse(value=value or "", found=value is not None)
 
@@ -132,7 +132,7 @@ class MetadataApi:
     async def put_deployment_plugin_metadata(
         self, _: Any, request: pb.PutDeploymentPluginMetadataRequest
     ) -> pb.PutDeploymentPluginMetadataResponse:
-        store = self._stores.of(request.deployment_id)
+        store = self._stores.get(request.deployment_id)
         await store.put_plugin(
             request.plugin_name, self._shown(request, {request.key: request.value})
         )
@@ -142,7 +142,7 @@ class MetadataApi:
     async def put_deployment_plugin_metadata_multi(
         self, _: Any, request: pb.PutDeploymentPluginMetadataMultiRequest
     ) -> pb.PutDeploymentPluginMetadataMultiResponse:
-        store = self._stores.of(request.deployment_id)
+        store = self._stores.get(request.deployment_id)
         await store.put_plugin(request.plugin_name, self._shown(request, request.metadata))
         return pb.PutDeploymentPluginMetadataMultiResponse()
 
@@ -150,7 +150,7 @@ class MetadataApi:
     async def get_deployment_shared_metadata(
         self, _: Any, request: pb.GetDeploymentSharedMetadataRequest
     ) -> pb.GetDeploymentSharedMetadataResponse:
-        value = self._stores.of(request.deployment_id).get_shared(request.key)
+        value = self._stores.get(request.deployment_id).get_shared(request.key)
         return pb.GetDeploymentSharedMetadataResponse(value=value or "", found=value is not None)
 
     def _shown(self, request: PutRequest, values: Mapping[str, str]) -> dict[str, str]:
@@ -169,7 +169,7 @@ class SharedObjectsApi:
     async def get_application_shared_object(
         self, _: Any, request: pb.GetApplicationSharedObjectRequest
     ) -> pb.GetApplicationSharedObjectResponse:
-        answer = await self._control.ask(
+        answer = await self._control.call(
             self._control.service.GetApplicationSharedObject,
             controlplane_pb.GetApplicationSharedObjectRequest(
                 application_id=request.application_id,
@@ -183,7 +183,7 @@ class SharedObjectsApi:
     async def put_application_shared_object(
         self, _: Any, request: pb.PutApplicationSharedObjectRequest
     ) -> pb.PutApplicationSharedObjectResponse:
-        await self._control.ask(
+        await self._control.call(
             self._control.service.PutApplicationSharedObject,
             controlplane_pb.PutApplicationSharedObjectRequest(
                 application_id=request.application_id,

@@ -14,7 +14,7 @@ from piped.report.logs import StageLogs
 from piped.report.metadata import MetadataStores
 
 
-async def _kept(_application_id: str, _request: object) -> None:
+async def _kept(_application_id: str, _method: str, _request: object) -> None:
     """There is no outbox here, and nothing to keep."""
 
 
