@@ -32,7 +32,7 @@ from piped.metrics import CONTENT_TYPE, Numbers, PipedMetrics
 from piped.plan.planner import Planner
 from piped.plan.providers import with_targets
 from piped.plan.scope import DeploymentScope
-from piped.plugins import PluginBackend, PluginHost, PluginStateReporter, Tools
+from piped.plugins import PluginBackend, PluginHost, PluginStateReporter, ToolsFolder
 from piped.preview.application import Previewer
 from piped.preview.build import PreviewBuilder
 from piped.preview.handler import PlanPreviews
@@ -224,11 +224,11 @@ async def _open_plugins(
             metadata=reports.metadata,
             commands=connection.state,
             control=connection.control,
-            tools=Tools(settings.tools_dir),
+            tools=ToolsFolder(settings.tools_dir),
             numbers=reports.numbers,
             secrets=reports.secrets,
         ),
-        grace=settings.grace,
+        grace_seconds=settings.grace,
     )
     states = PluginStateReporter(connection.control, host.plugins.values(), reports.facts)
     host.on_change = states.on_change
@@ -284,7 +284,7 @@ def _running(
 ) -> _Running:
     scripts = RunningScripts(settings.data_dir / "scripts")
     services = RunServices(
-        planner=Planner(plugins.host, files.sources, secrets=reports.secrets.of),
+        planner=Planner(plugins.host, files.sources, secrets=reports.secrets.find_secrets),
         plugins=plugins.host,
         sources=files.sources,
         facts=reports.facts,
@@ -402,7 +402,7 @@ def _subscribe(
 ) -> None:
     """What follows the end of a deployment, after its reports are queued."""
     facts = reports.facts
-    facts.subscribe(Completed, lambda fact: records.completed(fact.deployment))
+    facts.subscribe(Completed, lambda fact: records.on_completed(fact.deployment))
     facts.subscribe(Completed, lambda fact: reports.numbers.forget(fact.deployment.id))
     facts.subscribe(Completed, lambda fact: metrics.record_completed(fact.deployment))
     facts.subscribe(Completed, lambda fact: live_states.look_at(fact.deployment.application_id))

@@ -144,7 +144,7 @@ class FakePlugin:
         self.record: list[str] = []
         """`NAME index` of every stage it ran, in order."""
 
-    async def ready(self, limit: float) -> None:
+    async def wait_ready(self, limit: float) -> None:
         pass
 
     async def determine_versions(self, ask: api.PlanPluginInput) -> api.DetermineVersionsResponse:
@@ -218,7 +218,7 @@ class FakePlugins:
             plugin.record = record
         self.record = record
 
-    async def settled(self, limit: float) -> None:
+    async def wait_settled(self, limit: float) -> None:
         pass
 
     def choose(self, stage: str, *, wanted: str | None, declared: Collection[str]) -> Any:
