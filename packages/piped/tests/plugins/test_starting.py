@@ -122,7 +122,7 @@ async def test_a_plugin_that_exits_at_start_is_failed_with_its_last_output(
     bad, good = world.odd("bad", manners="exit"), world.odd("good")
 
     async with world.host(bad, good, limits=quick) as host:
-        await host.settled(20)
+        await host.wait_settled(20)
         await host.plugins["good"].ready(20)
         response = await host.plugins["good"].execute_stage(world.run_input("SUCCEED"))
 
@@ -215,7 +215,7 @@ async def test_a_file_that_is_no_program_is_said(world: PluginWorld, tmp_path: P
 
 async def test_a_plugin_that_is_not_installed_is_said(world: PluginWorld) -> None:
     async with world.host(PluginConfig(name="absent")) as host:
-        await host.settled(20)
+        await host.wait_settled(20)
 
         sentence = host.plugins["absent"].state.sentence
     assert "there is no executable 'pipecd-plugin-absent' (install the package" in sentence

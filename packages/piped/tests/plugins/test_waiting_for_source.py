@@ -47,7 +47,7 @@ async def test_a_source_that_is_away_is_named_and_holds_nobody_up(
         odd, world.odd("other"), limits=quick, on_change=lambda p: said.append(p.state.sentence)
     )
     async with host:
-        await host.settled(60)
+        await host.wait_settled(60)
         plugin, other = host.plugins["web"], host.plugins["other"]
         await other.ready(60)
         await wait_for(lambda: len(server.asked) > quick.crash_loop + 1)

@@ -92,7 +92,7 @@ class PluginHost:
             if supervisor.name == name:
                 supervisor.restart(by)
 
-    async def settled(self, limit: float) -> None:
+    async def wait_settled(self, limit: float) -> None:
         """Wait until every plugin has been ready or has failed once, not longer than `limit`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(limit):
