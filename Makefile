@@ -11,6 +11,7 @@ SOURCES := packages plugins tools tests bench
 WORKERS ?= 2
 N ?= 50
 TYPED_TESTS := \
+	bench \
 	packages/controlplane/tests/*.py \
 	packages/controlplane/tests/api \
 	packages/controlplane/tests/matrix \
@@ -25,10 +26,18 @@ TYPED_TESTS := \
 	packages/piped/tests/schedule \
 	packages/piped/tests/secrets \
 	packages/runtime/tests \
+	packages/sdk/tests \
+	packages/wire/tests \
+	plugins/dummy/tests \
+	plugins/files/tests \
+	plugins/scriptrun/tests \
+	plugins/wait/tests \
+	plugins/waitapproval/tests \
 	tests/chaos \
+	tests/conformance \
 	tests/integration/piped \
-	tests/support/src \
-	bench
+	tests/packaging \
+	tests/support/src
 SEED ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 

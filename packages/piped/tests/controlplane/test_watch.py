@@ -147,7 +147,7 @@ def is_held(lease: Lease) -> bool:
 async def test_a_snapshot_and_its_changes_fill_the_state() -> None:
     pusher = Pusher()
     async with (
-        serving(endpoints(pusher), "127.0.0.1:0", grace=0) as port,
+        serving(endpoints(pusher), "127.0.0.1:0", grace_seconds=0) as port,
         watching(port) as state,
     ):
         stream = await pusher.stream(0)
@@ -169,7 +169,7 @@ async def test_a_snapshot_and_its_changes_fill_the_state() -> None:
 async def test_after_a_break_a_new_snapshot_replaces_everything() -> None:
     pusher = Pusher()
     async with (
-        serving(endpoints(pusher), "127.0.0.1:0", grace=0) as port,
+        serving(endpoints(pusher), "127.0.0.1:0", grace_seconds=0) as port,
         watching(port) as state,
     ):
         (await pusher.stream(0)).put_nowait(snapshot("a"))
@@ -200,7 +200,7 @@ async def test_a_silent_stream_is_given_up() -> None:
     pusher = Pusher()
     pace = WatchPace(silence=0.1, pause=0.01, longest_pause=0.05)
     async with (
-        serving(endpoints(pusher), "127.0.0.1:0", grace=0) as port,
+        serving(endpoints(pusher), "127.0.0.1:0", grace_seconds=0) as port,
         watching(port, pace),
     ):
         (await pusher.stream(0)).put_nowait(snapshot("a"))
@@ -214,7 +214,7 @@ async def test_without_push_the_lists_are_polled() -> None:
     lists.deployments = [Deployment(id="d1"), Deployment(id="d2")]
     lists.commands = [Command(id="c")]
     async with (
-        serving(endpoints(None, lists), "127.0.0.1:0", grace=0) as port,
+        serving(endpoints(None, lists), "127.0.0.1:0", grace_seconds=0) as port,
         watching(port) as state,
     ):
         await until(state, lambda: bool(state.commands))
@@ -229,7 +229,7 @@ async def test_a_poll_that_fails_is_repeated() -> None:
     lists = Lists()
     lists.broken = True
     async with (
-        serving(endpoints(None, lists), "127.0.0.1:0", grace=0) as port,
+        serving(endpoints(None, lists), "127.0.0.1:0", grace_seconds=0) as port,
         watching(port) as state,
     ):
         await asyncio.sleep(0.05)
@@ -245,7 +245,7 @@ async def test_a_control_plane_that_learns_to_push_is_followed() -> None:
     pace = WatchPace(
         commands=0.02, deployments=0.02, applications=0.02, try_push=0.05, longest_pause=0.05
     )
-    async with serving(served, "127.0.0.1:0", grace=0) as port, watching(port, pace) as state:
+    async with serving(served, "127.0.0.1:0", grace_seconds=0) as port, watching(port, pace) as state:
         await asyncio.wait_for(state.wait_filled(), LIMIT)
         unimplemented = [m.name for m in PUSH_SERVICE.methods if m.name != "Watch"]
         served.add(PUSH_SERVICE, pusher, unimplemented=unimplemented)
@@ -269,14 +269,14 @@ async def test_while_the_stream_does_not_get_through_the_lists_are_polled() -> N
     served = endpoints(None, lists)
     unimplemented = [m.name for m in PUSH_SERVICE.methods if m.name != "Watch"]
     served.add(PUSH_SERVICE, Refusing(), unimplemented=unimplemented)
-    async with serving(served, "127.0.0.1:0", grace=0) as port, watching(port) as state:
+    async with serving(served, "127.0.0.1:0", grace_seconds=0) as port, watching(port) as state:
         await until(state, lambda: "a" in state.applications)
 
 
 @pytest.fixture
 async def control() -> AsyncIterator[ControlPlane]:
     async with (
-        serving(endpoints(None, Lists()), "127.0.0.1:0", grace=0) as port,
+        serving(endpoints(None, Lists()), "127.0.0.1:0", grace_seconds=0) as port,
         connection(port) as opened,
     ):
         yield opened
@@ -289,7 +289,7 @@ async def test_an_rpc_that_the_control_plane_lacks_is_told_apart(control: Contro
 
 async def test_a_wrong_key_is_an_error_of_its_own() -> None:
     async with (
-        serving(endpoints(None, Lists()), "127.0.0.1:0", grace=0) as port,
+        serving(endpoints(None, Lists()), "127.0.0.1:0", grace_seconds=0) as port,
         connection(port, key="wrong") as control,
     ):
         with pytest.raises(UnauthenticatedError, match="unknown piped"):
@@ -316,7 +316,7 @@ async def test_a_report_is_repeated_until_it_is_taken() -> None:
         moody,
         unimplemented=[m.name for m in PIPED_SERVICE.methods if m.name != "ReportStat"],
     )
-    async with serving(served, "127.0.0.1:0", grace=0) as port, connection(port) as control:
+    async with serving(served, "127.0.0.1:0", grace_seconds=0) as port, connection(port) as control:
         calling = control.call_until_accepted(control.service.ReportStat, pb.ReportStatRequest())
         await asyncio.wait_for(calling, LIMIT)
 
@@ -341,7 +341,7 @@ async def test_a_report_that_is_refused_for_good_is_not_repeated() -> None:
         firm,
         unimplemented=[m.name for m in PIPED_SERVICE.methods if m.name != "ReportStat"],
     )
-    async with serving(served, "127.0.0.1:0", grace=0) as port, connection(port) as control:
+    async with serving(served, "127.0.0.1:0", grace_seconds=0) as port, connection(port) as control:
         with pytest.raises(NotFoundError, match="no such piped"):
             await control.call_until_accepted(control.service.ReportStat, pb.ReportStatRequest())
 

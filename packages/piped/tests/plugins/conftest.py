@@ -31,7 +31,7 @@ async def world(tmp_path: Path) -> AsyncIterator[PluginWorld]:
     control_plane, commands = PluginControlPlane(), GivenCommands()
     async with AsyncExitStack() as opened:
         port = await opened.enter_async_context(
-            serving(control_plane.endpoints(), "127.0.0.1:0", grace=0)
+            serving(control_plane.endpoints(), "127.0.0.1:0", grace_seconds=0)
         )
         control = ControlPlane(await opened.enter_async_context(connect(f"127.0.0.1:{port}")))
         logs = await opened.enter_async_context(SpooledStageLogs(control).open())

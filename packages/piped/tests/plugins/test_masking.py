@@ -123,7 +123,7 @@ async def plugin(known: KnownSecrets) -> AsyncIterator[Plugin]:
     limits = Limits()
     plugin = Plugin("lab", limits, lambda _: None, known)
     async with (
-        serving(talkative_endpoints(), "127.0.0.1:0", grace=0) as port,
+        serving(talkative_endpoints(), "127.0.0.1:0", grace_seconds=0) as port,
         connect(f"127.0.0.1:{port}") as channel,
     ):
         plugin.set_connection(Connection("lab", channel, limits))

@@ -37,7 +37,7 @@ async def control_plane(listener: PushListener | None = None) -> AsyncIterator[C
         others = [each.name for each in PUSH_SERVICE.methods if each.name != "ReportPlugins"]
         endpoints.add(PUSH_SERVICE, listener, unimplemented=others)
     async with (
-        serving(endpoints, "127.0.0.1:0", grace=0) as port,
+        serving(endpoints, "127.0.0.1:0", grace_seconds=0) as port,
         connect(f"127.0.0.1:{port}") as channel,
     ):
         yield ControlPlane(channel)

@@ -67,7 +67,7 @@ async def control(saver: Saver, tmp_path: Path) -> AsyncIterator[ControlPlane]:
     mine = {getattr(each, "__rpc_name__", "") for each in vars(Saver).values()}
     endpoints.add(SERVICE, saver, unimplemented=set(SERVICE.methods_by_name) - mine)
     address = f"unix:{tmp_path}/control-plane"
-    async with serving(endpoints, address, grace=0), connect(address) as channel:
+    async with serving(endpoints, address, grace_seconds=0), connect(address) as channel:
         yield ControlPlane(channel)
 
 
