@@ -13,7 +13,7 @@ from typing import Final
 
 from pipecd_model.config import PluginConfig
 from pipecd_model.ids import new_id
-from pipecd_model.known_plugins import configured_names
+from pipecd_model.known_plugins import find_configured_names
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
 from piped.admin import AdminPage, serving_admin
@@ -32,7 +32,7 @@ from piped.metrics import CONTENT_TYPE, Numbers, PipedMetrics
 from piped.plan.planner import Planner
 from piped.plan.providers import add_targets
 from piped.plan.scope import DeploymentScope
-from piped.plugins import PluginBackend, PluginHost, PluginStateReporter, Tools
+from piped.plugins import PluginBackend, PluginHost, PluginStateReporter, ToolsFolder
 from piped.preview.application import Previewer
 from piped.preview.build import PreviewBuilder
 from piped.preview.handler import PlanPreviews
@@ -224,11 +224,11 @@ async def _open_plugins(
             metadata=reports.metadata,
             commands=connection.state,
             control=connection.control,
-            tools=Tools(settings.tools_dir),
+            tools=ToolsFolder(settings.tools_dir),
             numbers=reports.numbers,
             secrets=reports.secrets,
         ),
-        grace=settings.grace,
+        grace_seconds=settings.grace,
     )
     states = PluginStateReporter(connection.control, host.plugins.values(), reports.facts)
     host.on_change = states.on_change
@@ -284,7 +284,7 @@ def _build_running(
 ) -> _Running:
     scripts = RunningScripts(settings.data_dir / "scripts")
     services = RunServices(
-        planner=Planner(plugins.host, files.sources, secrets=reports.secrets.of),
+        planner=Planner(plugins.host, files.sources, secrets=reports.secrets.find_secrets),
         plugins=plugins.host,
         sources=files.sources,
         facts=reports.facts,
@@ -402,7 +402,7 @@ def _subscribe(
 ) -> None:
     """Have the end of a deployment followed by what comes after its reports are queued."""
     subscribe = partial(reports.facts.subscribe, DeploymentCompleted)
-    subscribe(lambda fact: records.completed(fact.deployment))
+    subscribe(lambda fact: records.on_completed(fact.deployment))
     subscribe(lambda fact: reports.numbers.forget(fact.deployment.id))
     subscribe(lambda fact: metrics.record_completed(fact.deployment))
     subscribe(lambda fact: live_states.look_at(fact.deployment.application_id))
@@ -432,7 +432,7 @@ def ready_page(health: PipedHealth) -> AdminPage:
 
 def plugin_names(host: PluginHost) -> dict[str, str]:
     """Returns how the well-known plugins are called here, for files of the older kinds."""
-    return configured_names({name: each.stages for name, each in host.plugins.items()})
+    return find_configured_names({name: each.stages for name, each in host.plugins.items()})
 
 
 def make_run(

@@ -15,7 +15,7 @@ from pipecd_test_support.plugin_world import GivenCommands, PluginControlPlane, 
 from pipecd_test_support.web_server import WebServer
 from pipecd_wire.rpc import connect, serving
 from piped.controlplane.client import ControlPlane
-from piped.plugins import Limits, PluginBackend, Tools
+from piped.plugins import PluginBackend, PluginLimits, ToolsFolder
 from piped.report.logs import SpooledStageLogs
 from piped.report.metadata import MetadataStores
 
@@ -40,15 +40,15 @@ async def world(tmp_path: Path) -> AsyncIterator[PluginWorld]:
             metadata=MetadataStores(control, _kept),
             commands=commands,
             control=control,
-            tools=Tools(tmp_path / "tools"),
+            tools=ToolsFolder(tmp_path / "tools"),
         )
         yield PluginWorld(tmp_path, PROGRAM, backend, control_plane, commands)
 
 
 @pytest.fixture
-def quick() -> Limits:
+def quick() -> PluginLimits:
     """Limits for plugins that fail, so that failing does not take long."""
-    return Limits(
+    return PluginLimits(
         ready=15,
         planning=1,
         first_pause=0.05,

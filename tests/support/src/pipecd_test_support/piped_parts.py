@@ -144,7 +144,7 @@ class FakePlugin:
         self.record: list[str] = []
         """`NAME index` of every stage it ran, in order."""
 
-    async def ready(self, limit: float) -> None:
+    async def wait_ready(self, limit: float) -> None:
         pass
 
     async def determine_versions(self, ask: api.PlanPluginInput) -> api.DetermineVersionsResponse:

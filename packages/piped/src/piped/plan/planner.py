@@ -240,7 +240,7 @@ class Planner:
             if known and said.sync_strategy == PIPELINE:
                 break
         try:
-            return strategy.of_answers(answers)
+            return strategy.choose_by_answers(answers)
         except PluginError as error:
             # The careful way is always there: the application has a pipeline, or nobody was asked.
             return strategy.Choice(strategy=PIPELINE, summary=f"Pipeline: {error}")

@@ -34,7 +34,7 @@ class StagePlugin(Protocol):
     def stages_without_files(self) -> frozenset[str]:
         """Those of its stages that need no files of the commit."""
 
-    async def ready(self, limit: float, /) -> None:
+    async def wait_ready(self, limit: float, /) -> None:
         """Wait until it answers; PluginError with what is wrong when it does not in time."""
 
     async def determine_versions(
