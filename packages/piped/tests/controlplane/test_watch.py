@@ -245,7 +245,10 @@ async def test_a_control_plane_that_learns_to_push_is_followed() -> None:
     pace = WatchPace(
         commands=0.02, deployments=0.02, applications=0.02, try_push=0.05, longest_pause=0.05
     )
-    async with serving(served, "127.0.0.1:0", grace_seconds=0) as port, watching(port, pace) as state:
+    async with (
+        serving(served, "127.0.0.1:0", grace_seconds=0) as port,
+        watching(port, pace) as state,
+    ):
         await asyncio.wait_for(state.wait_filled(), LIMIT)
         unimplemented = [m.name for m in PUSH_SERVICE.methods if m.name != "Watch"]
         served.add(PUSH_SERVICE, pusher, unimplemented=unimplemented)
