@@ -14,10 +14,18 @@ TYPED_TESTS := \
 	bench \
 	packages/controlplane/tests/*.py \
 	packages/controlplane/tests/api \
+	packages/controlplane/tests/auth \
+	packages/controlplane/tests/http \
 	packages/controlplane/tests/matrix \
+	packages/controlplane/tests/ops \
+	packages/controlplane/tests/serve \
+	packages/controlplane/tests/signin \
+	packages/controlplane/tests/site \
 	packages/controlplane/tests/usecases \
 	packages/controlplane/tests/web \
 	packages/controlplane/tests/wire \
+	packages/model/tests \
+	packages/pipectl/tests \
 	packages/piped/tests/controlplane \
 	packages/piped/tests/plan \
 	packages/piped/tests/plugins \
@@ -35,6 +43,12 @@ TYPED_TESTS := \
 	plugins/waitapproval/tests \
 	tests/chaos \
 	tests/conformance \
+	tests/docs \
+	tests/e2e \
+	tests/integration/config \
+	tests/integration/floods \
+	tests/integration/interop \
+	tests/integration/pipectl \
 	tests/integration/piped \
 	tests/packaging \
 	tests/support/src
