@@ -13,7 +13,9 @@ N ?= 50
 TYPED_TESTS := \
 	packages/controlplane/tests/*.py \
 	packages/controlplane/tests/api \
+	packages/controlplane/tests/matrix \
 	packages/controlplane/tests/usecases \
+	packages/controlplane/tests/web \
 	packages/controlplane/tests/wire \
 	packages/piped/tests/plugins \
 	packages/piped/tests/programs \

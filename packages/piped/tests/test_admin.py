@@ -8,20 +8,20 @@ import pytest
 
 from pipecd_model.errors import StateError
 from pipecd_runtime.ports import pick_port
-from piped.admin import Page, serving_admin
+from piped.admin import AdminPage, serving_admin
 from piped.cli import run
 
 LIMIT = 10
 HERE = "127.0.0.1"
 
 
-def broken() -> Page:
+def broken() -> AdminPage:
     raise LookupError
 
 
 PAGES = {
-    "/healthz": lambda: Page(body="ok"),
-    "/away": lambda: Page(body="{}", status="503 Away", content_type="application/json"),
+    "/healthz": lambda: AdminPage(body="ok"),
+    "/away": lambda: AdminPage(body="{}", status="503 Away", content_type="application/json"),
     "/broken": broken,
 }
 

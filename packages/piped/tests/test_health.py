@@ -2,38 +2,39 @@
 """Readiness and metrics say of every part how it is."""
 
 import json
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pipecd_wire.model import deployment_pb2 as pb
-from piped.health import Health
-from piped.metrics import Metrics, Numbers
+from piped.git.state import Reach, RepositoryState
+from piped.health import PipedHealth
+from piped.metrics import Numbers, PipedMetrics
+from piped.plugins import Limits, Phase, Plugin, PluginState
 
 
-@dataclass
-class State:
-    phase: str = "ready"
-    sentence: str = "serves STEP"
-    reach: str = "reachable"
-    reason: str = ""
+def plugin_of(
+    phase: Phase = Phase.READY, sentence: str = "serves STEP", *, restarts: int = 0
+) -> Plugin:
+    plugin = Plugin("script", Limits(), lambda _: None)
+    for _ in range(restarts + 1):
+        plugin.become(Phase.STARTING, "starts")
+    plugin.version = "1.2"
+    plugin.state = PluginState(phase=phase, sentence=sentence)
+    return plugin
 
 
-@dataclass
-class Thing:
-    """A plugin, or a repository."""
-
-    state: State = field(default_factory=State)
-    version: str = "1.2"
-    restarts: int = 0
+def repository_of(reach: Reach, reason: str = "") -> Callable[[], Mapping[str, RepositoryState]]:
+    return lambda: {"web": RepositoryState.now(reach, reason)}
 
 
-def health_of(**other: Any) -> Health:
-    health = Health(
-        plugins={"script": Thing()},
-        repositories={"example": Thing()},
+def health_of(**other: Any) -> PipedHealth:
+    health = PipedHealth(
+        plugins={"script": plugin_of()},
+        repositories=lambda: {"example": RepositoryState.now(Reach.REACHABLE)},
         connected=lambda: True,
         fault=lambda: "",
         holds_lease=lambda: True,
@@ -41,7 +42,7 @@ def health_of(**other: Any) -> Health:
     return replace(health, **other)
 
 
-def ask(health: Health) -> dict[str, Any]:
+def ask(health: PipedHealth) -> dict[str, Any]:
     ready, body = health.readiness()
     answer: dict[str, Any] = json.loads(body)
     assert answer["ready"] is ready
@@ -73,14 +74,14 @@ def test_it_is_ready_when_every_part_is() -> None:
         ({"connected": lambda: False}, "control plane: away, it does not answer"),
         ({"fault": lambda: "no space left"}, "disk: failing, no space left"),
         (
-            {"plugins": {"odd": Thing(State(phase="failed", sentence="exited with code 7"))}},
+            {"plugins": {"odd": plugin_of(Phase.FAILED, "exited with code 7")}},
             "plugin odd: failed, exited with code 7",
         ),
         (
-            {"repositories": {"web": Thing(State(reach="unreachable", reason="no route"))}},
+            {"repositories": repository_of(Reach.UNREACHABLE, "no route")},
             "repository web: unreachable, no route",
         ),
-        ({"repositories": {"web": Thing(State(reach="opening"))}}, "repository web: opening"),
+        ({"repositories": repository_of(Reach.OPENING)}, "repository web: opening"),
     ],
 )
 def test_a_part_that_is_not_ready_is_named(other: Any, sentence: str) -> None:
@@ -93,15 +94,15 @@ def test_a_part_that_is_not_ready_is_named(other: Any, sentence: str) -> None:
 
 def test_an_instance_that_waits_for_the_lease_is_ready() -> None:
     """Otherwise a rolling update would wait for it, and it for the update."""
-    waits = {"web": Thing(State(reach="opening"))}
+    waits = repository_of(Reach.OPENING)
     answer = ask(health_of(holds_lease=lambda: False, repositories=waits))
 
     assert answer["ready"]
     assert answer["lease"] == "with another instance; this one waits"
 
 
-def metrics_of(health: Health, *deployments: pb.Deployment) -> Metrics:
-    return Metrics(
+def metrics_of(health: PipedHealth, *deployments: pb.Deployment) -> PipedMetrics:
+    return PipedMetrics(
         health=health,
         numbers=Numbers(
             running=lambda: 2, waiting=lambda: 3, reports=lambda: 4, deployments=lambda: deployments
@@ -110,7 +111,7 @@ def metrics_of(health: Health, *deployments: pb.Deployment) -> Metrics:
     )
 
 
-def read(metrics: Metrics) -> dict[str, list[tuple[dict[str, str], float]]]:
+def read(metrics: PipedMetrics) -> dict[str, list[tuple[dict[str, str], float]]]:
     """The series by name, as a scraper reads them; all carry the common labels."""
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
     for family in text_string_to_metric_families(metrics.text()):
@@ -122,7 +123,7 @@ def read(metrics: Metrics) -> dict[str, list[tuple[dict[str, str], float]]]:
 
 
 def test_the_parts_are_metrics() -> None:
-    plugins = {'a"b\n': Thing(restarts=7), "c": Thing(State(phase="failed"))}
+    plugins = {'a"b\n': plugin_of(restarts=7), "c": plugin_of(Phase.FAILED)}
     series = read(
         metrics_of(health_of(plugins=plugins, connected=lambda: False, fault=lambda: "full"))
     )
@@ -161,13 +162,13 @@ def test_a_deployment_has_one_status() -> None:
     metrics = metrics_of(health_of(), running, unheard_of)
     before = statuses(metrics)
     running = pb.Deployment(id="d1", status=pb.DEPLOYMENT_SUCCESS)
-    metrics.completed(running)
+    metrics.record_completed(running)
 
     assert before == {"d1": "DEPLOYMENT_RUNNING", "d2": "DEPLOYMENT_PENDING"}
     assert statuses(metrics)["d1"] == "DEPLOYMENT_SUCCESS"
     assert len(read(metrics)["deployment_status"]) == 14
 
 
-def statuses(metrics: Metrics) -> dict[str, str]:
+def statuses(metrics: PipedMetrics) -> dict[str, str]:
     series = read(metrics)["deployment_status"]
     return {labels["deployment"]: labels["status"] for labels, value in series if value}

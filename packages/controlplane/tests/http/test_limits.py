@@ -83,7 +83,7 @@ def serve(site: Any, guarded: Endpoints) -> Any:
 
     def serving(**limits: Any) -> Any:
         return serve_public(
-            site, guarded, "127.0.0.1", 0, grace=0.1, limits=FrontLimitsConfig(**limits)
+            site, guarded, "127.0.0.1", 0, grace_seconds=0.1, limits=FrontLimitsConfig(**limits)
         )
 
     return serving

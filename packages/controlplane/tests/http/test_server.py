@@ -283,7 +283,7 @@ async def test_a_stop_lets_running_calls_finish(
     endpoints: Endpoints, pages: Any, api: Any, way: str
 ) -> None:
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
-        async with serve_public(pages, endpoints, "127.0.0.1", 0, grace=LIMIT) as address:
+        async with serve_public(pages, endpoints, "127.0.0.1", 0, grace_seconds=LIMIT) as address:
             calling: asyncio.Task[Any] = tasks.create_task(
                 hold_once(address, "wait")
                 if way == "grpc"
@@ -318,7 +318,7 @@ async def test_a_stop_ends_calls_that_outlast_its_grace(
     endpoints: Endpoints, pages: Any, api: Any, way: str
 ) -> None:
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
-        async with serve_public(pages, endpoints, "127.0.0.1", 0, grace=0.1) as address:
+        async with serve_public(pages, endpoints, "127.0.0.1", 0, grace_seconds=0.1) as address:
             if way == "grpc":
                 tasks.create_task(cut_off(address))
             else:
@@ -338,7 +338,7 @@ async def test_a_stop_does_not_wait_for_idle_connections(endpoints: Endpoints, p
     """A piped holds its channel open for ever; it must not hold up a restart."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(LIMIT), AsyncExitStack() as clients:
-        async with serve_public(pages, endpoints, "127.0.0.1", 0, grace=LIMIT) as address:
+        async with serve_public(pages, endpoints, "127.0.0.1", 0, grace_seconds=LIMIT) as address:
             channel = await clients.enter_async_context(connect(address))
             await hold(channel, "app-1")
             await clients.enter_async_context(dialled(address))

@@ -1,348 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A control plane with two projects, and ways to make one thing of everything in each."""
+"""A control plane with two projects, and who calls it."""
 
 import asyncio
-import hashlib
-import sqlite3
-import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pipecd_controlplane.app import Settings, control_plane
-from pipecd_controlplane.auth.caller import Program
-from pipecd_controlplane.store.database import Transaction
-from pipecd_controlplane.store.stage_logs import LogKey
-from pipecd_controlplane.usecases import api_keys, pipeds, sessions
-from pipecd_model.ids import new_id
-from pipecd_model.secrets import KeyPair
+from pipecd_controlplane.app import control_plane
+from pipecd_controlplane.settings import ServerSettings
 from pipecd_test_support.controlplane_server import ServedControlPlane
-from pipecd_wire.model import (
-    apikey_pb2,
-    application_live_state_pb2,
-    command_pb2,
-    common_pb2,
-    deployment_chain_pb2,
-    deployment_pb2,
-    deployment_trace_pb2,
-    event_pb2,
-    piped_pb2,
-    project_pb2,
-)
-from pipecd_wire.pipecd.api import access_pb2
-from pipecd_wire.rpc import call
-
-PUBLIC_KEY = KeyPair.new(2048).public.decode()
-
-Resource = project_pb2.ProjectRBACResource
-Action = project_pb2.ProjectRBACPolicy
-
-# The role of their own that both projects have, held by the group `auditors`.
-AUDITOR = {Resource.API_KEY: {Action.LIST}, Resource.EVENT: {Action.LIST}}
-
-
-@dataclass
-class Side:
-    """One project, and ways to make things in it."""
-
-    plane: ServedControlPlane
-    project_id: str
-    piped_id: str = ""
-    piped_key: str = ""
-    callers: list[Any] = field(default_factory=list)
-    """Everybody who calls with credentials of this project."""
-
-    @property
-    def stores(self) -> Any:
-        return self.plane.stores
-
-    @property
-    def build(self) -> Any:
-        return self.plane.build
-
-    @property
-    def registrar(self) -> Program:
-        """Who registers the project's pipeds."""
-        return Program(project_id=self.project_id, key_id="x", name="x", may_write=True)
-
-    def id(self) -> str:
-        """Ids that say whose they are: none of them may show up in an answer to the others."""
-        return f"{self.project_id}-{new_id()}"
-
-    def now(self) -> int:
-        return int(time.time())
-
-    def times(self) -> dict[str, int]:
-        """Of now: what is old is cleaned up while the server runs."""
-        return {"created_at": self.now(), "updated_at": self.now()}
-
-    async def piped(self) -> str:
-        piped_id, _ = await pipeds.register(
-            self.stores,
-            self.registrar,
-            name=f"{self.project_id}-agent",
-            description="",
-            now=self.now,
-        )
-        return piped_id
-
-    async def application(self, **fields: Any) -> str:
-        application = self.build.application(
-            id=self.id(),
-            project_id=self.project_id,
-            piped_id=self.piped_id,
-            **self.times(),
-            **fields,
-        )
-        await self.stores.applications.add(application)
-        return str(application.id)
-
-    def new_deployment(self, application_id: str, **fields: Any) -> deployment_pb2.Deployment:
-        deployment: deployment_pb2.Deployment = self.build.deployment(
-            id=self.id(),
-            application_id=application_id,
-            project_id=self.project_id,
-            piped_id=self.piped_id,
-            **self.times(),
-            **fields,
-        )
-        return deployment
-
-    async def deployment(self, **fields: Any) -> str:
-        """One that runs a stage `s1`, which waits for approval and may be skipped as `s2`."""
-        stages = [
-            self.build.stage(
-                "s1",
-                status=deployment_pb2.STAGE_RUNNING,
-                name="WAIT_APPROVAL",
-                available_operation=deployment_pb2.MANUAL_OPERATION_APPROVE,
-            ),
-            self.build.stage(
-                "s2",
-                status=deployment_pb2.STAGE_RUNNING,
-                name="ANALYSIS",
-                available_operation=deployment_pb2.MANUAL_OPERATION_SKIP,
-            ),
-        ]
-        deployment = self.new_deployment(
-            await self.application(),
-            **{"stages": stages, "status": deployment_pb2.DEPLOYMENT_RUNNING, **fields},
-        )
-        await self.stores.deployments.add(deployment)
-        return str(deployment.id)
-
-    async def log(self) -> str:
-        deployment_id = await self.deployment()
-        key = LogKey(deployment_id=deployment_id, stage_id="s1", retried_count=0)
-        await self.stores.stage_logs.append(
-            self.project_id, key, self.build.blocks(1, 2), completed=False
-        )
-        return deployment_id
-
-    async def command(self, **fields: Any) -> str:
-        command = self.build.command(
-            **{
-                "id": self.id(),
-                "project_id": self.project_id,
-                "piped_id": self.piped_id,
-                **self.times(),
-                **fields,
-            }
-        )
-        await self.stores.commands.add(command)
-        return str(command.id)
-
-    async def plan_preview(self) -> str:
-        payload = command_pb2.Command.BuildPlanPreview(
-            repository_id="repo",
-            head_branch="b",
-            head_commit="c0ffee",
-            base_branch="main",
-            timeout=60,
-        )
-        return await self.command(
-            type=command_pb2.Command.BUILD_PLAN_PREVIEW,
-            build_plan_preview=payload,
-            created_at=self.now() - 1000,
-        )
-
-    async def event(self) -> str:
-        event = event_pb2.Event(
-            id=self.id(),
-            name="image",
-            data="v1",
-            project_id=self.project_id,
-            event_key=hashlib.sha256(b"image").hexdigest(),
-            created_at=self.now(),
-            updated_at=self.now(),
-        )
-        await self.stores.events.add(event)
-        return event.id
-
-    async def chain(self) -> str:
-        chain = deployment_chain_pb2.DeploymentChain(
-            id=self.id(),
-            project_id=self.project_id,
-            blocks=[deployment_chain_pb2.ChainBlock()],
-            created_at=self.now(),
-            updated_at=self.now(),
-        )
-        await self.stores.chains.add(chain)
-        return chain.id
-
-    async def trace(self) -> str:
-        trace = deployment_trace_pb2.DeploymentTrace(
-            id=self.id(),
-            project_id=self.project_id,
-            commit_hash="c0ffee",
-            commit_url="https://git.example.com/c0ffee",
-            commit_timestamp=self.now(),
-            created_at=self.now(),
-            updated_at=self.now(),
-        )
-        await self.stores.traces.add(trace)
-        return trace.id
-
-    def snapshot(
-        self, application_id: str
-    ) -> application_live_state_pb2.ApplicationLiveStateSnapshot:
-        return application_live_state_pb2.ApplicationLiveStateSnapshot(
-            application_id=application_id,
-            piped_id=self.piped_id,
-            project_id=self.project_id,
-            version=application_live_state_pb2.ApplicationLiveStateVersion(timestamp=self.now()),
-        )
-
-    async def live_state(self) -> str:
-        application_id = await self.application()
-
-        async def work(transaction: Transaction) -> None:
-            await self.stores.live_states.change_in(
-                transaction,
-                self.project_id,
-                application_id,
-                lambda _known: self.snapshot(application_id),
-            )
-
-        await self.stores.database.write(work)
-        return application_id
-
-    async def api_key(self, **fields: Any) -> str:
-        return await api_keys.generate(
-            self.stores,
-            self.project_id,
-            **{
-                "name": f"{self.project_id}-key",
-                "role": apikey_pb2.APIKey.READ_ONLY,
-                "creator": "x",
-                "now": self.now,
-                **fields,
-            },
-        )
-
-    async def session(self, **fields: Any) -> str:
-        """The value of the cookie of somebody who signed in."""
-        identity = sessions.Identity(
-            **{
-                "subject": f"{self.project_id}-somebody",
-                "via": access_pb2.Session.GITHUB,
-                "roles": (),
-                **fields,
-            }
-        )
-        return await sessions.start(self.stores, self.project_id, identity, now=self.now)
-
-    async def role(self) -> str:
-        name = self.id()
-        policy = Action(resources=[Resource(type=Resource.EVENT)], actions=[Action.LIST])
-
-        def edit(project: project_pb2.Project) -> None:
-            project.rbac_roles.append(project_pb2.ProjectRBACRole(name=name, policies=[policy]))
-
-        await self.stores.projects.update(self.project_id, edit)
-        return name
-
-    async def group(self) -> str:
-        name = self.id()
-
-        def edit(project: project_pb2.Project) -> None:
-            project.user_groups.append(project_pb2.ProjectUserGroup(sso_group=name, role="Viewer"))
-
-        await self.stores.projects.update(self.project_id, edit)
-        return name
-
-    async def give_public_key(self) -> None:
-        def edit(piped: piped_pb2.Piped) -> None:
-            piped.secret_encryption.type = "KEY_PAIR"
-            piped.secret_encryption.public_key = PUBLIC_KEY
-
-        await self.stores.pipeds.update(self.project_id, self.piped_id, edit)
-
-    async def as_piped(self, request: Any) -> None:
-        """Let the piped of this side tell something first."""
-        name = request.DESCRIPTOR.name.removesuffix("Request")
-        agent = await self.plane.agent_with(self.project_id, self.piped_id, self.piped_key)
-        await call(getattr(agent.service, name), request)
-
-    def fingerprint(self) -> str:
-        """All that is kept of this project, as one hash."""
-        path = self.plane.running.data_dir / "pipecd.db"
-        digest = hashlib.sha256()
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
-            names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            for (table,) in sorted(names):
-                columns = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
-                column = "project_id" if "project_id" in columns else "id"
-                if column not in columns or table == "api_key_fact":
-                    continue  # when a key was used last is no secret of its project
-                rows = connection.execute(
-                    f"SELECT * FROM {table} WHERE {column} = ?",  # noqa: S608 - our own names
-                    (self.project_id,),
-                )
-                if table == "session":  # those that are over are cleaned up while we look
-                    rows = [row for row in rows if f"{self.project_id}-somebody" in row]
-                for row in sorted(map(repr, rows)):
-                    digest.update(f"{table} {row}\n".encode())
-        connection.close()
-        return digest.hexdigest()
-
-
-async def _side(plane: ServedControlPlane, project_id: str) -> Side:
-    side = Side(plane=plane, project_id=project_id)
-
-    async def work(transaction: Transaction) -> None:
-        project = project_pb2.Project(id=project_id, created_at=1, updated_at=1)
-        project.static_admin.username = "admin"
-        project.static_admin.password_hash = "$2b$10$" + "x" * 53
-        policies = [
-            Action(resources=[Resource(type=resource)], actions=actions)
-            for resource, actions in AUDITOR.items()
-        ]
-        project.rbac_roles.append(project_pb2.ProjectRBACRole(name="Auditor", policies=policies))
-        project.user_groups.append(
-            project_pb2.ProjectUserGroup(sso_group="auditors", role="Auditor")
-        )
-        await plane.stores.projects.add_in(transaction, project)
-
-    await plane.stores.database.write(work)
-    side.piped_id, side.piped_key = await pipeds.register(
-        plane.stores,
-        side.registrar,
-        name=f"{project_id}-agent",
-        description="",
-        now=side.now,
-    )
-    repository = common_pb2.ApplicationGitRepository(
-        id="repo", remote="https://git.example.com/a.git", branch="main"
-    )
-    await plane.stores.pipeds.update(
-        project_id, side.piped_id, lambda piped: piped.repositories.append(repository)
-    )
-    return side
+from pipecd_test_support.project_side import ProjectSide, add_side
+from pipecd_test_support.rights_matrix import RightsMatrix, make_callers
+from pipecd_wire.rpc import connect
 
 
 @pytest.fixture
@@ -361,19 +32,22 @@ async def releases() -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def plane(plane_of: Any, tmp_path: Path, releases: str) -> AsyncIterator[Any]:
-    settings = Settings(data_dir=tmp_path / "data", grace=1, releases_url=releases)
+async def plane(tmp_path: Path, releases: str) -> AsyncIterator[ServedControlPlane]:
+    settings = ServerSettings(data_dir=tmp_path / "data", grace_seconds=1, releases_url=releases)
     async with AsyncExitStack() as opened:
         running = await opened.enter_async_context(control_plane(settings))
-        yield await plane_of(running, opened)
+        yield await ServedControlPlane.of(running, opened)
 
 
 @pytest.fixture
-async def sides(plane: ServedControlPlane) -> tuple[Side, Side]:
+async def sides(plane: ServedControlPlane) -> tuple[ProjectSide, ProjectSide]:
     """Ours and theirs."""
-    return await _side(plane, "ours"), await _side(plane, "theirs")
+    return await add_side(plane, "ours"), await add_side(plane, "theirs")
 
 
 @pytest.fixture
-def auditor() -> Any:
-    return AUDITOR
+async def world(plane: ServedControlPlane, sides: tuple[ProjectSide, ProjectSide]) -> RightsMatrix:
+    for side in sides:
+        side.callers = await make_callers(side)
+    channel = await plane.opened.enter_async_context(connect(plane.address))
+    return RightsMatrix(channel=channel, ours=sides[0], theirs=sides[1])

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Roles, groups, single sign-on: rules are told as rules, and count at once."""
 
-from typing import Any
-
 import pytest
+from google.protobuf.message import Message
 
 from pipecd_test_support.controlplane_server import ServedControlPlane
+from pipecd_test_support.rpc import UnaryMethod, call_refused
 from pipecd_test_support.waiting import Soon
+from pipecd_test_support.web_person import SignIn, WebPerson
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model import project_pb2
 from pipecd_wire.pipecd.api import access_pb2, api_pb2
@@ -14,112 +15,128 @@ from pipecd_wire.rpc import CallError, call, stream
 from pipecd_wire.webservice import service_pb2 as pb
 
 Sso = project_pb2.ProjectSSOConfig
+Resource = project_pb2.ProjectRBACResource
+Action = project_pb2.ProjectRBACPolicy
+
+
+def policy_for(
+    resource: Resource.ResourceType.ValueType, action: Action.Action.ValueType, **labels: str
+) -> project_pb2.ProjectRBACPolicy:
+    return project_pb2.ProjectRBACPolicy(
+        resources=[Resource(type=resource, labels=labels)], actions=[action]
+    )
 
 
 async def test_a_role_of_ones_own_counts_from_the_next_call_on(
-    admin: Any, person: Any, policy: Any
+    admin: WebPerson, person: SignIn
 ) -> None:
-    add = pb.AddProjectRBACRoleRequest(name="Keys", policies=[policy("API_KEY", "LIST")])
-    await admin.call("AddProjectRBACRole", add)
-    await admin.call(
-        "AddProjectUserGroup", pb.AddProjectUserGroupRequest(sso_group="team", role="Keys")
+    add = pb.AddProjectRBACRoleRequest(
+        name="Keys", policies=[policy_for(Resource.API_KEY, Action.LIST)]
+    )
+    await call(admin.web.AddProjectRBACRole, add)
+    await call(
+        admin.web.AddProjectUserGroup, pb.AddProjectUserGroupRequest(sso_group="team", role="Keys")
     )
     member = await person(groups=("team",))
-    await member.call("ListAPIKeys", pb.ListAPIKeysRequest())
+    await call(member.web.ListAPIKeys, pb.ListAPIKeysRequest())
 
-    update = pb.UpdateProjectRBACRoleRequest(name="Keys", policies=[policy("EVENT", "LIST")])
-    await admin.call("UpdateProjectRBACRole", update)
+    update = pb.UpdateProjectRBACRoleRequest(
+        name="Keys", policies=[policy_for(Resource.EVENT, Action.LIST)]
+    )
+    await call(admin.web.UpdateProjectRBACRole, update)
 
-    error = await member.refused("ListAPIKeys", pb.ListAPIKeysRequest())
+    error = await call_refused(member.web.ListAPIKeys, pb.ListAPIKeysRequest())
     assert error.status == "PERMISSION_DENIED"
-    await member.call("ListEvents", pb.ListEventsRequest())
+    await call(member.web.ListEvents, pb.ListEventsRequest())
 
 
-async def test_rules_that_are_broken_are_told_as_such(admin: Any, policy: Any) -> None:
-    policies = [policy("EVENT", "LIST")]
-    await admin.call(
-        "AddProjectRBACRole", pb.AddProjectRBACRoleRequest(name="R", policies=policies)
+async def test_rules_that_are_broken_are_told_as_such(admin: WebPerson) -> None:
+    policies = [policy_for(Resource.EVENT, Action.LIST)]
+    await call(
+        admin.web.AddProjectRBACRole, pb.AddProjectRBACRoleRequest(name="R", policies=policies)
     )
-    await admin.call(
-        "AddProjectUserGroup", pb.AddProjectUserGroupRequest(sso_group="team", role="R")
+    await call(
+        admin.web.AddProjectUserGroup, pb.AddProjectUserGroupRequest(sso_group="team", role="R")
     )
-    wrong = {
+    wrong: dict[str, tuple[UnaryMethod, Message, str]] = {
         "a role twice": (
-            "AddProjectRBACRole",
+            admin.web.AddProjectRBACRole,
             pb.AddProjectRBACRoleRequest(name="R", policies=policies),
             "ALREADY_EXISTS",
         ),
         "a built-in role shadowed": (
-            "AddProjectRBACRole",
+            admin.web.AddProjectRBACRole,
             pb.AddProjectRBACRoleRequest(name="Admin", policies=policies),
             "ALREADY_EXISTS",
         ),
         "a built-in role changed": (
-            "UpdateProjectRBACRole",
+            admin.web.UpdateProjectRBACRole,
             pb.UpdateProjectRBACRoleRequest(name="Admin", policies=policies),
             "FAILED_PRECONDITION",
         ),
         "a role without policies": (
-            "AddProjectRBACRole",
+            admin.web.AddProjectRBACRole,
             pb.AddProjectRBACRoleRequest(name="S"),
             "INVALID_ARGUMENT",
         ),
         "a role that is not there": (
-            "DeleteProjectRBACRole",
+            admin.web.DeleteProjectRBACRole,
             pb.DeleteProjectRBACRoleRequest(name="nothing"),
             "NOT_FOUND",
         ),
         "a role in use": (
-            "DeleteProjectRBACRole",
+            admin.web.DeleteProjectRBACRole,
             pb.DeleteProjectRBACRoleRequest(name="R"),
             "FAILED_PRECONDITION",
         ),
         "a group twice": (
-            "AddProjectUserGroup",
+            admin.web.AddProjectUserGroup,
             pb.AddProjectUserGroupRequest(sso_group="team", role="Viewer"),
             "ALREADY_EXISTS",
         ),
         "a group with an unknown role": (
-            "AddProjectUserGroup",
+            admin.web.AddProjectUserGroup,
             pb.AddProjectUserGroupRequest(sso_group="other", role="nothing"),
             "INVALID_ARGUMENT",
         ),
         "a group that is not there": (
-            "DeleteProjectUserGroup",
+            admin.web.DeleteProjectUserGroup,
             pb.DeleteProjectUserGroupRequest(sso_group="nothing"),
             "NOT_FOUND",
         ),
         "a name that is too long": (
-            "GenerateAPIKey",
+            admin.web.GenerateAPIKey,
             pb.GenerateAPIKeyRequest(name="x" * 501),
             "INVALID_ARGUMENT",
         ),
         "a role that is too large": (
-            "AddProjectRBACRole",
+            admin.web.AddProjectRBACRole,
             pb.AddProjectRBACRoleRequest(name="x" * 300_000, policies=policies),
             "INVALID_ARGUMENT",
         ),
         "a password that is too short": (
-            "UpdateProjectStaticAdmin",
+            admin.web.UpdateProjectStaticAdmin,
             pb.UpdateProjectStaticAdminRequest(username="a", password="short"),  # noqa: S106
             "INVALID_ARGUMENT",
         ),
     }
     got = {
-        what: (await admin.refused(name, request)).status
-        for what, (name, request, _) in wrong.items()
+        what: (await call_refused(method, request)).status
+        for what, (method, request, _) in wrong.items()
     }
     assert got == {what: status for what, (_, _, status) in wrong.items()}
 
 
-async def test_the_project_shows_all_roles_and_groups_the_older_ones_first(admin: Any) -> None:
+async def test_the_project_shows_all_roles_and_groups_the_older_ones_first(
+    admin: WebPerson,
+) -> None:
     rbac = project_pb2.ProjectRBACConfig(admin="org/ops", editor="org/dev", viewer="org/ops")
-    await admin.call(
-        "AddProjectUserGroup", pb.AddProjectUserGroupRequest(sso_group="new", role="Viewer")
+    await call(
+        admin.web.AddProjectUserGroup, pb.AddProjectUserGroupRequest(sso_group="new", role="Viewer")
     )
-    await admin.call("UpdateProjectRBACConfig", pb.UpdateProjectRBACConfigRequest(rbac=rbac))
+    await call(admin.web.UpdateProjectRBACConfig, pb.UpdateProjectRBACConfigRequest(rbac=rbac))
 
-    shown = (await admin.call("GetProject", pb.GetProjectRequest())).project
+    shown = (await call(admin.web.GetProject, pb.GetProjectRequest())).project
 
     assert [role.name for role in shown.rbac_roles] == ["Admin", "Editor", "Viewer"]
     assert all(role.is_builtin for role in shown.rbac_roles)
@@ -131,13 +148,13 @@ async def test_the_project_shows_all_roles_and_groups_the_older_ones_first(admin
 
 
 async def test_the_form_of_single_sign_on_can_be_saved_as_upstreams_page_sends_it(
-    plane: ServedControlPlane, admin: Any
+    plane: ServedControlPlane, admin: WebPerson
 ) -> None:
     """Without a time for sessions, which the rules of the message ask for."""
     github = Sso.GitHub(client_id="id", client_secret="secret")  # noqa: S106
     request = pb.UpdateProjectSSOConfigRequest(sso=Sso(provider=Sso.GITHUB, github=github))
 
-    await admin.call("UpdateProjectSSOConfig", request)
+    await call(admin.web.UpdateProjectSSOConfig, request)
 
     kept = await plane.stores.projects.get("default")
     assert kept.sso.session_ttl == 168
@@ -145,60 +162,64 @@ async def test_the_form_of_single_sign_on_can_be_saved_as_upstreams_page_sends_i
 
 
 async def test_a_right_with_labels_reaches_only_what_has_them(
-    plane: ServedControlPlane, admin: Any, person: Any, policy: Any
+    plane: ServedControlPlane, admin: WebPerson, person: SignIn
 ) -> None:
     agent = await plane.agent()
     ours = await plane.application(agent, name="ours", labels={"team": "a", "env": "dev"})
     other = await plane.application(agent, name="other", labels={"team": "b"})
     await plane.deployment(agent, ours, "d-ours", labels={"team": "a"})
     await plane.deployment(agent, other, "d-other", labels={"team": "b"})
-    policies = [policy("APPLICATION", "ALL", team="a"), policy("DEPLOYMENT", "ALL", team="a")]
-    await admin.call(
-        "AddProjectRBACRole", pb.AddProjectRBACRoleRequest(name="A", policies=policies)
+    policies = [
+        policy_for(Resource.APPLICATION, Action.ALL, team="a"),
+        policy_for(Resource.DEPLOYMENT, Action.ALL, team="a"),
+    ]
+    await call(
+        admin.web.AddProjectRBACRole, pb.AddProjectRBACRoleRequest(name="A", policies=policies)
     )
     member = await person("A")
 
-    listed = await member.call("ListApplications", pb.ListApplicationsRequest())
+    listed = await call(member.web.ListApplications, pb.ListApplicationsRequest())
     assert [each.id for each in listed.applications] == [ours]
-    listed = await member.call("ListDeployments", pb.ListDeploymentsRequest())
-    assert [each.id for each in listed.deployments] == ["d-ours"]
-    await member.call("DisableApplication", pb.DisableApplicationRequest(application_id=ours))
-    for name, request in (
-        ("GetApplication", pb.GetApplicationRequest(application_id=other)),
-        ("DisableApplication", pb.DisableApplicationRequest(application_id=other)),
-        ("DeleteApplication", pb.DeleteApplicationRequest(application_id=other)),
-        ("SyncApplication", pb.SyncApplicationRequest(application_id=other)),
-        ("GetDeployment", pb.GetDeploymentRequest(deployment_id="d-other")),
-        ("CancelDeployment", pb.CancelDeploymentRequest(deployment_id="d-other")),
-    ):
-        assert (await member.refused(name, request)).status == "NOT_FOUND"
+    deployments = await call(member.web.ListDeployments, pb.ListDeploymentsRequest())
+    assert [each.id for each in deployments.deployments] == ["d-ours"]
+    await call(member.web.DisableApplication, pb.DisableApplicationRequest(application_id=ours))
+    others: list[tuple[UnaryMethod, Message]] = [
+        (member.web.GetApplication, pb.GetApplicationRequest(application_id=other)),
+        (member.web.DisableApplication, pb.DisableApplicationRequest(application_id=other)),
+        (member.web.DeleteApplication, pb.DeleteApplicationRequest(application_id=other)),
+        (member.web.SyncApplication, pb.SyncApplicationRequest(application_id=other)),
+        (member.web.GetDeployment, pb.GetDeploymentRequest(deployment_id="d-other")),
+        (member.web.CancelDeployment, pb.CancelDeploymentRequest(deployment_id="d-other")),
+    ]
+    for method, request in others:
+        assert (await call_refused(method, request)).status == "NOT_FOUND"
     # Where labels are not looked at, the right does not count at all.
-    error = await member.refused(
-        "ListUnregisteredApplications", pb.ListUnregisteredApplicationsRequest()
+    error = await call_refused(
+        member.web.ListUnregisteredApplications, pb.ListUnregisteredApplicationsRequest()
     )
     assert error.status == "PERMISSION_DENIED"
 
 
 async def test_keys_are_shown_without_their_hash_and_with_their_last_use(
-    plane: ServedControlPlane, admin: Any
+    plane: ServedControlPlane, admin: WebPerson
 ) -> None:
-    made = await admin.call("GenerateAPIKey", pb.GenerateAPIKeyRequest(name="ci"))
-    listed = await admin.call("ListAPIKeys", pb.ListAPIKeysRequest())
+    made = await call(admin.web.GenerateAPIKey, pb.GenerateAPIKeyRequest(name="ci"))
+    listed = await call(admin.web.ListAPIKeys, pb.ListAPIKeysRequest())
     unused = {key.name: key for key in listed.keys}["ci"]
     assert (unused.key_hash, unused.last_used_at, unused.creator) == ("redacted", 0, "ada")
 
     user = await plane.user(made.key)
     await call(user.api.ListApplications, api.ListApplicationsRequest())
-    listed = await admin.call("ListAPIKeys", pb.ListAPIKeysRequest())
+    listed = await call(admin.web.ListAPIKeys, pb.ListAPIKeysRequest())
     assert {key.name: key for key in listed.keys}["ci"].last_used_at > 0
 
-    await admin.call("DisableAPIKey", pb.DisableAPIKeyRequest(id=made.key.partition(".")[0]))
+    await call(admin.web.DisableAPIKey, pb.DisableAPIKeyRequest(id=made.key.partition(".")[0]))
     with pytest.raises(CallError) as caught:
         await call(user.api.ListApplications, api.ListApplicationsRequest())
     assert caught.value.status == "UNAUTHENTICATED"
 
 
-async def test_an_end_of_a_key_is_shown_and_must_lie_ahead(admin: Any) -> None:
+async def test_an_end_of_a_key_is_shown_and_must_lie_ahead(admin: WebPerson) -> None:
     request = access_pb2.GenerateApiKeyRequest(name="ci", expires_at=2**40)
     await call(admin.keys.GenerateApiKey, request)
     listed = await call(admin.keys.ListApiKeys, access_pb2.ListApiKeysRequest())
@@ -212,7 +233,7 @@ async def test_an_end_of_a_key_is_shown_and_must_lie_ahead(admin: Any) -> None:
 
 
 async def test_who_may_not_change_the_project_sees_and_ends_only_sessions_of_their_own(
-    admin: Any, person: Any
+    admin: WebPerson, person: SignIn
 ) -> None:
     viewer = await person("Viewer", name="grace")
     await person("Viewer", name="grace")
@@ -230,7 +251,7 @@ async def test_who_may_not_change_the_project_sees_and_ends_only_sessions_of_the
     assert len(all_of_them.sessions) == 3
 
 
-async def test_a_stream_ends_with_its_session(admin: Any, person: Any, soon: Soon) -> None:
+async def test_a_stream_ends_with_its_session(admin: WebPerson, person: SignIn, soon: Soon) -> None:
     viewer = await person("Viewer", name="grace")
     watching = stream(viewer.project.WatchChanges, api_pb2.WatchChangesRequest())
     await soon(anext(watching))

@@ -3,6 +3,7 @@
 
 import asyncio
 import functools
+import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, cast
 import click
 
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
-from pipecd_wire.headers import AUTHORIZATION, format_api_key
+from pipecd_wire.headers import AUTHORIZATION, IDEMPOTENCY_KEY_HEADER, format_api_key
 from pipecd_wire.pipecd.api.api_pb2_grpc import (
     ApplicationServiceStub,
     DeploymentServiceStub,
@@ -61,6 +62,11 @@ class Connection:
                 deployments=DeploymentServiceStub(channel),
                 pipeds=PipedServiceStub(channel),
             )
+
+
+def idempotency_key() -> list[tuple[str, str]]:
+    """Return the metadata of a call that changes something: repeated, it changes nothing more."""
+    return [(IDEMPOTENCY_KEY_HEADER, str(uuid.uuid4()))]
 
 
 def connected(

@@ -16,14 +16,14 @@ from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 
-LIMIT: Final = 10.0
+REQUEST_SECONDS: Final = 10.0
 """Seconds for one request."""
 
 OK: Final = "200 OK"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class AdminPage:
     """What is answered."""
 
     body: str
@@ -31,11 +31,11 @@ class Page:
     content_type: str = "text/plain; charset=utf-8"
 
 
-Pages = Mapping[str, Callable[[], Page]]
+AdminPages = Mapping[str, Callable[[], AdminPage]]
 
 
 @asynccontextmanager
-async def serving_admin(host: str, port: int, pages: Pages) -> AsyncIterator[None]:
+async def serving_admin(host: str, port: int, pages: AdminPages) -> AsyncIterator[None]:
     """Serve the pages while the block runs; port 0 serves nothing."""
     if port == 0:
         yield
@@ -43,7 +43,7 @@ async def serving_admin(host: str, port: int, pages: Pages) -> AsyncIterator[Non
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(LIMIT):
+            async with asyncio.timeout(REQUEST_SECONDS):
                 request = (await reader.readline()).decode("latin-1").split()
                 while (await reader.readline()).strip():
                     pass
@@ -65,7 +65,7 @@ async def serving_admin(host: str, port: int, pages: Pages) -> AsyncIterator[Non
         yield
 
 
-def _response(request: list[str], pages: Pages) -> bytes:
+def _response(request: list[str], pages: AdminPages) -> bytes:
     page = _page(request, pages)
     data = page.body.encode()
     head = (
@@ -75,17 +75,17 @@ def _response(request: list[str], pages: Pages) -> bytes:
     return head.encode() + (b"" if request[:1] == ["HEAD"] else data)
 
 
-def _page(request: list[str], pages: Pages) -> Page:
+def _page(request: list[str], pages: AdminPages) -> AdminPage:
     path = request[1].partition("?")[0] if len(request) > 1 else ""
     index = "".join(f"{page}\n" for page in pages)
     if request[:1] not in (["GET"], ["HEAD"]):
-        return Page(status="405 Method Not Allowed", body="only GET\n")
+        return AdminPage(status="405 Method Not Allowed", body="only GET\n")
     if path == "/":
-        return Page(body=index)
+        return AdminPage(body=index)
     if path not in pages:
-        return Page(status="404 Not Found", body=index)
+        return AdminPage(status="404 Not Found", body=index)
     try:
         return pages[path]()
     except Exception:  # noqa: BLE001 - one of the doors: whoever asks cannot mend it
         log.bug("admin.bug", page=path)
-        return Page(status="500 Internal Server Error", body="piped's log has the details\n")
+        return AdminPage(status="500 Internal Server Error", body="piped's log has the details\n")

@@ -13,26 +13,26 @@ from pipecd_model.known_plugins import configured_names
 from pipecd_runtime.logs import logger
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
-from piped.admin import Page, serving_admin
+from piped.admin import AdminPage, serving_admin
 from piped.appconfig import ApplicationFiles, Discovery
 from piped.controlplane.client import ControlPlane, connected
 from piped.controlplane.lease import Lease
 from piped.controlplane.state import ControlPlaneState
 from piped.git import repositories
-from piped.health import Health
+from piped.health import PipedHealth
 from piped.livestate.calls import LiveStateCalls
 from piped.livestate.look import Looker
 from piped.livestate.reporter import LiveStates
-from piped.metrics import CONTENT_TYPE, Metrics, Numbers
+from piped.metrics import CONTENT_TYPE, Numbers, PipedMetrics
 from piped.plan.planner import Planner
 from piped.plan.providers import with_targets
 from piped.plan.scope import DeploymentScope
-from piped.plugins import PluginBackend, PluginHost, Tools
+from piped.plugins import PluginBackend, PluginHost, PluginStateReporter, Tools
 from piped.preview.application import Previewer
 from piped.preview.build import PreviewBuilder
 from piped.preview.handler import PlanPreviews
 from piped.push_commands import PushCommandRunner
-from piped.report.agent import PluginStates, Stats
+from piped.report.agent import Stats
 from piped.report.journal import Journal
 from piped.report.logs import StageLogs
 from piped.report.masked import MaskedLogs
@@ -50,7 +50,7 @@ from piped.scripts.records import ScriptRecords
 from piped.secrets import KnownSecrets, read_keys
 from piped.source import Identity, Preparation, Sources
 from piped.stopping import Stopping
-from piped.trigger import ControlPlaneCalls, Trigger
+from piped.trigger import ControlPlaneCalls, Trigger, TriggerServices
 from piped.working import Piped, Settings
 
 log = logger(__name__)
@@ -111,8 +111,8 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         ),
         grace=settings.grace,
     )
-    states = PluginStates(control, host.plugins.values())
-    host.on_change = states.changed
+    states = PluginStateReporter(control, host.plugins.values())
+    host.on_change = states.on_change
     await opened.enter_async_context(host)
     repos = repositories(config, data_dir)
     for repository in repos.values():
@@ -147,14 +147,14 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         stored=needs.stored,
         running=lambda: controller.running,
     )
-    health = Health(
+    health = PipedHealth(
         plugins=host.plugins,
-        repositories=repos,
+        repositories=lambda: {name: each.state for name, each in repos.items()},
         connected=lambda: control.is_connected,
         fault=lambda: outbox.fault or spooled.fault,
         holds_lease=lambda: lease.held,
     )
-    metrics = Metrics(
+    metrics = PipedMetrics(
         health=health,
         numbers=Numbers(
             running=lambda: len(controller.running),
@@ -173,7 +173,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     def completed(deployment: Deployment) -> None:
         records.completed(deployment)
         numbers.forget(deployment.id)
-        metrics.completed(deployment)
+        metrics.record_completed(deployment)
         live_states.look_at(deployment.application_id)
 
     controller = Controller(
@@ -196,11 +196,8 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     )
     calls = ControlPlaneCalls(control, outbox)
     trigger = Trigger(
-        repositories=repos,
-        mirror=mirror,
-        configs=files,
-        calls=calls,
-        on_created=controller.on_created,
+        repos,
+        TriggerServices(state=mirror, configs=files, calls=calls, on_created=controller.on_created),
     )
     looker = Looker(plugins=host.plugins, configs=config.plugins, sources=sources)
     live_states = LiveStates(
@@ -210,7 +207,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         lane_of=looker.lane_of,
         successes=needs.successes,
         tell_live_state=LiveStateCalls(control).tell,
-        tell_sync_state=calls.sync_state,
+        tell_sync_state=calls.report_sync_state,
         is_in_trouble=trigger.is_in_trouble,
         interval=settings.live_state_interval,
     )
@@ -233,10 +230,10 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         outbox=outbox,
     )
     pages = {
-        "/healthz": lambda: Page(body="ok"),
+        "/healthz": lambda: AdminPage(body="ok"),
         "/readyz": lambda: ready_page(health),
-        "/metrics": lambda: Page(body=metrics.text(), content_type=CONTENT_TYPE),
-        "/version": lambda: Page(body=f"{settings.version}\n"),
+        "/metrics": lambda: AdminPage(body=metrics.text(), content_type=CONTENT_TYPE),
+        "/version": lambda: AdminPage(body=f"{settings.version}\n"),
     }
     await opened.enter_async_context(serving_admin(settings.admin_host, settings.admin_port, pages))
     return Piped(
@@ -261,10 +258,10 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     )
 
 
-def ready_page(health: Health) -> Page:
+def ready_page(health: PipedHealth) -> AdminPage:
     """The answer to a probe of readiness."""
     ready, body = health.readiness()
-    return Page(
+    return AdminPage(
         body=body,
         status="200 OK" if ready else "503 Service Unavailable",
         content_type="application/json",

@@ -1,67 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether piped can do its work, for probes: what is not ready is named, with a sentence.
 
-Looked at when somebody asks, so that it is never older than the question. That another instance
+Computed for each request, so that it is never older than the question. That another instance
 holds the lease does not make this one unready: it could never replace the other one otherwise.
 """
 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
-
-class PluginState(Protocol):
-    """Where a plugin stands."""
-
-    @property
-    def phase(self) -> str:
-        """`ready`, or another word."""
-
-    @property
-    def sentence(self) -> str:
-        """Why."""
-
-
-class Plugin(Protocol):
-    """What is told of a plugin."""
-
-    @property
-    def state(self) -> PluginState:
-        """Where it stands."""
-
-    @property
-    def version(self) -> str:
-        """As it said itself."""
-
-    @property
-    def restarts(self) -> int:
-        """How often it was started again."""
-
-
-class RepositoryState(Protocol):
-    """Whether a repository can be reached."""
-
-    @property
-    def reach(self) -> str:
-        """`reachable`, or another word."""
-
-    @property
-    def reason(self) -> str:
-        """Why not."""
-
-
-class Repository(Protocol):
-    """What is told of a repository."""
-
-    @property
-    def state(self) -> RepositoryState:
-        """Where it stands."""
+from piped.git.state import Reach, RepositoryState
+from piped.plugins.plugin import Plugin
+from piped.plugins.state import Phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """How one part of piped is."""
+class PartHealth:
+    """The state of one part of piped, and whether it is ready."""
 
     name: str
     ready: bool
@@ -73,11 +28,11 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
-    """Looks at the parts."""
+class PipedHealth:
+    """Reads the states of the parts when it is asked."""
 
     plugins: Mapping[str, Plugin]
-    repositories: Mapping[str, Repository]
+    repositories: Callable[[], Mapping[str, RepositoryState]]
     connected: Callable[[], bool]
     """Is there a connection to the control plane?"""
     fault: Callable[[], str]
@@ -86,7 +41,7 @@ class Health:
     """May this instance work, or does another one?"""
 
     def readiness(self) -> tuple[bool, str]:
-        """Is everything ready? And all of it as JSON."""
+        """Returns whether everything is ready, and all of it as JSON."""
         parts = list(self.parts())
         ready = all(part.ready for part in parts)
         answer = {
@@ -105,10 +60,10 @@ class Health:
         }
         return ready, json.dumps(answer, indent=2) + "\n"
 
-    def parts(self) -> Iterator[Part]:
-        """All that has to be ready."""
+    def parts(self) -> Iterator[PartHealth]:
+        """Yields every part that has to be ready."""
         connected = self.connected()
-        yield Part(
+        yield PartHealth(
             name="control plane",
             ready=connected,
             state="connected" if connected else "away",
@@ -116,21 +71,22 @@ class Health:
         )
         for name, plugin in sorted(self.plugins.items()):
             state = plugin.state
-            yield Part(
+            yield PartHealth(
                 name=f"plugin {name}",
-                ready=str(state.phase) == "ready",
+                ready=state.phase is Phase.READY,
                 state=str(state.phase),
                 sentence=state.sentence,
             )
-        for name, repository in sorted(self.repositories.items()):
-            reach = str(repository.state.reach)
+        for name, repository in sorted(self.repositories().items()):
             # Only the instance that works looks at repositories.
-            waits = reach == "opening" and not self.holds_lease()
-            yield Part(
+            waits = repository.reach is Reach.OPENING and not self.holds_lease()
+            yield PartHealth(
                 name=f"repository {name}",
-                ready=waits or reach == "reachable",
-                state=reach,
-                sentence=repository.state.reason,
+                ready=waits or repository.reach is Reach.REACHABLE,
+                state=str(repository.reach),
+                sentence=repository.reason,
             )
         fault = self.fault()
-        yield Part(name="disk", ready=not fault, state="failing" if fault else "ok", sentence=fault)
+        yield PartHealth(
+            name="disk", ready=not fault, state="failing" if fault else "ok", sentence=fault
+        )

@@ -17,15 +17,14 @@ from prometheus_client.registry import Collector
 
 from pipecd_wire.model.common_pb2 import ApplicationKind
 from pipecd_wire.model.deployment_pb2 import Deployment, DeploymentStatus
-from piped.health import Health
+from piped.git.state import Reach
+from piped.health import PipedHealth
+from piped.plugins.state import Phase
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 ENDED: Final = 20
 """So many deployments that have ended are still told of."""
-
-PHASES: Final = ("fetching", "starting", "ready", "failed", "stopping")
-"""Of a plugin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,25 +42,25 @@ class Numbers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Metrics(Collector):
+class PipedMetrics(Collector):
     """The metrics of one piped."""
 
-    health: Health
+    health: PipedHealth
     numbers: Numbers
     labels: Mapping[str, str]
     """What every series carries."""
     ended: deque[Deployment] = field(default_factory=lambda: deque(maxlen=ENDED))
 
-    def completed(self, deployment: Deployment) -> None:
-        """Take note of a deployment that has ended."""
+    def record_completed(self, deployment: Deployment) -> None:
+        """Keep a deployment that has ended, to show its last status for a while."""
         self.ended.append(deployment)
 
     def text(self) -> str:
         """All of them in the text format."""
         registry = CollectorRegistry()
-        registry.register(Labelled(self, self.labels))
+        registry.register(LabelledCollector(self, self.labels))
         process = ProcessCollector(registry=CollectorRegistry())
-        registry.register(Labelled(process, self.labels))
+        registry.register(LabelledCollector(process, self.labels))
         return generate_latest(registry).decode()
 
     def collect(self) -> Iterator[Metric]:
@@ -88,8 +87,8 @@ class Metrics(Collector):
         repositories = GaugeMetricFamily(
             "piped_repository_reachable", "1 while it can be reached.", labels=["repository"]
         )
-        for name, repository in sorted(health.repositories.items()):
-            repositories.add_metric([name], str(repository.state.reach) == "reachable")
+        for name, repository in sorted(health.repositories().items()):
+            repositories.add_metric([name], repository.reach is Reach.REACHABLE)
         yield repositories
 
     def _plugins(self) -> Iterator[Metric]:
@@ -104,11 +103,11 @@ class Metrics(Collector):
         )
         ready = 0
         for name, plugin in sorted(self.health.plugins.items()):
-            for phase in PHASES:
-                states.add_metric([name, phase], str(plugin.state.phase) == phase)
+            for phase in Phase:
+                states.add_metric([name, str(phase)], plugin.state.phase is phase)
             restarts.add_metric([name], plugin.restarts)
             info.add_metric([name, plugin.version], 1)
-            ready += str(plugin.state.phase) == "ready"
+            ready += plugin.state.phase is Phase.READY
         yield from (states, restarts, info)
         yield _gauge("piped_plugins_ready", "Plugins that are ready.", ready)
 
@@ -142,7 +141,7 @@ class Metrics(Collector):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Labelled(Collector):
+class LabelledCollector(Collector):
     """The series of another collector, each with more labels."""
 
     inner: Collector

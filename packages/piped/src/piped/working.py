@@ -25,10 +25,10 @@ from piped.controlplane.lease import Lease
 from piped.controlplane.state import ControlPlaneState
 from piped.controlplane.watch import Watch
 from piped.livestate.reporter import LiveStates
-from piped.plugins import PluginHost
+from piped.plugins import PluginHost, PluginStateReporter
 from piped.preview.handler import PlanPreviews
 from piped.push_commands import PushCommandRunner
-from piped.report.agent import PluginStates, Stats, introduce
+from piped.report.agent import Stats, introduce
 from piped.report.outbox import Outbox
 from piped.report.statuses import Statuses
 from piped.schedule.controller import Controller
@@ -82,7 +82,7 @@ class Piped:
     live_states: LiveStates
     previews: PlanPreviews
     stats: Stats
-    states: PluginStates
+    states: PluginStateReporter
     public_key: str
     """Closes secrets for this piped; empty when it opens none."""
 
@@ -148,7 +148,7 @@ class Piped:
 
     async def _tell_plugin_states(self) -> None:
         for plugin in self.host.plugins.values():
-            self.states.changed(plugin)  # another instance may have told of its own
+            self.states.on_change(plugin)  # another instance may have told of its own
         await self.states.run()
 
     async def _schedule(self) -> None:

@@ -4,22 +4,18 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 
 import pytest
 
 from pipecd_model.config import load_piped
 from pipecd_model.errors import UnauthenticatedError
-from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Endpoints, Metadata, Method, rpc, serving
 from piped.controlplane.client import ControlPlane, connected
-from piped.plugins.state import Phase, PluginState
-from piped.report.agent import PluginStates, Stats, introduce
+from piped.report.agent import Stats, introduce
 
 LIMIT = 20
 PIPED_SERVICE = pb.DESCRIPTOR.services_by_name["PipedService"]
-PUSH_SERVICE = push.DESCRIPTOR.services_by_name["PushService"]
 CONFIG = """
 apiVersion: pipecd.dev/v1beta1
 kind: Piped
@@ -56,18 +52,6 @@ class Listener:
         return pb.ReportStatResponse()
 
 
-class PushListener:
-    def __init__(self) -> None:
-        self.plugins: asyncio.Queue[push.ReportPluginsRequest] = asyncio.Queue()
-
-    @rpc("ReportPlugins")
-    async def report_plugins(
-        self, caller: object, request: push.ReportPluginsRequest
-    ) -> push.ReportPluginsResponse:
-        self.plugins.put_nowait(request)
-        return push.ReportPluginsResponse()
-
-
 async def admit(method: Method, metadata: Metadata) -> str:
     if "PIPED-TOKEN project,piped,secret-key" not in metadata["authorization"]:
         raise UnauthenticatedError("unknown key")
@@ -75,18 +59,11 @@ async def admit(method: Method, metadata: Metadata) -> str:
 
 
 @asynccontextmanager
-async def control_plane(
-    listener: Listener, pushed: PushListener | None = None, key: str = "secret-key"
-) -> AsyncIterator[ControlPlane]:
+async def control_plane(listener: Listener, key: str = "secret-key") -> AsyncIterator[ControlPlane]:
     served = Endpoints(admit=admit)
     taken = {"ReportPipedMeta", "ReportStat"}
     unimplemented = [method.name for method in PIPED_SERVICE.methods if method.name not in taken]
     served.add(PIPED_SERVICE, listener, unimplemented=unimplemented)
-    if pushed is not None:
-        unimplemented = [
-            method.name for method in PUSH_SERVICE.methods if method.name != "ReportPlugins"
-        ]
-        served.add(PUSH_SERVICE, pushed, unimplemented=unimplemented)
     async with (
         serving(served, "127.0.0.1:0", grace=0) as port,
         connected(
@@ -97,7 +74,7 @@ async def control_plane(
 
 
 @asynccontextmanager
-async def running(component: Stats | PluginStates) -> AsyncIterator[None]:
+async def running(component: Stats) -> AsyncIterator[None]:
     task = asyncio.ensure_future(component.run())
     try:
         yield
@@ -144,46 +121,3 @@ async def test_a_sign_of_life_carries_the_metrics() -> None:
         text = await asyncio.wait_for(listener.stats.get(), LIMIT)
 
     assert text == "piped_deployments_running 3\n"
-
-
-@dataclass
-class Plugin:
-    name: str = "wait"
-    version: str = "0.1"
-    state: PluginState = field(
-        default_factory=lambda: PluginState(phase=Phase.STARTING, sentence="starts")
-    )
-
-
-async def test_every_change_of_a_plugin_is_told() -> None:
-    plugin, pushed = Plugin(), PushListener()
-    async with control_plane(Listener(), pushed) as control:
-        states = PluginStates(control, [plugin], clock=lambda: 1000.0)
-        states.changed(plugin)
-        async with running(states):
-            first = await asyncio.wait_for(pushed.plugins.get(), LIMIT)
-            plugin.state = PluginState(phase=Phase.FAILED, sentence="gone", last_output=("oh",))
-            states.changed(plugin)
-            second = await asyncio.wait_for(pushed.plugins.get(), LIMIT)
-            plugin.state = PluginState(phase=Phase.STARTING, sentence="again")
-            states.changed(plugin)
-            third = await asyncio.wait_for(pushed.plugins.get(), LIMIT)
-
-    assert first.plugins[0].state == push.PluginState.STARTING
-    failed = second.plugins[0]
-    assert (failed.state, failed.reason) == (push.PluginState.FAILED, "gone")
-    assert (list(failed.last_output), failed.since.seconds) == (["oh"], 1000)
-    assert third.plugins[0].restarts == 1
-
-
-async def test_a_control_plane_that_does_not_know_plugins_is_left_in_peace() -> None:
-    plugin = Plugin()
-    async with control_plane(Listener()) as control:
-        states = PluginStates(control, [plugin])
-        task = asyncio.ensure_future(states.run())
-        await asyncio.sleep(0.1)
-
-        assert not task.done(), "a component that ends is taken for a bug"
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task

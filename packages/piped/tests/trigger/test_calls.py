@@ -158,8 +158,8 @@ async def test_refusals_and_states_arrive_complete(
 ) -> None:
     plane, calls = wired
 
-    calls.refused(sync("web"), "because")
-    calls.sync_state("web", ApplicationSyncState(status=SYNCED, timestamp=NOW))
+    calls.report_refused(sync("web"), "because")
+    calls.report_sync_state("web", ApplicationSyncState(status=SYNCED, timestamp=NOW))
     await plane.until(lambda: len(plane.reports) == 2)
 
     refusal, state = plane.reports

@@ -62,5 +62,5 @@ async def test_a_hint_of_the_control_plane_is_a_look_at_once(bench: Bench, tmp_p
     async with bench.running(WITNESS):
         await bench.witnessed(bench.head)
         commit = bench.push({})
-        bench.mirror.merge(Change(git_hints=(GitHint(repository_id="repo", branch="main"),)))
+        bench.state.merge(Change(git_hints=(GitHint(repository_id="repo", branch="main"),)))
         await bench.witnessed(commit)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands become deployments, or are refused with a reason."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,7 +41,7 @@ async def test_a_command_deploys_the_head_again(bench: Bench, strategy: Any, sum
     assert deployment.trigger.strategy_summary == summary
     assert deployment.status_reason == "alice asked for it"
     assert bench.desk.last["web"].deployment_id == deployment.id
-    assert not bench.mirror.commands
+    assert not bench.state.commands
 
 
 async def test_a_command_deploys_what_is_in_git_now(bench: Bench) -> None:
@@ -109,12 +110,12 @@ async def test_a_refused_command_is_told_why_and_its_commit_is_not_lost(bench: B
 
     assert bench.desk.refusals == {"c1": "the application does not deploy on command"}
     assert not bench.desk.handled_commands
-    assert not bench.mirror.commands
+    assert not bench.state.commands
 
 
 async def test_commands_that_nobody_can_follow_are_refused_with_a_reason(bench: Bench) -> None:
     homeless = application("homeless", repo="other")
-    bench.options["unknown_grace"] = 0.0
+    bench.limits = replace(bench.limits, unknown_application_seconds=0.0)
     async with bench.running(WEB, homeless):
         bench.tell(
             sync("nobody", "unknown"),
@@ -133,7 +134,7 @@ async def test_commands_that_nobody_can_follow_are_refused_with_a_reason(bench: 
     assert "there is no repository 'other'" in refusals["homeless"]
     assert "commit the change to git" in refusals["edit"]
     assert "deployment chains" in refusals["chain"]
-    assert not bench.mirror.commands
+    assert not bench.state.commands
 
 
 async def test_a_command_waits_a_little_for_an_application_that_is_not_listed_yet(
@@ -154,4 +155,4 @@ async def test_other_commands_are_left_to_others(bench: Bench) -> None:
         bench.tell(cancel)
         await bench.witnessed(bench.head)
 
-    assert list(bench.mirror.commands) == ["x"]
+    assert list(bench.state.commands) == ["x"]

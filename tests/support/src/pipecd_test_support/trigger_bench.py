@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trigger with a real repository and a real mirror, and a control plane's desk that remembers."""
+"""A trigger with a real repository and a real state, and a control plane's desk that remembers."""
 
 import asyncio
 from collections import Counter
@@ -24,6 +24,7 @@ from piped.git import Repository
 from piped.git.access import Access
 from piped.report.statuses import reference
 from piped.trigger import Trigger
+from piped.trigger.services import TriggerLimits, TriggerServices
 
 LIMIT = 30.0
 NOW = 1_700_000_000
@@ -107,19 +108,19 @@ class Desk:
         await asyncio.sleep(0)
         return self.last.get(application_id)
 
-    def triggered(self, deployment: Deployment) -> None:
+    def report_triggered(self, deployment: Deployment) -> None:
         if not self.loses_reports:
             self.last[deployment.application_id] = reference(deployment)
 
-    def sync_state(self, application_id: str, state: ApplicationSyncState) -> None:
+    def report_sync_state(self, application_id: str, state: ApplicationSyncState) -> None:
         self.states.append((application_id, state))
         self._note()
 
-    def handled(self, command: Command, deployment_id: str) -> None:
+    def report_handled(self, command: Command, deployment_id: str) -> None:
         self.handled_commands[command.id] = deployment_id
         self._note()
 
-    def refused(self, command: Command, reason: str) -> None:
+    def report_refused(self, command: Command, reason: str) -> None:
         self.refusals[command.id] = reason
         self._note()
 
@@ -145,10 +146,10 @@ class Bench:
         self.data_dir = data_dir
         self.desk = Desk()
         self.handed: list[Deployment] = []
-        self.mirror = ControlPlaneState()
+        self.state = ControlPlaneState()
         self.repository: Repository | None = None
         self.access: Access | None = None
-        self.options: dict[str, Any] = {"away_grace": 0.0}
+        self.limits = TriggerLimits(unreachable_seconds=0.0)
 
     def move_elsewhere(self, folder: Path) -> None:
         """Reach the remote as if it were on another machine: by an ssh that goes nowhere."""
@@ -168,8 +169,8 @@ class Bench:
     @asynccontextmanager
     async def running(self, *applications: Application) -> AsyncIterator[None]:
         """A piped that knows these applications while the block runs."""
-        self.mirror = ControlPlaneState()
-        self.mirror.replace(applications=applications, deployments=(), commands=())
+        self.state = ControlPlaneState()
+        self.state.replace(applications=applications, deployments=(), commands=())
         async with Repository(
             id="repo",
             remote=self.access.address if self.access else self.remote.remote,
@@ -179,13 +180,15 @@ class Bench:
             sync_interval=timedelta(minutes=10),
         ) as self.repository:
             trigger = Trigger(
-                repositories={"repo": self.repository},
-                mirror=self.mirror,
-                configs=ApplicationFiles(),
-                calls=self.desk,
-                on_created=self.handed.append,
-                clock=lambda: NOW,
-                **self.options,
+                {"repo": self.repository},
+                TriggerServices(
+                    state=self.state,
+                    configs=ApplicationFiles(),
+                    calls=self.desk,
+                    on_created=self.handed.append,
+                    clock=lambda: NOW,
+                ),
+                self.limits,
             )
             async with asyncio.TaskGroup() as tasks:
                 running = tasks.create_task(trigger.run())
@@ -194,7 +197,7 @@ class Bench:
 
     def tell(self, *commands: Command, applications: tuple[Application, ...] = ()) -> None:
         """The control plane pushes something."""
-        self.mirror.merge(Change(commands=commands, applications=applications))
+        self.state.merge(Change(commands=commands, applications=applications))
 
     async def witnessed(self, commit: str) -> None:
         """Wait until the application `witness`, touched by every commit, is deployed at one.

@@ -23,8 +23,8 @@ from pipecd_controlplane.http.uvicorn_server import make_http_server, stop_http,
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_runtime.tasks import UnwrappedTaskGroup
 
-GRACE: Final = 2.0
-"""Seconds for a page that is being answered."""
+GRACE_SECONDS: Final = 2.0
+"""For a page that is being answered."""
 
 ANY_DESCRIPTOR: Final = 2**31
 """It may use the reserve: that is what it is for."""
@@ -62,7 +62,7 @@ async def serve_admin(
                 yield address_of(listeners[0])
             finally:
                 acceptor.stop()
-                await stop_http(http, GRACE)
+                await stop_http(http, GRACE_SECONDS)
                 ticking.cancel()
                 connections.abort()
     finally:

@@ -31,14 +31,19 @@ from pipecd_controlplane.http.http1 import CONNECTION, BoundedHttp
 from pipecd_controlplane.http.listen import address_of, listen
 from pipecd_controlplane.http.origin import screen_cookies
 from pipecd_controlplane.http.protocol_detect import ALPN, ProtocolDetector
-from pipecd_controlplane.http.uvicorn_server import LAST_BYTES, make_http_server, stop_http, tick
+from pipecd_controlplane.http.uvicorn_server import (
+    LAST_BYTES_SECONDS,
+    make_http_server,
+    stop_http,
+    tick,
+)
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.errors import ConfigError
 from pipecd_runtime.tasks import UnwrappedTaskGroup
 from pipecd_wire.rpc import CallLimits, Endpoints, Server
 from pipecd_wire.rpc.web import GrpcWeb, Receive, Scope, Send, is_grpc_web
 
-GRACE: Final = 10.0
+GRACE_SECONDS: Final = 10.0
 
 TLS_BUFFER: Final = 32 * 1024
 """Bytes; the longest record of TLS has 16 KiB."""
@@ -83,7 +88,7 @@ async def serve_public(
     port: int,
     *,
     tls: ServerTls | None = None,
-    grace: float = GRACE,
+    grace_seconds: float = GRACE_SECONDS,
     limits: FrontLimitsConfig = DEFAULT_LIMITS,
     trusted_proxies: Iterable[str] = (),
     public_url: str = "",
@@ -94,7 +99,7 @@ async def serve_public(
     Port 0 is a free one; AddressError when the address cannot be had. `app` is an ASGI application
     and gets no lifespan: who builds it opens and closes its parts. Signals are left alone.
 
-    At the end no new call is taken, running ones have `grace` seconds. Whoever holds streams open
+    At the end no new call is taken, running ones have `grace_seconds`. Whoever holds streams open
     without end should end them first, or each stop takes that long. `own_folder` belongs to this
     process alone and takes the private socket: what a killed predecessor left there is removed.
     Without it a temporary does. `public_url` is where browsers reach it.
@@ -143,8 +148,8 @@ async def serve_public(
             acceptor.stop()
             proxy.refuse()
             async with asyncio.TaskGroup() as stopping:
-                stopping.create_task(stop_http(http, grace))
-                stopping.create_task(_stop_grpc(grpc, proxy, grace))
+                stopping.create_task(stop_http(http, grace_seconds))
+                stopping.create_task(_stop_grpc(grpc, proxy, grace_seconds))
             ticking.cancel()
             connections.abort()
 
@@ -181,10 +186,10 @@ def _call_limits(limits: FrontLimitsConfig) -> CallLimits:
     )
 
 
-async def _stop_grpc(grpc: Server, proxy: GrpcProxy, grace: float) -> None:
-    await grpc.stop(grace)
+async def _stop_grpc(grpc: Server, proxy: GrpcProxy, grace_seconds: float) -> None:
+    await grpc.stop(grace_seconds)
     try:
-        async with asyncio.timeout(LAST_BYTES):
+        async with asyncio.timeout(LAST_BYTES_SECONDS):
             await proxy.ended()
     except TimeoutError:
         proxy.abort()

@@ -37,7 +37,7 @@ SIGN_OUT_PAGE: Final = """<!DOCTYPE html>
 Page = Callable[[Request], Awaitable[Response]]
 
 
-class SignIn:
+class SignInRoutes:
     """The routes under /auth."""
 
     def __init__(

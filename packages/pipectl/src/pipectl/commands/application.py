@@ -14,7 +14,7 @@ from pipecd_wire.model import application_pb2, command_pb2, common_pb2, deployme
 from pipecd_wire.model.application_live_state_pb2 import ApplicationLiveStateSnapshot
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.rpc import CallError, call
-from pipectl.client import Client, connected
+from pipectl.client import Client, connected, idempotency_key
 from pipectl.commands.livestate import live_state, print_live_state
 from pipectl.commands.waiting import STATUSES, status_numbers, wait_for_status
 from pipectl.options import DURATION, PAIR
@@ -98,7 +98,7 @@ async def _add(
 ) -> pb.AddApplicationResponse:
     """Register with deploy targets in one call: an agent deploys as soon as it hears of it."""
     if not targets:
-        return await call(client.api.AddApplication, request)
+        return await call(client.api.AddApplication, request, metadata=idempotency_key())
     by_plugin: dict[str, deployment_pb2.DeployTargets] = {}
     for plugin, target in targets:
         chosen = by_plugin.setdefault(plugin, deployment_pb2.DeployTargets())
@@ -112,19 +112,20 @@ async def _add(
         deploy_targets_by_plugin=by_plugin,
     )
     try:
-        added = await call(client.applications.AddApplication, at_once)
+        added = await call(client.applications.AddApplication, at_once, metadata=idempotency_key())
     except CallError as error:
         if error.status != "UNIMPLEMENTED":
             raise
     else:
         return pb.AddApplicationResponse(application_id=added.application_id)
     # A control plane of upstream's.
-    made = await call(client.api.AddApplication, request)
+    made = await call(client.api.AddApplication, request, metadata=idempotency_key())
     await call(
         client.api.UpdateApplicationDeployTargets,
         pb.UpdateApplicationDeployTargetsRequest(
             application_id=made.application_id, deploy_targets_by_plugin=by_plugin
         ),
+        metadata=idempotency_key(),
     )
     return made
 
@@ -258,7 +259,9 @@ async def sync(
     """Deploy the head of the application's branch now. Prints the deployment's id."""
     del check_interval  # taken for the sake of existing scripts; nothing here is polled that slowly
     answer = await call(
-        client.api.SyncApplication, pb.SyncApplicationRequest(application_id=app_id)
+        client.api.SyncApplication,
+        pb.SyncApplicationRequest(application_id=app_id),
+        metadata=idempotency_key(),
     )
     command = await _until_handled(client, answer.command_id, limit)
     if command.status != command_pb2.COMMAND_SUCCEEDED:
@@ -296,7 +299,11 @@ async def _until_handled(client: Client, command_id: str, limit: timedelta) -> c
 @connected
 async def enable(client: Client, *, app_id: str) -> None:
     """Let an application be deployed again."""
-    await call(client.api.EnableApplication, pb.EnableApplicationRequest(application_id=app_id))
+    await call(
+        client.api.EnableApplication,
+        pb.EnableApplicationRequest(application_id=app_id),
+        metadata=idempotency_key(),
+    )
     echo(f"enabled application {app_id}")
 
 
@@ -305,7 +312,11 @@ async def enable(client: Client, *, app_id: str) -> None:
 @connected
 async def disable(client: Client, *, app_id: str) -> None:
     """Stop deploying an application; what runs keeps running."""
-    await call(client.api.DisableApplication, pb.DisableApplicationRequest(application_id=app_id))
+    await call(
+        client.api.DisableApplication,
+        pb.DisableApplicationRequest(application_id=app_id),
+        metadata=idempotency_key(),
+    )
     echo(f"disabled application {app_id}")
 
 
@@ -314,5 +325,9 @@ async def disable(client: Client, *, app_id: str) -> None:
 @connected
 async def delete(client: Client, *, app_id: str) -> None:
     """Forget an application; what runs keeps running."""
-    await call(client.api.DeleteApplication, pb.DeleteApplicationRequest(application_id=app_id))
+    await call(
+        client.api.DeleteApplication,
+        pb.DeleteApplicationRequest(application_id=app_id),
+        metadata=idempotency_key(),
+    )
     echo(f"deleted application {app_id}")

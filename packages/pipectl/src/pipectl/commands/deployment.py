@@ -12,7 +12,7 @@ from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.rpc import call
-from pipectl.client import Client, connected
+from pipectl.client import Client, connected, idempotency_key
 from pipectl.commands.stagelogs import follow_logs, print_logs
 from pipectl.commands.waiting import (
     STATUSES,
@@ -160,7 +160,7 @@ async def logs(
 async def approve(client: Client, *, deployment_id: str, stage_id: str) -> None:
     """Approve a stage that waits for it."""
     request = api_pb2.ApproveStageRequest(deployment_id=deployment_id, stage_id=stage_id)
-    answer = await call(client.deployments.ApproveStage, request)
+    answer = await call(client.deployments.ApproveStage, request, metadata=idempotency_key())
     echo(f"approved stage {answer.stage_id}")
 
 
@@ -180,7 +180,7 @@ async def cancel(
         force_rollback=force_rollback,
         force_no_rollback=force_no_rollback,
     )
-    await call(client.deployments.CancelDeployment, request)
+    await call(client.deployments.CancelDeployment, request, metadata=idempotency_key())
     echo(f"asked to cancel deployment {deployment_id}")
 
 

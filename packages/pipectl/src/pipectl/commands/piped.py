@@ -10,7 +10,7 @@ from pipecd_wire.model import piped_pb2
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.rpc import call
-from pipectl.client import Client, connected
+from pipectl.client import Client, connected, idempotency_key
 from pipectl.output import echo, output_option, print_json, print_table, wants_json, when
 
 
@@ -26,7 +26,11 @@ def piped() -> None:
 @connected
 async def register(client: Client, *, name: str, desc: str, output: str) -> None:
     """Register a new piped and print its id and key. The key is shown only once."""
-    made = await call(client.api.RegisterPiped, pb.RegisterPipedRequest(name=name, desc=desc))
+    made = await call(
+        client.api.RegisterPiped,
+        pb.RegisterPipedRequest(name=name, desc=desc),
+        metadata=idempotency_key(),
+    )
     encoded = base64.b64encode(made.key.encode()).decode()
     if wants_json(output):
         print_json({"id": made.id, "key": made.key, "base64_key": encoded})
@@ -83,7 +87,9 @@ def _plugin(plugin: push_pb2.PluginState) -> str:
 @connected
 async def enable(client: Client, *, piped_id: str) -> None:
     """Let a piped connect again."""
-    await call(client.api.EnablePiped, pb.EnablePipedRequest(piped_id=piped_id))
+    await call(
+        client.api.EnablePiped, pb.EnablePipedRequest(piped_id=piped_id), metadata=idempotency_key()
+    )
     echo(f"enabled piped {piped_id}")
 
 
@@ -92,7 +98,11 @@ async def enable(client: Client, *, piped_id: str) -> None:
 @connected
 async def disable(client: Client, *, piped_id: str) -> None:
     """Refuse a piped's calls from now on."""
-    await call(client.api.DisablePiped, pb.DisablePipedRequest(piped_id=piped_id))
+    await call(
+        client.api.DisablePiped,
+        pb.DisablePipedRequest(piped_id=piped_id),
+        metadata=idempotency_key(),
+    )
     echo(f"disabled piped {piped_id}")
 
 
@@ -104,7 +114,7 @@ async def disable(client: Client, *, piped_id: str) -> None:
 async def restart_plugin(client: Client, *, piped_id: str, plugin: str, output: str) -> None:
     """Stop and start one plugin of a piped. Running stages are continued."""
     request = api_pb2.RestartPluginRequest(piped_id=piped_id, plugin_name=plugin)
-    answer = await call(client.pipeds.RestartPlugin, request)
+    answer = await call(client.pipeds.RestartPlugin, request, metadata=idempotency_key())
     if wants_json(output):
         print_json(answer)
     else:

@@ -19,7 +19,7 @@ from pipecd_wire.model.planpreview_pb2 import (
     PluginPlanPreviewResult,
 )
 from pipecd_wire.rpc import CallError, call
-from pipectl.client import Client, connected
+from pipectl.client import Client, connected, idempotency_key
 from pipectl.options import DURATION
 from pipectl.output import echo
 
@@ -64,7 +64,9 @@ async def plan_preview(
         base_branch=base_branch,
         timeout=int(piped_handle_timeout.total_seconds()),
     )
-    asked = (await call(client.api.RequestPlanPreview, request)).commands
+    asked = (
+        await call(client.api.RequestPlanPreview, request, metadata=idempotency_key())
+    ).commands
     if not asked:
         raise click.ClickException(
             f"no enabled piped has the repository {repo_remote_url!r} with the branch"

@@ -16,7 +16,6 @@ from typing import Final
 
 from pipecd_model.command import is_handled
 from pipecd_model.deployment import is_completed
-from pipecd_model.ids import ApplicationId, CommandId, DeploymentId
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
@@ -45,7 +44,7 @@ class Change:
 
     snapshot: bool = False
     applications: tuple[Application, ...] = ()
-    removed_applications: frozenset[ApplicationId] = field(default_factory=frozenset)
+    removed_applications: frozenset[str] = field(default_factory=frozenset)
     deployments: tuple[Deployment, ...] = ()
     commands: tuple[Command, ...] = ()
     git_hints: tuple[GitHint, ...] = ()
@@ -76,26 +75,26 @@ class ControlPlaneState:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._applications: dict[ApplicationId, Application] = {}
-        self._deployments: dict[DeploymentId, Deployment] = {}
-        self._commands: dict[CommandId, Command] = {}
-        self._handled: dict[CommandId, float] = {}
+        self._applications: dict[str, Application] = {}
+        self._deployments: dict[str, Deployment] = {}
+        self._commands: dict[str, Command] = {}
+        self._handled: dict[str, float] = {}
         self._filled = asyncio.Event()
         # A subscription that nobody holds any more must not collect changes for ever.
         self._subscribers: weakref.WeakSet[Changes] = weakref.WeakSet()
 
     @property
-    def applications(self) -> Mapping[ApplicationId, Application]:
+    def applications(self) -> Mapping[str, Application]:
         """The enabled applications of this piped."""
         return MappingProxyType(self._applications)
 
     @property
-    def deployments(self) -> Mapping[DeploymentId, Deployment]:
+    def deployments(self) -> Mapping[str, Deployment]:
         """The deployments that were not completed when the control plane was last heard."""
         return MappingProxyType(self._deployments)
 
     @property
-    def commands(self) -> Mapping[CommandId, Command]:
+    def commands(self) -> Mapping[str, Command]:
         """The commands that nobody here has handled yet."""
         return MappingProxyType(self._commands)
 
@@ -140,8 +139,8 @@ class ControlPlaneState:
 
     def handled(self, command_id: str) -> None:
         """Forget a command: it is done, and no later listing brings it back."""
-        self._handled[CommandId(command_id)] = self._clock()
-        self._commands.pop(CommandId(command_id), None)
+        self._handled[command_id] = self._clock()
+        self._commands.pop(command_id, None)
 
     def replace(
         self,
@@ -151,15 +150,15 @@ class ControlPlaneState:
         commands: Iterable[Command] | None = None,
     ) -> None:
         """Take full listings; what is not in one is gone. A kind that is not given stays."""
-        removed: frozenset[ApplicationId] = frozenset()
+        removed: frozenset[str] = frozenset()
         if applications is not None:
-            listed = {ApplicationId(application.id): application for application in applications}
+            listed = {application.id: application for application in applications}
             removed = frozenset(self._applications.keys() - listed.keys())
             self._applications = listed
         if deployments is not None:
-            self._deployments = {DeploymentId(each.id): each for each in deployments}
+            self._deployments = {each.id: each for each in deployments}
         if commands is not None:
-            self._replace_commands({CommandId(command.id): command for command in commands})
+            self._replace_commands({command.id: command for command in commands})
         self._filled.set()
         self._publish(
             Change(
@@ -174,19 +173,19 @@ class ControlPlaneState:
     def merge(self, change: Change) -> None:
         """Take a change."""
         for application in change.applications:
-            self._applications[ApplicationId(application.id)] = application
+            self._applications[application.id] = application
         for application_id in change.removed_applications:
             self._applications.pop(application_id, None)
         for deployment in change.deployments:
             if is_completed(deployment.status):
-                self._deployments.pop(DeploymentId(deployment.id), None)
+                self._deployments.pop(deployment.id, None)
             else:
-                self._deployments[DeploymentId(deployment.id)] = deployment
+                self._deployments[deployment.id] = deployment
         new = [command for command in change.commands if self._is_open(command)]
         for command in change.commands:
-            self._commands.pop(CommandId(command.id), None)
+            self._commands.pop(command.id, None)
         for command in new:
-            self._commands[CommandId(command.id)] = command
+            self._commands[command.id] = command
         self._publish(
             Change(
                 applications=change.applications,
@@ -199,12 +198,12 @@ class ControlPlaneState:
 
     def completed(self, deployment_id: str) -> None:
         """Forget a deployment that has come to its end here."""
-        self._deployments.pop(DeploymentId(deployment_id), None)
+        self._deployments.pop(deployment_id, None)
 
     def _is_open(self, command: Command) -> bool:
         return not is_handled(command) and command.id not in self._handled
 
-    def _replace_commands(self, listed: dict[CommandId, Command]) -> None:
+    def _replace_commands(self, listed: dict[str, Command]) -> None:
         now = self._clock()
         self._handled = {
             command_id: at

@@ -13,7 +13,6 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from pipecd_model.errors import DeniedError, PipecdError, UnauthenticatedError, UnavailableError
-from pipecd_model.ids import ApplicationId
 from pipecd_runtime.backoff import Backoff
 from pipecd_runtime.logs import logger
 from pipecd_wire.model.deployment_pb2 import Deployment
@@ -145,9 +144,7 @@ class Watch:
                 self._mirror.merge(
                     Change(
                         applications=tuple(message.change.applications),
-                        removed_applications=frozenset(
-                            map(ApplicationId, message.change.removed_application_ids)
-                        ),
+                        removed_applications=frozenset(message.change.removed_application_ids),
                         deployments=tuple(message.change.deployments),
                         commands=tuple(message.change.commands),
                     )

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from pipecd_model.errors import PipecdError
-from pipecd_model.ids import ApplicationId
 from pipecd_runtime.logs import logger
 from pipecd_wire.model.application_live_state_pb2 import (
     ApplicationLiveState,
@@ -93,18 +92,18 @@ class LiveStates:
         self._lane_of = lane_of
         self._interval = interval
         self._clock = clock
-        self._due: dict[ApplicationId, float] = {}
-        self._told: dict[ApplicationId, _Told] = {}
+        self._due: dict[str, float] = {}
+        self._told: dict[str, _Told] = {}
         self._wanted = {lane: asyncio.Event() for lane in self._lanes}
-        self._looking: set[ApplicationId] = set()
+        self._looking: set[str] = set()
 
     @property
-    def applications(self) -> Mapping[ApplicationId, Application]:
+    def applications(self) -> Mapping[str, Application]:
         return self._mirror.applications
 
     def look_at(self, application_id: str) -> None:
         """Something happened to an application: look as soon as possible."""
-        self._due[ApplicationId(application_id)] = self._now()
+        self._due[application_id] = self._now()
         self._wake()
 
     async def run(self) -> None:
@@ -121,12 +120,12 @@ class LiveStates:
 
     def _take(self, change: Change) -> None:
         for application in change.applications:
-            self._due.setdefault(ApplicationId(application.id), self._now())
+            self._due.setdefault(application.id, self._now())
         for gone in change.removed_applications:
             self._due.pop(gone, None)
             self._told.pop(gone, None)
         for deployment in change.deployments:
-            self._due[ApplicationId(deployment.application_id)] = self._now()
+            self._due[deployment.application_id] = self._now()
         self._wake()
 
     def _wake(self) -> None:
@@ -147,7 +146,7 @@ class LiveStates:
             finally:
                 self._looking.discard(application_id)
 
-    async def _next(self, lane: str) -> ApplicationId:
+    async def _next(self, lane: str) -> str:
         """The application that has waited longest, once one is due."""
         while True:
             self._wanted[lane].clear()
@@ -168,7 +167,7 @@ class LiveStates:
             except TimeoutError:
                 continue
 
-    async def _look(self, application_id: ApplicationId) -> None:
+    async def _look(self, application_id: str) -> None:
         application = self.applications[application_id]
         told = self._told.setdefault(application_id, _Told())
         if self._mirror.is_deploying(application_id):

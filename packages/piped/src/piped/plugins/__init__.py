@@ -6,6 +6,7 @@ from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingErr
 from piped.plugins.host import PluginHost
 from piped.plugins.plugin import Plugin
 from piped.plugins.state import Limits, Phase, PluginState
+from piped.plugins.state_reporter import PluginStateReporter
 from piped.plugins.tools import Tools
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "PluginHost",
     "PluginLostError",
     "PluginState",
+    "PluginStateReporter",
     "PluginStoppingError",
     "StageCommands",
     "Tools",

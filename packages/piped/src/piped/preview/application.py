@@ -22,7 +22,7 @@ from piped.plan.planner import Planner
 from piped.plan.protocols import PLUGIN, Sources
 from piped.plan.providers import with_targets
 from piped.plan.sources import open_both
-from piped.trigger.deployment import Wanted, build_deployment
+from piped.trigger.deployment import DeploymentRequest, build_deployment
 
 LIMIT: Final = 120.0
 """Seconds that a plugin has for its preview."""
@@ -82,7 +82,7 @@ class Previewer:
 
     async def preview(
         self,
-        merge: Wanted,
+        merge: DeploymentRequest,
         repository: Repository,
         running: ApplicationDeploymentReference | None,
         wanted: Command.BuildPlanPreview,

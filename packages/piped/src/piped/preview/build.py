@@ -15,7 +15,7 @@ from piped.controlplane.state import ControlPlaneState
 from piped.git import Commit, Repository
 from piped.preview.application import Previewer
 from piped.source import place_of
-from piped.trigger.deployment import Wanted
+from piped.trigger.deployment import DeploymentRequest
 from piped.trigger.protocols import Configs
 
 AT_ONCE: Final = 3
@@ -101,7 +101,7 @@ class PreviewBuilder:
             if application.HasField("most_recently_successful_deployment")
             else None
         )
-        merge = Wanted(
+        merge = DeploymentRequest(
             deployment_id=f"preview-{application.id}-{merged.hash[:12]}",
             application=application,
             config=outcome,

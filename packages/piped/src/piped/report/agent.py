@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What piped says about itself: who it is, that it lives, and how its plugins are."""
+"""What piped says about itself: who it is, and that it lives."""
 
 import asyncio
-import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Final, Protocol
-
-from google.protobuf.timestamp_pb2 import Timestamp
+from collections.abc import Callable
+from typing import Final
 
 from pipecd_model.config import PipedConfig
 from pipecd_model.config.mask import masked_yaml
@@ -15,9 +11,8 @@ from pipecd_model.errors import DeniedError, PipecdError, UnauthenticatedError
 from pipecd_runtime.logs import logger
 from pipecd_wire.model.common_pb2 import ApplicationGitRepository
 from pipecd_wire.model.piped_pb2 import Piped
-from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.pipedservice import service_pb2 as pb
-from piped.controlplane.client import ControlPlane, UnknownRpcError
+from piped.controlplane.client import ControlPlane
 
 log = logger(__name__)
 
@@ -84,94 +79,3 @@ class Stats:
             except PipecdError as error:
                 log.debug("piped.stat_not_told", reason=str(error))
             await asyncio.sleep(STAT_INTERVAL)
-
-
-class State(Protocol):
-    """Where a plugin stands."""
-
-    @property
-    def phase(self) -> str:
-        """fetching, starting, ready, failed or stopping."""
-
-    @property
-    def sentence(self) -> str:
-        """Why."""
-
-    @property
-    def last_output(self) -> tuple[str, ...]:
-        """What its process said last."""
-
-
-class Plugin(Protocol):
-    """What is told of a plugin."""
-
-    name: str
-    version: str
-
-    @property
-    def state(self) -> State:
-        """Where it stands."""
-
-
-@dataclass(slots=True)
-class Seen:
-    """What has been seen of a plugin."""
-
-    phase: str
-    since: float
-    starts: int = 0
-
-
-class PluginStates:
-    """Tells the control plane how the plugins are, whenever that changes."""
-
-    def __init__(
-        self,
-        control: ControlPlane,
-        plugins: Iterable[Plugin],
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._control = control
-        self._plugins = plugins
-        self._clock = clock
-        self._changed = asyncio.Event()
-        self._changed.set()
-        self._seen: dict[str, Seen] = {}
-
-    def changed(self, plugin: Plugin) -> None:
-        """Take note of a plugin that is in another state than before."""
-        seen = self._seen.setdefault(plugin.name, Seen(phase="", since=self._clock()))
-        phase = str(plugin.state.phase)
-        if phase != seen.phase:
-            seen.phase, seen.since = phase, self._clock()
-            seen.starts += phase == "starting"
-        self._changed.set()
-
-    async def run(self) -> None:
-        """Report each change; a control plane that does not want to know is left in peace."""
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            try:
-                await self._control.tell(
-                    self._control.push.ReportPlugins,
-                    push.ReportPluginsRequest(
-                        plugins=[self._state(each) for each in self._plugins]
-                    ),
-                )
-            except UnknownRpcError:
-                await asyncio.Event().wait()
-            except PipecdError as error:
-                log.warning("plugin.state_not_told", reason=str(error))
-
-    def _state(self, plugin: Plugin) -> push.PluginState:
-        seen = self._seen.get(plugin.name) or Seen(phase="", since=self._clock())
-        return push.PluginState(
-            name=plugin.name,
-            version=plugin.version,
-            state=push.PluginState.State.Value(str(plugin.state.phase).upper()),
-            reason=plugin.state.sentence,
-            last_output=plugin.state.last_output,
-            restarts=max(0, seen.starts - 1),
-            since=Timestamp(seconds=int(seen.since)),
-        )

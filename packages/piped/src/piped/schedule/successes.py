@@ -8,7 +8,6 @@ mirror, which was filled at the start; the control plane is asked for what neith
 from collections.abc import Mapping
 
 from pipecd_model.errors import NotFoundError
-from pipecd_model.ids import ApplicationId
 from pipecd_wire.model.application_pb2 import Application, ApplicationDeploymentReference
 from pipecd_wire.model.deployment_pb2 import DEPLOYMENT_SUCCESS
 from pipecd_wire.pipedservice.service_pb2 import GetApplicationMostRecentDeploymentRequest
@@ -18,9 +17,7 @@ from piped.controlplane.client import ControlPlane
 class LastSuccesses:
     """Remembers successes, and asks for those it has not seen."""
 
-    def __init__(
-        self, applications: Mapping[ApplicationId, Application], control: ControlPlane
-    ) -> None:
+    def __init__(self, applications: Mapping[str, Application], control: ControlPlane) -> None:
         self._applications = applications
         self._control = control
         self._own: dict[str, ApplicationDeploymentReference] = {}
@@ -29,7 +26,7 @@ class LastSuccesses:
         """The last success of an application, None when there was none yet."""
         if application_id in self._own:
             return self._own[application_id]
-        known = self._applications.get(ApplicationId(application_id))
+        known = self._applications.get(application_id)
         if known is not None:
             if known.HasField("most_recently_successful_deployment"):
                 return known.most_recently_successful_deployment

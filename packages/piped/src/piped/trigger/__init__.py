@@ -2,6 +2,7 @@
 """What needs a deployment, and why."""
 
 from piped.trigger.calls import ControlPlaneCalls
+from piped.trigger.services import TriggerServices
 from piped.trigger.trigger import Trigger
 
-__all__ = ["ControlPlaneCalls", "Trigger"]
+__all__ = ["ControlPlaneCalls", "Trigger", "TriggerServices"]

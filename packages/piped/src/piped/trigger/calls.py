@@ -53,8 +53,8 @@ class ControlPlaneCalls:
             return None
         return answer.deployment
 
-    def triggered(self, deployment: Deployment) -> None:
-        """This is the one that was triggered last."""
+    def report_triggered(self, deployment: Deployment) -> None:
+        """Report a deployment as the last one of its application."""
         self._outbox.put(
             deployment.application_id,
             "ReportApplicationMostRecentDeployment",
@@ -65,20 +65,20 @@ class ControlPlaneCalls:
             ),
         )
 
-    def sync_state(self, application_id: str, state: ApplicationSyncState) -> None:
-        """Where an application stands."""
+    def report_sync_state(self, application_id: str, state: ApplicationSyncState) -> None:
+        """Report the sync state of an application."""
         self._outbox.put(
             application_id,
             "ReportApplicationSyncState",
             pb.ReportApplicationSyncStateRequest(application_id=application_id, state=state),
         )
 
-    def handled(self, command: Command, deployment_id: str) -> None:
-        """A command became a deployment."""
+    def report_handled(self, command: Command, deployment_id: str) -> None:
+        """Report that a command became a deployment."""
         self._answer(command, COMMAND_SUCCEEDED, {TRIGGERED_DEPLOYMENT_ID: deployment_id})
 
-    def refused(self, command: Command, reason: str) -> None:
-        """A command became nothing, and why."""
+    def report_refused(self, command: Command, reason: str) -> None:
+        """Report that a command became nothing, and why."""
         self._answer(command, COMMAND_FAILED, {REASON: reason})
 
     def _answer(

@@ -2,19 +2,17 @@
 """Make wanted deployments real: known to the control plane, and handed to the scheduler at once."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from pipecd_model.errors import ConflictError, PipecdError, UnavailableError
 from pipecd_runtime.logs import logger
-from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
-from piped.controlplane.state import ControlPlaneState
 from piped.git import Repository
-from piped.trigger.deployment import Wanted, build_deployment
-from piped.trigger.memory import Memory
-from piped.trigger.protocols import Calls
-from piped.trigger.standings import Standings
+from piped.trigger.deployment import DeploymentRequest, build_deployment
+from piped.trigger.history import TriggerHistory
+from piped.trigger.services import TriggerServices
+from piped.trigger.sync_trouble import TroubleReporter
 
 log = logger(__name__)
 
@@ -28,36 +26,27 @@ class Creator:
     def __init__(
         self,
         repository: Repository,
-        *,
-        mirror: ControlPlaneState,
-        calls: Calls,
-        memory: Memory,
-        standings: Standings,
-        on_created: Callable[[Deployment], None],
-        clock: Callable[[], float],
+        services: TriggerServices,
+        history: TriggerHistory,
+        trouble: TroubleReporter,
     ) -> None:
         self._repository = repository
-        self._mirror = mirror
-        self._calls = calls
-        self._memory = memory
-        self._standings = standings
-        self._on_created = on_created
-        self._clock = clock
+        self._services = services
+        self._calls = services.calls
+        self._history = history
+        self._trouble = trouble
         self._calling = asyncio.Semaphore(CALLS_AT_ONCE)
 
-    async def create(self, wanted: Iterable[Wanted]) -> bool:
-        """Create them all; answers whether none has to be tried again."""
+    async def create(self, wanted: Iterable[DeploymentRequest]) -> bool:
+        """Create them all; returns whether none has to be tried again."""
         async with asyncio.TaskGroup() as tasks:
             created = [tasks.create_task(self._create(each)) for each in wanted]
         return all(each.result() for each in created)
 
-    def refuse(self, command: Command, reason: str) -> None:
-        """A command becomes nothing: whoever asked is told why."""
-        self._mirror.handled(command.id)
-        self._calls.refused(command, reason)
-
-    async def _create(self, wanted: Wanted) -> bool:
-        deployment = build_deployment(wanted, self._repository, now=max(1, int(self._clock())))
+    async def _create(self, wanted: DeploymentRequest) -> bool:
+        deployment = build_deployment(
+            wanted, self._repository, now=max(1, int(self._services.clock()))
+        )
         try:
             async with self._calling:
                 await self._calls.create(deployment)
@@ -65,23 +54,23 @@ class Creator:
             log.warning("deployment.not_created", deployment=deployment.id, reason=str(error))
             return False
         except ConflictError:
-            # An earlier try got through, perhaps that of a piped that died: the mirror has it, with
+            # An earlier try got through, perhaps that of a piped that died: the state has it, with
             # the status that it has reached by now.
             log.info("deployment.created_before", deployment=deployment.id)
         except PipecdError as error:
-            self._refused(wanted, error.with_hint())
+            self._record_refused(wanted, error.with_hint())
             return True
         else:
-            self._on_created(deployment)
-        self._created(wanted, deployment)
+            self._services.on_created(deployment)
+        self._record_created(wanted, deployment)
         return True
 
-    def _created(self, wanted: Wanted, deployment: Deployment) -> None:
-        self._memory.deployed(wanted.application, wanted.head, deployment.id)
-        self._calls.triggered(deployment)
+    def _record_created(self, wanted: DeploymentRequest, deployment: Deployment) -> None:
+        self._history.record_deployed(wanted.application, wanted.head, deployment.id)
+        self._calls.report_triggered(deployment)
         if wanted.command is not None:
-            self._mirror.handled(wanted.command.id)
-            self._calls.handled(wanted.command, deployment.id)
+            self._services.state.handled(wanted.command.id)
+            self._calls.report_handled(wanted.command, deployment.id)
         log.info(
             "deployment.triggered",
             deployment=deployment.id,
@@ -90,11 +79,13 @@ class Creator:
             reason=wanted.reason,
         )
 
-    def _refused(self, wanted: Wanted, reason: str) -> None:
+    def _record_refused(self, wanted: DeploymentRequest, reason: str) -> None:
         """The control plane does not want it; the next commit may be another matter."""
         log.error("deployment.refused", application=wanted.application.name, reason=reason)
-        self._standings.refused(wanted.application, reason)
+        self._trouble.report_refused(wanted.application, reason)
         if wanted.command is not None:
-            self.refuse(wanted.command, reason)  # and the commit is still to be decided about
+            self._services.refuse(
+                wanted.command, reason
+            )  # and the commit is still to be decided about
         else:
-            self._memory.decide(wanted.application, wanted.head)
+            self._history.mark_decided(wanted.application, wanted.head)

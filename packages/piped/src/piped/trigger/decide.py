@@ -6,7 +6,8 @@ pure functions of the model. A decision compares the head with the commit that t
 deployed at last, so that a "no" loses nothing and a restarted piped decides the same.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 
 from pipecd_model import trigger
 from pipecd_model.config import ApplicationConfig
@@ -16,13 +17,30 @@ from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.command_pb2 import Command
 from piped.git import Commit, DamagedMirrorError, GitError, Reach, Repository
 from piped.source import place_of
-from piped.trigger.changed import ChangedFiles
-from piped.trigger.deployment import Wanted, id_of_command, id_of_commit
-from piped.trigger.memory import Memory
-from piped.trigger.protocols import Configs
-from piped.trigger.standings import Standings
+from piped.trigger.deployment import DeploymentRequest, id_of_command, id_of_commit
+from piped.trigger.history import TriggerHistory
+from piped.trigger.services import TriggerServices
+from piped.trigger.sync_trouble import TroubleReporter
 
 log = logger(__name__)
+
+
+class ChangedFiles:
+    """The files that changed between two commits, from the repository's root, by folder.
+
+    One commit may touch thousands of applications: each asks for its own folder only.
+    """
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._paths = sorted(paths)
+
+    def list_for(self, config: ApplicationConfig, folder: str) -> Sequence[str]:
+        """Returns the files that an application looks at: all, if it names files elsewhere."""
+        if not folder or config.trigger.on_commit.paths:
+            return self._paths
+        start = bisect_left(self._paths, f"{folder}/")
+        end = bisect_left(self._paths, f"{folder}0", start)  # "0" comes right after "/"
+        return self._paths[start:end]
 
 
 class Decider:
@@ -31,17 +49,14 @@ class Decider:
     def __init__(
         self,
         repository: Repository,
-        *,
-        configs: Configs,
-        memory: Memory,
-        standings: Standings,
-        refuse: Callable[[Command, str], None],
+        services: TriggerServices,
+        history: TriggerHistory,
+        trouble: TroubleReporter,
     ) -> None:
         self._repository = repository
-        self._configs = configs
-        self._memory = memory
-        self._standings = standings
-        self._refuse = refuse
+        self._services = services
+        self._history = history
+        self._trouble = trouble
 
     async def decide(
         self,
@@ -50,56 +65,58 @@ class Decider:
         commands: Mapping[str, Command],
         *,
         note: str = "",
-    ) -> list[Wanted]:
+    ) -> list[DeploymentRequest]:
         """The deployments that are wanted; `note` is added to the reason of commanded ones.
 
-        What cannot be told now stays undecided in the memory.
+        What cannot be told now stays undecided.
         """
-        outcomes = await self._configs.load_all(
+        outcomes = await self._services.configs.load_all(
             self._repository, head.hash, [application.git_path for application in due]
         )
         usable: list[tuple[Application, ApplicationConfig]] = []
         for application, outcome in zip(due, outcomes, strict=True):
             if isinstance(outcome, DamagedMirrorError):
                 # Not its author's fault: undecided, and so looked at again.
-                self._standings.unreadable(application, outcome.with_hint())
+                self._trouble.report_unreadable(application, outcome.with_hint())
             elif isinstance(outcome, PipecdError):
-                self._cannot(application, head, outcome, commands.get(application.id))
+                self._report_unusable(application, head, outcome, commands.get(application.id))
             else:
                 usable.append((application, outcome))
-        await self._memory.recall([application for application, _ in usable])
-        known = [each for each in usable if self._memory.recalls(each[0].id)]
-        changed, trouble = await self._changed(head, [application.id for application, _ in known])
+        await self._history.recall([application for application, _ in usable])
+        known = [each for each in usable if self._history.has_last(each[0].id)]
+        changed, trouble = await self._find_changed_files(
+            head, [application.id for application, _ in known]
+        )
         wanted = []
         for application, config in known:
-            base = self._memory.base(application.id)
+            base = self._history.base(application.id)
             if base in trouble and application.id not in commands:
                 # Git could not say; undecided, and so looked at again.
-                self._standings.unreadable(application, trouble[base])
+                self._trouble.report_unreadable(application, trouble[base])
                 continue
             chosen = self._on_command(
                 application, config, head, commands.get(application.id), note
             ) or self._on_commit(application, config, head, changed)
             if chosen is not None:
                 wanted.append(chosen)
-            self._standings.well(
+            self._trouble.report_end(
                 application,
                 synced=chosen is None and self._runs(application),
                 reachable=self._repository.state.reach is Reach.REACHABLE,
             )
         return wanted
 
-    def _cannot(
+    def _report_unusable(
         self, application: Application, head: Commit, error: PipecdError, command: Command | None
     ) -> None:
         reason = error.with_hint()
         log.info("application.broken", application=application.name, reason=reason)
-        self._standings.broken(application, reason)
-        self._memory.decide(application, head)
+        self._trouble.report_broken_file(application, reason)
+        self._history.mark_decided(application, head)
         if command is not None:
-            self._refuse(command, reason)
+            self._services.refuse(command, reason)
 
-    async def _changed(
+    async def _find_changed_files(
         self, head: Commit, application_ids: Sequence[str]
     ) -> tuple[dict[str, ChangedFiles], dict[str | None, str]]:
         """The changed files since each commit that some application is compared with.
@@ -108,7 +125,7 @@ class Decider:
         """
         found: dict[str, ChangedFiles] = {}
         trouble: dict[str | None, str] = {}
-        for base in {self._memory.base(application_id) for application_id in application_ids}:
+        for base in {self._history.base(application_id) for application_id in application_ids}:
             if base is None:
                 continue
             try:
@@ -129,14 +146,14 @@ class Decider:
         head: Commit,
         command: Command | None,
         note: str,
-    ) -> Wanted | None:
+    ) -> DeploymentRequest | None:
         if command is None:
             return None
         decision = trigger.on_command(config)
         if not decision.deploy:
-            self._refuse(command, decision.reason)
+            self._services.refuse(command, decision.reason)
             return None
-        return Wanted(
+        return DeploymentRequest(
             deployment_id=id_of_command(command.id),
             application=application,
             config=config,
@@ -151,8 +168,8 @@ class Decider:
         config: ApplicationConfig,
         head: Commit,
         changed: Mapping[str, ChangedFiles],
-    ) -> Wanted | None:
-        last, base = self._memory.last(application.id), self._memory.base(application.id)
+    ) -> DeploymentRequest | None:
+        last, base = self._history.last(application.id), self._history.base(application.id)
         if base is not None and base not in changed:
             return None
         folder = place_of(application.git_path).folder
@@ -161,14 +178,14 @@ class Decider:
             app_dir=folder,
             head=head.hash,
             last=None if last is None else last.commit,
-            changed=() if base is None else changed[base].that_may_concern(config, folder),
+            changed=() if base is None else changed[base].list_for(config, folder),
         )
         if not decision.deploy:
-            self._memory.decide(application, head)
+            self._history.mark_decided(application, head)
             if not config.trigger.on_commit.disabled:
-                self._memory.compared(application.id, head)
+                self._history.mark_compared(application.id, head)
             return None
-        return Wanted(
+        return DeploymentRequest(
             deployment_id=id_of_commit(
                 application.id, "" if last is None else last.deployment_id, head.hash
             ),
@@ -180,6 +197,6 @@ class Decider:
 
     def _runs(self, application: Application) -> bool:
         """Did the last deployment succeed?"""
-        last = self._memory.last(application.id)
+        last = self._history.last(application.id)
         success = application.most_recently_successful_deployment.deployment_id
         return last is not None and last.deployment_id == success

@@ -45,7 +45,7 @@ def id_of_command(command_id: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class DeploymentRequest:
     """A deployment that was decided on and is not created yet."""
 
     deployment_id: str
@@ -53,15 +53,17 @@ class Wanted:
     config: ApplicationConfig
     head: Commit
     reason: str
-    """A sentence: why it is wanted."""
+    """A sentence: why it is request."""
     command: Command | None = None
 
 
-def build_deployment(wanted: Wanted, repository: Repository, *, now: int) -> pb.Deployment:
+def build_deployment(
+    request: DeploymentRequest, repository: Repository, *, now: int
+) -> pb.Deployment:
     """The deployment that brings an application to the head, waiting to be planned."""
-    application, head = wanted.application, wanted.head
+    application, head = request.application, request.head
     deployment = pb.Deployment(
-        id=wanted.deployment_id,
+        id=request.deployment_id,
         application_id=application.id,
         application_name=application.name,
         piped_id=application.piped_id,
@@ -71,17 +73,17 @@ def build_deployment(wanted: Wanted, repository: Repository, *, now: int) -> pb.
         cloud_provider=application.cloud_provider,
         platform_provider=application.platform_provider,
         labels=application.labels,
-        trigger=_trigger(repository, head, now, wanted.command),
+        trigger=_trigger(repository, head, now, request.command),
         status=pb.DEPLOYMENT_PENDING,
-        status_reason=wanted.reason,
+        status_reason=request.reason,
         deployment_trace_commit_hash=head.trailers.get(TRACE, ""),
         created_at=now,
         updated_at=now,
     )
     for plugin, targets in application.deploy_targets_by_plugin.items():
         deployment.deploy_targets_by_plugin[plugin].CopyFrom(targets)
-    if wanted.config.notification is not None:
-        told = msgspec.json.encode(wanted.config.notification).decode()
+    if request.config.notification is not None:
+        told = msgspec.json.encode(request.config.notification).decode()
         deployment.metadata_v2.shared.keyValues[NOTIFICATION] = told
     return deployment
 

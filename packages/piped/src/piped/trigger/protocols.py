@@ -37,14 +37,14 @@ class Calls(Protocol):
     async def last_triggered(self, application_id: str, /) -> ApplicationDeploymentReference | None:
         """The deployment of an application that was triggered last; None when there was none."""
 
-    def triggered(self, deployment: Deployment, /) -> None:
-        """This is the one that was triggered last."""
+    def report_triggered(self, deployment: Deployment, /) -> None:
+        """Report a deployment as the last one of its application."""
 
-    def sync_state(self, application_id: str, state: ApplicationSyncState, /) -> None:
-        """Where an application stands."""
+    def report_sync_state(self, application_id: str, state: ApplicationSyncState, /) -> None:
+        """Report the sync state of an application."""
 
-    def handled(self, command: Command, deployment_id: str, /) -> None:
-        """A command became a deployment."""
+    def report_handled(self, command: Command, deployment_id: str, /) -> None:
+        """Report that a command became a deployment."""
 
-    def refused(self, command: Command, reason: str, /) -> None:
-        """A command became nothing, and why."""
+    def report_refused(self, command: Command, reason: str, /) -> None:
+        """Report that a command became nothing, and why."""

@@ -7,21 +7,15 @@ refused here, with a reason.
 """
 
 import asyncio
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from pipecd_model.ids import ApplicationId
 from pipecd_wire.model.command_pb2 import Command
-from pipecd_wire.model.deployment_pb2 import Deployment
-from piped.controlplane.state import Change, Changes, ControlPlaneState
+from piped.controlplane.state import Change, Changes
 from piped.git import Repository
-from piped.trigger.follow import AWAY_GRACE, REFRESH_LIMIT, RepositoryTrigger
-from piped.trigger.protocols import Calls, Configs
-from piped.trigger.standings import Standings
-
-UNKNOWN_GRACE: Final = 70.0
-"""Seconds that a command may be ahead of its application: a polled list is a minute old."""
+from piped.trigger.repository_trigger import RepositoryTrigger
+from piped.trigger.services import TriggerLimits, TriggerServices
+from piped.trigger.sync_trouble import TroubleReporter
 
 _UNSUPPORTED: Final = {
     Command.UPDATE_APPLICATION_CONFIG: (
@@ -36,67 +30,49 @@ class Trigger:
 
     def __init__(
         self,
-        *,
         repositories: Mapping[str, Repository],
-        mirror: ControlPlaneState,
-        configs: Configs,
-        calls: Calls,
-        on_created: Callable[[Deployment], None],
-        clock: Callable[[], float] = time.time,
-        unknown_grace: float = UNKNOWN_GRACE,
-        away_grace: float = AWAY_GRACE,
-        refresh_limit: float = REFRESH_LIMIT,
+        services: TriggerServices,
+        limits: TriggerLimits | None = None,
     ) -> None:
-        self._mirror = mirror
-        self._calls = calls
-        self._clock = clock
-        self._unknown_grace = unknown_grace
+        self._services = services
+        self._state = services.state
+        self._limits = limits or TriggerLimits()
         self._repositories = repositories
-        self._standings = Standings(calls, clock)
+        self._trouble = TroubleReporter(services.calls, services.clock)
         self._workers = {
-            repository_id: RepositoryTrigger(
-                repository,
-                mirror=mirror,
-                configs=configs,
-                calls=calls,
-                standings=self._standings,
-                on_created=on_created,
-                clock=clock,
-                away_grace=away_grace,
-                refresh_limit=refresh_limit,
-            )
+            repository_id: RepositoryTrigger(repository, services, self._trouble, self._limits)
             for repository_id, repository in repositories.items()
         }
 
     def is_in_trouble(self, application_id: str) -> bool:
         """Are people told that an application's file or repository cannot be used?"""
-        application = self._mirror.applications.get(ApplicationId(application_id))
-        return application is not None and self._standings.is_in_trouble(application)
+        application = self._state.applications.get(application_id)
+        return application is not None and self._trouble.is_in_trouble(application)
 
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for repository_id, worker in self._workers.items():
                 tasks.create_task(worker.run(), name=f"trigger {repository_id}")
-            tasks.create_task(self._follow_mirror(), name="trigger commands")
+            tasks.create_task(self._follow_state(), name="trigger commands")
 
-    async def _follow_mirror(self) -> None:
-        changes = self._mirror.changes()
-        await self._mirror.filled()
+    async def _follow_state(self) -> None:
+        changes = self._state.changes()
+        await self._state.filled()
         while True:
-            self._take(await self._next(changes))
-            self._tell_homeless()
+            self._apply(await self._next(changes))
+            self._report_missing_repositories()
 
     async def _next(self, changes: Changes) -> Change:
         """The next change, or an empty one when a command has waited long enough."""
-        pause = self._refuse_hopeless()
+        pause = self._refuse_impossible()
         try:
             async with asyncio.timeout(pause):
                 return await anext(changes)
         except TimeoutError:
             return Change()
 
-    def _take(self, change: Change) -> None:
+    def _apply(self, change: Change) -> None:
         for hint in change.git_hints:
             for repository in self._repositories.values():
                 if hint.repository_id in {"", repository.id} and (
@@ -108,47 +84,44 @@ class Trigger:
             if news or any(worker.concerns(each) for each in change.applications):
                 worker.look()
 
-    def _refuse_hopeless(self) -> float | None:
-        """Refuse commands that nobody can follow; answers when to look at the waiting ones."""
+    def _refuse_impossible(self) -> float | None:
+        """Refuse commands that nobody can follow; returns seconds until a waiting one is due."""
         pause = None
-        for command in list(self._mirror.commands.values()):
+        for command in list(self._state.commands.values()):
             if command.type in _UNSUPPORTED:
-                self._refuse(command, _UNSUPPORTED[command.type])
+                self._services.refuse(command, _UNSUPPORTED[command.type])
             elif command.type == Command.SYNC_APPLICATION:
-                left = self._unless_hopeless(command)
+                left = self._seconds_left(command)
                 if left is not None:
                     pause = left if pause is None else min(left, pause)
         return pause
 
-    def _unless_hopeless(self, command: Command) -> float | None:
+    def _seconds_left(self, command: Command) -> float | None:
         """Seconds that the command may still wait for its application; None if it need not."""
         application_id = command.sync_application.application_id
-        application = self._mirror.applications.get(ApplicationId(application_id))
+        application = self._state.applications.get(application_id)
         if application is None:
-            left = command.created_at + self._unknown_grace - self._clock()
+            deadline = command.created_at + self._limits.unknown_application_seconds
+            left = deadline - self._services.clock()
             if left > 0:
                 return left
-            self._refuse(
+            self._services.refuse(
                 command,
                 f"this piped has no application {application_id!r}: it is disabled, deleted, or"
                 " another piped's",
             )
         elif application.git_path.repo.id not in self._repositories:
-            self._refuse(command, _homeless(application.git_path.repo.id))
+            self._services.refuse(command, _missing_repository(application.git_path.repo.id))
         return None
 
-    def _tell_homeless(self) -> None:
-        for application in self._mirror.applications.values():
+    def _report_missing_repositories(self) -> None:
+        for application in self._state.applications.values():
             repository_id = application.git_path.repo.id
             if repository_id not in self._repositories:
-                self._standings.broken(application, _homeless(repository_id))
-
-    def _refuse(self, command: Command, reason: str) -> None:
-        self._mirror.handled(command.id)
-        self._calls.refused(command, reason)
+                self._trouble.report_broken_file(application, _missing_repository(repository_id))
 
 
-def _homeless(repository_id: str) -> str:
+def _missing_repository(repository_id: str) -> str:
     return (
         f"there is no repository {repository_id!r} in the piped config (add it under repositories,"
         " or register the application with another one)"

@@ -22,30 +22,30 @@ _QUESTIONS_AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Triggered:
+class LastTriggered:
     """The deployment of an application that was triggered last."""
 
     commit: str
     deployment_id: str
 
 
-class Memory:
+class TriggerHistory:
     """The applications of one repository."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        self._last: dict[str, Triggered | None] = {}
+        self._last: dict[str, LastTriggered | None] = {}
         self._compared: dict[str, str] = {}
         self._decided: dict[str, tuple[str, bytes]] = {}
         self._asking = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
 
     def keep_only(self, applications: Collection[str]) -> list[str]:
-        """Forget the others, and answer which they are: one that returns is a new one."""
+        """Forget the others, and return them: one that comes back is a new one."""
         known = self._last.keys() | self._decided.keys()
         gone = [application_id for application_id in known if application_id not in applications]
         for application_id in gone:
-            for memory in (self._last, self._compared, self._decided):
-                memory.pop(application_id, None)
+            for known_of in (self._last, self._compared, self._decided):
+                known_of.pop(application_id, None)
         return gone
 
     def knows(self, application: Application) -> bool:
@@ -53,15 +53,15 @@ class Memory:
         decided = self._decided.get(application.id)
         return decided is not None and decided[1] == _place(application)
 
-    def decided(self, application: Application, head: Commit) -> bool:
+    def is_decided(self, application: Application, head: Commit) -> bool:
         """Is there nothing more to say about this head?"""
         return self._decided.get(application.id) == (head.hash, _place(application))
 
-    def decide(self, application: Application, head: Commit) -> None:
-        """There is nothing more to say about this head."""
+    def mark_decided(self, application: Application, head: Commit) -> None:
+        """Note that there is nothing more to say about this head."""
         self._decided[application.id] = (head.hash, _place(application))
 
-    def decide_again(self) -> None:
+    def forget_decisions(self) -> None:
         """Look at every application once more."""
         self._decided.clear()
 
@@ -73,17 +73,17 @@ class Memory:
                     continue
                 if application.HasField("most_recently_triggered_deployment"):
                     known = application.most_recently_triggered_deployment
-                    self._last[application.id] = Triggered(
+                    self._last[application.id] = LastTriggered(
                         commit=known.trigger.commit.hash, deployment_id=known.deployment_id
                     )
                 else:
                     tasks.create_task(self._ask(application.id))
 
-    def recalls(self, application_id: str) -> bool:
+    def has_last(self, application_id: str) -> bool:
         """Is its last deployment known, or that there was none?"""
         return application_id in self._last
 
-    def last(self, application_id: str) -> Triggered | None:
+    def last(self, application_id: str) -> LastTriggered | None:
         """Its last deployment; None when there was none."""
         return self._last[application_id]
 
@@ -92,15 +92,15 @@ class Memory:
         last = self._last[application_id]
         return None if last is None else self._compared.get(application_id, last.commit)
 
-    def compared(self, application_id: str, head: Commit) -> None:
+    def mark_compared(self, application_id: str, head: Commit) -> None:
         """Nothing of the application differs between its last deployment and this head."""
         self._compared[application_id] = head.hash
 
-    def deployed(self, application: Application, head: Commit, deployment_id: str) -> None:
+    def record_deployed(self, application: Application, head: Commit, deployment_id: str) -> None:
         """This is its last deployment now."""
-        self._last[application.id] = Triggered(commit=head.hash, deployment_id=deployment_id)
+        self._last[application.id] = LastTriggered(commit=head.hash, deployment_id=deployment_id)
         self._compared.pop(application.id, None)
-        self.decide(application, head)
+        self.mark_decided(application, head)
 
     async def _ask(self, application_id: str) -> None:
         try:
@@ -109,7 +109,7 @@ class Memory:
         except PipecdError as error:
             log.warning("trigger.unknown_past", application=application_id, reason=str(error))
             return
-        self._last[application_id] = found and Triggered(
+        self._last[application_id] = found and LastTriggered(
             commit=found.trigger.commit.hash, deployment_id=found.deployment_id
         )
 

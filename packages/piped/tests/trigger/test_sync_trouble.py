@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trouble with files and repositories is told where its reader looks, once."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from pipecd_wire.model.application_pb2 import (
     UNKNOWN,
     ApplicationSyncState,
 )
-from piped.trigger.standings import GIT_AWAY
+from piped.trigger.sync_trouble import GIT_AWAY
 
 
 async def test_a_broken_file_is_told_once_with_every_fault_and_cleared_when_mended(
@@ -157,7 +158,7 @@ async def test_a_remote_that_hangs_does_not_hold_up_a_command_for_long(
 ) -> None:
     known = bench.head
     bench.move_elsewhere(tmp_path)
-    bench.options["refresh_limit"] = 0.3
+    bench.limits = replace(bench.limits, fetch_seconds=0.3)
     async with bench.running(WEB):
         await bench.desk.until(lambda: len(bench.desk.created) == 1)
         (tmp_path / "ssh").write_text("#!/bin/sh\nexec sleep 1000\n")

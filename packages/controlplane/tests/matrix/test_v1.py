@@ -3,12 +3,14 @@
 
 import importlib
 from pathlib import Path
-from typing import Any
 
 import pytest
+from google.protobuf.message import Message
 
 import pipecd_wire
 from pipecd_controlplane.api import unimplemented
+from pipecd_test_support.project_side import ProjectSide
+from pipecd_test_support.rights_matrix import RightsMatrix, naming, plain
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
 from pipecd_wire.model.piped_pb2 import Piped
 from pipecd_wire.options import rights_pb2
@@ -31,39 +33,23 @@ COVERED = {
 }
 
 
-def plain(request: Any) -> Any:
-    """A request that names nothing."""
-
-    async def make(_side: Any) -> Any:
-        return request
-
-    return make
-
-
-def of(thing: str, message: Any, named: str, **fields: Any) -> Any:
-    """A request that names one thing, made anew: `thing` is how."""
-
-    async def make(side: Any) -> Any:
-        return message(**{named: await getattr(side, thing)()}, **fields)
-
-    return make
-
-
 @pytest.mark.timeout(600)
-async def test_deployment_service(world: Any) -> None:
+async def test_deployment_service(world: RightsMatrix) -> None:
     entries = {
-        "ApproveStage": of(
+        "ApproveStage": naming(
             "deployment", api_pb2.ApproveStageRequest, "deployment_id", stage_id="s1"
         ),
-        "SkipStage": of("deployment", api_pb2.SkipStageRequest, "deployment_id", stage_id="s2"),
-        "CancelDeployment": of("deployment", api_pb2.CancelDeploymentRequest, "deployment_id"),
-        "WatchDeployment": of("deployment", api_pb2.WatchDeploymentRequest, "deployment_id"),
-        "FollowStageLog": of("log", api_pb2.FollowStageLogRequest, "deployment_id", stage_id="s1"),
+        "SkipStage": naming("deployment", api_pb2.SkipStageRequest, "deployment_id", stage_id="s2"),
+        "CancelDeployment": naming("deployment", api_pb2.CancelDeploymentRequest, "deployment_id"),
+        "WatchDeployment": naming("deployment", api_pb2.WatchDeploymentRequest, "deployment_id"),
+        "FollowStageLog": naming(
+            "log", api_pb2.FollowStageLogRequest, "deployment_id", stage_id="s1"
+        ),
     }
     await world.judge(OWN["DeploymentService"], entries, unimplemented.DEPLOYMENT_SERVICE)
 
 
-async def add_application(side: Any) -> Any:
+async def add_application(side: ProjectSide) -> Message:
     git_path = ApplicationGitPath(
         repo=ApplicationGitRepository(id="repo"), path="app", config_filename="app.pipecd.yaml"
     )
@@ -71,15 +57,15 @@ async def add_application(side: Any) -> Any:
 
 
 @pytest.mark.timeout(600)
-async def test_application_service(world: Any) -> None:
+async def test_application_service(world: RightsMatrix) -> None:
     entries = {
         "AddApplication": add_application,
-        "GetLiveState": of("live_state", api_pb2.GetLiveStateRequest, "application_id"),
+        "GetLiveState": naming("live_state", api_pb2.GetLiveStateRequest, "application_id"),
     }
     await world.judge(OWN["ApplicationService"], entries, unimplemented.APPLICATION_SERVICE)
 
 
-async def restart_plugin(side: Any) -> Any:
+async def restart_plugin(side: ProjectSide) -> Message:
     def edit(piped: Piped) -> None:
         del piped.plugins[:]
         piped.plugins.add(name="wait")
@@ -89,7 +75,7 @@ async def restart_plugin(side: Any) -> Any:
 
 
 @pytest.mark.timeout(600)
-async def test_piped_service(world: Any) -> None:
+async def test_piped_service(world: RightsMatrix) -> None:
     entries = {
         "ListPipeds": plain(api_pb2.ListPipedsRequest()),
         "RestartPlugin": restart_plugin,
@@ -98,19 +84,19 @@ async def test_piped_service(world: Any) -> None:
 
 
 @pytest.mark.timeout(600)
-async def test_project_service(world: Any) -> None:
+async def test_project_service(world: RightsMatrix) -> None:
     entries = {"WatchChanges": plain(api_pb2.WatchChangesRequest())}
     await world.judge(OWN["ProjectService"], entries, unimplemented.PROJECT_SERVICE)
 
 
-async def revoke(side: Any) -> Any:
+async def revoke(side: ProjectSide) -> Message:
     """Of somebody else: who may not change the project may end only sessions of their own."""
     cookie = await side.session()
     return access_pb2.RevokeSessionRequest(session_id=cookie.partition(".")[0])
 
 
 @pytest.mark.timeout(600)
-async def test_access_service(world: Any) -> None:
+async def test_access_service(world: RightsMatrix) -> None:
     entries = {
         "ListSessions": plain(access_pb2.ListSessionsRequest()),
         "RevokeSession": revoke,
@@ -119,7 +105,7 @@ async def test_access_service(world: Any) -> None:
 
 
 @pytest.mark.timeout(600)
-async def test_api_key_service(world: Any) -> None:
+async def test_api_key_service(world: RightsMatrix) -> None:
     entries = {
         "GenerateApiKey": plain(access_pb2.GenerateApiKeyRequest(name="k", expires_at=2**40)),
         "ListApiKeys": plain(access_pb2.ListApiKeysRequest()),

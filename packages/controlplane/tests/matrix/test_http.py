@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every route of the site as everybody: which answer, and that nothing of others is told."""
 
-from typing import Any
-
 import httpx2
 import pytest
 
 from pipecd_test_support.controlplane_server import ServedControlPlane
+from pipecd_test_support.project_side import Caller
+from pipecd_test_support.rights_matrix import RightsMatrix
 
 # What everybody gets, signed in or not.
 OPEN = {
@@ -24,13 +24,13 @@ OPEN = {
 KEYS = {"read-only key", "read-write key"}
 
 
-def headers(caller: Any) -> dict[str, str]:
+def headers(caller: Caller) -> dict[str, str]:
     return dict(caller.metadata)
 
 
 @pytest.mark.timeout(600)
 async def test_pages_are_the_same_for_everybody_and_metrics_are_for_keys(
-    world: Any, plane: ServedControlPlane
+    world: RightsMatrix, plane: ServedControlPlane
 ) -> None:
     wrong = []
     async with httpx2.AsyncClient(
@@ -56,7 +56,7 @@ async def test_pages_are_the_same_for_everybody_and_metrics_are_for_keys(
 
 @pytest.mark.timeout(600)
 async def test_signing_out_ends_the_callers_own_session_and_no_other(
-    world: Any, plane: ServedControlPlane
+    world: RightsMatrix, plane: ServedControlPlane
 ) -> None:
     before = {
         side.project_id: {

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipecd_model import trigger
 from pipecd_model.config import load_application
-from piped.trigger.changed import ChangedFiles
+from piped.trigger.decide import ChangedFiles
 
 CONFIG = load_application(
     "apiVersion: pipecd.dev/v1beta1\nkind: Application\nspec: {name: a}\n", file="a"
@@ -27,7 +27,7 @@ path = st.lists(part, min_size=1, max_size=4).map("/".join)
 
 @given(st.lists(path), path)
 def test_an_application_sees_exactly_the_files_of_its_folder(paths: list[str], folder: str) -> None:
-    seen = ChangedFiles(paths).that_may_concern(CONFIG, folder)
+    seen = ChangedFiles(paths).list_for(CONFIG, folder)
 
     assert sorted(seen) == sorted(each for each in paths if each.startswith(f"{folder}/"))
     assert trigger.touched(seen, app_dir=folder, paths=(), ignores=()) == trigger.touched(
@@ -38,5 +38,5 @@ def test_an_application_sees_exactly_the_files_of_its_folder(paths: list[str], f
 def test_an_application_that_names_files_elsewhere_sees_all() -> None:
     changed = ChangedFiles(["b", "a/x"])
 
-    assert changed.that_may_concern(ELSEWHERE, "a") == ["a/x", "b"]
-    assert changed.that_may_concern(CONFIG, "") == ["a/x", "b"]
+    assert changed.list_for(ELSEWHERE, "a") == ["a/x", "b"]
+    assert changed.list_for(CONFIG, "") == ["a/x", "b"]

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every RPC that pipeds call, as everybody: upstream's service, the push, and traces."""
 
-from typing import Any
-
 import pytest
+from google.protobuf.message import Message
 
 from pipecd_controlplane.api.v1.telemetry import SERVICE as TRACES
 from pipecd_controlplane.api.v1.telemetry import ExportRequest
+from pipecd_test_support.project_side import ProjectSide
+from pipecd_test_support.rights_matrix import RightsMatrix, naming, plain
 from pipecd_wire.model import (
     analysis_result_pb2,
     application_live_state_pb2,
@@ -24,25 +25,7 @@ SERVICE = pb.DESCRIPTOR.services_by_name["PipedService"]
 PUSH = push_pb2.DESCRIPTOR.services_by_name["PushService"]
 
 
-def plain(request: Any) -> Any:
-    """A request that names nothing."""
-
-    async def make(_side: Any) -> Any:
-        return request
-
-    return make
-
-
-def of(thing: str, message: Any, named: str, **fields: Any) -> Any:
-    """A request that names one thing, made anew: `thing` is how."""
-
-    async def make(side: Any) -> Any:
-        return message(**{named: await getattr(side, thing)()}, **fields)
-
-    return make
-
-
-async def most_recent(side: Any) -> Any:
+async def most_recent(side: ProjectSide) -> Message:
     reference = application_pb2.ApplicationDeploymentReference(
         deployment_id=side.id(), trigger=side.build.trigger(), started_at=NOON
     )
@@ -52,7 +35,7 @@ async def most_recent(side: Any) -> Any:
     )
 
 
-async def report_most_recent(side: Any) -> Any:
+async def report_most_recent(side: ProjectSide) -> Message:
     return pb.ReportApplicationMostRecentDeploymentRequest(
         application_id=await side.application(),
         status=deployment_pb2.DEPLOYMENT_PENDING,
@@ -62,11 +45,11 @@ async def report_most_recent(side: Any) -> Any:
     )
 
 
-async def create(side: Any) -> Any:
+async def create(side: ProjectSide) -> Message:
     return pb.CreateDeploymentRequest(deployment=side.new_deployment(await side.application()))
 
 
-async def create_chain(side: Any) -> Any:
+async def create_chain(side: ProjectSide) -> Message:
     name = side.id()
     await side.application(name=name)
     return pb.CreateDeploymentChainRequest(
@@ -75,7 +58,7 @@ async def create_chain(side: Any) -> Any:
     )
 
 
-async def plannable(side: Any) -> Any:
+async def plannable(side: ProjectSide) -> Message:
     return pb.InChainDeploymentPlannableRequest(
         deployment_id=await side.deployment(),
         deployment_chain_id=await side.chain(),
@@ -83,11 +66,11 @@ async def plannable(side: Any) -> Any:
     )
 
 
-async def live_state(side: Any) -> Any:
+async def live_state(side: ProjectSide) -> Message:
     return pb.ReportApplicationLiveStateRequest(snapshot=side.snapshot(await side.application()))
 
 
-async def live_state_events(side: Any) -> Any:
+async def live_state_events(side: ProjectSide) -> Message:
     state = application_live_state_pb2.KubernetesResourceState(
         id="r", name="r", api_version="v1", kind="Pod", created_at=NOON, updated_at=NOON
     )
@@ -101,19 +84,19 @@ async def live_state_events(side: Any) -> Any:
     return pb.ReportApplicationLiveStateEventsRequest(kubernetes_events=[event])
 
 
-async def latest_event(side: Any) -> Any:
+async def latest_event(side: ProjectSide) -> Message:
     await side.event()
     return pb.GetLatestEventRequest(name="image")
 
 
-async def event_statuses(side: Any) -> Any:
+async def event_statuses(side: ProjectSide) -> Message:
     event = pb.ReportEventStatusesRequest.Event(
         id=await side.event(), status=event_pb2.EVENT_SUCCESS, status_description="done"
     )
     return pb.ReportEventStatusesRequest(events=[event])
 
 
-async def configurations(side: Any) -> Any:
+async def configurations(side: ProjectSide) -> Message:
     info = common_pb2.ApplicationInfo(
         id=await side.application(),
         name="n",
@@ -125,7 +108,7 @@ async def configurations(side: Any) -> Any:
     return pb.UpdateApplicationConfigurationsRequest(applications=[info])
 
 
-async def analysis(side: Any) -> Any:
+async def analysis(side: ProjectSide) -> Message:
     application_id = await side.application()
     await side.as_piped(
         pb.PutLatestAnalysisResultRequest(
@@ -136,7 +119,7 @@ async def analysis(side: Any) -> Any:
     return pb.GetLatestAnalysisResultRequest(application_id=application_id)
 
 
-async def shared_object(side: Any) -> Any:
+async def shared_object(side: ProjectSide) -> Message:
     names = {"application_id": await side.application(), "plugin_name": "wait", "key": "k"}
     await side.as_piped(pb.PutApplicationSharedObjectRequest(object=b"x", **names))
     return pb.GetApplicationSharedObjectRequest(**names)
@@ -161,57 +144,57 @@ ENTRIES = {
         )
     ),
     "ListApplications": plain(pb.ListApplicationsRequest()),
-    "ReportApplicationSyncState": of(
+    "ReportApplicationSyncState": naming(
         "application", pb.ReportApplicationSyncStateRequest, "application_id", state=STATE
     ),
-    "ReportApplicationDeployingStatus": of(
+    "ReportApplicationDeployingStatus": naming(
         "application", pb.ReportApplicationDeployingStatusRequest, "application_id", deploying=True
     ),
     "ReportApplicationMostRecentDeployment": report_most_recent,
     "GetApplicationMostRecentDeployment": most_recent,
-    "GetDeployment": of("deployment", pb.GetDeploymentRequest, "id"),
+    "GetDeployment": naming("deployment", pb.GetDeploymentRequest, "id"),
     "ListNotCompletedDeployments": plain(pb.ListNotCompletedDeploymentsRequest()),
     "CreateDeployment": create,
-    "ReportDeploymentPlanned": of(
+    "ReportDeploymentPlanned": naming(
         "deployment", pb.ReportDeploymentPlannedRequest, "deployment_id", summary="s"
     ),
-    "ReportDeploymentStatusChanged": of(
+    "ReportDeploymentStatusChanged": naming(
         "deployment",
         pb.ReportDeploymentStatusChangedRequest,
         "deployment_id",
         status=deployment_pb2.DEPLOYMENT_ROLLING_BACK,
     ),
-    "ReportDeploymentCompleted": of(
+    "ReportDeploymentCompleted": naming(
         "deployment",
         pb.ReportDeploymentCompletedRequest,
         "deployment_id",
         status=deployment_pb2.DEPLOYMENT_SUCCESS,
         completed_at=NOON,
     ),
-    "SaveDeploymentMetadata": of(
+    "SaveDeploymentMetadata": naming(
         "deployment", pb.SaveDeploymentMetadataRequest, "deployment_id", metadata=METADATA
     ),
-    "SaveDeploymentSharedMetadata": of(
+    "SaveDeploymentSharedMetadata": naming(
         "deployment", pb.SaveDeploymentSharedMetadataRequest, "deployment_id", metadata=METADATA
     ),
-    "SaveDeploymentPluginMetadata": of(
+    "SaveDeploymentPluginMetadata": naming(
         "deployment",
         pb.SaveDeploymentPluginMetadataRequest,
         "deployment_id",
         plugin_name="wait",
         metadata=METADATA,
     ),
-    "SaveStageMetadata": of(
+    "SaveStageMetadata": naming(
         "deployment",
         pb.SaveStageMetadataRequest,
         "deployment_id",
         stage_id="s1",
         metadata=METADATA,
     ),
-    "ReportStageLogs": of(
+    "ReportStageLogs": naming(
         "deployment", pb.ReportStageLogsRequest, "deployment_id", stage_id="s1", blocks=BLOCKS
     ),
-    "ReportStageLogsFromLastCheckpoint": of(
+    "ReportStageLogsFromLastCheckpoint": naming(
         "deployment",
         pb.ReportStageLogsFromLastCheckpointRequest,
         "deployment_id",
@@ -219,7 +202,7 @@ ENTRIES = {
         blocks=BLOCKS,
         completed=True,
     ),
-    "ReportStageStatusChanged": of(
+    "ReportStageStatusChanged": naming(
         "deployment",
         pb.ReportStageStatusChangedRequest,
         "deployment_id",
@@ -228,7 +211,7 @@ ENTRIES = {
         completed_at=NOON,
     ),
     "ListUnhandledCommands": plain(pb.ListUnhandledCommandsRequest()),
-    "ReportCommandHandled": of(
+    "ReportCommandHandled": naming(
         "command",
         pb.ReportCommandHandledRequest,
         "command_id",
@@ -241,7 +224,7 @@ ENTRIES = {
     "ListEvents": plain(pb.ListEventsRequest()),
     "ReportEventStatuses": event_statuses,
     "GetLatestAnalysisResult": analysis,
-    "PutLatestAnalysisResult": of(
+    "PutLatestAnalysisResult": naming(
         "application",
         pb.PutLatestAnalysisResultRequest,
         "application_id",
@@ -255,7 +238,7 @@ ENTRIES = {
     "CreateDeploymentChain": create_chain,
     "InChainDeploymentPlannable": plannable,
     "GetApplicationSharedObject": shared_object,
-    "PutApplicationSharedObject": of(
+    "PutApplicationSharedObject": naming(
         "application",
         pb.PutApplicationSharedObjectRequest,
         "application_id",
@@ -266,11 +249,11 @@ ENTRIES = {
 }
 
 
-async def release_lease(side: Any) -> Any:
+async def release_lease(side: ProjectSide) -> Message:
     return push_pb2.ReleaseLeaseRequest(instance_id="i", epoch=1)
 
 
-async def own_command(side: Any) -> Any:
+async def own_command(side: ProjectSide) -> Message:
     command = push_pb2.Command(id=side.id())
     await side.stores.push_commands.add(side.project_id, side.piped_id, command)
     return push_pb2.ReportCommandHandledRequest(command_id=command.id, succeeded=True)
@@ -286,15 +269,15 @@ PUSH_ENTRIES = {
 
 
 @pytest.mark.timeout(600)
-async def test_piped_service(world: Any) -> None:
+async def test_piped_service(world: RightsMatrix) -> None:
     await world.judge(SERVICE, ENTRIES)
 
 
 @pytest.mark.timeout(600)
-async def test_push_service(world: Any) -> None:
+async def test_push_service(world: RightsMatrix) -> None:
     await world.judge(PUSH, PUSH_ENTRIES)
 
 
 @pytest.mark.timeout(600)
-async def test_traces(world: Any) -> None:
+async def test_traces(world: RightsMatrix) -> None:
     await world.judge(TRACES, {"Export": plain(ExportRequest())})

@@ -29,84 +29,88 @@ LONGEST_REASON: Final = 8000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """What is told about an application."""
+class ReportedState:
+    """What was reported of an application."""
 
     status: ApplicationSyncStatus.ValueType
     short_reason: str = ""
     reason: str = ""
 
 
-class Standings:
-    """Tells the control plane about trouble, and about nothing else."""
+class TroubleReporter:
+    """Reports the trouble of applications to the control plane, and its end."""
 
     def __init__(self, calls: Calls, clock: Callable[[], float]) -> None:
         self._calls = calls
         self._clock = clock
-        self._told: dict[str, Standing] = {}
+        self._reported: dict[str, ReportedState] = {}
 
-    def broken(self, application: Application, reason: str) -> None:
+    def report_broken_file(self, application: Application, reason: str) -> None:
         """The application's file, as the head has it, cannot be used."""
-        self._tell(
+        self._report(
             application,
-            Standing(status=INVALID_CONFIG, short_reason=BROKEN_FILE, reason=reason),
+            ReportedState(status=INVALID_CONFIG, short_reason=BROKEN_FILE, reason=reason),
         )
 
-    def refused(self, application: Application, reason: str) -> None:
+    def report_refused(self, application: Application, reason: str) -> None:
         """The control plane does not take its deployment."""
-        self._tell(
-            application, Standing(status=INVALID_CONFIG, short_reason=REFUSED, reason=reason)
+        self._report(
+            application, ReportedState(status=INVALID_CONFIG, short_reason=REFUSED, reason=reason)
         )
 
-    def unreadable(self, application: Application, reason: str) -> None:
+    def report_unreadable(self, application: Application, reason: str) -> None:
         """What git keeps of the application cannot be read now; it is tried again."""
-        self._tell(
-            application, Standing(status=UNKNOWN, short_reason=GIT_UNREADABLE, reason=reason)
+        self._report(
+            application, ReportedState(status=UNKNOWN, short_reason=GIT_UNREADABLE, reason=reason)
         )
 
-    def away(self, application: Application, reason: str) -> None:
+    def report_unreachable(self, application: Application, reason: str) -> None:
         """Nobody can say whether there is something newer. A broken file is the worse news."""
-        told = self._of(application)
+        told = self._current(application)
         if told.status != INVALID_CONFIG and told.short_reason != GIT_UNREADABLE:
-            self._tell(application, Standing(status=UNKNOWN, short_reason=GIT_AWAY, reason=reason))
+            self._report(
+                application, ReportedState(status=UNKNOWN, short_reason=GIT_AWAY, reason=reason)
+            )
 
-    def well(self, application: Application, *, synced: bool, reachable: bool) -> None:
+    def report_end(self, application: Application, *, synced: bool, reachable: bool) -> None:
         """Its file is fine, and if the repository is too, there is no trouble any more."""
-        trouble = self._of(application)
+        trouble = self._current(application)
         if (
             trouble.status == INVALID_CONFIG
             or trouble.short_reason == GIT_UNREADABLE
             or (trouble.short_reason == GIT_AWAY and reachable)
         ):
-            self._tell(application, Standing(status=SYNCED if synced else UNKNOWN))
+            self._report(application, ReportedState(status=SYNCED if synced else UNKNOWN))
 
     def is_in_trouble(self, application: Application) -> bool:
-        """Is there trouble that was told, and whose end was not?"""
-        told = self._of(application)
+        """Was trouble reported, and its end not?"""
+        told = self._current(application)
         return told.status == INVALID_CONFIG or told.short_reason in {GIT_AWAY, GIT_UNREADABLE}
 
     def forget(self, application_id: str) -> None:
         """The application is not ours any more."""
-        self._told.pop(application_id, None)
+        self._reported.pop(application_id, None)
 
-    def _of(self, application: Application) -> Standing:
-        if application.id in self._told:
-            return self._told[application.id]
+    def _current(self, application: Application) -> ReportedState:
+        if application.id in self._reported:
+            return self._reported[application.id]
         known = application.sync_state
-        return Standing(status=known.status, short_reason=known.short_reason, reason=known.reason)
+        return ReportedState(
+            status=known.status, short_reason=known.short_reason, reason=known.reason
+        )
 
-    def _tell(self, application: Application, standing: Standing) -> None:
-        if len(standing.reason) > LONGEST_REASON:
-            standing = replace(standing, reason=f"{standing.reason[:LONGEST_REASON]}…")
-        if self._of(application) == standing:
+    def _report(self, application: Application, state: ReportedState) -> None:
+        if len(state.reason) > LONGEST_REASON:
+            state = replace(state, reason=f"{state.reason[:LONGEST_REASON]}…")
+        if self._current(application) == state:
             return
-        self._told[application.id] = standing
-        self._calls.sync_state(
+        self._reported[application.id] = state
+        self._calls.report_sync_state(
             application.id,
             ApplicationSyncState(
-                status=standing.status,
-                short_reason=standing.short_reason,
-                reason=standing.reason,
+                status=state.status,
+                short_reason=state.short_reason,
+                reason=state.reason,
                 timestamp=max(1, int(self._clock())),
             ),
         )

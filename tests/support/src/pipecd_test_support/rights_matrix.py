@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every kind of caller of each project, and the judge of what they get.
+"""Calls every RPC as every kind of caller of each project, and judges what they get.
 
 A test of the matrix names, for each RPC, how a valid request for existing things is made. The rest
 is generated: which callers must succeed follows from what the protos declare and from the roles.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
+from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.message import Message
 
 from pipecd_controlplane.usecases import api_keys, pipeds, sessions
-from pipecd_test_support.controlplane_server import ServedControlPlane
-from pipecd_wire.model import apikey_pb2, project_pb2
+from pipecd_test_support.project_side import AUDITOR, Action, Caller, ProjectSide, Resource, Rights
+from pipecd_test_support.rpc import StreamMethod, UnaryMethod
+from pipecd_wire.model import apikey_pb2
 from pipecd_wire.options import rights_pb2
 from pipecd_wire.pipecd.api import access_pb2
-from pipecd_wire.rpc import CallError, call, connect, stream
+from pipecd_wire.rpc import CallError, call, stream
+from pipecd_wire.rpc.channel import Channel
 from pipecd_wire.rpc.handlers import Method, describe
-
-Resource = project_pb2.ProjectRBACResource
-Action = project_pb2.ProjectRBACPolicy
 
 READ = {Action.GET, Action.LIST}
 EVERYTHING = {Action.GET, Action.LIST, Action.CREATE, Action.UPDATE, Action.DELETE}
@@ -32,8 +32,8 @@ SEEN_BY_ALL = {
     Resource.PIPED: READ,
 }
 # What each role may do, said a second time: the server's own table is what is tested.
-MAY = {
-    "Admin": dict.fromkeys(range(1, 9), EVERYTHING),
+MAY: dict[str, Rights] = {
+    "Admin": dict.fromkeys(Resource.ResourceType.values()[1:], EVERYTHING),
     "Editor": {
         **SEEN_BY_ALL,
         Resource.APPLICATION: EVERYTHING,
@@ -43,44 +43,42 @@ MAY = {
 }
 
 
-@dataclass
-class Caller:
-    """Somebody who calls, and what they show."""
-
-    name: str
-    kind: int | None
-    """`pipecd.options.Caller`; None for who must not get in at all."""
-    metadata: list[tuple[str, str]] = field(default_factory=list)
-    writes: bool = False
-    may: dict[Any, Any] = field(default_factory=dict)
-
-    def allowed(self, method: Method) -> bool:
-        if self.kind is None or self.kind not in method.callers:
-            return False
-        if self.kind == rights_pb2.API_KEY:
-            return self.writes or method.role == rights_pb2.READ_ONLY
-        if self.kind == rights_pb2.SESSION:
-            assert method.rbac is not None
-            wanted = self.may.get(method.rbac.resource, set())
-            return bool(self.may) and (method.rbac.ignored or method.rbac.action in wanted)
-        return True
+MakeRequest = Callable[[ProjectSide], Awaitable[Message]]
 
 
-Make = Callable[[Any], Awaitable[Any]]
+def plain(request: Message) -> MakeRequest:
+    """A request that names nothing."""
+
+    async def make(_side: ProjectSide) -> Message:
+        return request
+
+    return make
+
+
+def naming(thing: str, message: Callable[..., Message], named: str, **fields: Any) -> MakeRequest:
+    """A request that names one thing, made anew: `thing` is how."""
+
+    async def make(side: ProjectSide) -> Message:
+        return message(**{named: await getattr(side, thing)()}, **fields)
+
+    return make
 
 
 @dataclass
-class World:
+class RightsMatrix:
     """Both projects, and the judge."""
 
-    channel: Any
-    ours: Any
-    theirs: Any
+    channel: Channel
+    ours: ProjectSide
+    theirs: ProjectSide
     wrong: list[str] = field(default_factory=list)
     cells: int = 0
 
     async def judge(
-        self, service: Any, entries: dict[str, Make], unimplemented: Iterable[str] = ()
+        self,
+        service: ServiceDescriptor,
+        entries: Mapping[str, MakeRequest],
+        unimplemented: Iterable[str] = (),
     ) -> None:
         """Call every RPC of a service as everybody, with things of ours and as strangers."""
         methods = {each.name: describe(each) for each in service.methods}
@@ -92,11 +90,11 @@ class World:
             await self._judge(methods[name], make)
         assert not self.wrong, f"{len(self.wrong)} of {self.cells}:\n" + "\n".join(self.wrong)
 
-    async def _judge(self, method: Method, make: Make) -> None:
+    async def _judge(self, method: Method, make: MakeRequest) -> None:
         request = await make(self.ours)
         for caller in self.ours.callers:
             self.cells += 1
-            if caller.allowed(method):
+            if caller.is_allowed(method):
                 # Each gets things of its own: the one before may have used them up.
                 status, _ = await self.call(method, await make(self.ours), caller)
                 self._expect(status == "OK", method, caller, "own", status)
@@ -118,7 +116,7 @@ class World:
             self.cells += 1
             before = self.ours.fingerprint()
             status, answer = await self.call(method, request, caller)
-            if not caller.allowed(method):
+            if not caller.is_allowed(method):
                 refused = status in {"UNAUTHENTICATED", "PERMISSION_DENIED"}
                 self._expect(refused, method, caller, "foreign", status)
             self._expect(status not in {"INTERNAL", "UNKNOWN"}, method, caller, "foreign", status)
@@ -127,20 +125,20 @@ class World:
             same = before == self.ours.fingerprint()
             self._expect(same, method, caller, "foreign, changed ours", status)
 
-    async def call(self, method: Method, request: Any, caller: Caller) -> tuple[str, bytes]:
-        make = self.channel.unary_stream if method.streams else self.channel.unary_unary
-        rpc = make(
-            method.path,
-            request_serializer=method.request.SerializeToString,
-            response_deserializer=method.response.FromString,
-        )
+    async def call(self, method: Method, request: Message, caller: Caller) -> tuple[str, bytes]:
+        wire: Any = {
+            "request_serializer": method.request.SerializeToString,
+            "response_deserializer": method.response.FromString,
+        }
         try:
             if method.streams:
-                reading = stream(rpc, request, deadline=20, metadata=caller.metadata)
+                streaming: StreamMethod = self.channel.unary_stream(method.path, **wire)
+                reading = stream(streaming, request, deadline=20, metadata=caller.metadata)
                 answer = await anext(reading)
                 await reading.aclose()
             else:
-                answer = await call(rpc, request, metadata=caller.metadata)
+                unary: UnaryMethod = self.channel.unary_unary(method.path, **wire)
+                answer = await call(unary, request, metadata=caller.metadata)
         except CallError as error:
             return error.status, b""
         return "OK", answer.SerializeToString()
@@ -150,16 +148,14 @@ class World:
             self.wrong.append(f"{method.path} by {caller.name} ({cell}): {status}")
 
 
-async def _callers(side: Any, auditor: Any) -> list[Caller]:
+async def make_callers(side: ProjectSide) -> list[Caller]:
+    """Returns one of every kind of caller of the project, and those who must not get in."""
     token = [("authorization", f"PIPED-TOKEN {side.project_id},{side.piped_id},{side.piped_key}")]
     disabled_id, disabled_key = await pipeds.register(
         side.stores, side.registrar, name="off", description="", now=side.now
     )
 
-    def disable(entity: Any) -> None:
-        entity.disabled = True
-
-    await side.stores.pipeds.update(side.project_id, disabled_id, disable)
+    await pipeds.set_disabled(side.stores, side.project_id, disabled_id, disabled=True)
     off = [("authorization", f"PIPED-TOKEN {side.project_id},{disabled_id},{disabled_key}")]
     read_only = await side.api_key()
     read_write = await side.api_key(role=apikey_pb2.APIKey.READ_WRITE)
@@ -211,18 +207,10 @@ async def _callers(side: Any, auditor: Any) -> list[Caller]:
             "custom role by group",
             rights_pb2.SESSION,
             cookie(await side.session(groups=("auditors",))),
-            may=auditor,
+            may=AUDITOR,
         ),
     ]
     for role in ("Admin", "Editor", "Viewer"):
         shown = cookie(await side.session(roles=(role,)))
         listed.append(Caller(f"session {role}", rights_pb2.SESSION, shown, may=MAY[role]))
     return listed
-
-
-@pytest.fixture
-async def world(plane: ServedControlPlane, sides: Any, auditor: Any) -> World:
-    for side in sides:
-        side.callers = await _callers(side, auditor)
-    channel = await plane.opened.enter_async_context(connect(plane.address))
-    return World(channel=channel, ours=sides[0], theirs=sides[1])

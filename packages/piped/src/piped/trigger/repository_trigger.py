@@ -6,7 +6,7 @@ per commit, not once per application.
 """
 
 import asyncio
-from collections.abc import Callable, Container
+from collections.abc import Container
 from contextlib import aclosing
 from typing import Final
 
@@ -15,28 +15,20 @@ from pipecd_runtime.backoff import Backoff
 from pipecd_runtime.logs import logger
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.command_pb2 import Command
-from pipecd_wire.model.deployment_pb2 import Deployment
-from piped.controlplane.state import ControlPlaneState
 from piped.git import Commit, GitError, Reach, Repository
 from piped.trigger.create import Creator
 from piped.trigger.decide import Decider
-from piped.trigger.memory import Memory
-from piped.trigger.protocols import Calls, Configs
-from piped.trigger.standings import Standings
+from piped.trigger.history import TriggerHistory
+from piped.trigger.services import TriggerLimits, TriggerServices
+from piped.trigger.sync_trouble import TroubleReporter
 
 log = logger(__name__)
-
-AWAY_GRACE: Final = 10.0
-"""Seconds that a remote may be away before people are told."""
-
-REFRESH_LIMIT: Final = 20.0
-"""Seconds that a command waits for git; then what is known already is deployed."""
 
 FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 30.0
 """The pauses before something that failed is looked at again."""
 
-FAILURES_BEFORE_TOLD: Final = 2
+FAILURES_BEFORE_REPORT: Final = 2
 """Looks in a row that may fail before people are told."""
 
 
@@ -46,38 +38,18 @@ class RepositoryTrigger:
     def __init__(
         self,
         repository: Repository,
-        *,
-        mirror: ControlPlaneState,
-        configs: Configs,
-        calls: Calls,
-        standings: Standings,
-        on_created: Callable[[Deployment], None],
-        clock: Callable[[], float],
-        away_grace: float = AWAY_GRACE,
-        refresh_limit: float = REFRESH_LIMIT,
+        services: TriggerServices,
+        trouble: TroubleReporter,
+        limits: TriggerLimits,
     ) -> None:
         self._repository = repository
-        self._refresh_limit = refresh_limit
-        self._mirror = mirror
-        self._standings = standings
-        self._away_grace = away_grace
-        self._memory = Memory(calls)
-        self._creator = Creator(
-            repository,
-            mirror=mirror,
-            calls=calls,
-            memory=self._memory,
-            standings=standings,
-            on_created=on_created,
-            clock=clock,
-        )
-        self._decider = Decider(
-            repository,
-            configs=configs,
-            memory=self._memory,
-            standings=standings,
-            refuse=self._creator.refuse,
-        )
+        self._services = services
+        self._state = services.state
+        self._trouble = trouble
+        self._limits = limits
+        self._history = TriggerHistory(services.calls)
+        self._creator = Creator(repository, services, self._history, trouble)
+        self._decider = Decider(repository, services, self._history, trouble)
         self._head: Commit | None = None
         self._away: tuple[Reach, str] | None = None
         self._wake = asyncio.Event()
@@ -95,7 +67,7 @@ class RepositoryTrigger:
 
     def concerns(self, application: Application) -> bool:
         """Is it ours, and new to us?"""
-        return self._is_ours(application) and not self._memory.knows(application)
+        return self._is_ours(application) and not self._history.knows(application)
 
     async def _follow_head(self) -> None:
         async with aclosing(self._repository.watch()) as heads:
@@ -108,14 +80,14 @@ class RepositoryTrigger:
             async for state in states:
                 if state.reach is Reach.REACHABLE:
                     self._away = None
-                    self._memory.decide_again()  # what could not be told, or was told about git
+                    self._history.forget_decisions()  # some could not be told
                     self._wake.set()
                 elif state.reach is not Reach.OPENING:
                     self._wake.set()  # commands that wait for a first head wait in vain
-                    await asyncio.sleep(self._away_grace)
-                    self._tell_away()
+                    await asyncio.sleep(self._limits.unreachable_seconds)
+                    self._note_unreachable()
 
-    def _tell_away(self) -> None:
+    def _note_unreachable(self) -> None:
         state = self._repository.state
         if state.reach in {Reach.REACHABLE, Reach.OPENING}:
             return
@@ -135,21 +107,21 @@ class RepositoryTrigger:
             except (PipecdError, OSError) as error:
                 log.warning("trigger.failed", repository=self._repository.id, reason=str(error))
                 settled = False
-                if backoff.failures >= FAILURES_BEFORE_TOLD:
-                    self._tell_unreadable(str(error))
+                if backoff.failures >= FAILURES_BEFORE_REPORT:
+                    self._report_unreadable(str(error))
             if settled:
                 backoff.reset()
                 pause_seconds = None
             else:
                 pause_seconds = backoff.next_pause_seconds()
 
-    def _tell_unreadable(self, reason: str) -> None:
+    def _report_unreadable(self, reason: str) -> None:
         """Nothing could be decided for a while: whoever looks at an application sees why."""
-        for application in self._mirror.applications.values():
+        for application in self._state.applications.values():
             if self._is_ours(application) and (
-                self._head is None or not self._memory.decided(application, self._head)
+                self._head is None or not self._history.is_decided(application, self._head)
             ):
-                self._standings.unreadable(application, reason)
+                self._trouble.report_unreadable(application, reason)
 
     async def _wait_for_work(self, pause_seconds: float | None) -> None:
         """Wait until something has happened, or until a failed look is due again."""
@@ -160,14 +132,14 @@ class RepositoryTrigger:
             return
 
     async def _pass(self) -> bool:
-        """Look at everything that is due; answers whether nothing has to be looked at again."""
+        """Look at everything that is due; returns whether nothing has to be looked at again."""
         applications = {
             application.id: application
-            for application in self._mirror.applications.values()
+            for application in self._state.applications.values()
             if self._is_ours(application)
         }
-        for gone in self._memory.keep_only(applications):
-            self._standings.forget(gone)
+        for gone in self._history.keep_only(applications):
+            self._trouble.forget(gone)
         commands = self._commands(applications)
         note = await self._refresh() if commands else ""
         head = self._head
@@ -178,14 +150,14 @@ class RepositoryTrigger:
             due = [
                 application
                 for application in applications.values()
-                if application.id in commands or not self._memory.decided(application, head)
+                if application.id in commands or not self._history.is_decided(application, head)
             ]
             wanted = await self._decider.decide(head, due, commands, note=note) if due else []
             settled = await self._creator.create(wanted)
-            settled = settled and all(self._memory.decided(each, head) for each in due)
+            settled = settled and all(self._history.is_decided(each, head) for each in due)
         if self._away is not None:
             for application in applications.values():
-                self._standings.away(application, self._away[1])
+                self._trouble.report_unreachable(application, self._away[1])
         if settled and self._commands(applications):
             self._wake.set()  # one command of an application after the other
         return settled
@@ -193,7 +165,7 @@ class RepositoryTrigger:
     def _commands(self, applications: Container[str]) -> dict[str, Command]:
         """The oldest open command of each application."""
         oldest: dict[str, Command] = {}
-        for command in self._mirror.commands.values():
+        for command in self._state.commands.values():
             application_id = command.sync_application.application_id
             if command.type != Command.SYNC_APPLICATION or application_id not in applications:
                 continue
@@ -202,9 +174,9 @@ class RepositoryTrigger:
         return oldest
 
     async def _refresh(self) -> str:
-        """Whoever asks for a deployment means what is in git now; answers why it may be older."""
+        """Whoever asks for a deployment means what is in git now; returns why it may be older."""
         try:
-            async with asyncio.timeout(self._refresh_limit):
+            async with asyncio.timeout(self._limits.fetch_seconds):
                 await self._repository.fetch()
             self._head = await self._repository.head()
         except TimeoutError:
@@ -219,7 +191,7 @@ class RepositoryTrigger:
         state = self._repository.state
         if state.reach in {Reach.UNREACHABLE, Reach.NO_BRANCH}:
             for command in commands.values():
-                self._creator.refuse(command, f"{self._repository.remote} is {state}")
+                self._services.refuse(command, f"{self._repository.remote} is {state}")
 
     def _is_ours(self, application: Application) -> bool:
         return application.git_path.repo.id == self._repository.id

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all parts of the trigger share: the control plane, application files, the hand-over."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pipecd_wire.model.command_pb2 import Command
+from pipecd_wire.model.deployment_pb2 import Deployment
+from piped.controlplane.state import ControlPlaneState
+from piped.trigger.protocols import Calls, Configs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerServices:
+    """The rest of piped, as the trigger uses it."""
+
+    state: ControlPlaneState
+    configs: Configs
+    calls: Calls
+    on_created: Callable[[Deployment], None]
+    """Hands a deployment that the control plane knows now to the scheduler."""
+    clock: Callable[[], float] = time.time
+
+    def refuse(self, command: Command, reason: str) -> None:
+        """Report a command as failed, with the reason, and forget it."""
+        self.state.handled(command.id)
+        self.calls.report_refused(command, reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerLimits:
+    """How long the trigger waits for others."""
+
+    unknown_application_seconds: float = 70.0
+    """A command may be ahead of its application: a polled list is a minute old."""
+    unreachable_seconds: float = 10.0
+    """A remote may be away for so long before people are told."""
+    fetch_seconds: float = 20.0
+    """A command waits so long for git; then what is known already is deployed."""
