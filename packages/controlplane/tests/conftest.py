@@ -35,7 +35,7 @@ async def database(
 ) -> AsyncIterator[Database]:
     """Each database that we support: all of them make the same promises."""
     async with open_database(
-        SqliteFolder(folder=tmp_path / "data"), on_commit=told.extend
+        SqliteFolder(folder=tmp_path / "data", repeat_units=True), on_commit=told.extend
     ) as opened:
         yield opened
 

@@ -119,7 +119,10 @@ async def _open_core(
     """Opens the database, and makes the projects that it must have."""
     bus = Bus()
     database = await opened.enter_async_context(
-        open_database(SqliteFolder(folder=settings.data_dir), on_commit=bus.publish)
+        open_database(
+            SqliteFolder(folder=settings.data_dir, repeat_units=settings.repeat_units),
+            on_commit=bus.publish,
+        )
     )
     kept = stores(database, _now, max_stage_log_bytes=settings.retention.stage_log_bytes)
     await ensure_project(kept, settings.data_dir, await _first_project(kept, settings), _now)
@@ -152,7 +155,7 @@ async def _open_endpoints(opened: AsyncExitStack, core: _Core) -> Endpoints:
     recheck = CredentialRecheck(core.stores, core.bus, authenticator.admit_again, _now)
     await opened.enter_async_context(recheck.running())
     open_calls = OpenCalls(settings.limits.max_calls_per_caller)
-    admit = open_calls.admitting(authenticator.admit)
+    admit = open_calls.limit_admission(authenticator.admit)
     telemetry = await opened.enter_async_context(forwarding(settings.otlp_endpoint))
     return endpoints(
         core.stores,
@@ -161,7 +164,7 @@ async def _open_endpoints(opened: AsyncExitStack, core: _Core) -> Endpoints:
         core.access,
         Releases(settings.releases_url),
         telemetry,
-        admit=metrics.admitting(admit) if settings.metrics else admit,
+        admit=metrics.count_admission(admit) if settings.metrics else admit,
         now=_now,
         web_base_url=core.web_base_url,
         guard_stream=recheck.guard_stream,

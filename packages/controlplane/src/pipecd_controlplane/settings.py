@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipecd_controlplane.http.server import DEFAULT_LIMITS, ServerTls
+from pipecd_controlplane.http.server import DEFAULT_LIMITS, CertificateFiles
 from pipecd_controlplane.ops.retention import FOR_A_YEAR, Retention
 from pipecd_controlplane.usecases import releases
 from pipecd_controlplane.usecases.leases import DEFAULT_TIMES, LeaseTimes
@@ -21,7 +21,7 @@ class ServerSettings:
     data_dir: Path
     host: str = "127.0.0.1"
     port: int = 0
-    tls: ServerTls | None = None
+    tls: CertificateFiles | None = None
     project_id: str | None = None
     """The project a new folder gets; None is the default one."""
     public_url: str = ""
@@ -55,6 +55,8 @@ class ServerSettings:
     releases_url: str = releases.URL
     observers: tuple[Observe, ...] = ()
     """Told of each call once its handler has ended, before it is answered."""
+    repeat_units: bool = False
+    """For tests: run each unit of work twice and compare."""
 
     @property
     def over_tls(self) -> bool:

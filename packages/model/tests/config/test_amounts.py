@@ -42,7 +42,7 @@ def test_anything_else_is_no_percentage(written: Any) -> None:
 def test_replicas_are_a_number_or_a_share_rounded_up(
     written: Any, total: int, expected: int
 ) -> None:
-    assert Replicas.from_config(written).of(total, default=7) == expected
+    assert Replicas.from_config(written).resolve(total, default=7) == expected
 
 
 @pytest.mark.parametrize("written", ["1.5", "1a%", True, [], None, ""])

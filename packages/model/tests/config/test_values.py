@@ -115,7 +115,7 @@ def test_a_refused_secret_is_not_shown(kind: type[Secret]) -> None:
 
 
 def test_base64_is_decoded_with_or_without_line_breaks() -> None:
-    assert Base64Secret.from_config("c2Vj\ncmV0\n").decoded() == b"secret"
+    assert Base64Secret.from_config("c2Vj\ncmV0\n").decode() == b"secret"
 
 
 @pytest.mark.parametrize("written", ["not base64!", "c2Vjcg", "c2Vj cmV0", "schlüssel"])

@@ -120,7 +120,7 @@ def run(
     """
     from pipecd_runtime import logs  # noqa: PLC0415
     from piped import app, datafolder  # noqa: PLC0415
-    from piped.working import Settings  # noqa: PLC0415
+    from piped.agent import Settings  # noqa: PLC0415
 
     logs.configure(log_level, json_lines=None if log_encoding is None else log_encoding == "json")
     config = _config(config_file, config_data)
@@ -162,7 +162,7 @@ def _config(file: Path | None, data: str | None) -> "PipedConfig":
 
 def _key(config: "PipedConfig") -> str:
     if config.piped_key_data is not None:
-        return config.piped_key_data.decoded().decode(errors="replace").strip()
+        return config.piped_key_data.decode().decode(errors="replace").strip()
     key = _read(Path(config.piped_key_file)).decode(errors="replace").strip()
     if not key:
         raise ConfigError(f"the piped key file {config.piped_key_file!r} is empty")

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pipecd_model.config.path import written
+from pipecd_model.config.path import format_path
 from pipecd_model.secrets.placeholder import problems, texts
 from pipecd_sdk.config import ConfigFaultsError, Fault, read
 from pipecd_sdk.plugin import PlannedStage, RequestedStage, StagePlugin
@@ -44,7 +44,7 @@ def plan_pipeline(
     """
     requested, faults = _decode(plugin, requests)
     if not opens_secrets:
-        faults += _named_secrets(requests)
+        faults += _find_unopened_secrets(requests)
     if faults:
         raise ConfigFaultsError(faults)
     planned = list(plugin.plan(requested, rollback=rollback))
@@ -66,9 +66,9 @@ def section_faults(plugin: StagePlugin, text: bytes) -> list[Fault]:
     return []
 
 
-def _named_secrets(requests: Iterable[StageRequest]) -> list[Fault]:
+def _find_unopened_secrets(requests: Iterable[StageRequest]) -> list[Fault]:
     return [
-        Fault(path=written(path), message=UNOPENED, hint=UNOPENED_HINT)
+        Fault(path=format_path(path), message=UNOPENED, hint=UNOPENED_HINT)
         for request in requests
         for path, text in texts(
             json.loads(request.config or b"{}"), ("stages", request.index, "with")
@@ -84,14 +84,14 @@ def _decode(
     faults: list[Fault] = []
     for request in requests:
         try:
-            requested.append(_wanted(plugin, request))
+            requested.append(_decode_stage(plugin, request))
         except ConfigFaultsError as error:
             faults += error.faults
     return requested, faults
 
 
-def _wanted(plugin: StagePlugin, request: StageRequest) -> RequestedStage:
-    place = written(("stages", request.index))
+def _decode_stage(plugin: StagePlugin, request: StageRequest) -> RequestedStage:
+    place = format_path(("stages", request.index))
     definition = plugin.stages.get(request.name)
     if definition is None:
         raise ConfigFaultsError(

@@ -229,6 +229,6 @@ async def serving(folder: Path) -> AsyncIterator[ServedControlPlane]:
     """Serve a data folder in this process: `async with serving(path) as plane`."""
     async with AsyncExitStack() as opened:
         running = await opened.enter_async_context(
-            control_plane(ServerSettings(data_dir=folder, grace_seconds=1))
+            control_plane(ServerSettings(data_dir=folder, grace_seconds=1, repeat_units=True))
         )
         yield await ServedControlPlane.of(running, opened)

@@ -2,11 +2,14 @@
 """uvicorn without its own sockets, signals and loop: how it is set up, ticks, and stops."""
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final, cast
 
 import uvicorn
 
+from pipecd_controlplane.http.accept import Acceptor
 from pipecd_controlplane.http.connections import Connections
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 
@@ -54,6 +57,32 @@ async def tick(http: uvicorn.Server, connections: Connections, limits: FrontLimi
         await http.on_tick(0)
         connections.sweep(loop.time())
         await asyncio.sleep(pause)
+
+
+@asynccontextmanager
+async def accepting(
+    acceptor: Acceptor,
+    http: uvicorn.Server,
+    connections: Connections,
+    limits: FrontLimitsConfig,
+    tasks: asyncio.TaskGroup,
+    *,
+    stop: Callable[[], Awaitable[None]],
+) -> AsyncIterator[None]:
+    """Accept connections while the block runs.
+
+    At the end no new one is taken, `stop` lets the running requests finish, and what is still open
+    then is aborted.
+    """
+    acceptor.start()
+    ticking = tasks.create_task(tick(http, connections, limits), name="http.tick")
+    try:
+        yield
+    finally:
+        acceptor.stop()
+        await stop()
+        ticking.cancel()
+        connections.abort()
 
 
 async def stop_http(http: uvicorn.Server, grace_seconds: float) -> None:

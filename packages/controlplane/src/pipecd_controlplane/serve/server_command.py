@@ -17,7 +17,7 @@ from pipecd_controlplane.serve.server_flags import ServerFlags, parse_address, s
 
 if TYPE_CHECKING:
     from pipecd_controlplane.app import RunningServer
-    from pipecd_controlplane.http.server import ServerTls
+    from pipecd_controlplane.http.server import CertificateFiles
     from pipecd_controlplane.serve.config import FromFile
     from pipecd_controlplane.settings import ServerSettings
     from pipecd_wire.rpc import Observe
@@ -91,12 +91,12 @@ def _make_settings(given: ServerFlags, told: "FromFile", folder: Path) -> "Serve
     )
 
 
-def _make_tls(given: ServerFlags) -> "ServerTls | None":
-    from pipecd_controlplane.http.server import ServerTls  # noqa: PLC0415
+def _make_tls(given: ServerFlags) -> "CertificateFiles | None":
+    from pipecd_controlplane.http.server import CertificateFiles  # noqa: PLC0415
 
     if not given.tls_cert or not given.tls_key:
         return None
-    return ServerTls(cert_file=given.tls_cert, key_file=given.tls_key)
+    return CertificateFiles(cert_file=given.tls_cert, key_file=given.tls_key)
 
 
 def _chaos(path: str, armed: str) -> "tuple[Observe, ...]":

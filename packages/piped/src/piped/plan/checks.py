@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from pipecd_model.config import ApplicationConfig, ConfigFaultsError, Fault
-from pipecd_model.config.locate import Places
-from pipecd_model.config.path import Path, written
+from pipecd_model.config.locate import Positions
+from pipecd_model.config.path import Path, format_path
 from pipecd_model.secrets.placeholder import names, problems, texts
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
@@ -96,13 +96,13 @@ class _Report:
     def add(self, path: Path, message: str, hint: str) -> None:
         # What fits into one line was written by a program: it has no lines to point to.
         has_lines = "\n" in self._text.strip()
-        line, column = Places(self._text).value(path) if has_lines else (0, 0)
+        line, column = Positions(self._text).value(path) if has_lines else (0, 0)
         self.faults.append(
             Fault(
                 file=self._file,
                 line=line,
                 column=column,
-                path=written(path),
+                path=format_path(path),
                 message=message,
                 hint=hint,
             )

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pipecd_model.config import StageConfig
 from pipecd_model.errors import PluginError
 from pipecd_model.ids import new_id
-from pipecd_model.stage import in_rollback_order, is_rollback
+from pipecd_model.stage import is_rollback, sort_rollback_stages
 from pipecd_wire.model.deployment_pb2 import STAGE_NOT_STARTED_YET, PipelineStage
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.plan.protocols import PLUGIN, Plugin
@@ -70,7 +70,7 @@ def _ordered(
     forward: list[PipelineStage], built: list[PipelineStage], rollback: bool
 ) -> list[PipelineStage]:
     # Upstream's script plugin answers rollback stages without having been asked for them.
-    return [*forward, *(in_rollback_order(built) if rollback else ())]
+    return [*forward, *(sort_rollback_stages(built) if rollback else ())]
 
 
 def _request(stage: StageConfig) -> api.BuildPipelineSyncStagesRequest.StageConfig:

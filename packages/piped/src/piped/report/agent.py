@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pipecd_model.config import PipedConfig
-from pipecd_model.config.mask import masked_yaml
+from pipecd_model.config.mask import to_masked_yaml
 from pipecd_model.errors import DeniedError, PipecdError, UnauthenticatedError
 from pipecd_runtime.logs import logger
 from pipecd_wire.model.common_pb2 import ApplicationGitRepository
@@ -16,8 +16,8 @@ from piped.controlplane.client import ControlPlane
 
 log = logger(__name__)
 
-STAT_INTERVAL: Final = 60.0
-"""Seconds; the control plane shows a piped as gone after twice as long."""
+STAT_INTERVAL_SECONDS: Final = 60.0
+"""The control plane shows a piped as gone after twice as long."""
 
 
 async def introduce(
@@ -31,11 +31,11 @@ async def introduce(
     if public_key:
         encryption = Piped.SecretEncryption(type="KEY_PAIR", public_key=public_key)
     try:
-        answer = await control.tell(
+        answer = await control.call_until_accepted(
             control.service.ReportPipedMeta,
             pb.ReportPipedMetaRequest(
                 version=version,
-                config=masked_yaml(config),
+                config=to_masked_yaml(config),
                 repositories=[
                     ApplicationGitRepository(
                         id=each.repo_id, remote=each.remote, branch=each.branch
@@ -72,10 +72,10 @@ class Stats:
         """Report for ever."""
         while True:
             try:
-                await self._control.ask(
+                await self._control.call(
                     self._control.service.ReportStat,
                     pb.ReportStatRequest(piped_stats=self._metrics().encode()),
                 )
             except PipecdError as error:
                 log.debug("piped.stat_not_told", reason=str(error))
-            await asyncio.sleep(STAT_INTERVAL)
+            await asyncio.sleep(STAT_INTERVAL_SECONDS)

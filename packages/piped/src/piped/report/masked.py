@@ -116,7 +116,7 @@ def masked(tail: str, blocks: list[LogBlock], masker: Masker, *, goes_on: bool) 
     """
     text = tail + "".join(block.log for block in blocks)
     places = masker.places(text)
-    begun = masker.unfinished(text) if goes_on else 0
+    begun = masker.count_unfinished(text) if goes_on else 0
     if begun >= TELLING:
         places = [each for each in places if each[0] < len(text) - begun]
         places.append((len(text) - begun, len(text)))
