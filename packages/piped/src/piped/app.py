@@ -20,9 +20,8 @@ from piped.controlplane.lease import Lease
 from piped.controlplane.state import ControlPlaneState
 from piped.git import repositories
 from piped.health import PipedHealth
-from piped.livestate.calls import LiveStateCalls
-from piped.livestate.look import Looker
-from piped.livestate.reporter import LiveStates
+from piped.livestate.reader import LiveStateReader
+from piped.livestate.reporter import LiveStateReporter
 from piped.metrics import CONTENT_TYPE, Numbers, PipedMetrics
 from piped.plan.planner import Planner
 from piped.plan.providers import with_targets
@@ -30,7 +29,7 @@ from piped.plan.scope import DeploymentScope
 from piped.plugins import PluginBackend, PluginHost, PluginStateReporter, Tools
 from piped.preview.application import Previewer
 from piped.preview.build import PreviewBuilder
-from piped.preview.handler import PlanPreviews
+from piped.preview.handler import PlanPreviewHandler
 from piped.push_commands import PushCommandRunner
 from piped.report.agent import Stats
 from piped.report.journal import Journal
@@ -48,7 +47,7 @@ from piped.schedule.successes import LastSuccesses
 from piped.scripts.ending import RunningScripts
 from piped.scripts.records import ScriptRecords
 from piped.secrets import KnownSecrets, read_keys
-from piped.source import Identity, Preparation, Sources
+from piped.source import GitIdentity, Preparation, SourceProvider
 from piped.stopping import Stopping
 from piped.trigger import ControlPlaneCalls, Trigger, TriggerServices
 from piped.working import Piped, Settings
@@ -117,7 +116,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     repos = repositories(config, data_dir)
     for repository in repos.values():
         await opened.enter_async_context(repository)
-    identity = Identity(name=config.git.username, email=config.git.email)
+    identity = GitIdentity(name=config.git.username, email=config.git.email)
 
     def names() -> dict[str, str]:
         """How the well-known plugins are called here, for files of the older kinds."""
@@ -125,7 +124,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
 
     preparation = Preparation(names=names, keys=keys, known=known)
     sources = await opened.enter_async_context(
-        Sources(data_dir, repos, identity=identity, preparation=preparation)
+        SourceProvider(data_dir, repos, identity=identity, preparation=preparation)
     )
     scripts = RunningScripts(data_dir / "scripts")
     needs = Needs(
@@ -189,7 +188,7 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
     discovery = Discovery(
         piped_id=config.piped_id,
         repositories=repos,
-        mirror=mirror,
+        state=mirror,
         files=files,
         reports=outbox,
         selector=config.app_selector,
@@ -199,24 +198,24 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         repos,
         TriggerServices(state=mirror, configs=files, calls=calls, on_created=controller.on_created),
     )
-    looker = Looker(plugins=host.plugins, configs=config.plugins, sources=sources)
-    live_states = LiveStates(
-        mirror=mirror,
-        looker=looker,
-        lanes=looker.lanes,
-        lane_of=looker.lane_of,
+    reader = LiveStateReader(plugins=host.plugins, configs=config.plugins, sources=sources)
+    live_states = LiveStateReporter(
+        state=mirror,
+        reader=reader,
+        lanes=reader.lanes,
+        lane_of=reader.lane_of,
         successes=needs.successes,
-        tell_live_state=LiveStateCalls(control).tell,
-        tell_sync_state=calls.report_sync_state,
+        report_live_state=control.report_live_state,
+        report_sync_state=calls.report_sync_state,
         is_in_trouble=trigger.is_in_trouble,
-        interval=settings.live_state_interval,
+        interval_seconds=settings.live_state_interval,
     )
-    previews = PlanPreviews(
+    previews = PlanPreviewHandler(
         piped_id=config.piped_id,
-        mirror=mirror,
+        state=mirror,
         builder=PreviewBuilder(
             repositories=repos,
-            mirror=mirror,
+            state=mirror,
             configs=files,
             previewer=Previewer(
                 planner=needs.planner,

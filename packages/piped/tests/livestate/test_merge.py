@@ -27,22 +27,26 @@ HEALTHY, UNHEALTHY, UNCLEAR = (
 )
 
 
-def resource(name: str = "r", health_status: int = HEALTHY, at: int = 1) -> ResourceState:
+def resource(
+    name: str = "r", health_status: ResourceState.HealthStatus.ValueType = HEALTHY, at: int = 1
+) -> ResourceState:
     return ResourceState(
         id=name, name=name, health_status=health_status, created_at=1, updated_at=at
     )
 
 
-def answer(*resources: ResourceState, status: int | None = SYNCED) -> GetLivestateResponse:
+def answer(
+    *resources: ResourceState, status: ApplicationSyncStatus.ValueType | None = SYNCED
+) -> GetLivestateResponse:
     made = GetLivestateResponse(application_live_state=ApplicationLiveState(resources=resources))
     if status is not None:
         made.sync_state.CopyFrom(state(status))
     return made
 
 
-def state(status: int, reason: str = "") -> ApplicationSyncState:
+def state(status: ApplicationSyncStatus.ValueType, reason: str = "") -> ApplicationSyncState:
     return ApplicationSyncState(
-        status=ApplicationSyncStatus.Name(status),
+        status=status,
         short_reason=reason,
         reason=reason and f"{reason}!",
     )

@@ -20,9 +20,9 @@ from pipecd_runtime.arguments import (
     Argument,
     BadArgumentError,
     command_line,
+    option,
     own,
-    trusted,
-    valued,
+    vouch_for,
     word,
 )
 from pipecd_runtime.environment import (
@@ -41,12 +41,12 @@ __all__ = [
     "Process",
     "choose_environment",
     "operator_environment",
+    "option",
     "own",
     "run_blocking",
     "spawn_detached",
     "start",
-    "trusted",
-    "valued",
+    "vouch_for",
     "word",
 ]
 

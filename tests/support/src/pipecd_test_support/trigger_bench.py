@@ -21,7 +21,7 @@ from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.appconfig import ApplicationFiles
 from piped.controlplane.state import Change, ControlPlaneState
 from piped.git import Repository
-from piped.git.access import Access
+from piped.git.access import RemoteAccess
 from piped.report.statuses import reference
 from piped.trigger import Trigger
 from piped.trigger.services import TriggerLimits, TriggerServices
@@ -148,7 +148,7 @@ class Bench:
         self.handed: list[Deployment] = []
         self.state = ControlPlaneState()
         self.repository: Repository | None = None
-        self.access: Access | None = None
+        self.access: RemoteAccess | None = None
         self.limits = TriggerLimits(unreachable_seconds=0.0)
 
     def move_elsewhere(self, folder: Path) -> None:
@@ -159,7 +159,7 @@ class Bench:
         )
         ssh.chmod(0o755)
         address = f"ssh://host{self.remote.remote}"
-        self.access = Access(address=address, variables={"GIT_SSH_COMMAND": str(ssh)})
+        self.access = RemoteAccess(address=address, variables={"GIT_SSH_COMMAND": str(ssh)})
 
     @property
     def head(self) -> str:

@@ -142,7 +142,7 @@ class Stages:
         running = deployment.running_commit_hash
 
         async def changed() -> list[str]:
-            return await self._needs.sources.changed_paths(
+            return await self._needs.sources.list_changed_paths(
                 deployment.git_path, running, deployment.trigger.commit.hash
             )
 
