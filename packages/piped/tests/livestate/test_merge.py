@@ -26,25 +26,24 @@ HEALTHY, UNHEALTHY, UNCLEAR = (
     ResourceState.UNKNOWN,
 )
 
+Health = ResourceState.HealthStatus.ValueType
+Sync = ApplicationSyncStatus.ValueType
 
-def resource(
-    name: str = "r", health_status: ResourceState.HealthStatus.ValueType = HEALTHY, at: int = 1
-) -> ResourceState:
+
+def resource(name: str = "r", health_status: Health = HEALTHY, at: int = 1) -> ResourceState:
     return ResourceState(
         id=name, name=name, health_status=health_status, created_at=1, updated_at=at
     )
 
 
-def answer(
-    *resources: ResourceState, status: ApplicationSyncStatus.ValueType | None = SYNCED
-) -> GetLivestateResponse:
+def answer(*resources: ResourceState, status: Sync | None = SYNCED) -> GetLivestateResponse:
     made = GetLivestateResponse(application_live_state=ApplicationLiveState(resources=resources))
     if status is not None:
         made.sync_state.CopyFrom(state(status))
     return made
 
 
-def state(status: ApplicationSyncStatus.ValueType, reason: str = "") -> ApplicationSyncState:
+def state(status: Sync, reason: str = "") -> ApplicationSyncState:
     return ApplicationSyncState(
         status=status,
         short_reason=reason,
@@ -61,7 +60,9 @@ def state(status: ApplicationSyncStatus.ValueType, reason: str = "") -> Applicat
         ([UNCLEAR, UNHEALTHY, HEALTHY], ApplicationLiveStateSnapshot.UNHEALTHY),
     ],
 )
-def test_an_application_is_as_healthy_as_its_worst_resource(seen: list[int], worst: int) -> None:
+def test_an_application_is_as_healthy_as_its_worst_resource(
+    seen: list[Health], worst: ApplicationLiveStateSnapshot.Status.ValueType
+) -> None:
     assert health([resource(health_status=each) for each in seen]) == worst
 
 
@@ -76,7 +77,7 @@ def test_an_application_is_as_healthy_as_its_worst_resource(seen: list[int], wor
         ([INVALID_CONFIG, DEPLOYING], DEPLOYING),
     ],
 )
-def test_the_worst_state_wins(states: list[int], worst: int) -> None:
+def test_the_worst_state_wins(states: list[Sync], worst: Sync) -> None:
     assert merge_sync([state(each) for each in states]).status == worst
 
 

@@ -58,7 +58,7 @@ def file_in(found: GitObject | Absent, place: ApplicationPlace) -> ApplicationFi
         if found.kind != "blob":
             return None
         return ApplicationFile(place=place, blob_id=found.id, data=found.data)
-    if found.why in {"missing_file_error", "nowhere"}:
+    if found.why in {"missing", "nowhere"}:
         return None
     raise unreadable(place.file, found)
 
