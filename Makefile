@@ -11,19 +11,25 @@ SOURCES := packages plugins tools tests bench
 WORKERS ?= 2
 N ?= 50
 TYPED_TESTS := \
+	bench \
 	packages/controlplane/tests/*.py \
 	packages/controlplane/tests/api \
 	packages/controlplane/tests/matrix \
 	packages/controlplane/tests/usecases \
 	packages/controlplane/tests/web \
 	packages/controlplane/tests/wire \
+	packages/piped/tests/appconfig \
+	packages/piped/tests/git \
+	packages/piped/tests/livestate \
 	packages/piped/tests/plugins \
+	packages/piped/tests/preview \
 	packages/piped/tests/programs \
 	packages/piped/tests/secrets \
+	packages/piped/tests/source \
+	packages/piped/tests/trigger \
 	packages/runtime/tests \
 	tests/chaos \
-	tests/support/src \
-	bench
+	tests/support/src
 SEED ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 

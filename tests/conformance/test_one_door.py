@@ -30,7 +30,7 @@ STARTS: Final = {
 
 TRUSTED: Final = {
     f"{DOOR}/arguments.py": "the door",
-    "packages/piped/src/piped/plugins/process.py": (
+    "packages/piped/src/piped/programs/process.py": (
         "the command line of a plugin, put together in command.py of paths, ports and our JSON"
     ),
     "packages/sdk/src/pipecd_sdk/kit/shell.py": "a plain text there is the plugin author's own",
@@ -136,7 +136,7 @@ def find_unchecked_arguments(source: str) -> Iterator[str]:
     """Say what in a source makes arguments of a process that are ours, of other than a literal."""
     tree = ast.parse(source)
     owns = {"own"} | _renamed(tree, "own")
-    values = {"option"} | _renamed(tree, "option")
+    values = {"join_option"} | _renamed(tree, "join_option")
     trusts = {"vouch_for"} | _renamed(tree, "vouch_for")
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
@@ -147,7 +147,7 @@ def find_unchecked_arguments(source: str) -> Iterator[str]:
         if name in owns and not all(_is_literal(each) for each in node.args):
             yield f"line {node.lineno}: own(…) of something that does not stand there"
         if name in values and not (node.args and _is_literal(node.args[0])):
-            yield f"line {node.lineno}: option(…) with a name that does not stand there"
+            yield f"line {node.lineno}: join_option(…) with a name that does not stand there"
         if name == "Argument":
             yield f"line {node.lineno}: Argument(…)"
 
@@ -319,7 +319,7 @@ def test_a_planted_start_is_found(planted: str) -> None:
         "def f(x): return door.own('--' + x)",
         "from pipecd_runtime.process import own as mine\ndef f(x): return mine(x)",
         "def f(x): return vouch_for(x)",
-        "def f(x): return option(x, 'y')",
+        "def f(x): return join_option(x, 'y')",
         "def f(x): return Argument(x, is_ours=True, key=KEY)",
     ],
 )
@@ -363,7 +363,7 @@ def test_what_starts_nothing_is_left_alone() -> None:
             return asyncio.subprocess.PIPE
 
         command = own("git", "--quiet" if f else "--progress")
-        command += (option("--git-dir=", f()), word(f()))
+        command += (join_option("--git-dir=", f()), word(f()))
         """
     )
 

@@ -95,7 +95,7 @@ async def test_what_is_wrong_with_one_leaves_the_others_alone(
         "binary",
         "empty",
         "folder",
-        "missing_file_error",
+        "missing",
         "outside",
         "linked",
         "../good",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipecd_runtime.process import option, own, word
+from pipecd_runtime.process import join_option, own, word
 from piped.git import DamagedMirrorError, GitError, Repository
 from piped.git.process import environment, run
 
@@ -74,7 +74,7 @@ async def test_a_git_that_needs_more_memory_than_it_may_ends(
             *own("read-tree", "--end-of-options"),
             word(endless),
             env=environment(extra={"GIT_INDEX_FILE": str(tmp_path / "index")}),
-            options=(option("--git-dir=", there.mirror.folder),),
+            options=(join_option("--git-dir=", there.mirror.folder),),
             limit=120,
             memory=64 * 2**20,
         )

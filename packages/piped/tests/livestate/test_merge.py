@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One view from the answers of several plugins."""
 
+from typing import TypeAlias
+
 import pytest
 
 from pipecd_wire.model.application_live_state_pb2 import (
@@ -26,8 +28,8 @@ HEALTHY, UNHEALTHY, UNCLEAR = (
     ResourceState.UNKNOWN,
 )
 
-Health = ResourceState.HealthStatus.ValueType
-Sync = ApplicationSyncStatus.ValueType
+Health: TypeAlias = ResourceState.HealthStatus.ValueType
+Sync: TypeAlias = ApplicationSyncStatus.ValueType
 
 
 def resource(name: str = "r", health_status: Health = HEALTHY, at: int = 1) -> ResourceState:

@@ -18,13 +18,13 @@ class BadArgumentError(ValueError):
 
 @final
 class Argument:
-    """One argument of a child process, made by `own`, `word` or `option`, which check it."""
+    """One argument of a child process, made by `own`, `word` or `join_option`, which check it."""
 
     __slots__ = ("is_ours", "text")
 
     def __init__(self, text: str, *, is_ours: bool, key: object) -> None:
         if key is not _KEY:
-            raise TypeError("an Argument is made by own(), word() or option()")
+            raise TypeError("an Argument is made by own(), word() or join_option()")
         if "\0" in text:
             raise BadArgumentError(f"{_shorten(text)} has a NUL character, which ends an argument")
         try:
@@ -61,7 +61,7 @@ def word(text: str | Path) -> Argument:
     return Argument(str(text), is_ours=False, key=_KEY)
 
 
-def option(name: str, value: str | Path) -> Argument:
+def join_option(name: str, value: str | Path) -> Argument:
     """Returns an option of ours with a value from outside in one argument: `--git-dir=/x`."""
     if not _OPTION_NAME.fullmatch(name):
         raise BadArgumentError(f"{_shorten(name)} is not the name of an option that ends with '='")
@@ -75,7 +75,7 @@ def command_line(arguments: Sequence[Argument]) -> list[str]:
     options_end = False
     for number, each in enumerate(arguments):
         if not isinstance(each, Argument):
-            raise TypeError(f"{each!r} is not an Argument: use own(), word() or option()")
+            raise TypeError(f"{each!r} is not an Argument: use own(), word() or join_option()")
         if each.is_ours:
             options_end = options_end or each.text in _ENDS_OF_OPTIONS
         elif number and not options_end and each.text.startswith("-"):

@@ -15,7 +15,7 @@ from typing import Final
 
 from pipecd_model.gitnames import BranchName, CommitHash, RemoteAddress
 from pipecd_runtime.logs import logger
-from pipecd_runtime.process import Argument, option, own, word
+from pipecd_runtime.process import Argument, join_option, own, word
 from piped.git import process as git
 from piped.git.access import RemoteAccess
 from piped.git.cleaning import clean_mirror, write_settings
@@ -212,7 +212,7 @@ class MirrorFolder:
         return await git.run(
             *arguments,
             env=env,
-            options=(option("--git-dir=", self.folder),),
+            options=(join_option("--git-dir=", self.folder),),
             limit=limit,
             on_progress=on_progress,
             memory=memory,
@@ -226,8 +226,8 @@ class MirrorFolder:
         self.folder.mkdir(parents=True, mode=0o700)
         await git.run(
             *own("init", "--bare", "--quiet", "--template="),
-            option("--object-format=", object_format),
-            option("--initial-branch=", self._branch),
+            join_option("--object-format=", object_format),
+            join_option("--initial-branch=", self._branch),
             *own("--end-of-options"),
             word(self.folder.absolute()),
             env=self.env,

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pipecd_runtime.process import PIPE, Process, option, own
+from pipecd_runtime.process import PIPE, Process, join_option, own
 from piped.git import process as git
 from piped.git.errors import DamagedMirrorError, GitError
 
@@ -193,7 +193,7 @@ class Objects:
         process = self._process
         if process is None or process.returncode is not None:
             process = self._process = await git.start(
-                option("--git-dir=", self._folder),
+                join_option("--git-dir=", self._folder),
                 *own("cat-file", "--batch-command", "--follow-symlinks"),
                 env=self._env,
                 stdin=PIPE,

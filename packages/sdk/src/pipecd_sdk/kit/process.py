@@ -6,6 +6,13 @@ Example:
     [own('kubectl'), own('get'), own('--'), word('-A')]
 """
 
-from pipecd_runtime.process import Argument, BadArgumentError, option, own, spawn_detached, word
+from pipecd_runtime.process import (
+    Argument,
+    BadArgumentError,
+    join_option,
+    own,
+    spawn_detached,
+    word,
+)
 
-__all__ = ["Argument", "BadArgumentError", "option", "own", "spawn_detached", "word"]
+__all__ = ["Argument", "BadArgumentError", "join_option", "own", "spawn_detached", "word"]
