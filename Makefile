@@ -19,16 +19,30 @@ TYPED_TESTS := \
 	packages/controlplane/tests/web \
 	packages/controlplane/tests/wire \
 	packages/piped/tests/appconfig \
+	packages/piped/tests/controlplane \
 	packages/piped/tests/git \
 	packages/piped/tests/livestate \
+	packages/piped/tests/plan \
 	packages/piped/tests/plugins \
 	packages/piped/tests/preview \
 	packages/piped/tests/programs \
+	packages/piped/tests/report \
+	packages/piped/tests/schedule \
 	packages/piped/tests/secrets \
 	packages/piped/tests/source \
 	packages/piped/tests/trigger \
 	packages/runtime/tests \
+	packages/sdk/tests \
+	packages/wire/tests \
+	plugins/dummy/tests \
+	plugins/files/tests \
+	plugins/scriptrun/tests \
+	plugins/wait/tests \
+	plugins/waitapproval/tests \
 	tests/chaos \
+	tests/conformance \
+	tests/integration/piped \
+	tests/packaging \
 	tests/support/src
 SEED ?= 1
 export PYTHONDONTWRITEBYTECODE :=

@@ -130,7 +130,7 @@ class Discovery:
                 self._wake.set()
 
     async def _report(self) -> None:
-        await self._state.filled()
+        await self._state.wait_filled()
         while True:
             await self._wake.wait()
             self._wake.clear()

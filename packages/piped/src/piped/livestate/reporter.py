@@ -50,7 +50,7 @@ ReportSyncState = Callable[[str, ApplicationSyncState], None]
 class LastDeployments(Protocol):
     """What was deployed last."""
 
-    async def of(self, application_id: str) -> ApplicationDeploymentReference | None:
+    async def get(self, application_id: str) -> ApplicationDeploymentReference | None:
         """The last success of an application."""
 
 
@@ -173,7 +173,7 @@ class LiveStateReporter:
         if self._state.is_deploying(application_id):
             self._report_deploying(application, reported)
             return
-        deployed = await self._successes.of(application_id)
+        deployed = await self._successes.get(application_id)
         if deployed is None:
             return
         view = await self._reader.view(application, deployed)
