@@ -19,6 +19,8 @@ TYPED_TESTS := \
 	packages/controlplane/tests/web \
 	packages/controlplane/tests/wire \
 	packages/piped/tests/appconfig \
+	packages/model/tests \
+	packages/pipectl/tests \
 	packages/piped/tests/controlplane \
 	packages/piped/tests/git \
 	packages/piped/tests/livestate \
@@ -41,6 +43,11 @@ TYPED_TESTS := \
 	plugins/waitapproval/tests \
 	tests/chaos \
 	tests/conformance \
+	tests/docs \
+	tests/integration/config \
+	tests/integration/floods \
+	tests/integration/interop \
+	tests/integration/pipectl \
 	tests/integration/piped \
 	tests/packaging \
 	tests/support/src

@@ -16,7 +16,7 @@ from pipecd_test_support.web_server import WebServer
 from pipecd_wire.rpc import connect, serving
 from piped.controlplane.client import ControlPlane
 from piped.plugins import PluginBackend, PluginLimits, ToolsFolder
-from piped.report.logs import StageLogs
+from piped.report.logs import SpooledStageLogs
 from piped.report.metadata import MetadataStores
 
 PROGRAM: Final = Path(__file__).parent / "programs" / "odd_plugin.py"
@@ -34,7 +34,7 @@ async def world(tmp_path: Path) -> AsyncIterator[PluginWorld]:
             serving(control_plane.endpoints(), "127.0.0.1:0", grace_seconds=0)
         )
         control = ControlPlane(await opened.enter_async_context(connect(f"127.0.0.1:{port}")))
-        logs = await opened.enter_async_context(StageLogs(control).open())
+        logs = await opened.enter_async_context(SpooledStageLogs(control).open())
         backend = PluginBackend(
             logs=logs,
             metadata=MetadataStores(control, _kept),

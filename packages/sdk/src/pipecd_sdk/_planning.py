@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pipecd_model.config.path import written
+from pipecd_model.config.path import format_path
 from pipecd_model.secrets.placeholder import problems, texts
 from pipecd_sdk.config import ConfigFaultsError, Fault, read
 from pipecd_sdk.plugin import PlannedStage, RequestedStage, StagePlugin
@@ -68,7 +68,7 @@ def section_faults(plugin: StagePlugin, text: bytes) -> list[Fault]:
 
 def _find_unopened_secrets(requests: Iterable[StageRequest]) -> list[Fault]:
     return [
-        Fault(path=written(path), message=UNOPENED, hint=UNOPENED_HINT)
+        Fault(path=format_path(path), message=UNOPENED, hint=UNOPENED_HINT)
         for request in requests
         for path, text in texts(
             json.loads(request.config or b"{}"), ("stages", request.index, "with")
@@ -91,7 +91,7 @@ def _decode(
 
 
 def _decode_stage(plugin: StagePlugin, request: StageRequest) -> RequestedStage:
-    place = written(("stages", request.index))
+    place = format_path(("stages", request.index))
     definition = plugin.stages.get(request.name)
     if definition is None:
         raise ConfigFaultsError(

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from pipecd_model.config import ConfigModel, Finding, Report, decode
-from pipecd_model.config.path import Path, written
+from pipecd_model.config.path import Path, format_path
 from pipecd_model.errors import ConfigError, add_hint
 
 MOST_SHOWN: Final = 20
@@ -111,7 +111,7 @@ def read(cls: type[C], text: bytes, *, path: Path) -> tuple[C, list[Fault]]:
     try:
         raw = json.loads(text) if text else {}
     except ValueError as error:
-        fault = Fault(path=written(path), message=f"not JSON: {error}")
+        fault = Fault(path=format_path(path), message=f"not JSON: {error}")
         raise ConfigFaultsError([fault]) from None
     return read_value(cls, raw, path=path)
 
@@ -125,7 +125,7 @@ def read_value(cls: type[C], raw: Any, *, path: Path) -> tuple[C, list[Fault]]:
 
 
 def _fault(finding: Finding) -> Fault:
-    return Fault(path=written(finding.path), message=finding.message, hint=finding.hint)
+    return Fault(path=format_path(finding.path), message=finding.message, hint=finding.hint)
 
 
 def _cut(text: str) -> str:

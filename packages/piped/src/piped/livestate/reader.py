@@ -11,7 +11,7 @@ from pipecd_wire.model.application_pb2 import Application, ApplicationDeployment
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.livestateapi.api_pb2 import GetLivestateRequest, GetLivestateResponse
 from piped.livestate.merge import LiveStateView, merge
-from piped.plan.protocols import Sources
+from piped.plan.protocols import CommitSources
 from piped.plan.providers import targets_of
 
 ANSWER_SECONDS: Final = 60.0
@@ -46,7 +46,7 @@ class LiveStateReader:
         *,
         plugins: Mapping[str, LivePlugin],
         configs: Iterable[PluginConfig],
-        sources: Sources,
+        sources: CommitSources,
     ) -> None:
         self._plugins = plugins
         self._configs = tuple(configs)

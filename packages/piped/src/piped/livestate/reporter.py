@@ -25,7 +25,7 @@ from pipecd_wire.model.application_pb2 import (
     ApplicationDeploymentReference,
     ApplicationSyncState,
 )
-from piped.controlplane.state import Change, ControlPlaneState
+from piped.controlplane.state import ControlPlaneState, StateChange
 from piped.livestate.merge import LiveStateView
 from piped.livestate.reader import LiveStateReader
 
@@ -118,7 +118,7 @@ class LiveStateReporter:
         async for change in self._state.changes():
             self._take(change)
 
-    def _take(self, change: Change) -> None:
+    def _take(self, change: StateChange) -> None:
         for application in change.applications:
             self._due.setdefault(application.id, self._now())
         for gone in change.removed_applications:

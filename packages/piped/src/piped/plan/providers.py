@@ -31,7 +31,7 @@ def targets_of(
     }
 
 
-def with_targets(deployment: Deployment, plugins: Iterable[PluginConfig]) -> Deployment:
+def add_targets(deployment: Deployment, plugins: Iterable[PluginConfig]) -> Deployment:
     """Returns the deployment with its deploy targets; the same one when it names them itself."""
     if deployment.deploy_targets_by_plugin:
         return deployment

@@ -21,7 +21,7 @@ from pipecd_model.oci import (
     LAYER,
     READABLE,
     Descriptor,
-    Document,
+    OciDocument,
     Platform,
     Reference,
     parse_challenge,
@@ -84,7 +84,7 @@ class OciRepository:
             self._talk.check(response)
             yield response
 
-    def _choose(self, index: Document) -> Descriptor:
+    def _choose(self, index: OciDocument) -> Descriptor:
         wanted = this_platform()
         for each in index.manifests:
             if each.platform == wanted:
@@ -95,7 +95,7 @@ class OciRepository:
             hint=f"it is for {offered}" if offered else "its index names no platforms",
         )
 
-    async def _document(self, version: str, digest: str) -> Document:
+    async def _document(self, version: str, digest: str) -> OciDocument:
         accept = {"Accept": ", ".join(READABLE)}
         async with self._get(f"manifests/{version}", accept) as response:
             self._talk.check(response)

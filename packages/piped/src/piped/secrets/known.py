@@ -67,7 +67,7 @@ class KnownSecrets:
             application.masker = Masker(_values(application))
             if not application.masker.is_complete:
                 log.warning("secrets.partly_masked", repository=place[0], path=place[1])
-            self._all = Masker.joined([each.masker for each in self._applications.values()])
+            self._all = Masker.join([each.masker for each in self._applications.values()])
 
     @contextmanager
     def opened(self, deployment: Deployment) -> Iterator[None]:
