@@ -40,7 +40,7 @@ TRUSTED: Final = {
 
 ENVIRONMENTS: Final = {
     f"{DOOR}/environment.py": "makes the environments of children",
-    "plugins/scriptrun/src/pipecd_plugin_scriptrun/spare.py": "chooses the variables of tests",
+    "plugins/scriptrun/src/pipecd_plugin_scriptrun/prefork.py": "chooses the variables of tests",
     "plugins/scriptrun/src/pipecd_plugin_scriptrun/plugin.py": (
         "the script's environment, of which script_environment leaves out what is ours; and the"
         " folder for records"
