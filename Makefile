@@ -14,7 +14,13 @@ TYPED_TESTS := \
 	bench \
 	packages/controlplane/tests/*.py \
 	packages/controlplane/tests/api \
+	packages/controlplane/tests/auth \
+	packages/controlplane/tests/http \
 	packages/controlplane/tests/matrix \
+	packages/controlplane/tests/ops \
+	packages/controlplane/tests/serve \
+	packages/controlplane/tests/signin \
+	packages/controlplane/tests/site \
 	packages/controlplane/tests/usecases \
 	packages/controlplane/tests/web \
 	packages/controlplane/tests/wire \
@@ -44,6 +50,7 @@ TYPED_TESTS := \
 	tests/chaos \
 	tests/conformance \
 	tests/docs \
+	tests/e2e \
 	tests/integration/config \
 	tests/integration/floods \
 	tests/integration/interop \

@@ -24,7 +24,7 @@ from piped.plugins.state import Phase
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 ENDED: Final = 20
-"""So many deployments that have ended are still told of."""
+"""The number of deployments whose end is still shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
