@@ -2,7 +2,6 @@
 """Durations and secrets: what is read, what is refused, what is shown."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -34,7 +33,7 @@ from pipecd_model.config import BadValueError, Base64Secret, Duration, Secret
         (0, timedelta()),
     ],
 )
-def test_a_duration_is_read(written: Any, meant: timedelta) -> None:
+def test_a_duration_is_read(written: object, meant: timedelta) -> None:
     assert Duration.from_config(written) == meant
 
 
@@ -58,7 +57,7 @@ def test_a_duration_is_read(written: Any, meant: timedelta) -> None:
         (None, "the value is empty"),
     ],
 )
-def test_what_is_no_duration_is_refused(written: Any, message: str) -> None:
+def test_what_is_no_duration_is_refused(written: object, message: str) -> None:
     with pytest.raises(BadValueError) as refused:
         Duration.from_config(written)
 
