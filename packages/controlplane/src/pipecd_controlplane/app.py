@@ -36,10 +36,10 @@ from pipecd_controlplane.ops.retention import FOR_A_YEAR, Retention, timed_jobs
 from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_controlplane.usecases import releases
-from pipecd_controlplane.usecases.access import Access, access
+from pipecd_controlplane.usecases.access import ProjectAccess, build_access
 from pipecd_controlplane.usecases.bootstrap import KEY_FILE, ensure_project
 from pipecd_controlplane.usecases.bus import Bus
-from pipecd_controlplane.usecases.configured import ensure_projects, shared_sso
+from pipecd_controlplane.usecases.configured import build_shared_sso, ensure_projects
 from pipecd_controlplane.usecases.leases import DEFAULT_TIMES, Leases, LeaseTimes
 from pipecd_controlplane.usecases.releases import Releases
 from pipecd_controlplane.usecases.vault import Vault, read_keys
@@ -127,11 +127,11 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
         await ensure_projects(kept, settings.projects, _now)
         leases = Leases(kept.leases, settings.lease_times)
         keys = read_keys(settings.encryption_key_files, settings.data_dir)
-        held = access(
+        held = build_access(
             kept,
             Vault(keys),
             configured={each.id for each in settings.projects},
-            shared=shared_sso(settings.shared_sso),
+            shared=build_shared_sso(settings.shared_sso),
         )
         await held.sso.close_anew()
         authenticator = CallAuthenticator(kept, leases, held.uses, _now)
@@ -231,7 +231,7 @@ async def _first_project(kept: Stores, settings: Settings) -> str | None:
     return next((each.id for each in settings.projects), None)
 
 
-def _jobs(kept: Stores, held: Access) -> list[Job]:
+def _jobs(kept: Stores, held: ProjectAccess) -> list[Job]:
     async def forget_sessions() -> None:
         await kept.sessions.end_expired(now=_now())
 

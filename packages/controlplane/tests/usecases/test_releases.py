@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.usecases.releases import FRESH, Release, Releases, breaking_notes, parse
+from pipecd_controlplane.usecases.releases import (
+    FRESH_SECONDS,
+    PipedRelease,
+    Releases,
+    breaking_notes,
+    parse,
+)
 from pipecd_model.errors import UnavailableError
 
 LISTED = [
@@ -61,7 +67,7 @@ async def test_the_list_is_asked_for_once_an_hour_at_most(host: Host) -> None:
         assert len(await releases.all()) == 2
     assert host.asked == 1
 
-    now = FRESH
+    now = FRESH_SECONDS
     host.body = None
     assert len(await releases.all()) == 2
     assert host.asked == 2
@@ -79,4 +85,4 @@ def test_notes_are_of_what_breaks_after_the_oldest_version() -> None:
     assert breaking_notes(releases, ["v0.9.5", "v0.10.0"]) == "## v0.10.0\n\n* gone"
     assert breaking_notes(releases, ["v0.10.0"]) == ""
     assert breaking_notes(releases, ["unknown"]) == ""
-    assert breaking_notes([Release(version="v1.0.0", notes="")], ["v0.1.0"]) == ""
+    assert breaking_notes([PipedRelease(version="v1.0.0", notes="")], ["v0.1.0"]) == ""

@@ -17,7 +17,7 @@ from pipecd_controlplane.usecases.leases import Instance, Leases
 from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_wire.pipecd.push import push_pb2
 
-HEARTBEAT: Final = 15.0
+HEARTBEAT_SECONDS: Final = 15.0
 """Seconds of silence after which an agent is told that the connection lives."""
 
 MESSAGE_BYTES: Final = 8 * 1024 * 1024
@@ -31,7 +31,7 @@ class Presence:
         self._bus = bus
         self._connections: Counter[str] = Counter()
 
-    def connected(self, piped_id: str) -> bool:
+    def is_connected(self, piped_id: str) -> bool:
         return self._connections[piped_id] > 0
 
     @contextmanager
@@ -59,7 +59,7 @@ class AgentWatch:
         presence: Presence,
         leases: Leases,
         *,
-        heartbeat: float = HEARTBEAT,
+        heartbeat: float = HEARTBEAT_SECONDS,
         max_bytes: int = MESSAGE_BYTES,
     ) -> None:
         self._max_bytes = max_bytes
@@ -78,7 +78,7 @@ class AgentWatch:
         ):
             # Before the snapshot: who works must know all that was reported until it may.
             lease = await self._leases.ask(instance)
-            first, *rest = in_messages(await self._everything(agent), self._max_bytes)
+            first, *rest = split_into_messages(await self._everything(agent), self._max_bytes)
             yield push_pb2.WatchResponse(
                 snapshot=push_pb2.Snapshot(
                     applications=first.applications,
@@ -98,7 +98,9 @@ class AgentWatch:
                 elif not changes:
                     yield push_pb2.WatchResponse(heartbeat=push_pb2.Heartbeat())
                 lease = now
-                for change in in_messages(await self._read(agent, changes), self._max_bytes):
+                for change in split_into_messages(
+                    await self._read(agent, changes), self._max_bytes
+                ):
                     if change.ByteSize():
                         yield push_pb2.WatchResponse(change=change)
 
@@ -166,7 +168,7 @@ class AgentWatch:
             answer.applications.append(application)
 
 
-def in_messages(change: push_pb2.Change, max_bytes: int) -> Iterator[push_pb2.Change]:
+def split_into_messages(change: push_pb2.Change, max_bytes: int) -> Iterator[push_pb2.Change]:
     """The same in messages that an agent can take; one at least."""
     if change.ByteSize() <= max_bytes:
         yield change

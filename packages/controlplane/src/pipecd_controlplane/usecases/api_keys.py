@@ -91,7 +91,7 @@ async def disable(stores: Stores, project_id: str, key_id: str) -> None:
     await stores.api_keys.update(project_id, key_id, edit)
 
 
-async def listed(
+async def list_api_keys(
     stores: Stores, uses: KeyUses, project_id: str, *, enabled: bool | None = None
 ) -> list[ShownKey]:
     facts = await stores.api_key_facts.of_project(project_id)

@@ -18,11 +18,11 @@ async def report(
 ) -> None:
     """Let a report of the owning piped change the application."""
 
-    def owned(application: application_pb2.Application) -> None:
+    def edit_owned(application: application_pb2.Application) -> None:
         agent.owns(application)
         edit(application)
 
-    await stores.applications.update(agent.project_id, application_id, owned)
+    await stores.applications.update(agent.project_id, application_id, edit_owned)
 
 
 async def take_configurations(

@@ -28,10 +28,10 @@ async def get(stores: Stores, requester: Requester, deployment_id: str) -> pb.De
 
 async def create(stores: Stores, agent: Agent, deployment: pb.Deployment, now: Now) -> None:
     """Keep a new deployment under the id its piped gave it. Raises ConflictError on a repeat."""
-    await _checked(stores, agent, deployment)
+    await _get_application(stores, agent, deployment)
     kept = pb.Deployment()
     kept.CopyFrom(deployment)
-    reports.created(kept, now())
+    reports.apply_created(kept, now())
     limits.size("deployment", kept, limits.DEPLOYMENT_BYTES)
 
     async def work(transaction: Transaction) -> None:
@@ -48,11 +48,11 @@ async def create_chain(
     stores: Stores, agent: Agent, request: pipedservice.CreateDeploymentChainRequest, now: Now
 ) -> None:
     """Keep the first deployment of a chain, and the chain. Raises ConflictError on a repeat."""
-    application = await _checked(stores, agent, request.first_deployment)
+    application = await _get_application(stores, agent, request.first_deployment)
     await chains.create(stores, agent, application, request, now)
 
 
-async def _checked(
+async def _get_application(
     stores: Stores, agent: Agent, deployment: pb.Deployment
 ) -> application_pb2.Application:
     """The application of a new deployment, which must be of this piped."""
@@ -74,7 +74,7 @@ async def report(
 ) -> None:
     """Let a report of the owning piped change the deployment, and with it its chain."""
 
-    def owned(deployment: pb.Deployment) -> None:
+    def edit_owned(deployment: pb.Deployment) -> None:
         agent.owns(deployment)
         before = deployment.ByteSize()
         change(deployment)
@@ -83,7 +83,7 @@ async def report(
 
     async def work(transaction: Transaction) -> None:
         deployment = await stores.deployments.update_in(
-            transaction, agent.project_id, deployment_id, owned
+            transaction, agent.project_id, deployment_id, edit_owned
         )
         if deployment.deployment_chain_id:
             await chains.follow_in(

@@ -21,7 +21,7 @@ log = logger(__name__)
 
 TWO_AGENTS: Final = "two-agents"
 
-WINDOW: Final = 600.0
+WINDOW_SECONDS: Final = 600.0
 """Seconds: an address that comes back after longer was given to a new process."""
 
 PROCESS_START: Final = re.compile(
@@ -63,7 +63,7 @@ class DuplicateAgents:
         heard = {
             known: sighting
             for known, sighting in self._heard.get((agent.piped_id, method), {}).items()
-            if now - sighting.at < WINDOW
+            if now - sighting.at < WINDOW_SECONDS
         }
         between: _Sighting | None = None
         if mark in heard:

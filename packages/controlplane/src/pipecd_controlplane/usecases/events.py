@@ -31,7 +31,7 @@ def key_of(name: str, labels: Mapping[str, str]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _waiting(data: str) -> str:
+def _describe_waiting(data: str) -> str:
     shown = data if len(data) <= SHOWN_DATA else f"{data[:SHOWN_DATA]}…"
     return WAITING.format(shown)
 
@@ -64,7 +64,7 @@ async def register(
         contexts=contexts,
         trigger_commit_hash=trace.commit_hash if trace else "",
         status=pb.EVENT_NOT_HANDLED,
-        status_description=_waiting(data),
+        status_description=_describe_waiting(data),
         created_at=at,
         updated_at=at,
     )

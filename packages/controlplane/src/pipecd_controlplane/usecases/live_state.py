@@ -68,14 +68,14 @@ async def patch(
     async def work(transaction: Transaction) -> None:
         for application_id, changes in own.items():
             await stores.live_states.change_in(
-                transaction, agent.project_id, application_id, _patched(changes)
+                transaction, agent.project_id, application_id, _make_patch(changes)
             )
 
     await stores.database.write(work)
     return failed
 
 
-def _patched(
+def _make_patch(
     changes: Sequence[pb.KubernetesResourceStateEvent],
 ) -> Callable[[Record[Snapshot] | None], Snapshot | None]:
     def edit(known: Record[Snapshot] | None) -> Snapshot | None:

@@ -92,10 +92,10 @@ def read_report(data: bytes) -> list[Family]:
     return families
 
 
-def under_its_name(families: list[Family], project_id: str, piped_id: str) -> list[Family]:
+def label_as_piped(families: list[Family], project_id: str, piped_id: str) -> list[Family]:
     """The same, of this piped of this project whatever they say."""
     labels = {"pipecd_component": COMPONENT, "piped": piped_id, "project": project_id}
-    return exposition.relabelled(families, labels)
+    return exposition.relabel(families, labels)
 
 
 def _check_size(data: bytes) -> None:

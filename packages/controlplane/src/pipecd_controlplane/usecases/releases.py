@@ -16,15 +16,15 @@ from pipecd_runtime.logs import logger
 log = logger(__name__)
 
 URL: Final = "https://api.github.com/repos/pipe-cd/pipecd/releases"
-FRESH: Final = 3600.0
-LIMIT: Final = 10.0
+FRESH_SECONDS: Final = 3600.0
+TIMEOUT_SECONDS: Final = 10.0
 SEMVER: Final = re.compile(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})")
 BREAKING: Final = re.compile(r"^#+\s*breaking changes?\s*$", re.IGNORECASE)
 HEADING: Final = re.compile(r"^#+\s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class PipedRelease:
     """One released version and what its makers say of it."""
 
     version: str
@@ -43,12 +43,12 @@ class Releases:
     def __init__(self, url: str = URL, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = url
         self._clock = clock
-        self._known: list[Release] = []
+        self._known: list[PipedRelease] = []
         self._asked_at: float | None = None
 
-    async def all(self) -> list[Release]:
+    async def all(self) -> list[PipedRelease]:
         """Newest first. Raises UnavailableError when they cannot be had and never were."""
-        fresh = self._asked_at is not None and self._clock() - self._asked_at < FRESH
+        fresh = self._asked_at is not None and self._clock() - self._asked_at < FRESH_SECONDS
         if not fresh:
             try:
                 self._known = parse(await self._fetch())
@@ -62,7 +62,7 @@ class Releases:
         import httpx2  # noqa: PLC0415 - a control plane that nobody asks for releases never needs it
 
         try:
-            async with httpx2.AsyncClient(timeout=LIMIT, follow_redirects=True) as client:
+            async with httpx2.AsyncClient(timeout=TIMEOUT_SECONDS, follow_redirects=True) as client:
                 answer = await client.get(
                     self._url, headers={"accept": "application/vnd.github+json"}
                 )
@@ -73,10 +73,10 @@ class Releases:
             raise UnavailableError("the list of released versions cannot be had now") from error
 
 
-def parse(listed: Any) -> list[Release]:
+def parse(listed: Any) -> list[PipedRelease]:
     """What GitHub answers, without drafts, previews and names that are no versions."""
     found = [
-        Release(version=str(each.get("tag_name", "")), notes=str(each.get("body") or ""))
+        PipedRelease(version=str(each.get("tag_name", "")), notes=str(each.get("body") or ""))
         for each in (listed if isinstance(listed, list) else [])
         if isinstance(each, dict) and not each.get("draft") and not each.get("prerelease")
     ]
@@ -87,7 +87,7 @@ def parse(listed: Any) -> list[Release]:
     )
 
 
-def breaking_notes(releases: Iterable[Release], versions: Iterable[str]) -> str:
+def breaking_notes(releases: Iterable[PipedRelease], versions: Iterable[str]) -> str:
     """What breaks for the oldest of these versions, as Markdown; empty when nothing is known."""
     known = [key for version in versions if (key := order(version))]
     if not known:
@@ -96,12 +96,12 @@ def breaking_notes(releases: Iterable[Release], versions: Iterable[str]) -> str:
     parts = [
         f"## {each.version}\n\n{section}"
         for each in releases
-        if (order(each.version) or ()) > oldest and (section := _breaking(each.notes))
+        if (order(each.version) or ()) > oldest and (section := _find_breaking_section(each.notes))
     ]
     return "\n\n".join(parts)
 
 
-def _breaking(notes: str) -> str:
+def _find_breaking_section(notes: str) -> str:
     lines: list[str] = []
     inside = False
     for line in notes.splitlines():

@@ -25,7 +25,7 @@ Via = access_pb2.Session.Via
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class UserIdentity:
     """Who signed in, as the provider says."""
 
     subject: str
@@ -38,7 +38,7 @@ class Identity:
 async def start(
     stores: Stores,
     project_id: str,
-    identity: Identity,
+    identity: UserIdentity,
     *,
     now: Now,
     hours: int = DEFAULT_HOURS,

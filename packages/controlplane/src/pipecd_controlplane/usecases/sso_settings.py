@@ -34,7 +34,7 @@ class SsoSettings:
         self._vault = vault
         self._shared = shared
 
-    def of_project(self, project: pb.Project) -> pb.ProjectSSOConfig:
+    def read_config(self, project: pb.Project) -> pb.ProjectSSOConfig:
         """The project's way in, opened. Raises StateError when there is none."""
         if project.shared_sso_name:
             shared = self._shared.get(project.shared_sso_name)

@@ -15,7 +15,7 @@ from pipecd_model.errors import NotFoundError
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.logblock_pb2 import LogBlock
 
-LAST_WORDS: Final = 2.0
+SEAL_WAIT_SECONDS: Final = 2.0
 """Seconds a follower waits for the seal once the stage is over: the log of a plugin that died has
 none, and a piped may be slower with the log's end than with the stage's."""
 
@@ -34,10 +34,10 @@ async def whole(stores: Stores, deployment: pb.Deployment) -> dict[str, LogPart]
         for stage in deployment.stages
     }
     found = await stores.stage_logs.whole(deployment.project_id, keys.values())
-    return {stage_id: _cut_noted(found[key]) for stage_id, key in keys.items()}
+    return {stage_id: _note_cut(found[key]) for stage_id, key in keys.items()}
 
 
-def _cut_noted(part: LogPart) -> LogPart:
+def _note_cut(part: LogPart) -> LogPart:
     if part.at_end:
         return part
     last = part.blocks[-1] if part.blocks else LogBlock()
@@ -88,7 +88,7 @@ async def follow(
     key: LogKey,
     *,
     from_index: int,
-    last_words: float = LAST_WORDS,
+    seal_wait_seconds: float = SEAL_WAIT_SECONDS,
 ) -> AsyncGenerator[LogPart, None]:
     """The log from an index on, then each addition as it comes; the last part is completed."""
     topics = (topic(Kind.STAGE_LOG, str(key)), topic(Kind.DEPLOYMENT, key.deployment_id))
@@ -112,7 +112,7 @@ async def follow(
                 return
             if part.blocks:
                 yield replace(part, completed=False)
-            news = await listener.changes(limit=last_words if over else None)
+            news = await listener.changes(limit=seal_wait_seconds if over else None)
             waited = not news
 
 
