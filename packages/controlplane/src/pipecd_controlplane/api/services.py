@@ -62,7 +62,7 @@ def endpoints(
     guard_stream: GuardStream | None = None,
     admit_late: Admit | None = None,
 ) -> Endpoints:
-    """Every RPC of every service, behind one door."""
+    """Returns the endpoints of every RPC of every service, behind one authenticator."""
     served = Endpoints(
         admit=admit, observers=observers, guard_stream=guard_stream, admit_late=admit_late
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything about who has access to a project, in one hand."""
+"""The settings that decide who has access to a project."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field

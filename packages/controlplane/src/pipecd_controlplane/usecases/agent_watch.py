@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent is told: everything when it connects, then each change as it is committed.
+"""The watch of an agent: a snapshot when it connects, then each change as it is committed.
 
 The listening begins before the snapshot is read, so a change is in one or the other, or in both.
 """
@@ -18,14 +18,14 @@ from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_wire.pipecd.push import push_pb2
 
 HEARTBEAT_SECONDS: Final = 15.0
-"""Seconds of silence after which an agent is told that the connection lives."""
+"""How long nothing is sent before a heartbeat shows the agent that the connection lives."""
 
 MESSAGE_BYTES: Final = 8 * 1024 * 1024
-"""What is sent at once; an agent takes 10 MiB. What does not fit follows in the next message."""
+"""What is sent at once; an agent accepts 10 MiB. What does not fit follows in the next message."""
 
 
 class Presence:
-    """Which pipeds are connected to this process right now; whoever looks at them is told."""
+    """Which pipeds are connected to this process right now; changes are published."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus

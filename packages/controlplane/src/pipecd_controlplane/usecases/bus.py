@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who wants to know, is told at once: committed changes go to those who listen to their topics.
+"""Publishes committed changes at once to the listeners of their topics.
 
 The store publishes what it has committed; watchers read the rows. A listener that is slow loses
 nothing and holds up nobody: what it has not taken yet is kept once per thing.
@@ -16,16 +16,16 @@ from pipecd_model.errors import UnavailableError
 
 
 class Subscriber(Protocol):
-    """Somebody who is told at once, on the event loop, in the middle of a publication."""
+    """A subscriber that is called at once, on the event loop, in the middle of a publication."""
 
     def tell(self, change: Change) -> None: ...
 
     def stop(self) -> None:
-        """The server stops: nothing more is told."""
+        """Called when the server stops: nothing more is published."""
 
 
 class Listener:
-    """What was told and not taken yet."""
+    """The changes that were published and not read yet."""
 
     def __init__(self) -> None:
         self._pending: dict[Change, None] = {}  # a set that keeps the order

@@ -91,7 +91,7 @@ def follow(
 def combine_statuses(
     statuses: Collection[pb.ChainBlockStatus.ValueType],
 ) -> pb.ChainBlockStatus.ValueType | None:
-    """The status of a whole from those of its parts; None leaves it as it was."""
+    """Returns the status of a whole from those of its parts; None leaves it as it was."""
     if all(status == pb.DEPLOYMENT_BLOCK_SUCCESS for status in statuses):
         return pb.DEPLOYMENT_BLOCK_SUCCESS
     for status in (

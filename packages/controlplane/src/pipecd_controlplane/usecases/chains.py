@@ -40,7 +40,7 @@ async def create(
     request: pipedservice.CreateDeploymentChainRequest,
     now: Now,
 ) -> None:
-    """Keep the chain, its first deployment and a command per further application."""
+    """Add the chain, its first deployment and a command per further application."""
     if len(request.matchers) >= MOST_BLOCKS:
         raise ConfigError(
             f"invalid request: matchers: {len(request.matchers)}, at most {MOST_BLOCKS - 1}"
@@ -168,7 +168,7 @@ async def follow_in(
 
 
 async def look(stores: Stores, now: Now) -> None:
-    """The timed look at every chain that goes on."""
+    """Update every chain that goes on; a timed job."""
     for project_id, chain_id in await stores.chains.unfinished():
         await _look_at(stores, project_id, chain_id, now)
 
@@ -183,7 +183,7 @@ async def _look_at(stores: Stores, project_id: str, chain_id: str, now: Now) -> 
 
 
 async def _find_lost(stores: Stores, chain: pb.DeploymentChain) -> frozenset[Node]:
-    """The members that have no deployment and whose command will not bring one any more."""
+    """Returns the members without a deployment whose command will not bring one any more."""
     found = set()
     for index, block in enumerate(chain.blocks):
         for node in block.nodes:

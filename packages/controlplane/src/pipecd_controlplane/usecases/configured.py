@@ -52,7 +52,7 @@ def _take(project: pb.Project, config: ProjectConfig) -> None:
 
 
 def build_shared_sso(configs: Sequence[SharedSsoConfig]) -> dict[str, pb.ProjectSSOConfig]:
-    """The shared ways in, by name."""
+    """Returns the shared single sign-on configurations, by name."""
     return {config.name: _build_sso(config) for config in configs}
 
 

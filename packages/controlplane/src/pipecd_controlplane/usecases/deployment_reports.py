@@ -35,7 +35,7 @@ def apply_created(deployment: pb.Deployment, now: int) -> None:
 def apply_plan(
     deployment: pb.Deployment, report: pipedservice.ReportDeploymentPlannedRequest
 ) -> None:
-    """Take the plan. A later call may add stages, rollbacks for example, but takes none away."""
+    """Apply the plan. A later call may add stages, rollbacks for example, but removes none."""
     if deployments.is_completed(deployment.status):
         return
     merged = [_keep_progress(_find(deployment, stage.id), stage) for stage in report.stages]

@@ -53,7 +53,7 @@ class DuplicateAgents:
         self._heard: dict[tuple[str, str], dict[str, _Sighting]] = {}
 
     async def note(self, agent: Agent, method: str, started: str = "") -> None:
-        """Take notice of a report; raise the alarm when its sender should be gone."""
+        """Note a report; raise an alarm when its sender should be gone."""
         if agent.lease_epoch == 0:
             return  # it waits for a lease, and does no work
         now = self._clock()

@@ -48,7 +48,7 @@ async def register(
     now: Now,
     wanted_id: str | None = None,
 ) -> str:
-    """Keep a new event, and the commit it is about if that is told; answers its id."""
+    """Add a new event, and the commit it is about if there is one; returns its id."""
     limits.text("name", name, limits.NAME)
     limits.text("data", data, limits.EVENT_DATA)
     limits.labels("labels", labels)
@@ -97,7 +97,7 @@ async def report(
     reported: Iterable[pipedservice.ReportEventStatusesRequest.Event],
     now: Now,
 ) -> None:
-    """Take what a piped says came of events: all of it, or nothing when one is not there."""
+    """Apply the statuses that a piped reports: all of them, or none when an event is missing."""
     reports = list(reported)
 
     async def work(transaction: Transaction) -> None:

@@ -83,7 +83,7 @@ def read_page(text: str, *, trusted: bool = False) -> list[Family]:
 
 
 def relabel(families: Iterable[Family], labels: Mapping[str, str]) -> list[Family]:
-    """Every series with these labels, whatever it says of itself."""
+    """Returns the families with these labels set on every series."""
 
     def change(series: Series) -> Series:
         changed = {**dict(series.labels), **labels}
@@ -93,7 +93,7 @@ def relabel(families: Iterable[Family], labels: Mapping[str, str]) -> list[Famil
 
 
 def select_project(families: Iterable[Family], project_id: str) -> list[Family]:
-    """Leave out the series that name another project."""
+    """Returns the families without the series that name another project."""
     return [
         replace(
             each,

@@ -57,7 +57,7 @@ class _Seen:
 
 
 class Leases:
-    """Gives, renews and takes back leases."""
+    """Grants, renews and revokes leases."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Leases:
         return await self._ask(instance, same_folder=True)
 
     async def ask_again(self, instance: Instance) -> push_pb2.Lease:
-        """Ask as one that has waited: two streams of one folder must not take turns for ever."""
+        """Ask after a wait: two streams of one folder must not take turns for ever."""
         return await self._ask(instance, same_folder=False)
 
     async def _ask(self, instance: Instance, *, same_folder: bool) -> push_pb2.Lease:
@@ -161,7 +161,7 @@ class Leases:
             )
 
     def waiting_time(self, agent: Agent) -> float:
-        """Seconds after which it is worth to ask again, if nothing is heard before."""
+        """Returns the seconds after which to ask again, unless a change comes before."""
         seen = self._seen.get(agent.piped_id)
         return max(0.0, self._time_left(seen)) if seen is not None else self._times.lease
 

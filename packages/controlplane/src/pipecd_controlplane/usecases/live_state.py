@@ -23,7 +23,7 @@ LATE_SECONDS: Final = 120
 
 
 async def report(stores: Stores, agent: Agent, told: Snapshot, now: Now) -> None:
-    """Take a snapshot of an application of this piped."""
+    """Store a snapshot of an application of this piped."""
     application = await own_application(stores.applications, agent, told.application_id)
     if (told.project_id, told.piped_id) != (application.project_id, application.piped_id):
         raise ConfigError(
@@ -52,7 +52,7 @@ async def report(stores: Stores, agent: Agent, told: Snapshot, now: Now) -> None
 async def patch(
     stores: Stores, agent: Agent, events: Iterable[pb.KubernetesResourceStateEvent]
 ) -> list[str]:
-    """Apply changes, each application's in their order; answers the ids of those of others."""
+    """Apply changes, each application's in their order; returns the ids of those it refused."""
     by_application: dict[str, list[pb.KubernetesResourceStateEvent]] = {}
     for event in events:
         by_application.setdefault(event.application_id, []).append(event)
@@ -138,7 +138,7 @@ def judge(snapshot: Snapshot) -> None:
 
 
 async def snapshot(stores: Stores, project_id: str, application_id: str) -> Snapshot:
-    """Raises NotFoundError when there is no such application, or nothing was told of it."""
+    """Raises NotFoundError when there is no such application, or nothing was reported of it."""
     await stores.applications.get(project_id, application_id)
     found = await stores.live_states.find(project_id, application_id)
     if found is None:

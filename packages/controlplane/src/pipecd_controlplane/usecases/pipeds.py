@@ -135,7 +135,7 @@ async def restart(stores: Stores, requester: Requester, piped_id: str) -> comman
 
 
 def describe(piped: piped_pb2.Piped, report: pipedservice.ReportPipedMetaRequest, now: int) -> None:
-    """Take what a piped says of itself when it starts."""
+    """Apply what a piped reports of itself when it starts."""
     piped.version = report.version
     piped.config = report.config
     piped.started_at = now

@@ -94,7 +94,7 @@ def _repository_id(
 
 
 class PlanPreviewResults:
-    """The answers, once they are there."""
+    """Reads the results of plan previews."""
 
     def __init__(
         self, stores: Stores, presence: Presence, now: Now, web_base_url: Callable[[], str]
@@ -107,7 +107,7 @@ class PlanPreviewResults:
     async def results(
         self, project_id: str, command_ids: Iterable[str], *, handle_seconds: int
     ) -> list[pb.PlanPreviewCommandResult]:
-        """Raises NotFoundError while a piped is still at it: the caller asks again."""
+        """Raises NotFoundError while a piped is still working: the caller retries."""
         ids = list(command_ids)
         if len(ids) > MOST_COMMANDS:
             raise ConfigError(f"invalid request: {len(ids)} commands, at most {MOST_COMMANDS}")

@@ -39,7 +39,7 @@ class ProjectSettings:
         self._shared_sso = shared_sso
 
     async def read_redacted(self, project_id: str) -> pb.Project:
-        """The project with all of its roles and groups, without its secrets."""
+        """Returns the project with all of its roles and groups, without its secrets."""
         project = await self._stores.projects.get(project_id)
         shown = [*roles.BUILT_IN.values(), *project.rbac_roles]
         groups = roles.user_groups(project)

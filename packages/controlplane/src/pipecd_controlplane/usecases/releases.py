@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Released versions of piped, as GitHub lists them: what a launcher can be told to run.
+"""Released versions of piped, as GitHub lists them: what a launcher can run.
 
 Asked at most once an hour, whoever looks: without an account GitHub answers 60 calls an hour.
 """
@@ -74,7 +74,7 @@ class Releases:
 
 
 def parse(listed: Any) -> list[PipedRelease]:
-    """What GitHub answers, without drafts, previews and names that are no versions."""
+    """Returns the releases in GitHub's response: no drafts, no previews, only plain versions."""
     found = [
         PipedRelease(version=str(each.get("tag_name", "")), notes=str(each.get("body") or ""))
         for each in (listed if isinstance(listed, list) else [])

@@ -45,7 +45,7 @@ async def start(
     address: str = "",
     user_agent: str = "",
 ) -> str:
-    """Open a session; answers the value of its cookie, which is not kept."""
+    """Start a session; returns the value of its cookie, of which only the hash is stored."""
     secret = secrets.token_urlsafe(32)
     at = now()
     session = access_pb2.Session(

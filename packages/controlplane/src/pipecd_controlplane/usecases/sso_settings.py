@@ -84,7 +84,7 @@ class SsoSettings:
         await self._settings.change(project_id, edit)
 
     async def close_anew(self) -> int:
-        """Close with the newest key what an older one closed; answers in how many projects.
+        """Close with the newest key what an older one closed; returns in how many projects.
 
         What no key opens stays as it is: its people cannot sign in through others until it is set
         anew, and everybody else can.

@@ -25,8 +25,8 @@ MOST_BYTES: Final = 3 * 1024 * 1024
 GOES_ON: Final = "… this log is too long to be shown at once; follow it to read it whole"
 
 
-async def whole(stores: Stores, deployment: pb.Deployment) -> dict[str, LogPart]:
-    """The logs of all stages in their latest attempt, by stage id; long ones say where they end."""
+async def read_whole(stores: Stores, deployment: pb.Deployment) -> dict[str, LogPart]:
+    """Returns the logs of the latest attempts by stage id; long ones say where they end."""
     keys = {
         stage.id: LogKey(
             deployment_id=deployment.id, stage_id=stage.id, retried_count=stage.retried_count
@@ -46,7 +46,7 @@ def _note_cut(part: LogPart) -> LogPart:
 
 
 def can_reopen(deployment: pb.Deployment, key: LogKey) -> bool:
-    """Whether a sealed log takes more lines: its stage is not over.
+    """Whether a sealed log accepts more lines: its stage is not over.
 
     A plugin that has outlived its agent seals the log of a stage that the next agent runs again.
     """
@@ -90,7 +90,7 @@ async def follow(
     from_index: int,
     seal_wait_seconds: float = SEAL_WAIT_SECONDS,
 ) -> AsyncGenerator[LogPart, None]:
-    """The log from an index on, then each addition as it comes; the last part is completed."""
+    """Yields the log from an index on, then each addition; the last part is completed."""
     topics = (topic(Kind.STAGE_LOG, str(key)), topic(Kind.DEPLOYMENT, key.deployment_id))
     with bus.listen(*topics) as listener:
         position = 0

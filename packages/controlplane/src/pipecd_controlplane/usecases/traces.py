@@ -19,7 +19,7 @@ MOST: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTrace:
-    """What is told of a commit."""
+    """A commit, as an event describes it."""
 
     commit_hash: str
     commit_url: str

@@ -39,7 +39,7 @@ class SessionsApi:
 
 
 def _get_owner_limit(caller: User) -> sessions.Owner | None:
-    """Whose sessions the caller may touch; None is everybody's."""
+    """Returns whose sessions the caller may see and end; None is everybody's."""
     if isinstance(caller, Person) and not caller.may_change_project:
         return caller.name, caller.via
     return None

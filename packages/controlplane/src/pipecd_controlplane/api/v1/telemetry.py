@@ -60,7 +60,7 @@ else:
 
 
 class TelemetryApi:
-    """Takes spans; drops them when nobody collects."""
+    """Forwards spans; drops them when there is no collector."""
 
     def __init__(self, export: Any = None) -> None:
         self._export = export
