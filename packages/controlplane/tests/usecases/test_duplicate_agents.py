@@ -9,7 +9,7 @@ from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.duplicate_agents import (
     WINDOW_SECONDS,
     DuplicateAgents,
-    process_start,
+    parse_process_start,
 )
 from pipecd_controlplane.usecases.ownership import Agent
 
@@ -140,4 +140,4 @@ async def test_an_agent_that_waits_for_the_lease_is_none(kept: Stores) -> None:
     ],
 )
 def test_a_go_agent_says_in_its_metrics_when_it_was_started(metrics: bytes, found: str) -> None:
-    assert process_start(metrics) == found
+    assert parse_process_start(metrics) == found

@@ -49,7 +49,7 @@ class Scrape:
         online: list[tuple[str, int]] = []
         reports: dict[tuple[str, str], bytes] = {}
         for project_id in await self._stores.projects.ids():
-            counts = await insights.application_counts(self._stores, project_id, self._now)
+            counts = await insights.count_applications(self._stores, project_id, self._now)
             by_kind: dict[str, int] = {}
             for each in counts.counts:
                 by_kind[each.labels["KIND"]] = by_kind.get(each.labels["KIND"], 0) + each.count

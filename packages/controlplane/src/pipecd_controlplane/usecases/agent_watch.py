@@ -77,8 +77,8 @@ class AgentWatch:
             self._presence.present(agent),
         ):
             # Before the snapshot: who works must know all that was reported until it may.
-            lease = await self._leases.ask(instance)
-            first, *rest = split_into_messages(await self._everything(agent), self._max_bytes)
+            lease = await self._leases.acquire(instance)
+            first, *rest = split_into_messages(await self._read_all(agent), self._max_bytes)
             yield push_pb2.WatchResponse(
                 snapshot=push_pb2.Snapshot(
                     applications=first.applications,
@@ -91,7 +91,7 @@ class AgentWatch:
             for change in rest:
                 yield push_pb2.WatchResponse(change=change)
             while True:
-                changes = await listener.changes(limit=self._limit(agent, lease))
+                changes = await listener.wait_changes(seconds=self._limit(agent, lease))
                 now = await self._lease_now(instance, lease, changes)
                 if (now.epoch, now.held) != (lease.epoch, lease.held):
                     yield push_pb2.WatchResponse(lease=now)
@@ -99,7 +99,7 @@ class AgentWatch:
                     yield push_pb2.WatchResponse(heartbeat=push_pb2.Heartbeat())
                 lease = now
                 for change in split_into_messages(
-                    await self._read(agent, changes), self._max_bytes
+                    await self._read_changes(agent, changes), self._max_bytes
                 ):
                     if change.ByteSize():
                         yield push_pb2.WatchResponse(change=change)
@@ -108,7 +108,7 @@ class AgentWatch:
         """How long to listen: one that waits for the lease also looks when it may be free."""
         if lease.held:
             return self._heartbeat
-        return min(self._heartbeat, self._leases.waiting_time(agent))
+        return min(self._heartbeat, self._leases.retry_after_seconds(agent))
 
     async def _lease_now(
         self, instance: Instance, lease: push_pb2.Lease, changes: Iterable[Change]
@@ -116,11 +116,11 @@ class AgentWatch:
         news = any(change.kind is Kind.LEASE for change in changes)
         if lease.held:
             return await self._leases.current(instance) if news else lease
-        if news or not self._leases.waiting_time(instance.agent):
-            return await self._leases.ask_again(instance)
+        if news or not self._leases.retry_after_seconds(instance.agent):
+            return await self._leases.acquire_after_wait(instance)
         return lease
 
-    async def _everything(self, agent: Agent) -> push_pb2.Change:
+    async def _read_all(self, agent: Agent) -> push_pb2.Change:
         who = (agent.project_id, agent.piped_id)
 
         async def work(view: View) -> push_pb2.Change:
@@ -133,7 +133,7 @@ class AgentWatch:
 
         return await self._stores.database.read(work)
 
-    async def _read(self, agent: Agent, changes: Iterable[Change]) -> push_pb2.Change:
+    async def _read_changes(self, agent: Agent, changes: Iterable[Change]) -> push_pb2.Change:
         """Read what changed: each thing is sent whole, as it is now."""
         answer = push_pb2.Change()
         for change in changes:

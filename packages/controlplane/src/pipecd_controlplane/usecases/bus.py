@@ -18,7 +18,7 @@ from pipecd_model.errors import UnavailableError
 class Subscriber(Protocol):
     """A subscriber that is called at once, on the event loop, in the middle of a publication."""
 
-    def tell(self, change: Change) -> None: ...
+    def notify(self, change: Change) -> None: ...
 
     def stop(self) -> None:
         """Called when the server stops: nothing more is published."""
@@ -32,7 +32,7 @@ class Listener:
         self._news = asyncio.Event()
         self._stopping = False
 
-    def tell(self, change: Change) -> None:
+    def notify(self, change: Change) -> None:
         self._pending[change] = None
         self._news.set()
 
@@ -40,10 +40,10 @@ class Listener:
         self._stopping = True
         self._news.set()
 
-    async def changes(self, *, limit: float | None = None) -> list[Change]:
-        """Wait for news; empty after `limit` seconds without. Raises when the server stops."""
+    async def wait_changes(self, *, seconds: float | None = None) -> list[Change]:
+        """Wait for news; returns none after `seconds` without any. Raises when the server stops."""
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(seconds):
                 await self._news.wait()
         except TimeoutError:
             return []
@@ -66,7 +66,7 @@ class Bus:
         for change in changes:
             for topic in change.topics():
                 for listener in self._listeners.get(topic, ()):
-                    listener.tell(change)
+                    listener.notify(change)
 
     @contextmanager
     def listen(self, *topics: Topic) -> Iterator[Listener]:

@@ -167,13 +167,13 @@ async def follow_in(
         return
 
 
-async def look(stores: Stores, now: Now) -> None:
+async def update_unfinished(stores: Stores, now: Now) -> None:
     """Update every chain that goes on; a timed job."""
     for project_id, chain_id in await stores.chains.unfinished():
-        await _look_at(stores, project_id, chain_id, now)
+        await _update(stores, project_id, chain_id, now)
 
 
-async def _look_at(stores: Stores, project_id: str, chain_id: str, now: Now) -> None:
+async def _update(stores: Stores, project_id: str, chain_id: str, now: Now) -> None:
     lost = await _find_lost(stores, await stores.chains.get(project_id, chain_id))
 
     async def work(transaction: Transaction) -> None:

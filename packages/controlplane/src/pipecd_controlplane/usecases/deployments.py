@@ -101,6 +101,6 @@ async def watch(
         deployment = await stores.deployments.get(project_id, deployment_id)
         yield deployment
         while not is_completed(deployment.status):
-            await listener.changes()
+            await listener.wait_changes()
             deployment = await stores.deployments.get(project_id, deployment_id)
             yield deployment

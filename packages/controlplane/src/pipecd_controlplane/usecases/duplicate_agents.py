@@ -29,7 +29,7 @@ PROCESS_START: Final = re.compile(
 )
 
 
-def process_start(metrics: bytes) -> str:
+def parse_process_start(metrics: bytes) -> str:
     """When the process that sent these metrics was started, as it says; empty if it does not."""
     found = PROCESS_START.search(metrics)
     return found[1].decode() if found else ""

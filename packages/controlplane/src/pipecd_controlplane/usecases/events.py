@@ -83,7 +83,9 @@ async def register(
     return event.id
 
 
-async def latest(stores: Stores, project_id: str, name: str, labels: Mapping[str, str]) -> pb.Event:
+async def find_latest(
+    stores: Stores, project_id: str, name: str, labels: Mapping[str, str]
+) -> pb.Event:
     """The newest one. Raises NotFoundError when there is none: every agent's first time."""
     event = await stores.events.latest(project_id, name, key_of(name, labels))
     if event is None:

@@ -31,7 +31,7 @@ class PipedRelease:
     notes: str
 
 
-def order(version: str) -> tuple[int, ...] | None:
+def parse_version(version: str) -> tuple[int, ...] | None:
     """A key by which versions compare; None for what is no plain version."""
     found = SEMVER.fullmatch(version)
     return tuple(int(part) for part in found.groups()) if found else None
@@ -46,12 +46,12 @@ class Releases:
         self._known: list[PipedRelease] = []
         self._asked_at: float | None = None
 
-    async def all(self) -> list[PipedRelease]:
+    async def list_all(self) -> list[PipedRelease]:
         """Newest first. Raises UnavailableError when they cannot be had and never were."""
         fresh = self._asked_at is not None and self._clock() - self._asked_at < FRESH_SECONDS
         if not fresh:
             try:
-                self._known = parse(await self._fetch())
+                self._known = parse_releases(await self._fetch())
             except UnavailableError:
                 if not self._known:
                     raise
@@ -73,7 +73,7 @@ class Releases:
             raise UnavailableError("the list of released versions cannot be had now") from error
 
 
-def parse(listed: Any) -> list[PipedRelease]:
+def parse_releases(listed: Any) -> list[PipedRelease]:
     """Returns the releases in GitHub's response: no drafts, no previews, only plain versions."""
     found = [
         PipedRelease(version=str(each.get("tag_name", "")), notes=str(each.get("body") or ""))
@@ -81,22 +81,23 @@ def parse(listed: Any) -> list[PipedRelease]:
         if isinstance(each, dict) and not each.get("draft") and not each.get("prerelease")
     ]
     return sorted(
-        (each for each in found if order(each.version)),
-        key=lambda each: order(each.version) or (),
+        (each for each in found if parse_version(each.version)),
+        key=lambda each: parse_version(each.version) or (),
         reverse=True,
     )
 
 
 def breaking_notes(releases: Iterable[PipedRelease], versions: Iterable[str]) -> str:
     """What breaks for the oldest of these versions, as Markdown; empty when nothing is known."""
-    known = [key for version in versions if (key := order(version))]
+    known = [key for version in versions if (key := parse_version(version))]
     if not known:
         return ""
     oldest = min(known)
     parts = [
         f"## {each.version}\n\n{section}"
         for each in releases
-        if (order(each.version) or ()) > oldest and (section := _find_breaking_section(each.notes))
+        if (parse_version(each.version) or ()) > oldest
+        and (section := _find_breaking_section(each.notes))
     ]
     return "\n\n".join(parts)
 

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.project import ProjectSettings
-from pipecd_controlplane.usecases.vault import Vault, is_closed
+from pipecd_controlplane.usecases.vault import Vault, is_encrypted
 from pipecd_model.errors import ConfigError, StateError
 from pipecd_runtime.logs import logger
 from pipecd_wire.model import project_pb2 as pb
@@ -51,7 +51,7 @@ class SsoSettings:
         client = _client(opened)
         for name in SECRETS:
             closed = getattr(client, name)
-            setattr(client, name, self._vault.open(closed, place=_place(project.id, name)))
+            setattr(client, name, self._vault.decrypt(closed, place=_place(project.id, name)))
         return opened
 
     async def change(self, project_id: str, wanted: pb.ProjectSSOConfig) -> None:
@@ -73,7 +73,7 @@ class SsoSettings:
             for name in SECRETS:
                 given = getattr(client, name)
                 closed = (
-                    self._vault.close(given, place=_place(project_id, name))
+                    self._vault.encrypt(given, place=_place(project_id, name))
                     if given
                     else getattr(before, name)
                 )
@@ -93,7 +93,7 @@ class SsoSettings:
         for project in await self._stores.projects.all():
             client = _client(project.sso) if project.HasField("sso") else None
             closed = [getattr(client, name) for name in SECRETS] if client else []
-            if any(is_closed(each) and not self._vault.is_current(each) for each in closed):
+            if any(is_encrypted(each) and not self._vault.is_current(each) for each in closed):
                 try:
                     await self._stores.projects.update(project.id, self._renew)
                     changed += 1
@@ -105,8 +105,8 @@ class SsoSettings:
         client = _client(project.sso)
         for name in SECRETS:
             place = _place(project.id, name)
-            opened = self._vault.open(getattr(client, name), place=place)
-            setattr(client, name, self._vault.close(opened, place=place))
+            opened = self._vault.decrypt(getattr(client, name), place=place)
+            setattr(client, name, self._vault.encrypt(opened, place=place))
 
 
 Section = Literal["github", "oidc"]

@@ -112,7 +112,7 @@ async def follow(
                 return
             if part.blocks:
                 yield replace(part, completed=False)
-            news = await listener.changes(limit=seal_wait_seconds if over else None)
+            news = await listener.wait_changes(seconds=seal_wait_seconds if over else None)
             waited = not news
 
 
