@@ -11,19 +11,33 @@ SOURCES := packages plugins tools tests bench
 WORKERS ?= 2
 N ?= 50
 TYPED_TESTS := \
+	bench \
 	packages/controlplane/tests/*.py \
 	packages/controlplane/tests/api \
 	packages/controlplane/tests/matrix \
 	packages/controlplane/tests/usecases \
 	packages/controlplane/tests/web \
 	packages/controlplane/tests/wire \
+	packages/piped/tests/controlplane \
+	packages/piped/tests/plan \
 	packages/piped/tests/plugins \
 	packages/piped/tests/programs \
+	packages/piped/tests/report \
+	packages/piped/tests/schedule \
 	packages/piped/tests/secrets \
 	packages/runtime/tests \
+	packages/sdk/tests \
+	packages/wire/tests \
+	plugins/dummy/tests \
+	plugins/files/tests \
+	plugins/scriptrun/tests \
+	plugins/wait/tests \
+	plugins/waitapproval/tests \
 	tests/chaos \
-	tests/support/src \
-	bench
+	tests/conformance \
+	tests/integration/piped \
+	tests/packaging \
+	tests/support/src
 SEED ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 

@@ -25,7 +25,7 @@ from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 from pipecd_controlplane.store.applications import ApplicationFilter
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.deployments import LIST, DeploymentFilter
-from pipecd_controlplane.store.listing import listing
+from pipecd_controlplane.store.listing import build_listing
 from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.paging import Position
 from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
@@ -124,7 +124,7 @@ def bare(
     """The same statement in bare sqlite3, its rows read as messages."""
     rows = wanted.rows()
     compiled = Compiled(
-        listing(LIST, rows.shape(), leader),
+        build_listing(LIST, rows.shape(), leader),
         SQLiteDialect(paramstyle="qmark"),
     )
     place = Position.decode(cursor) if cursor else Position(created_at=2**62, id="")

@@ -22,7 +22,7 @@ STARTS: Final = {
         "is copied into plugin files and runs under any Python, without us; it becomes another"
         " Python, and starts nothing"
     ),
-    "plugins/scriptrun/src/pipecd_plugin_scriptrun/shim/keeper.py": (
+    "plugins/scriptrun/src/pipecd_plugin_scriptrun/shim/runner.py": (
         "runs without our packages, for its start to be quick; starts the shell of a script"
     ),
 }
@@ -52,7 +52,7 @@ LIBRARIES: Final = {
     "packages/sdk/src/pipecd_sdk/_glue/parent.py": "prctl",
     "packages/wire/src/pipecd_wire/rpc/arenas.py": "mallopt",
     "plugins/files/src/pipecd_plugin_files/provider/site.py": "syncfs",
-    "plugins/scriptrun/src/pipecd_plugin_scriptrun/shim/keeper.py": "prctl",
+    "plugins/scriptrun/src/pipecd_plugin_scriptrun/shim/runner.py": "prctl",
 }
 """Where functions of the C library may be called, which has many that start a process."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipecd_sdk.conformance import Outcome, Profile, StageProfile, judge_plugin, load_cases
+from pipecd_sdk.conformance import CaseOutcome, Profile, StageProfile, judge_plugin, load_cases
 from pipecd_test_support.programs import GO_PLUGIN
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +21,7 @@ PLUGINS = sorted(file.parent.name for file in ROOT.glob("plugins/*/pyproject.tom
 def test_our_plugins_pass_the_kit(name: str, agent: str) -> None:
     profile = ROOT / "plugins" / name / "conformance.yaml"
     way = ["--as-go-agent"] if agent == "go" else []
-    command = ["plugin", "test", *way, "--output", "json", "--profile", profile, "--"]
+    command = ["plugin", "test", *way, "--output", "json", "--profile", str(profile), "--"]
 
     done = subprocess.run(
         [BIN / "pipectl", *command, BIN / f"pipecd-plugin-{name}"],
@@ -57,7 +57,7 @@ async def test_the_kit_leaves_nothing_running_that_a_plugin_has_started(tmp_path
 
     judged = [each async for each in judge_plugin(command, profile, cases, invite=False)]
 
-    assert [each.outcome for each in judged] == [Outcome.HOLDS] * len(cases)
+    assert [each.outcome for each in judged] == [CaseOutcome.HOLDS] * len(cases)
     started = [int(pid) for pid in pids.read_text().split()]
     assert started
     assert [pid for pid in started if is_alive(pid)] == []

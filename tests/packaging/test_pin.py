@@ -34,7 +34,12 @@ def pin(tmp_path: Path) -> Iterator[Pin]:
         html = {"Content-Type": "text/html"}
         server.give("/simple/good-thing/", Answer(body=page, headers=html))
         pip = {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": f"{server.url}/simple"}
-        files = ["--constraints", tmp_path / "constraints.txt", "--lock", tmp_path / "lock"]
+        files = [
+            "--constraints",
+            str(tmp_path / "constraints.txt"),
+            "--lock",
+            str(tmp_path / "lock"),
+        ]
 
         def run(constraints: str, *options: str) -> subprocess.CompletedProcess[str]:
             (tmp_path / "constraints.txt").write_text(constraints)

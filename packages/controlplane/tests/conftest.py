@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipecd_controlplane.app import ControlPlane
+from pipecd_controlplane.app import RunningServer
 from pipecd_controlplane.store.changes import Change
 from pipecd_controlplane.store.database import Database
 from pipecd_controlplane.store.open import SqliteFolder, open_database
@@ -35,7 +35,7 @@ async def database(
 ) -> AsyncIterator[Database]:
     """Each database that we support: all of them make the same promises."""
     async with open_database(
-        SqliteFolder(folder=tmp_path / "data"), on_commit=told.extend
+        SqliteFolder(folder=tmp_path / "data", repeat_units=True), on_commit=told.extend
     ) as opened:
         yield opened
 
@@ -52,7 +52,7 @@ def serve() -> Serve:
 
 
 @pytest.fixture
-def plane_of() -> Callable[[ControlPlane, AsyncExitStack], Awaitable[ServedControlPlane]]:
+def plane_of() -> Callable[[RunningServer, AsyncExitStack], Awaitable[ServedControlPlane]]:
     """Ways to call a control plane that the test has started itself."""
     return ServedControlPlane.of
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipecd_controlplane.app import Settings, control_plane
+from pipecd_controlplane.app import control_plane
+from pipecd_controlplane.settings import ServerSettings
 from pipecd_model.errors import ConfigError, StateError
 from pipecd_test_support.controlplane_server import Serve, ServedControlPlane
 from pipecd_test_support.waiting import Soon
@@ -29,7 +30,7 @@ async def http(address: str, path: str) -> tuple[str, str]:
 
 
 async def test_the_first_start_makes_a_project_and_a_key(tmp_path: Path) -> None:
-    async with control_plane(Settings(data_dir=tmp_path / "new")) as running:
+    async with control_plane(ServerSettings(data_dir=tmp_path / "new")) as running:
         key_file = running.admin_key_file
         assert await running.stores.projects.ids() == ["default"]
 
@@ -53,13 +54,13 @@ async def test_a_later_start_keeps_key_and_data(serve: Serve, tmp_path: Path) ->
 
 
 async def test_the_project_of_a_new_folder_can_be_named(tmp_path: Path) -> None:
-    async with control_plane(Settings(data_dir=tmp_path, project_id="shop")) as running:
+    async with control_plane(ServerSettings(data_dir=tmp_path, project_id="shop")) as running:
         assert await running.stores.projects.ids() == ["shop"]
 
     with pytest.raises(ConfigError, match="has no project 'other'"):
-        async with control_plane(Settings(data_dir=tmp_path, project_id="other")):
+        async with control_plane(ServerSettings(data_dir=tmp_path, project_id="other")):
             pass
-    async with control_plane(Settings(data_dir=tmp_path)) as running:
+    async with control_plane(ServerSettings(data_dir=tmp_path)) as running:
         assert await running.stores.projects.ids() == ["shop"]
 
 
@@ -74,7 +75,7 @@ async def test_a_first_start_that_was_cut_short_is_begun_again(
 
 
 async def test_the_small_pages_are_on_the_same_address(tmp_path: Path) -> None:
-    async with control_plane(Settings(data_dir=tmp_path)) as running:
+    async with control_plane(ServerSettings(data_dir=tmp_path)) as running:
         assert await http(running.address, "/healthz") == ("200 OK", "ok")
         status, body = await http(running.address, "/version")
         assert (status, body.split()[0]) == ("200 OK", "pipecd")
@@ -85,10 +86,10 @@ async def test_the_small_pages_are_on_the_same_address(tmp_path: Path) -> None:
 
 
 async def test_a_taken_address_is_refused_with_a_sentence(tmp_path: Path) -> None:
-    async with control_plane(Settings(data_dir=tmp_path / "one")) as running:
+    async with control_plane(ServerSettings(data_dir=tmp_path / "one")) as running:
         port = int(running.address.rpartition(":")[2])
         with pytest.raises(StateError, match="the port is taken"):
-            async with control_plane(Settings(data_dir=tmp_path / "two", port=port)):
+            async with control_plane(ServerSettings(data_dir=tmp_path / "two", port=port)):
                 pass
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.cli import DIE_AFTER_COMMIT
+from pipecd_controlplane.serve.server_command import DIE_AFTER_COMMIT
 from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_test_support.controlplane_process import RunServer
 from pipecd_test_support.controlplane_server import Serve

@@ -59,7 +59,7 @@ async def agent() -> AsyncIterator[Agent]:
         SERVICE, listener, unimplemented=set(SERVICE.methods_by_name) - {"ReportCommandHandled"}
     )
     async with (
-        serving(endpoints, "127.0.0.1:0", grace=0) as port,
+        serving(endpoints, "127.0.0.1:0", grace_seconds=0) as port,
         connect(f"127.0.0.1:{port}") as channel,
         asyncio.TaskGroup() as tasks,
     ):

@@ -6,15 +6,19 @@ After a change that is meant: python packages/sdk/tests/surface.py > packages/sd
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from importlib import import_module
-from typing import Any
 
 MODULES = ["pipecd_sdk", "pipecd_sdk.testing"] + [
     f"pipecd_sdk.kit.{name}"
     for name in ("diff", "patterns", "process", "script_records", "shell", "tools", "yaml")
 ]
+
+STARS: dict[object, str] = {
+    inspect.Parameter.VAR_POSITIONAL: "*",
+    inspect.Parameter.VAR_KEYWORD: "**",
+}
 
 
 def main() -> None:
@@ -25,7 +29,7 @@ def main() -> None:
                 sys.stdout.write(f"{line}\n")
 
 
-def lines(name: str, value: Any) -> Iterator[str]:
+def lines(name: str, value: object) -> Iterator[str]:
     if isinstance(value, type) and issubclass(value, Enum):
         yield f"{name}: {', '.join(f'{each.name}={each.value!r}' for each in value)}"
     elif inspect.isclass(value):
@@ -41,7 +45,7 @@ def lines(name: str, value: Any) -> Iterator[str]:
         yield name
 
 
-def members(name: str, member: Any) -> Iterator[str]:
+def members(name: str, member: object) -> Iterator[str]:
     if isinstance(member, classmethod | staticmethod):
         yield f"{name}{signature(member.__func__)}"
     elif inspect.isfunction(member):
@@ -50,7 +54,7 @@ def members(name: str, member: Any) -> Iterator[str]:
         yield name
 
 
-def signature(value: Any) -> str:
+def signature(value: Callable[..., object]) -> str:
     """The parameters without their types: names, kinds, and which may be left out."""
     try:
         parameters = inspect.signature(value).parameters.values()
@@ -63,7 +67,7 @@ def signature(value: Any) -> str:
         if each.kind is each.KEYWORD_ONLY and not is_keyword:
             words.append("*")
             is_keyword = True
-        star = {each.VAR_POSITIONAL: "*", each.VAR_KEYWORD: "**"}.get(each.kind, "")
+        star = STARS.get(each.kind, "")
         is_keyword = is_keyword or star == "*"
         words.append(f"{star}{each.name}" + ("" if each.default is each.empty else "=…"))
     return f"({', '.join(words)})"

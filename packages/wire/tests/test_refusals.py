@@ -38,7 +38,7 @@ async def refuse(refusal: StatusError) -> CallError:
     endpoints.add(service, Stages(refusal))
     request = plugin_pb2.WaitStageRequest(deployment_id="d1", stage_id="s1")
     async with (
-        serving(endpoints, "127.0.0.1:0", grace=0) as port,
+        serving(endpoints, "127.0.0.1:0", grace_seconds=0) as port,
         connect(f"127.0.0.1:{port}") as channel,
     ):
         with pytest.raises(CallError) as caught:

@@ -13,6 +13,7 @@ from pipecd_sdk import StageFailedError, StageStatus, SyncStrategy
 from pipecd_sdk.testing import NOON, FakeClock, StageHarness
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import PluginProcess, executable, start_plugin
+from pipecd_wire.model import deployment_pb2
 from pipecd_wire.plugin.deploymentapi import api_pb2
 from pipecd_wire.rpc import CallError, call
 
@@ -113,7 +114,7 @@ async def test_a_crash_ends_the_process_once_and_a_new_one_continues() -> None:
         async with start_plugin(piped, command, name="dummy") as plugin:
             answer = await plugin.execute("DUMMY_SYNC", {"exit": 7}, stage_id="s1")
 
-    assert answer.status == StageStatus.SUCCESS
+    assert answer.status == deployment_pb2.STAGE_SUCCESS
 
 
 async def test_a_quick_sync_needs_no_options_and_no_targets() -> None:
@@ -129,7 +130,7 @@ async def test_a_quick_sync_needs_no_options_and_no_targets() -> None:
         ("DUMMY_SYNC", False),
         ("DUMMY_ROLLBACK", True),
     ]
-    assert answer.status == StageStatus.SUCCESS
+    assert answer.status == deployment_pb2.STAGE_SUCCESS
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
@@ -145,7 +146,7 @@ async def test_a_crash_may_be_a_signal(number: signal.Signals) -> None:
 
 async def test_a_hang_stops_the_pings_and_ends_by_itself() -> None:
     async with (
-        FakePiped(ping_interval=0.05) as piped,
+        FakePiped(ping_interval_seconds=0.05) as piped,
         start_plugin(piped, COMMAND, name="dummy") as plugin,
         asyncio.TaskGroup() as tasks,
     ):
@@ -161,7 +162,7 @@ async def test_a_hang_stops_the_pings_and_ends_by_itself() -> None:
                 quiet = quiet + 1 if piped.calls["Ping"] == before else 0
         assert not running.done()
 
-    assert (await running).status == StageStatus.SUCCESS
+    assert (await running).status == deployment_pb2.STAGE_SUCCESS
 
 
 async def test_it_floods_its_outputs_and_the_log() -> None:
@@ -173,7 +174,7 @@ async def test_it_floods_its_outputs_and_the_log() -> None:
         answer = await plugin.execute("DUMMY_SYNC", options, stage_id="s1")
         written = sum(len(line) + 1 for line in plugin.output if line.startswith("xxx"))
 
-    assert answer.status == StageStatus.SUCCESS
+    assert answer.status == deployment_pb2.STAGE_SUCCESS
     assert written >= 1_000_000 + 64 * 1024
     lines = [line for line in piped.log("s1").lines if line.endswith("x")]
     assert [int(line.split()[0]) for line in lines] == list(range(3000))
@@ -189,7 +190,7 @@ async def test_an_answer_can_be_larger_than_anybody_takes() -> None:
         again = await plugin.execute("DUMMY_SYNC", {}, index=1)
 
     assert told.value.status == "RESOURCE_EXHAUSTED"
-    assert again.status == StageStatus.SUCCESS
+    assert again.status == deployment_pb2.STAGE_SUCCESS
 
 
 async def test_garbage_breaks_the_connection_and_the_next_one_works() -> None:
@@ -203,7 +204,7 @@ async def test_garbage_breaks_the_connection_and_the_next_one_works() -> None:
             again = await eventually(plugin)
 
     assert told.value.status in {"UNAVAILABLE", "INTERNAL", "UNKNOWN"}
-    assert again.status == StageStatus.SUCCESS
+    assert again.status == deployment_pb2.STAGE_SUCCESS
 
 
 async def eventually(plugin: PluginProcess) -> api_pb2.ExecuteStageResponse:

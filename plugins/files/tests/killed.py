@@ -16,9 +16,9 @@ from types import FrameType
 from typing import Any
 
 from pipecd_plugin_files.config import FilesOptions
-from pipecd_plugin_files.provider.site import Site
+from pipecd_plugin_files.provider.site import ReleaseSite
 from pipecd_plugin_files.provider.tree import Digests
-from pipecd_plugin_files.source import Folder
+from pipecd_plugin_files.source import SourceFolder
 from pipecd_plugin_files.stages.order import Order
 from pipecd_plugin_files.stages.rollback import roll_back
 from pipecd_plugin_files.stages.rollout import roll_out
@@ -64,7 +64,7 @@ def main() -> None:
 def work(given: dict[str, Any]) -> None:
     global limit  # noqa: PLW0603
     limit = given["limit"]
-    folder = Folder(
+    folder = SourceFolder(
         path=given["folder"],
         excluded=lambda _: False,
         hidden=lambda _: False,
@@ -72,7 +72,7 @@ def work(given: dict[str, Any]) -> None:
         commit=given["commit"],
     )
     order = Order(
-        site=Site(Path(given["site"]), flush=False),
+        site=ReleaseSite(Path(given["site"]), flush=False),
         deployment=Deployment(
             id=given["deployment"],
             application_id="application-1",

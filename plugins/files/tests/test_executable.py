@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from pipecd_sdk import StageStatus
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import (
     LaunchMode,
@@ -15,7 +14,8 @@ from pipecd_sdk.testing.process import (
     executable,
     start_plugin,
 )
-from pipecd_wire.model import application_pb2
+from pipecd_test_support.files_lab import FilesLab
+from pipecd_wire.model import application_pb2, deployment_pb2
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.deploymentapi import api_pb2
 from pipecd_wire.rpc import call
@@ -36,7 +36,7 @@ def entry(tmp_path: Path, **config: Any) -> dict[str, Any]:
     ids=["ours", "go"],
 )
 async def test_it_deploys_and_tells_over_the_wire(
-    make: Any, tmp_path: Path, mode: LaunchMode, managed: bool
+    make: FilesLab, tmp_path: Path, mode: LaunchMode, managed: bool
 ) -> None:
     folder = make.write(tmp_path / "commit", {"public/index.html": "hello\n"})
     application = {"source": "public"}
@@ -67,7 +67,7 @@ async def test_it_deploys_and_tells_over_the_wire(
         "FILES_ROLLBACK",
     ]
     assert preview.results[0].summary == "1 added (the first release)"
-    assert answer.status == StageStatus.SUCCESS, answer.message
+    assert answer.status == deployment_pb2.STAGE_SUCCESS, answer.message
     assert make.deployed(tmp_path / "a") == {"index.html": "hello\n"}
     assert live.sync_state.status == application_pb2.SYNCED
     assert [each.resource_type for each in live.application_live_state.resources] == [

@@ -7,7 +7,7 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import example_deployment, executable, start_plugin
+from pipecd_test_support.files_lab import FilesLab
 from pipecd_wire.rpc import CallError
 
 PROGRAM = Path(__file__).with_name("killed.py")
@@ -71,7 +72,7 @@ def order(tmp_path: Path, site: Path, number: int, what: str = "rollout") -> dic
 
 @pytest.mark.parametrize("what", ["rollout", "rollback"])
 def test_a_death_at_any_instruction_leaves_one_whole_release_and_is_made_good(
-    make: Any, deaths: Deaths, tmp_path: Path, what: str
+    make: FilesLab, deaths: Deaths, tmp_path: Path, what: str
 ) -> None:
     """Two releases before it, and room for two: so that the old one is removed as well."""
     make.write(tmp_path / "old", OLD)
@@ -114,7 +115,7 @@ def test_a_death_at_any_instruction_leaves_one_whole_release_and_is_made_good(
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_a_killed_plugin_is_continued_by_the_next_one(
-    make: Any, tmp_path: Path, seed: int
+    make: FilesLab, tmp_path: Path, seed: int
 ) -> None:
     """The whole executable, killed from outside while it copies."""
     folder = make.write(tmp_path / "commit", {f"d{n % 20}/f{n}": "x" * 200 for n in range(2_000)})
@@ -155,7 +156,7 @@ def _files(work: Path) -> int:
     return sum(1 for _ in work.glob(".new-*/*/*")) if work.exists() else 0
 
 
-async def _lost(call: Any) -> None:
+async def _lost(call: Awaitable[object]) -> None:
     try:
         await call
     except CallError:

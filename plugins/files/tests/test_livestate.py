@@ -3,15 +3,15 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipecd_sdk import Health, StageFailedError, SyncStatus
+from pipecd_test_support.files_lab import FilesLab
 
 
 async def test_target_release_and_files_are_told_with_their_health(
-    make: Any, tmp_path: Path
+    make: FilesLab, tmp_path: Path
 ) -> None:
     harness = make({"index.html": "hello", "run.sh": "x"})
     await harness.run("FILES_SYNC")
@@ -32,7 +32,7 @@ async def test_target_release_and_files_are_told_with_their_health(
     assert seen.sync.status is SyncStatus.SYNCED
 
 
-async def test_a_directory_without_a_release_is_unhealthy_and_out_of_sync(make: Any) -> None:
+async def test_a_directory_without_a_release_is_unhealthy_and_out_of_sync(make: FilesLab) -> None:
     seen = await make({"index.html": "hello"}).live_state()
 
     assert seen.healths == {Health.UNHEALTHY}
@@ -40,7 +40,7 @@ async def test_a_directory_without_a_release_is_unhealthy_and_out_of_sync(make: 
     assert seen.sync.short_reason == "nothing is deployed here"
 
 
-async def test_every_kind_of_drift_is_told_with_a_diff(make: Any, tmp_path: Path) -> None:
+async def test_every_kind_of_drift_is_told_with_a_diff(make: FilesLab, tmp_path: Path) -> None:
     harness = make({"text": "one\ntwo\n", "gone": "x", "mode": "m", "binary": "b"})
     await harness.run("FILES_SYNC")
     current = tmp_path / "a" / "current"
@@ -67,7 +67,7 @@ async def test_every_kind_of_drift_is_told_with_a_diff(make: Any, tmp_path: Path
     assert by_name["a"].health is Health.UNHEALTHY
 
 
-async def test_a_newer_commit_is_drift_too(make: Any) -> None:
+async def test_a_newer_commit_is_drift_too(make: FilesLab) -> None:
     await make({"v": "1\n"}).run("FILES_SYNC")
 
     seen = await make({"v": "2\n"}, number=2).live_state()
@@ -86,7 +86,7 @@ async def test_a_newer_commit_is_drift_too(make: Any) -> None:
     ],
 )
 async def test_drift_can_be_ignored_by_rules(
-    make: Any, tmp_path: Path, rules: list[object], status: SyncStatus
+    make: FilesLab, tmp_path: Path, rules: list[object], status: SyncStatus
 ) -> None:
     harness = make({"v": "1"}, options={"ignoreDrift": rules})
     await harness.run("FILES_SYNC")
@@ -96,7 +96,7 @@ async def test_drift_can_be_ignored_by_rules(
 
 
 async def test_a_file_replaced_by_a_link_is_changed_and_never_followed(
-    make: Any, tmp_path: Path
+    make: FilesLab, tmp_path: Path
 ) -> None:
     (tmp_path / "secret").write_text("top secret")
     harness = make({"v": "1"})
@@ -110,7 +110,7 @@ async def test_a_file_replaced_by_a_link_is_changed_and_never_followed(
     assert "top secret" not in seen.sync.reason
 
 
-async def test_what_is_hidden_is_not_shown(make: Any, tmp_path: Path) -> None:
+async def test_what_is_hidden_is_not_shown(make: FilesLab, tmp_path: Path) -> None:
     harness = make({"key": "old secret", "plain": "p"}, options={"hide": ["key"]})
     await harness.run("FILES_SYNC")
     (tmp_path / "commit-1" / "key").write_text("new secret")
@@ -122,7 +122,7 @@ async def test_what_is_hidden_is_not_shown(make: Any, tmp_path: Path) -> None:
     assert "secret" not in seen.sync.reason + preview.details
 
 
-async def test_a_link_to_nothing_is_told_as_such(make: Any, tmp_path: Path) -> None:
+async def test_a_link_to_nothing_is_told_as_such(make: FilesLab, tmp_path: Path) -> None:
     harness = make({"v": "1"})
     await harness.run("FILES_SYNC")
     (tmp_path / "a" / "current").unlink()
@@ -134,7 +134,7 @@ async def test_a_link_to_nothing_is_told_as_such(make: Any, tmp_path: Path) -> N
     assert "leads to 'gone', which is not complete (sync the application)" in seen.sync.reason
 
 
-async def test_very_many_files_are_told_as_a_number(make: Any) -> None:
+async def test_very_many_files_are_told_as_a_number(make: FilesLab) -> None:
     harness = make({f"file-{number}": "" for number in range(1_100)})
     await harness.run("FILES_SYNC")
 
@@ -144,7 +144,9 @@ async def test_very_many_files_are_told_as_a_number(make: Any) -> None:
     assert len(seen.resources) == 2 + 1_000 + 1
 
 
-async def test_names_that_are_no_unicode_are_told_on_one_line(make: Any, tmp_path: Path) -> None:
+async def test_names_that_are_no_unicode_are_told_on_one_line(
+    make: FilesLab, tmp_path: Path
+) -> None:
     folder = make.write(tmp_path / "commit", {"a\nb": "x"})
     (folder / os.fsdecode(b"\xff")).write_text("y")
     harness = make(folder)
@@ -155,7 +157,7 @@ async def test_names_that_are_no_unicode_are_told_on_one_line(make: Any, tmp_pat
     assert [each.name for _, each in seen.resources[2:]] == ["a\\x0ab", "\\udcff"]
 
 
-async def test_a_preview_tells_what_a_sync_would_do(make: Any) -> None:
+async def test_a_preview_tells_what_a_sync_would_do(make: FilesLab) -> None:
     first = await make({"a.txt": "1\n", "b.txt": "2\n"}).plan_preview()
     harness = make({"a.txt": "1\n", "b.txt": "2\n"})
     await harness.run("FILES_SYNC")
@@ -170,7 +172,7 @@ async def test_a_preview_tells_what_a_sync_would_do(make: Any) -> None:
     assert "-1\n+one\n" in changed["a"].details
 
 
-async def test_looking_changes_nothing(make: Any, tmp_path: Path) -> None:
+async def test_looking_changes_nothing(make: FilesLab, tmp_path: Path) -> None:
     """A preview, or a look at what runs, must not make directories."""
     harness = make({"v": "1"})
 
@@ -180,7 +182,7 @@ async def test_looking_changes_nothing(make: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
-async def test_the_version_is_the_commit_or_what_a_file_says(make: Any) -> None:
+async def test_the_version_is_the_commit_or_what_a_file_says(make: FilesLab) -> None:
     (plain,) = await make({"v": "1"}).versions()
     options = {"versionFile": "VERSION"}
     (written,) = await make({"VERSION": "1.2.3\nmore"}, number=2, options=options).versions()
@@ -201,7 +203,7 @@ async def test_the_version_is_the_commit_or_what_a_file_says(make: Any) -> None:
     ],
 )
 async def test_a_change_of_certain_files_is_not_worth_a_pipeline(
-    make: Any, tmp_path: Path, files: dict[str, str], sync: int, summary: str
+    make: FilesLab, tmp_path: Path, files: dict[str, str], sync: int, summary: str
 ) -> None:
     running = make.write(tmp_path / "running", {"a.html": "1", "docs/x.md": "1"})
     harness = make(files, options={"quickSyncPaths": ["docs/**"]}, running=running)

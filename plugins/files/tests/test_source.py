@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipecd_plugin_files.compare import LONGEST_TOLD, compare, told
+from pipecd_plugin_files.compare import LONGEST_TOLD, compare, format_patch
 from pipecd_plugin_files.config import FilesOptions
 from pipecd_plugin_files.entry import Entry
 from pipecd_plugin_files.source import folder_of
 
 from pipecd_sdk import Source, StageStatus
 from pipecd_sdk.testing import StageHarness
+from pipecd_test_support.files_lab import FilesLab
 
 SECRETS = b"""
 apiVersion: pipecd.dev/v1beta1
@@ -53,7 +54,7 @@ def test_a_very_large_difference_is_told_in_part() -> None:
         read.append(path)
         return b"line\n" * 40_000
 
-    text = told(compare({}, entries), lambda _: None, content, lambda _: False)
+    text = format_patch(compare({}, entries), lambda _: None, content, lambda _: False)
 
     assert len(text) < LONGEST_TOLD + 2 * 300_000
     assert len(read) < 10
@@ -61,7 +62,7 @@ def test_a_very_large_difference_is_told_in_part() -> None:
 
 
 async def test_two_deployments_to_one_directory_wait_for_each_other(
-    make: Any, tmp_path: Path
+    make: FilesLab, tmp_path: Path
 ) -> None:
     (tmp_path / "a" / "releases").mkdir(parents=True)
     lock = os.open(tmp_path / "a" / "releases" / ".lock", os.O_RDWR | os.O_CREAT)
@@ -78,7 +79,9 @@ async def test_two_deployments_to_one_directory_wait_for_each_other(
     assert make.deployed(tmp_path / "a") == {"v": "1"}
 
 
-async def test_a_cancelled_sync_stops_copying_and_leaves_nothing(make: Any, tmp_path: Path) -> None:
+async def test_a_cancelled_sync_stops_copying_and_leaves_nothing(
+    make: FilesLab, tmp_path: Path
+) -> None:
     harness = make({f"d{number % 9}/{number}": "x" for number in range(3_000)})
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         running = tasks.create_task(harness.run("FILES_SYNC"))

@@ -5,11 +5,11 @@ import asyncio
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipecd_sdk import StageStatus
+from pipecd_test_support.files_lab import FilesLab
 
 FOUR = {"a": {"zone": "one"}, "b": {"zone": "one"}, "c": {"zone": "two"}, "d": {"zone": "two"}}
 
@@ -18,7 +18,7 @@ def releases(directory: Path) -> list[str]:
     return sorted(path.name for path in (directory / "releases").iterdir() if path.is_dir())
 
 
-async def test_a_sync_brings_every_directory_to_the_commit(make: Any, tmp_path: Path) -> None:
+async def test_a_sync_brings_every_directory_to_the_commit(make: FilesLab, tmp_path: Path) -> None:
     harness = make({"index.html": "hello", "deep/er/x.txt": "x"}, targets={"a": {}, "b": {}})
 
     result = await harness.run("FILES_SYNC")
@@ -32,7 +32,7 @@ async def test_a_sync_brings_every_directory_to_the_commit(make: Any, tmp_path: 
 
 
 async def test_releases_stand_side_by_side_and_the_link_is_switched(
-    make: Any, tmp_path: Path
+    make: FilesLab, tmp_path: Path
 ) -> None:
     await make({"index.html": "one"}).run("FILES_SYNC")
     first = (tmp_path / "a" / "current").resolve()
@@ -42,7 +42,9 @@ async def test_releases_stand_side_by_side_and_the_link_is_switched(
     assert (first / "index.html").read_text() == "one"
 
 
-async def test_the_application_file_and_git_are_not_deployed(make: Any, tmp_path: Path) -> None:
+async def test_the_application_file_and_git_are_not_deployed(
+    make: FilesLab, tmp_path: Path
+) -> None:
     harness = make({"app.pipecd.yaml": "x", ".git": "gitdir: x", "sub/app.pipecd.yaml": "y"})
 
     await harness.run("FILES_SYNC")
@@ -51,7 +53,7 @@ async def test_the_application_file_and_git_are_not_deployed(make: Any, tmp_path
 
 
 async def test_a_folder_of_the_application_can_be_named_and_files_left_out(
-    make: Any, tmp_path: Path
+    make: FilesLab, tmp_path: Path
 ) -> None:
     files = {"src/x": "x", "public/index.html": "y", "public/draft/z": "z", "public/a.map": "m"}
     options = {"source": "public", "exclude": ["draft", "**/*.map"], "into": "site/one"}
@@ -61,7 +63,7 @@ async def test_a_folder_of_the_application_can_be_named_and_files_left_out(
     assert make.deployed(tmp_path / "a" / "site" / "one") == {"index.html": "y"}
 
 
-async def test_modes_links_and_odd_names_arrive(make: Any, tmp_path: Path) -> None:
+async def test_modes_links_and_odd_names_arrive(make: FilesLab, tmp_path: Path) -> None:
     folder = make.write(
         tmp_path / "commit", {"run.sh": "#!/bin/sh", "a\nb": "newline", "  ": "blank"}
     )
@@ -96,7 +98,7 @@ async def test_modes_links_and_odd_names_arrive(make: Any, tmp_path: Path) -> No
     ],
 )
 async def test_a_link_that_leads_out_of_the_folder_is_refused(
-    make: Any, tmp_path: Path, link: str, to: str
+    make: FilesLab, tmp_path: Path, link: str, to: str
 ) -> None:
     """The last one looks as if it stayed inside; it does not, `root` is a link itself."""
     folder = make.write(tmp_path / "commit", {"deep/x": "x"})
@@ -112,7 +114,7 @@ async def test_a_link_that_leads_out_of_the_folder_is_refused(
 
 
 async def test_a_pipe_in_the_folder_is_refused_and_not_waited_for(
-    make: Any, tmp_path: Path
+    make: FilesLab, tmp_path: Path
 ) -> None:
     folder = make.write(tmp_path / "commit", {"x": "x"})
     os.mkfifo(folder / "pipe")
@@ -125,7 +127,7 @@ async def test_a_pipe_in_the_folder_is_refused_and_not_waited_for(
 
 @pytest.mark.parametrize("source", ["../other", "/etc", "missing", "link"])
 async def test_a_source_that_leaves_the_application_is_refused(
-    make: Any, tmp_path: Path, source: str
+    make: FilesLab, tmp_path: Path, source: str
 ) -> None:
     folder = make.write(tmp_path / "commit", {"x": "x"})
     (folder / "link").symlink_to("..")
@@ -136,7 +138,7 @@ async def test_a_source_that_leaves_the_application_is_refused(
     assert repr(source) in result.reason
 
 
-async def test_only_the_last_releases_are_kept(make: Any, tmp_path: Path) -> None:
+async def test_only_the_last_releases_are_kept(make: FilesLab, tmp_path: Path) -> None:
     for number in range(1, 7):
         harness = make({"n": str(number)}, number=number, config={"keep": 3})
         await harness.run("FILES_SYNC")
@@ -159,7 +161,7 @@ async def test_only_the_last_releases_are_kept(make: Any, tmp_path: Path) -> Non
     ],
 )
 async def test_a_canary_brings_the_chosen_targets_and_primary_the_rest(
-    make: Any, tmp_path: Path, options: dict[str, object], first: str
+    make: FilesLab, tmp_path: Path, options: dict[str, object], first: str
 ) -> None:
     await make({"v": "1"}, targets=FOUR).run("FILES_SYNC")
     harness = make({"v": "2"}, number=2, targets=FOUR)
@@ -182,14 +184,16 @@ async def test_a_canary_brings_the_chosen_targets_and_primary_the_rest(
         ({"labels": {"zone": "three"}}, "no deploy target has the labels {'zone': 'three'}"),
     ],
 )
-async def test_a_canary_of_nobody_fails(make: Any, options: dict[str, object], reason: str) -> None:
+async def test_a_canary_of_nobody_fails(
+    make: FilesLab, options: dict[str, object], reason: str
+) -> None:
     result = await make({"v": "1"}, targets=FOUR).run("FILES_CANARY_ROLLOUT", options)
 
     assert (result.status, result.reason) == (StageStatus.FAILURE, reason)
 
 
 async def test_a_rollback_undoes_what_the_deployment_changed_and_nothing_else(
-    make: Any, tmp_path: Path
+    make: FilesLab, tmp_path: Path
 ) -> None:
     await make({"v": "1"}, targets=FOUR).run("FILES_SYNC")
     untouched = (tmp_path / "d" / "current").lstat()
@@ -205,7 +209,7 @@ async def test_a_rollback_undoes_what_the_deployment_changed_and_nothing_else(
 
 
 async def test_a_rollback_makes_a_release_anew_that_somebody_spoilt(
-    make: Any, tmp_path: Path
+    make: FilesLab, tmp_path: Path
 ) -> None:
     await make({"v": "1"}).run("FILES_SYNC")
     (tmp_path / "a" / "current" / "v").write_text("spoilt")
@@ -220,7 +224,7 @@ async def test_a_rollback_makes_a_release_anew_that_somebody_spoilt(
 
 
 async def test_the_rollback_of_a_first_deployment_leaves_no_release_in_sight(
-    make: Any, tmp_path: Path
+    make: FilesLab, tmp_path: Path
 ) -> None:
     harness = make({"v": "1"})
     await harness.run("FILES_SYNC")
@@ -231,7 +235,7 @@ async def test_the_rollback_of_a_first_deployment_leaves_no_release_in_sight(
     assert not (tmp_path / "a" / "current").is_symlink()
 
 
-async def test_the_same_stage_again_changes_nothing(make: Any, tmp_path: Path) -> None:
+async def test_the_same_stage_again_changes_nothing(make: FilesLab, tmp_path: Path) -> None:
     harness = make({"v": "1"})
     await harness.run("FILES_SYNC")
     before = (tmp_path / "a" / "current").lstat()
@@ -242,7 +246,9 @@ async def test_the_same_stage_again_changes_nothing(make: Any, tmp_path: Path) -
     assert "already" in harness.log[-1].text
 
 
-async def test_a_sync_repairs_what_was_changed_by_a_new_release(make: Any, tmp_path: Path) -> None:
+async def test_a_sync_repairs_what_was_changed_by_a_new_release(
+    make: FilesLab, tmp_path: Path
+) -> None:
     """Never in place: who reads meanwhile would see half of it."""
     harness = make({"v": "1"})
     await harness.run("FILES_SYNC")
@@ -255,7 +261,9 @@ async def test_a_sync_repairs_what_was_changed_by_a_new_release(make: Any, tmp_p
     assert (spoilt / "v").read_text() == "spoilt"
 
 
-async def test_a_directory_of_another_application_is_refused(make: Any, tmp_path: Path) -> None:
+async def test_a_directory_of_another_application_is_refused(
+    make: FilesLab, tmp_path: Path
+) -> None:
     await make({"v": "1"}).run("FILES_SYNC")
 
     result = await make({"w": "2"}, number=2, application="other").run("FILES_SYNC")
@@ -265,7 +273,7 @@ async def test_a_directory_of_another_application_is_refused(make: Any, tmp_path
 
 
 async def test_what_stands_where_the_link_should_be_is_not_removed(
-    make: Any, tmp_path: Path
+    make: FilesLab, tmp_path: Path
 ) -> None:
     make.write(tmp_path / "a" / "current", {"mine": "precious"})
 
@@ -275,7 +283,9 @@ async def test_what_stands_where_the_link_should_be_is_not_removed(
     assert (tmp_path / "a" / "current" / "mine").read_text() == "precious"
 
 
-async def test_one_target_that_fails_does_not_stop_the_others(make: Any, tmp_path: Path) -> None:
+async def test_one_target_that_fails_does_not_stop_the_others(
+    make: FilesLab, tmp_path: Path
+) -> None:
     (tmp_path / "b").write_text("a file")
     harness = make({"v": "1"}, targets={"a": {}, "b": {}, "c": {}})
 
@@ -301,14 +311,14 @@ async def test_one_target_that_fails_does_not_stop_the_others(make: Any, tmp_pat
     ],
 )
 async def test_wrong_options_are_told_when_the_deployment_is_planned(
-    make: Any, stage: str, options: dict[str, object], fault: str
+    make: FilesLab, stage: str, options: dict[str, object], fault: str
 ) -> None:
     (told,) = make({}).faults((stage, options))
 
     assert fault in told
 
 
-async def test_a_quick_sync_and_a_pipeline_have_a_rollback(make: Any) -> None:
+async def test_a_quick_sync_and_a_pipeline_have_a_rollback(make: FilesLab) -> None:
     quick = make({}).quick_sync()
     pipeline = make({}).plan(("FILES_CANARY_ROLLOUT", {"percentage": 5}), ("FILES_SYNC", {}))
 

@@ -4,18 +4,18 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pipecd_plugin_scriptrun.records import Attempts
+from pipecd_plugin_scriptrun.records import ScriptAttempts
 
-from pipecd_sdk import StageStatus
 from pipecd_sdk.testing.pids import is_alive, wait_for_pid
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import LaunchMode, PluginProcess, executable, start_plugin
+from pipecd_wire.model import deployment_pb2
 from pipecd_wire.rpc import CallError
 
 LIMIT = 60
@@ -53,7 +53,7 @@ async def status_of(executing: Awaitable[object]) -> str:
     return "OK"
 
 
-async def until(holds: Any) -> None:
+async def until(holds: Callable[[], object]) -> None:
     async with asyncio.timeout(LIMIT):
         while not holds():  # noqa: ASYNC110 - another process makes it true
             await asyncio.sleep(0.01)
@@ -135,7 +135,7 @@ async def test_a_stage_that_fails_before_its_running_script_is_followed_ends_it(
             answer = await plugin.execute("SCRIPT_RUN", OPTIONS, stage_id="s1", directory=tmp_path)
             is_over = not is_alive(shell)
 
-    assert answer.status == StageStatus.FAILURE
+    assert answer.status == deployment_pb2.STAGE_FAILURE
     assert is_over
     assert events(tmp_path) == ["began", "cleaned"]
 
@@ -175,7 +175,7 @@ async def test_a_rollback_ends_first_what_it_undoes(
 
     assert is_over
     if forward == "SCRIPT_RUN":
-        assert answer.status == StageStatus.SUCCESS, answer.message
+        assert answer.status == deployment_pb2.STAGE_SUCCESS, answer.message
         assert events(tmp_path) == ["began", "cleaned", "undone"]
     else:
         assert "nothing to go back to" in answer.message
@@ -194,7 +194,7 @@ async def test_a_shim_that_comes_after_the_rollback_does_not_start_its_script(
             )
         await shim.go_on()
 
-    assert answer.status == StageStatus.SUCCESS, answer.message
+    assert answer.status == deployment_pb2.STAGE_SUCCESS, answer.message
     assert events(tmp_path) == ["undone"]
 
 
@@ -210,7 +210,7 @@ async def test_the_next_script_ends_first_what_is_left_of_the_one_before(tmp_pat
                 directory=tmp_path,
             )
 
-    assert answer.status == StageStatus.SUCCESS, answer.message
+    assert answer.status == deployment_pb2.STAGE_SUCCESS, answer.message
     assert not is_alive(shell)
     assert events(tmp_path) == ["began", "cleaned", "next"]
 
@@ -227,13 +227,13 @@ async def test_a_script_whose_stage_was_stopped_meanwhile_is_ended_and_its_log_w
             await leave_running(piped, tmp_path, options)
         else:
             await shim.start(piped, tmp_path)
-        Attempts(scripts, deployment="deployment-1", stage="s1", retry=0)[0].forbid()
+        ScriptAttempts(scripts, deployment="deployment-1", stage="s1", retry=0)[0].forbid()
         async with scriptrun(piped) as plugin:
             answer = await plugin.execute("SCRIPT_RUN", options, stage_id="s1", directory=tmp_path)
         if not is_started:
             await shim.go_on()
 
-    assert answer.status == StageStatus.FAILURE
+    assert answer.status == deployment_pb2.STAGE_FAILURE
     assert answer.message.startswith("the script was ended: its stage had been stopped")
     assert events(tmp_path) == (["began", "cleaned"] if is_started else [])
     log = piped.log("s1")
@@ -246,8 +246,8 @@ async def test_a_script_whose_stage_was_stopped_meanwhile_is_ended_and_its_log_w
 async def test_a_stopped_shim_does_not_keep_its_script_alive(tmp_path: Path, scripts: Path) -> None:
     async with FakePiped() as piped:
         shell = await leave_running(piped, tmp_path)
-        record = Attempts(scripts, deployment="deployment-1", stage="s1", retry=0)[0]
-        started = record.started()
+        record = ScriptAttempts(scripts, deployment="deployment-1", stage="s1", retry=0)[0]
+        started = record.read_started()
         assert started is not None
         os.kill(started.pid, signal.SIGSTOP)
         async with scriptrun(piped) as plugin:
@@ -255,6 +255,6 @@ async def test_a_stopped_shim_does_not_keep_its_script_alive(tmp_path: Path, scr
                 "SCRIPT_RUN_ROLLBACK", OPTIONS, stage_id="r1", directory=tmp_path
             )
 
-    assert answer.status == StageStatus.SUCCESS, answer.message
+    assert answer.status == deployment_pb2.STAGE_SUCCESS, answer.message
     assert not is_alive(shell)
     assert events(tmp_path) == ["began", "cleaned", "undone"]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from pipecd_sdk import StageStatus
 from pipecd_sdk.testing.pids import is_alive, wait_for_pid
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import (
@@ -20,6 +19,7 @@ from pipecd_sdk.testing.process import (
     executable,
     start_plugin,
 )
+from pipecd_wire.model import deployment_pb2
 from pipecd_wire.rpc import CallError
 
 COMMAND = [executable("pipecd-plugin-scriptrun")]
@@ -80,7 +80,10 @@ async def test_the_guides_example_runs(mode: LaunchMode, managed: bool, tmp_path
         ("SCRIPT_RUN", 0, False),
         ("SCRIPT_RUN_ROLLBACK", 0, True),
     ]
-    assert (forward.status, back.status) == (StageStatus.SUCCESS, StageStatus.SUCCESS)
+    assert (forward.status, back.status) == (
+        deployment_pb2.STAGE_SUCCESS,
+        deployment_pb2.STAGE_SUCCESS,
+    )
     assert "execute script1" in piped.log("s1").lines
     assert "rollback script1" in piped.log("s2").lines
     marks = piped.deployment_metadata[MARKS]
@@ -96,7 +99,7 @@ async def test_the_rfcs_example_runs(tmp_path: Path) -> None:
     async with FakePiped() as piped, scriptrun(piped) as plugin:
         answer = await plugin.execute("SCRIPT_RUN", options, stage_id="s1", directory=tmp_path)
 
-    assert answer.status == StageStatus.SUCCESS
+    assert answer.status == deployment_pb2.STAGE_SUCCESS
     assert "posting to http://hook" in piped.log("s1").lines
 
 
@@ -148,7 +151,7 @@ async def test_sigterm_waits_for_a_running_script(tmp_path: Path) -> None:
         (tmp_path / "go").touch()
 
         answer = await running
-        assert answer.status == StageStatus.SUCCESS
+        assert answer.status == deployment_pb2.STAGE_SUCCESS
         assert runs(piped, "done")
         assert await plugin.exit_code() == 0
 
@@ -181,7 +184,7 @@ async def test_a_second_sigterm_ends_the_script_and_it_is_not_run_again(tmp_path
                 "SCRIPT_RUN", {"run": "touch again"}, stage_id="s1", directory=tmp_path
             )
 
-        assert answer.status == StageStatus.FAILURE
+        assert answer.status == deployment_pb2.STAGE_FAILURE
         assert "interrupted" in answer.message
         assert answer.message in piped.log("s1").lines
         assert not (tmp_path / "again").exists()
@@ -211,7 +214,7 @@ async def test_a_script_longer_than_the_grace_period_goes_on_and_is_continued(
                 "SCRIPT_RUN", {"run": script}, stage_id="s1", directory=tmp_path
             )
 
-    assert answer.status == StageStatus.SUCCESS
+    assert answer.status == deployment_pb2.STAGE_SUCCESS
     assert (tmp_path / "ran").read_text() == "x\n"
     assert piped.log("s1").lines == [
         "Running:",
@@ -257,7 +260,7 @@ async def test_piped_opens_the_secrets_that_a_script_names(tmp_path: Path) -> No
         await plugin.plan(("SCRIPT_RUN", options))
         answer = await plugin.execute("SCRIPT_RUN", options, stage_id="s1", directory=tmp_path)
 
-    assert answer.status == StageStatus.SUCCESS
+    assert answer.status == deployment_pb2.STAGE_SUCCESS
     assert (tmp_path / "got").read_text() == value
     assert (tmp_path / "plain").read_text() == "a-Plain_1/value@x%y+z=:,.\n"
     assert names_in(tmp_path) == ["got", "plain"]

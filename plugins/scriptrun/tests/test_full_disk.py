@@ -14,15 +14,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from pipecd_plugin_scriptrun.keeping import Script, _job
 from pipecd_plugin_scriptrun.output import OutputFile
-from pipecd_plugin_scriptrun.records import Ended, Record
+from pipecd_plugin_scriptrun.records import Ended, ScriptRecord
 from pipecd_plugin_scriptrun.shim import start
-from pipecd_plugin_scriptrun.shim.keeper import NOT_STARTED
+from pipecd_plugin_scriptrun.shim.runner import NOT_STARTED
+from pipecd_plugin_scriptrun.shim_client import Script, _job
 
-from pipecd_sdk import StageStatus
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import LaunchMode, executable, start_plugin
+from pipecd_wire.model import deployment_pb2
 
 NO_LIMIT = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 FULL = (0, resource.RLIM_INFINITY)
@@ -43,9 +43,9 @@ async def until(condition: Callable[[], object]) -> None:
 @asynccontextmanager
 async def shim(
     folder: Path, text: str, *, command: list[str] = SHIM, full: bool = False
-) -> AsyncIterator[tuple[Process, Record]]:
+) -> AsyncIterator[tuple[Process, ScriptRecord]]:
     """A shim that was given a script."""
-    record = Record(folder=folder / "record")
+    record = ScriptRecord(folder=folder / "record")
     record.begin("token")
     script = Script(
         text=text,
@@ -69,7 +69,7 @@ async def shim(
         await process.wait()
 
 
-def told(record: Record) -> list[str]:
+def told(record: ScriptRecord) -> list[str]:
     """What the log of the script would show."""
     output = OutputFile(record.output)
     try:
@@ -89,7 +89,7 @@ async def test_a_shim_without_room_starts_nothing_and_leaves_no_sign_of_a_start(
 
     async with shim(tmp_path, "echo x >> ran") as (process, record):
         assert await process.wait() == 0
-    assert record.ended() == Ended(code=0, asked=False)
+    assert record.read_ended() == Ended(code=0, asked=False)
     assert (tmp_path / "ran").read_text() == "x\n"
 
 
@@ -108,7 +108,7 @@ async def test_a_script_goes_on_while_the_disk_is_full_and_its_log_says_what_is_
         limit(process, NO_LIMIT)
         (tmp_path / "room").touch()
         assert await process.wait() == 0
-    assert record.ended() == Ended(code=0, asked=False)
+    assert record.read_ended() == Ended(code=0, asked=False)
     lines = told(record)
     assert lines[0] == "first"
     assert lines[-1] == "third"
@@ -125,25 +125,25 @@ async def test_the_end_of_a_script_is_kept_as_soon_as_there_is_room(tmp_path: Pa
         await until((tmp_path / "ended").exists)
         await until(lambda: not (record.folder / "script.sh").exists())  # the script is over
         assert record.is_locked()
-        assert record.ended() is None
+        assert record.read_ended() is None
         limit(process, NO_LIMIT)
         assert await process.wait() == 0
-    assert record.ended() == Ended(code=7, asked=False)
+    assert record.read_ended() == Ended(code=7, asked=False)
     assert (tmp_path / "ran").read_text() == "x\n"
 
 
 async def test_a_script_that_writes_for_ever_does_not_fill_the_disk(tmp_path: Path) -> None:
     small = (
         "import sys; sys.path.append(sys.argv[1])\n"
-        "from pipecd_plugin_scriptrun.shim import keeper\n"
-        "keeper.LARGEST_OUTPUT = 10_000\n"
-        "sys.exit(keeper.main())"
+        "from pipecd_plugin_scriptrun.shim import runner\n"
+        "runner.LARGEST_OUTPUT = 10_000\n"
+        "sys.exit(runner.main())"
     )
     source = str(Path(str(start.__file__)).parents[2])
     command = [sys.executable, "-I", "-S", "-c", small, source]
     async with shim(tmp_path, "echo begin; seq 1 100000", command=command) as (process, record):
         assert await process.wait() == 0
-    assert record.ended() == Ended(code=0, asked=False)
+    assert record.read_ended() == Ended(code=0, asked=False)
     assert record.output.stat().st_size < 11_000
     lines = told(record)
     assert lines[0] == "begin"
@@ -163,13 +163,13 @@ async def test_a_plugin_without_room_fails_the_stage_and_runs_nothing(tmp_path: 
     ):
         limit(plugin.process, FULL)
         failed = await plugin.execute("SCRIPT_RUN", options, stage_id="s1", directory=tmp_path)
-        assert failed.status == StageStatus.FAILURE
+        assert failed.status == deployment_pb2.STAGE_FAILURE
         assert "the script's record cannot be kept" in failed.message
         assert not (tmp_path / "ran").exists()
 
         limit(plugin.process, NO_LIMIT)
         done = await plugin.execute("SCRIPT_RUN", options, stage_id="s2", directory=tmp_path)
-        assert done.status == StageStatus.SUCCESS, done.message
+        assert done.status == deployment_pb2.STAGE_SUCCESS, done.message
         assert (tmp_path / "ran").read_text() == "x\n"
 
 
@@ -188,6 +188,6 @@ async def test_a_folder_that_takes_nothing_fails_the_stage(
     ):
         options = {"run": "echo x >> ran"}
         failed = await plugin.execute("SCRIPT_RUN", options, stage_id="s1", directory=tmp_path)
-    assert failed.status == StageStatus.FAILURE
+    assert failed.status == deployment_pb2.STAGE_FAILURE
     assert "the script's record cannot be kept" in failed.message
     assert not (tmp_path / "ran").exists()

@@ -12,8 +12,7 @@ import pytest
 from pipecd_plugin_scriptrun.plugin import ScriptRun
 
 from pipecd_sdk import Clock, PipedError, Severity, StageStatus
-from pipecd_sdk.testing import StageHarness
-from pipecd_sdk.testing.harness import InMemoryMetadata
+from pipecd_sdk.testing import InMemoryMetadata, StageHarness
 from pipecd_sdk.testing.pids import is_alive, wait_for_pid
 
 

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from pipecd_plugin_scriptrun.records import Attempts, Record, scripts_folder, sweep
+from pipecd_plugin_scriptrun.records import ScriptAttempts, ScriptRecord, find_scripts_folder, sweep
 from pipecd_plugin_scriptrun.shim import processes
 from pipecd_plugin_scriptrun.shim import record as shim
 
@@ -14,12 +14,12 @@ from pipecd_sdk.kit.script_records import to_folder_name
 from pipecd_wire.headers import SCRIPT_ID_VARIABLE
 
 
-def attempts(folder: Path, *, deployment: str = "d1") -> Attempts:
-    return Attempts(folder, deployment=deployment, stage="s1", retry=0)
+def attempts(folder: Path, *, deployment: str = "d1") -> ScriptAttempts:
+    return ScriptAttempts(folder, deployment=deployment, stage="s1", retry=0)
 
 
 def test_piped_says_where_the_records_are() -> None:
-    assert scripts_folder({"PIPECD_SCRIPTS_DIR": "/data/scripts"}) == Path("/data/scripts")
+    assert find_scripts_folder({"PIPECD_SCRIPTS_DIR": "/data/scripts"}) == Path("/data/scripts")
 
 
 def test_under_a_go_agent_they_are_in_its_own_folder(
@@ -27,7 +27,7 @@ def test_under_a_go_agent_they_are_in_its_own_folder(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
 
-    assert scripts_folder({}) == tmp_path / ".piped" / "scripts"
+    assert find_scripts_folder({}) == tmp_path / ".piped" / "scripts"
 
 
 @pytest.mark.parametrize("name", ["INTENT", "LOCK", "STARTED", "STOPPED", "GRACE", "EXIT"])
@@ -93,7 +93,7 @@ def test_without_the_exclusive_record_a_script_would_run_twice(
 
 
 def test_a_lock_is_seen_while_it_is_held(tmp_path: Path) -> None:
-    record = Record(folder=tmp_path)
+    record = ScriptRecord(folder=tmp_path)
     assert not record.is_locked()
 
     lock = shim.take(str(tmp_path), 7)
@@ -113,7 +113,7 @@ def test_indexes_of_a_second_attempt_are_above_those_of_the_first(tmp_path: Path
         record.output.write_bytes(b"x" * 1000)
         floor = record.index_after()
 
-    started, again = first.started(), second.started()
+    started, again = first.read_started(), second.read_started()
     assert started is not None
     assert again is not None
     assert started.index == 1 << 60

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from pipecd_plugin_scriptrun.script import shell_text, shown
+from pipecd_plugin_scriptrun.script import format_commands, shell_text
 
 
 def run(commands: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
@@ -65,4 +65,8 @@ def test_a_single_text_is_the_shells_own_affair(tmp_path: Path) -> None:
 
 
 def test_the_log_shows_the_commands_line_by_line() -> None:
-    assert list(shown(["echo a\necho b\n", "echo c"])) == ["  echo a", "  echo b", "  echo c"]
+    assert list(format_commands(["echo a\necho b\n", "echo c"])) == [
+        "  echo a",
+        "  echo b",
+        "  echo c",
+    ]

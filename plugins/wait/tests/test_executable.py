@@ -3,9 +3,9 @@
 
 import pytest
 
-from pipecd_sdk import StageStatus
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import LaunchMode, executable, start_plugin
+from pipecd_wire.model import deployment_pb2
 
 COMMAND = [executable("pipecd-plugin-wait")]
 
@@ -28,7 +28,7 @@ async def test_a_wait_runs_and_its_log_and_start_time_arrive(
     ):
         answer = await plugin.execute("WAIT", {"duration": "300ms"}, stage_id="s1")
 
-        assert answer.status == StageStatus.SUCCESS
+        assert answer.status == deployment_pb2.STAGE_SUCCESS
         assert answer.message == ""
         assert piped.log("s1").lines[0].startswith("Waiting 300ms, until ")
         assert piped.log("s1").sealed

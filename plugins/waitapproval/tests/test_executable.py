@@ -5,9 +5,10 @@ import asyncio
 
 import pytest
 
-from pipecd_sdk import CommandKind, StageStatus
+from pipecd_sdk import CommandKind
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import LaunchMode, executable, start_plugin
+from pipecd_wire.model import deployment_pb2
 
 COMMAND = [executable("pipecd-plugin-waitapproval")]
 
@@ -30,7 +31,7 @@ async def test_a_command_approves_the_stage(mode: LaunchMode, managed: bool) -> 
         async with asyncio.timeout(30):
             answer = await waiting
 
-    assert answer.status == StageStatus.SUCCESS
+    assert answer.status == deployment_pb2.STAGE_SUCCESS
     assert piped.stage_metadata["s1"]["pipecd/stage-approved-users"] == "alice"
     assert piped.log("s1").lines[-1] == "Approved by alice"
 

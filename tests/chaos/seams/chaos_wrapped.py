@@ -14,27 +14,27 @@ _FUNCTIONS = {
     # A commit becomes a deployment, which is planned.
     "piped.create@": ("piped.trigger.calls", "ControlPlaneCalls.create"),
     "piped.plan@": ("piped.plan.planner", "Planner.plan"),
-    "piped.planned.after": ("piped.report.statuses", "Statuses.planned"),
+    "piped.planned.after": ("piped.report.statuses", "StatusReporter.report_planned"),
     # A stage is begun, executed, told.
-    "piped.stage.before": ("piped.schedule.stages", "Stages.run"),
+    "piped.stage.before": ("piped.schedule.stages", "StageRunner.run"),
     "piped.execute@": ("piped.schedule.stage", "execute_on"),
-    "piped.stage-told.after": ("piped.schedule.stages", "Stages._tell"),
-    "piped.completed@": ("piped.report.statuses", "Statuses.completed"),
+    "piped.stage-told.after": ("piped.schedule.stages", "StageRunner._end"),
+    "piped.completed@": ("piped.report.statuses", "StatusReporter.report_completed"),
     # The journal of reports, and their delivery.
     "piped.outbox-append@": ("piped.report.journal", "Journal.put"),
     "piped.outbox-sync@": ("piped.report.journal", "Journal.sync"),
-    "piped.outbox-taken@": ("piped.report.journal", "Journal.taken"),
+    "piped.outbox-taken@": ("piped.report.journal", "Journal.mark_delivered"),
     "piped.outbox-rewrite@": ("piped.report.journal", "Journal._rewrite"),
-    "piped.deliver@": ("piped.controlplane.client", "ControlPlane.deliver"),
+    "piped.deliver@": ("piped.controlplane.client", "ControlPlane.deliver_named"),
     # What the control plane pushes, and the lease, whose epoch is kept.
     "piped.push@": ("piped.controlplane.watch", "Watch._take"),
-    "piped.lease@": ("piped.controlplane.epoch", "keep_epoch"),
+    "piped.lease@": ("piped.controlplane.epoch", "write_epoch"),
     # What plugins ask of piped.
     "piped.plugin-start.after": ("piped.programs.process", "_start"),
     "piped.log-taken.after": ("piped.report.logs", "StageLogs.report"),
     "piped.log-closed@": ("piped.report.logs", "StageLogs.checkpoint"),
     "piped.log-append@": ("piped.report.spool", "Spool.append"),
-    "piped.log-sent@": ("piped.report.spool", "Spool.taken"),
+    "piped.log-sent@": ("piped.report.spool", "Spool.mark_delivered"),
     "piped.metadata-saved.after": ("piped.report.metadata", "Values.put"),
     # The records of scripts go when their deployment has ended.
     "piped.records-removed@": ("piped.scripts.records", "forget"),

@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from chaos_wrapped import WRAPPED  # type: ignore[import-not-found] # it is beside this file
-from pipecd_plugin_scriptrun.shim.chaos import reached
+from pipecd_plugin_scriptrun.shim.chaos import hit
 
 CLOCK = "pipecd_sdk.clock"
 OURS = {"piped", "pipecd_controlplane", "__main__"}
@@ -70,19 +70,19 @@ def around(function: Callable[..., Any], place: str) -> Callable[..., Any]:
     @functools.wraps(function)
     def plain(*arguments: Any, **named: Any) -> Any:
         if is_before:
-            reached(place)
+            hit(place)
         value = function(*arguments, **named)
         if not is_before:
-            reached(place)
+            hit(place)
         return value
 
     @functools.wraps(function)
     async def waiting(*arguments: Any, **named: Any) -> Any:
         if is_before:
-            reached(place)
+            hit(place)
         value = await function(*arguments, **named)
         if not is_before:
-            reached(place)
+            hit(place)
         return value
 
     return waiting if asyncio.iscoroutinefunction(function) else plain

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from pipecd_controlplane.http.server import ServerTls, serve_public
+from pipecd_controlplane.http.server import CertificateFiles, serve_public
 from pipecd_model.errors import NotFoundError, UnauthenticatedError
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import application_pb2, logblock_pb2
@@ -110,7 +110,7 @@ def serve(request: pytest.FixtureRequest, authority: trustme.CA, tmp_path: Path)
     tls, roots = None, None
     if request.param == "tls":
         certificate = authority.issue_cert("127.0.0.1")
-        tls = ServerTls(cert_file=tmp_path / "server.crt", key_file=tmp_path / "server.key")
+        tls = CertificateFiles(cert_file=tmp_path / "server.crt", key_file=tmp_path / "server.key")
         chain = b"".join(blob.bytes() for blob in certificate.cert_chain_pems)
         tls.cert_file.write_bytes(chain)
         certificate.private_key_pem.write_to_path(str(tls.key_file))

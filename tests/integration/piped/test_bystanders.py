@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from pipecd_runtime.ports import pick_port
+from pipecd_test_support.piped_site import PipedSite, ServerProcess, SiteClient
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model import application_pb2
 from pipecd_wire.model import deployment_pb2 as pb
@@ -72,7 +73,7 @@ BAD_FILES: dict[str, str | bytes | Callable[[Path], None]] = {
 class Town:
     """The site, and what else is in it."""
 
-    def __init__(self, site: Any) -> None:
+    def __init__(self, site: PipedSite) -> None:
         self.site = site
         self.second = site.folder / "second"
         self.number = 0
@@ -125,7 +126,11 @@ class Town:
         return self.git(folder, "rev-parse", "HEAD")
 
     async def register(
-        self, client: Any, path: str, repo: str = "example", filename: str = "app.pipecd.yaml"
+        self,
+        client: SiteClient,
+        path: str,
+        repo: str = "example",
+        filename: str = "app.pipecd.yaml",
     ) -> str:
         git_path = self.site.git_path(path)
         git_path.repo.Clear()
@@ -139,7 +144,10 @@ class Town:
         return str(made.application_id)
 
     async def until(
-        self, client: Any, application_id: str, holds: Callable[[Any], bool]
+        self,
+        client: SiteClient,
+        application_id: str,
+        holds: Callable[[application_pb2.Application], bool],
     ) -> application_pb2.Application:
         request = api.GetApplicationRequest(application_id=application_id)
         found = application_pb2.Application()
@@ -155,7 +163,7 @@ class Town:
             except TimeoutError:
                 raise AssertionError(f"it stayed so: {found}") from None
 
-    async def deployed(self, client: Any, application_id: str, commit: str) -> None:
+    async def deployed(self, client: SiteClient, application_id: str, commit: str) -> None:
         """Wait until the trigger has deployed a commit of an application, successfully."""
 
         def is_there(application: application_pb2.Application) -> bool:
@@ -164,7 +172,7 @@ class Town:
 
         await self.until(client, application_id, is_there)
 
-    async def bystanders_deploy(self, client: Any) -> None:
+    async def bystanders_deploy(self, client: SiteClient) -> None:
         """Commit something to both good repositories: it is deployed in both."""
         self.number += 1
         for folder, application_id in (
@@ -179,7 +187,7 @@ class Town:
 
 
 @pytest.fixture(scope="module")
-def town(server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
+def town(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     # The conftest is no module that could be imported from; its helpers come with the fixtures.
     make_site = sys.modules[type(server).__module__].make_site
     made = Town(make_site(tmp_path_factory.mktemp("town"), server))
@@ -205,7 +213,7 @@ def town(server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town
 
 
 @pytest.fixture
-async def client(town: Town) -> AsyncIterator[Any]:
+async def client(town: Town) -> AsyncIterator[SiteClient]:
     async with town.site.client() as opened:
         if not town.same_repository:
             town.same_repository = await town.register(opened, "good")
@@ -215,7 +223,7 @@ async def client(town: Town) -> AsyncIterator[Any]:
 
 @pytest.mark.timeout(300)
 async def test_bad_files_are_told_on_their_applications_and_the_others_are_deployed(
-    town: Town, client: Any
+    town: Town, client: SiteClient
 ) -> None:
     town.push(
         town.site.repository,
@@ -240,7 +248,7 @@ async def test_bad_files_are_told_on_their_applications_and_the_others_are_deplo
 
 @pytest.mark.timeout(300)
 async def test_bad_repositories_are_told_on_their_applications_and_the_others_are_deployed(
-    town: Town, client: Any
+    town: Town, client: SiteClient
 ) -> None:
     bad = {
         name: await town.register(client, "web", name)
@@ -295,7 +303,7 @@ HARMLESS = [
 
 @pytest.mark.timeout(300)
 async def test_bad_answers_of_a_plugin_fail_its_deployments_and_no_other(
-    town: Town, client: Any
+    town: Town, client: SiteClient
 ) -> None:
     waiting = document(
         "waiting",
@@ -350,7 +358,7 @@ async def test_bad_answers_of_a_plugin_fail_its_deployments_and_no_other(
 
 @pytest.mark.timeout(300)
 async def test_bad_live_states_are_told_on_their_applications_and_the_others_are_seen(
-    town: Town, client: Any
+    town: Town, client: SiteClient
 ) -> None:
     evils = ["live: huge", "live: no message", "live: no text", *["live: never"] * 5]
     paths = [f"live{number}" for number in range(len(evils))]
@@ -389,7 +397,7 @@ async def test_bad_live_states_are_told_on_their_applications_and_the_others_are
 
 @pytest.mark.timeout(300)
 async def test_a_plugin_that_ends_again_and_again_takes_no_other_with_it(
-    town: Town, client: Any
+    town: Town, client: SiteClient
 ) -> None:
     head = town.push(
         town.site.repository,

@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 
 from pipecd_runtime.ports import pick_port
+from pipecd_test_support.piped_site import PipedSite, SiteClient
 from pipecd_wire.model import deployment_pb2 as pb
 
 SCRIPT = {"name": "SCRIPT_RUN", "with": {"run": "true"}}
 
 
-async def failed(client: Any, deployment_id: str) -> str:
+async def failed(client: SiteClient, deployment_id: str) -> str:
     ended = await client.completed(deployment_id)
     assert ended.status == pb.DEPLOYMENT_FAILURE
     return str(ended.status_reason)
 
 
-async def still_deploys(site: Any, client: Any, path: str = "good") -> None:
+async def still_deploys(site: PipedSite, client: SiteClient, path: str = "good") -> None:
     """piped lives: another application is deployed as if nothing had happened."""
     commit = site.commit_application(path, [SCRIPT])
     ended = await client.completed(await client.deploy(path, commit))
@@ -49,7 +50,11 @@ async def still_deploys(site: Any, client: Any, path: str = "good") -> None:
     ],
 )
 async def test_a_fault_in_the_application_file_is_the_deployments_reason(
-    path: str, file: Any, sentence: str, shared_site: Any, shared_client: Any
+    path: str,
+    file: str | list[dict[str, Any]],
+    sentence: str,
+    shared_site: PipedSite,
+    shared_client: SiteClient,
 ) -> None:
     if isinstance(file, str):
         commit = shared_site.commit({f"{path}/app.pipecd.yaml": file})
@@ -63,7 +68,7 @@ async def test_a_fault_in_the_application_file_is_the_deployments_reason(
 
 
 async def test_a_commit_without_the_applications_folder_is_the_deployments_reason(
-    shared_site: Any, shared_client: Any
+    shared_site: PipedSite, shared_client: SiteClient
 ) -> None:
     before = shared_site.commit({"README": "before there was an application"})
 
@@ -74,7 +79,7 @@ async def test_a_commit_without_the_applications_folder_is_the_deployments_reaso
 
 
 async def test_a_plugin_that_exits_at_start_is_named_with_its_last_words(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     plugin = executable(site, "#!/bin/sh\necho 'cannot find my licence' >&2\nexit 7\n")
     site.configure("scriptrun", {"name": "broken", "url": f"file://{plugin}", "port": pick_port()})
@@ -88,7 +93,7 @@ async def test_a_plugin_that_exits_at_start_is_named_with_its_last_words(
 
 
 async def test_a_plugin_that_never_answers_does_not_keep_the_others_from_work(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     """Its stages are unknown: those who need them are told that it is not ready."""
     plugin = executable(site, "#!/bin/sh\nexec sleep 600\n")
@@ -107,7 +112,7 @@ async def test_a_plugin_that_never_answers_does_not_keep_the_others_from_work(
     await still_deploys(site, client)
 
 
-async def test_a_plugin_that_is_not_installed_is_named(site: Any, client: Any) -> None:
+async def test_a_plugin_that_is_not_installed_is_named(site: PipedSite, client: SiteClient) -> None:
     site.configure("scriptrun", "typo")
     site.start()
 
@@ -117,7 +122,7 @@ async def test_a_plugin_that_is_not_installed_is_named(site: Any, client: Any) -
     await still_deploys(site, client)
 
 
-async def test_a_wrong_key_ends_piped_with_a_sentence(site: Any) -> None:
+async def test_a_wrong_key_ends_piped_with_a_sentence(site: PipedSite) -> None:
     site.key = "wrong.key"
     site.configure("wait")
     site.start()
@@ -130,7 +135,7 @@ async def test_a_wrong_key_ends_piped_with_a_sentence(site: Any) -> None:
 
 
 async def test_a_configuration_that_cannot_be_used_ends_piped_with_all_its_faults(
-    site: Any,
+    site: PipedSite,
 ) -> None:
     file = site.configure("wait")
     file.write_text("apiVersion: pipecd.dev/v1beta1\nkind: Piped\nspec:\n  projectID: p\n")
@@ -143,11 +148,13 @@ async def test_a_configuration_that_cannot_be_used_ends_piped_with_all_its_fault
     assert "Traceback" not in site.log_text()
 
 
-async def test_a_second_piped_on_the_same_data_folder_is_refused(site: Any, client: Any) -> None:
+async def test_a_second_piped_on_the_same_data_folder_is_refused(
+    site: PipedSite, client: SiteClient
+) -> None:
     site.configure("wait")
     site.start()
     await client.plugins_are(wait="READY")
-    first = site.process
+    first = site.require_process()
     site.log = site.folder / "second.log"
 
     site.start()
@@ -159,7 +166,7 @@ async def test_a_second_piped_on_the_same_data_folder_is_refused(site: Any, clie
 
 
 async def test_a_git_remote_that_is_gone_keeps_nothing_else_from_work(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     """What is in the mirror goes on; what needs the remote says that it is away."""
     commit = site.commit_application("web", [SCRIPT])
@@ -184,7 +191,7 @@ async def test_a_git_remote_that_is_gone_keeps_nothing_else_from_work(
     assert site.alive()
 
 
-async def test_a_control_plane_that_is_away_at_the_start_is_waited_for(site: Any) -> None:
+async def test_a_control_plane_that_is_away_at_the_start_is_waited_for(site: PipedSite) -> None:
     """Plugins are up meanwhile; piped does not end."""
     site.configure("wait", apiAddress="127.0.0.1:1")
     site.start()
@@ -196,7 +203,7 @@ async def test_a_control_plane_that_is_away_at_the_start_is_waited_for(site: Any
     assert await site.stop() == 0
 
 
-def executable(site: Any, text: str) -> Any:
+def executable(site: PipedSite, text: str) -> Any:
     file = site.folder / "plugin"
     file.write_text(text)
     file.chmod(file.stat().st_mode | stat.S_IXUSR)

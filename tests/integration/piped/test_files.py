@@ -11,6 +11,7 @@ from typing import Any
 
 from pipecd_model.ids import new_id
 from pipecd_runtime.ports import pick_port
+from pipecd_test_support.piped_site import PipedSite, SiteClient
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipedservice import service_pb2 as piped_pb
 from pipecd_wire.rpc import call
@@ -49,7 +50,7 @@ def application(
     return json.dumps(document)
 
 
-def start(site: Any) -> None:
+def start(site: PipedSite) -> None:
     site.commit({"README": "an example"})
     targets = [
         {"name": name, "config": {"path": str(site.folder / "www" / name)}} for name in TARGETS
@@ -59,7 +60,7 @@ def start(site: Any) -> None:
     site.start()
 
 
-def shown(site: Any) -> dict[str, dict[str, str]]:
+def shown(site: PipedSite) -> dict[str, dict[str, str]]:
     """What each directory shows."""
     found: dict[str, dict[str, str]] = {}
     for name in TARGETS:
@@ -73,8 +74,8 @@ def shown(site: Any) -> dict[str, dict[str, str]]:
 
 
 async def deploy(
-    site: Any,
-    client: Any,
+    site: PipedSite,
+    client: SiteClient,
     commit: str,
     application_id: str,
     *,
@@ -106,7 +107,7 @@ async def deploy(
 
 
 async def test_directories_follow_the_commit_and_come_back_when_a_later_stage_fails(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     start(site)
     first = site.commit({"web/app.pipecd.yaml": application(), "web/public/index.html": "one"})
@@ -114,7 +115,7 @@ async def test_directories_follow_the_commit_and_come_back_when_a_later_stage_fa
 
     quick = await deploy(site, client, first, application_id)
     after_quick = shown(site)
-    stages = [
+    stages: list[dict[str, Any]] = [
         {"name": "FILES_CANARY_ROLLOUT", "with": {"targets": ["b"]}},
         {"name": "SCRIPT_RUN", "with": {"run": f"ls -R {site.folder}/www/b/current/; exit 1"}},
         {"name": "FILES_PRIMARY_ROLLOUT"},
@@ -138,7 +139,7 @@ async def test_directories_follow_the_commit_and_come_back_when_a_later_stage_fa
 
 
 async def test_two_versions_run_side_by_side_and_each_application_has_its_own(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     """A stage that both offer, and that no application chose, is refused with both names."""
     program = site.folder / "next.py"

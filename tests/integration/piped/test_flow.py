@@ -4,14 +4,16 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
+from pipecd_test_support.piped_site import PipedSite, SiteClient
 from pipecd_wire.apiservice import service_pb2 as external
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.application_pb2 import ApplicationSyncStatus
 from pipecd_wire.model.command_pb2 import COMMAND_SUCCEEDED
 from pipecd_wire.rpc import call
 
+T = TypeVar("T")
 LIMIT = 60
 ON_COMMIT: dict[str, Any] = {"trigger": {}}
 
@@ -20,7 +22,7 @@ def script(text: str) -> dict[str, Any]:
     return {"name": "SCRIPT_RUN", "with": {"run": text}}
 
 
-async def eventually(ask: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool]) -> Any:
+async def eventually(ask: Callable[[], Awaitable[T]], holds: Callable[[T], bool]) -> T:
     """Ask another process until its answer is as it should be."""
     async with asyncio.timeout(LIMIT):
         while True:
@@ -30,7 +32,9 @@ async def eventually(ask: Callable[[], Awaitable[Any]], holds: Callable[[Any], b
             await asyncio.sleep(0.02)
 
 
-async def deployments_of(client: Any, application_id: str, at_least: int) -> list[pb.Deployment]:
+async def deployments_of(
+    client: SiteClient, application_id: str, at_least: int
+) -> list[pb.Deployment]:
     """Wait for so many deployments of an application."""
     request = external.ListDeploymentsRequest(application_ids=[application_id], limit=100)
     answer = await eventually(
@@ -41,7 +45,7 @@ async def deployments_of(client: Any, application_id: str, at_least: int) -> lis
 
 
 async def test_a_registered_application_is_deployed_and_each_commit_after_it(
-    shared_site: Any, shared_client: Any
+    shared_site: PipedSite, shared_client: SiteClient
 ) -> None:
     record = shared_site.folder / "flow"
     commit = shared_site.commit_application("flow", [script(f"echo one >> {record}")], **ON_COMMIT)
@@ -62,7 +66,9 @@ async def test_a_registered_application_is_deployed_and_each_commit_after_it(
     assert shared_site.records("flow") == ["one", "two"]
 
 
-async def test_a_person_can_ask_for_a_deployment(shared_site: Any, shared_client: Any) -> None:
+async def test_a_person_can_ask_for_a_deployment(
+    shared_site: PipedSite, shared_client: SiteClient
+) -> None:
     shared_site.commit_application("asked", [script("true")])
     application_id = await shared_client.register("asked")
 
@@ -75,16 +81,16 @@ async def test_a_person_can_ask_for_a_deployment(shared_site: Any, shared_client
 
     assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
     request = external.GetCommandRequest(command_id=asked.command_id)
-    command = await eventually(
+    answer = await eventually(
         lambda: call(shared_client.api.GetCommand, request), lambda it: it.command.status != 0
     )
-    command = command.command
+    command = answer.command
     assert command.status == COMMAND_SUCCEEDED
     assert command.metadata["TriggeredDeploymentID"] == made.id
 
 
 async def test_a_broken_application_file_is_told_where_its_author_looks(
-    shared_site: Any, shared_client: Any
+    shared_site: PipedSite, shared_client: SiteClient
 ) -> None:
     """No deployment comes of it: the application itself says what is wrong, and where."""
     shared_site.commit({"sad/app.pipecd.yaml": "kind: Application\nspec: [\n"})
@@ -101,7 +107,7 @@ async def test_a_broken_application_file_is_told_where_its_author_looks(
 
 
 async def test_the_application_shows_what_runs_and_whether_it_is_being_deployed(
-    shared_site: Any, shared_client: Any
+    shared_site: PipedSite, shared_client: SiteClient
 ) -> None:
     gate = shared_site.folder / "shown-gate"
     commit = shared_site.commit_application(
@@ -129,7 +135,7 @@ async def test_the_application_shows_what_runs_and_whether_it_is_being_deployed(
 
 
 async def test_what_an_application_file_says_of_itself_is_shown(
-    shared_site: Any, shared_client: Any
+    shared_site: PipedSite, shared_client: SiteClient
 ) -> None:
     shared_site.commit_application("named", [script("true")], labels={"team": "product"})
     application_id = await shared_client.register("named")
@@ -146,7 +152,7 @@ async def test_what_an_application_file_says_of_itself_is_shown(
 
 
 async def test_deployments_of_one_application_run_one_after_the_other(
-    shared_site: Any, shared_client: Any
+    shared_site: PipedSite, shared_client: SiteClient
 ) -> None:
     record = shared_site.folder / "queue"
     gate = shared_site.folder / "queue-gate"
@@ -168,7 +174,7 @@ async def test_deployments_of_one_application_run_one_after_the_other(
 
 
 async def test_a_queued_deployment_is_cancelled_at_once(
-    shared_site: Any, shared_client: Any
+    shared_site: PipedSite, shared_client: SiteClient
 ) -> None:
     gate = shared_site.folder / "drop-gate"
     text = f"while [ ! -e {gate} ]; do sleep 0.05; done"
@@ -192,7 +198,7 @@ async def test_a_queued_deployment_is_cancelled_at_once(
 
 
 async def test_the_masked_configuration_is_known_and_the_key_is_not(
-    shared_site: Any, shared_client: Any
+    shared_site: PipedSite, shared_client: SiteClient
 ) -> None:
     answer = await call(
         shared_client.api.GetPiped, external.GetPipedRequest(piped_id=shared_site.piped_id)

@@ -13,20 +13,21 @@ from typing import Any
 import pytest
 
 from pipecd_runtime.ports import pick_port
+from pipecd_test_support.piped_site import PipedSite, SiteClient
 from pipecd_test_support.programs import GO_PLUGIN
 from pipecd_wire.model import deployment_pb2 as pb
 
 LIMIT = 60
 
 
-async def until(holds: Callable[[], object], site: Any) -> None:
+async def until(holds: Callable[[], object], site: PipedSite) -> None:
     with site.explained():
         async with asyncio.timeout(LIMIT):
             while not holds():  # noqa: ASYNC110 - what is waited for happens in other processes
                 await asyncio.sleep(0.02)
 
 
-def go_plugin(site: Any) -> dict[str, Any]:
+def go_plugin(site: PipedSite) -> dict[str, Any]:
     """The plugin, as piped's configuration names it."""
     plugin = site.folder / "go-plugin"
     plugin.write_text(f"#!{sys.executable}\n{GO_PLUGIN.read_text()}")
@@ -40,7 +41,7 @@ def go_plugin(site: Any) -> dict[str, Any]:
 
 
 def script(
-    site: Any, name: str, *, silent: bool = False, elsewhere: bool = False
+    site: PipedSite, name: str, *, silent: bool = False, elsewhere: bool = False
 ) -> dict[str, Any]:
     """A script that holds a lock while it lives; its rollback writes down whether it still does."""
     lock = site.folder / f"{name}.lock"
@@ -63,7 +64,7 @@ def script(
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["in its files", "elsewhere"])
 @pytest.mark.parametrize("silent", [False, True], ids=["alone", "with a silent child"])
 async def test_a_cancelled_script_of_a_go_plugin_has_ended_when_its_rollback_begins(
-    site: Any, client: Any, silent: bool, elsewhere: bool
+    site: PipedSite, client: SiteClient, silent: bool, elsewhere: bool
 ) -> None:
     stage = script(site, "first", silent=silent, elsewhere=elsewhere)
     commit = site.commit_application("web", [stage])
@@ -80,7 +81,7 @@ async def test_a_cancelled_script_of_a_go_plugin_has_ended_when_its_rollback_beg
 
 
 async def test_a_cancel_ends_nothing_of_another_stage_of_the_same_plugin(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     gate = site.folder / "gate"
     other = {

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pipecd_runtime.ports import pick_port
+from pipecd_test_support.piped_site import PipedSite, SiteClient
 from pipecd_test_support.programs import GO_PLUGIN
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import deployment_pb2 as pb
@@ -22,14 +23,14 @@ from pipecd_wire.rpc import call
 LIMIT = 60
 
 
-async def until(holds: Callable[[], object], site: Any) -> None:
+async def until(holds: Callable[[], object], site: PipedSite) -> None:
     with site.explained():
         async with asyncio.timeout(LIMIT):
             while not holds():  # noqa: ASYNC110 - what is waited for happens in other processes
                 await asyncio.sleep(0.02)
 
 
-def go_plugin(site: Any, **config: Any) -> dict[str, Any]:
+def go_plugin(site: PipedSite, **config: Any) -> dict[str, Any]:
     """The plugin, as piped's configuration names it."""
     plugin = site.folder / "go-plugin"
     plugin.write_text(f"#!{sys.executable}\n{GO_PLUGIN.read_text()}")
@@ -42,7 +43,7 @@ def go_plugin(site: Any, **config: Any) -> dict[str, Any]:
     }
 
 
-def facts(site: Any, about: str) -> list[list[Any]]:
+def facts(site: PipedSite, about: str) -> list[list[Any]]:
     """What the plugin has noted."""
     return [fact for line in site.records("facts") if (fact := json.loads(line))[0] == about]
 
@@ -51,7 +52,9 @@ def script(run: str, **more: str) -> dict[str, Any]:
     return {"name": "SCRIPT_RUN", "with": {"run": run, **more}}
 
 
-async def test_a_script_of_a_go_plugin_runs_and_is_rolled_back(site: Any, client: Any) -> None:
+async def test_a_script_of_a_go_plugin_runs_and_is_rolled_back(
+    site: PipedSite, client: SiteClient
+) -> None:
     record = site.record
     stages = [
         script(f"echo one >> {record}; echo said one", onRollback=f"echo undone >> {record}"),
@@ -68,14 +71,14 @@ async def test_a_script_of_a_go_plugin_runs_and_is_rolled_back(site: Any, client
     assert "said one" in await client.log(ended, ended.stages[0])
 
 
-def noting_others(site: Any) -> str:
+def noting_others(site: PipedSite) -> str:
     """Write down which of those processes live still."""
     lives = "[ -e /proc/$pid/status ] && ! grep -q 'State:.Z' /proc/$pid/status"
     beside = f'echo "beside $pid" >> {site.record}'
     return f"for pid in $(cat {site.folder}/pids); do if {lives}; then {beside}; fi; done"
 
 
-def leaving(site: Any) -> str:
+def leaving(site: PipedSite) -> str:
     """A script that starts silent processes of every kind and waits for them.
 
     Run a second time, it writes down which of them live beside it, and ends.
@@ -113,12 +116,12 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def left_processes(site: Any) -> list[int]:
+def left_processes(site: PipedSite) -> list[int]:
     return [int(pid) for pid in site.records("pids") if is_alive(int(pid))]
 
 
 async def test_nothing_that_a_go_plugin_has_started_survives_into_the_next_pipeds_stage(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     """They write nothing, so they do not notice that plugin and piped are gone."""
     commit = site.commit_application("web", [script(leaving(site))])
@@ -139,7 +142,7 @@ async def test_nothing_that_a_go_plugin_has_started_survives_into_the_next_piped
 
 
 async def test_nothing_that_a_killed_go_plugin_has_started_runs_beside_its_next_run(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     commit = site.commit_application("web", [script(leaving(site))])
     site.configure(go_plugin(site))
@@ -156,7 +159,9 @@ async def test_nothing_that_a_killed_go_plugin_has_started_runs_beside_its_next_
     assert left_processes(site) == []
 
 
-async def test_a_stopping_piped_leaves_nothing_of_a_go_plugin(site: Any, client: Any) -> None:
+async def test_a_stopping_piped_leaves_nothing_of_a_go_plugin(
+    site: PipedSite, client: SiteClient
+) -> None:
     """It does not end within the grace: what it has begun ends with the plugin, and begins anew."""
     commit = site.commit_application("web", [script(leaving(site))])
     site.configure(go_plugin(site))
@@ -173,7 +178,7 @@ async def test_a_stopping_piped_leaves_nothing_of_a_go_plugin(site: Any, client:
     assert site.records() == ["again"]
 
 
-def gated(site: Any, name: str) -> str:
+def gated(site: PipedSite, name: str) -> str:
     """A script that ends when the test lets it."""
     return (
         f"echo {name} began >> {site.record}; "
@@ -183,7 +188,7 @@ def gated(site: Any, name: str) -> str:
 
 
 async def test_a_stage_of_a_go_plugin_that_ends_within_the_grace_is_kept(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     """Told to stop, the plugin could not say how its stage has ended."""
     stages = [script(gated(site, "first")), script(f"echo second >> {site.record}")]
@@ -211,7 +216,7 @@ async def test_a_stage_of_a_go_plugin_that_ends_within_the_grace_is_kept(
 
 
 async def test_a_second_signal_does_not_wait_for_the_stage_of_a_go_plugin(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     commit = site.commit_application("web", [script(leaving(site))])
     site.configure(go_plugin(site))
@@ -230,7 +235,7 @@ async def test_a_second_signal_does_not_wait_for_the_stage_of_a_go_plugin(
 LINES = 300
 
 
-def talking(site: Any) -> str:
+def talking(site: PipedSite) -> str:
     """A script that says many lines at once, and ends when it runs a second time."""
     return (
         f"run=$(cat {site.record} 2>/dev/null | wc -l); n=0; while [ $n -lt {LINES} ]; "
@@ -243,7 +248,7 @@ def all_said() -> list[str]:
     return [f"run {run} line {number}" for run in (0, 1) for number in range(LINES)]
 
 
-async def shown(client: Any, deployment_id: str) -> list[str]:
+async def shown(client: SiteClient, deployment_id: str) -> list[str]:
     """The lines that the control plane has of the first stage."""
     request = apiservice.ListStageLogsRequest(deployment_id=deployment_id)
     answer = await call(client.api.ListStageLogs, request)
@@ -255,7 +260,7 @@ async def shown(client: Any, deployment_id: str) -> list[str]:
     ]
 
 
-async def until_shown(client: Any, deployment_id: str, site: Any) -> None:
+async def until_shown(client: SiteClient, deployment_id: str, site: PipedSite) -> None:
     """Wait until the control plane has all lines of the first run."""
     with site.explained():
         async with asyncio.timeout(LIMIT):
@@ -264,7 +269,7 @@ async def until_shown(client: Any, deployment_id: str, site: Any) -> None:
 
 
 async def test_all_lines_of_a_killed_go_plugin_and_of_its_next_run_are_shown_in_order(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     """Both runs count from the second in which they began; the first one said 300 lines in it."""
     commit = site.commit_application("web", [script(talking(site))])
@@ -283,7 +288,7 @@ async def test_all_lines_of_a_killed_go_plugin_and_of_its_next_run_are_shown_in_
 
 
 async def test_all_lines_of_a_go_plugin_are_shown_when_piped_was_killed(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     commit = site.commit_application("web", [script(talking(site))])
     site.configure(go_plugin(site))
@@ -303,7 +308,7 @@ async def test_all_lines_of_a_go_plugin_are_shown_when_piped_was_killed(
 
 
 async def test_nothing_of_a_cancelled_script_of_a_go_plugin_lives_beside_its_rollback(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     """The plugin ends the call of a cancelled stage and leaves its script running."""
     undo = f"exec > /dev/null 2>&1; {noting_others(site)}; echo undone >> {site.record}"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pipecd_test_support.piped_site import PipedSite, ServerProcess, SiteClient
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.rpc import call
@@ -35,11 +36,11 @@ def waits_for(gate: Path) -> str:
     return f"while [ ! -e {gate} ]; do sleep 0.05; done"
 
 
-def told(site: Any, event: str, **more: object) -> bool:
+def told(site: PipedSite, event: str, **more: object) -> bool:
     return any({"event": event, **more}.items() <= each.items() for each in site.events())
 
 
-async def until(holds: Callable[[], bool], site: Any) -> None:
+async def until(holds: Callable[[], bool], site: PipedSite) -> None:
     with site.explained():
         async with asyncio.timeout(LIMIT):
             while not holds():  # noqa: ASYNC110 - another process makes it true
@@ -53,11 +54,11 @@ async def passed(moment: float, seconds: float) -> None:
 
 
 @pytest.fixture
-def twin_of() -> Iterator[Callable[[Any], Any]]:
+def twin_of() -> Iterator[Callable[[PipedSite], PipedSite]]:
     """The same piped once more, with another data folder."""
-    made: list[Any] = []
+    made: list[PipedSite] = []
 
-    def make(site: Any) -> Any:
+    def make(site: PipedSite) -> PipedSite:
         made.append(site.twin())
         return made[-1]
 
@@ -68,14 +69,14 @@ def twin_of() -> Iterator[Callable[[Any], Any]]:
             each.close()
 
 
-async def approve(client: Any, deployment_id: str) -> None:
+async def approve(client: SiteClient, deployment_id: str) -> None:
     await call(
         client.deployments.ApproveStage, own.ApproveStageRequest(deployment_id=deployment_id)
     )
 
 
 async def test_of_two_instances_one_works_and_the_other_takes_over_from_a_goodbye(
-    site: Any, client: Any, twin_of: Any
+    site: PipedSite, client: SiteClient, twin_of: Callable[[PipedSite], PipedSite]
 ) -> None:
     """At once, and also what was begun, although the times of the lease are long."""
     twin = twin_of(site)
@@ -105,7 +106,7 @@ async def test_of_two_instances_one_works_and_the_other_takes_over_from_a_goodby
 
 
 async def test_an_instance_on_the_same_data_folder_has_the_lease_at_once(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     gate = site.folder / "gate"
     commit = site.commit_application("web", [script(site.record, "first", waits_for(gate))])
@@ -114,7 +115,7 @@ async def test_an_instance_on_the_same_data_folder_has_the_lease_at_once(
     deployment_id = await client.deploy("web", commit)
     await until(lambda: site.records() == ["first began"], site)
 
-    os.kill(site.process.pid, signal.SIGKILL)
+    os.kill(site.pid, signal.SIGKILL)
     await site.ended()
     gate.touch()
     site.start()
@@ -127,7 +128,9 @@ async def test_an_instance_on_the_same_data_folder_has_the_lease_at_once(
 
 
 async def test_after_a_death_another_instance_takes_new_deployments_first_and_begun_ones_later(
-    server_with: Any, site_of: Any, twin_of: Any
+    server_with: Callable[..., ServerProcess],
+    site_of: Callable[[ServerProcess], PipedSite],
+    twin_of: Callable[[PipedSite], PipedSite],
 ) -> None:
     site = site_of(server_with(*SHORT))
     twin = twin_of(site)
@@ -141,7 +144,7 @@ async def test_after_a_death_another_instance_takes_new_deployments_first_and_be
         twin.start()
         await until(lambda: told(twin, "lease.elsewhere"), twin)
 
-        os.kill(site.process.pid, signal.SIGKILL)
+        os.kill(site.pid, signal.SIGKILL)
         await site.ended()
         new = await client.deploy("new", new_commit)
         await approve(client, begun)
@@ -157,7 +160,9 @@ async def test_after_a_death_another_instance_takes_new_deployments_first_and_be
 
 
 async def test_an_instance_that_stood_still_finds_itself_replaced_and_adds_nothing(
-    server_with: Any, site_of: Any, twin_of: Any
+    server_with: Callable[..., ServerProcess],
+    site_of: Callable[[ServerProcess], PipedSite],
+    twin_of: Callable[[PipedSite], PipedSite],
 ) -> None:
     """Its reports are refused, its script is ended, and nothing of it starts a further stage."""
     site = site_of(server_with(*SHORT))
@@ -192,7 +197,7 @@ async def test_an_instance_that_stood_still_finds_itself_replaced_and_adds_nothi
 
 
 async def test_past_the_lease_time_the_next_stage_waits_for_the_control_plane(
-    server_with: Any, site_of: Any
+    server_with: Callable[..., ServerProcess], site_of: Callable[[ServerProcess], PipedSite]
 ) -> None:
     server = server_with("--lease-time", str(LEASE))
     site = site_of(server)
@@ -226,7 +231,10 @@ async def test_past_the_lease_time_the_next_stage_waits_for_the_control_plane(
     ],
 )
 async def test_a_rollback_while_the_control_plane_is_away(
-    server_with: Any, site_of: Any, away: float, undone_meanwhile: bool
+    server_with: Callable[..., ServerProcess],
+    site_of: Callable[[ServerProcess], PipedSite],
+    away: float,
+    undone_meanwhile: bool,
 ) -> None:
     # Long after the lease: only the second case shall come near the take-over.
     take_over = TAKE_OVER if not undone_meanwhile else 600.0

@@ -8,12 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from pipecd_test_support.piped_site import PipedSite, SiteClient
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model import application_pb2 as pb
+from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.deployment_pb2 import DEPLOYMENT_SUCCESS
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.rpc import CallError, call
@@ -23,7 +24,9 @@ LIMIT = 60
 LIVE = ["application", "get", "--live", "--output", "table"]
 
 
-async def until(client: Any, application_id: str, holds: Callable[[Any], bool]) -> Any:
+async def until(
+    client: SiteClient, application_id: str, holds: Callable[[Application], bool]
+) -> Application:
     request = api.GetApplicationRequest(application_id=application_id)
     async with asyncio.timeout(LIMIT):
         while True:
@@ -33,7 +36,7 @@ async def until(client: Any, application_id: str, holds: Callable[[Any], bool]) 
             await asyncio.sleep(0.05)  # between looks at another process
 
 
-def pipectl(site: Any, *arguments: str, code: int = 0) -> str:
+def pipectl(site: PipedSite, *arguments: str, code: int = 0) -> str:
     done = subprocess.run(
         [BIN / "pipectl", *arguments],
         env={
@@ -51,7 +54,7 @@ def pipectl(site: Any, *arguments: str, code: int = 0) -> str:
     return done.stdout
 
 
-async def test_what_runs_and_what_drifted_is_shown(site: Any) -> None:
+async def test_what_runs_and_what_drifted_is_shown(site: PipedSite) -> None:
     target = site.folder / "www"
     site.configure(
         {"name": "files", "deployTargets": [{"name": "web", "config": {"path": str(target)}}]}
@@ -107,7 +110,7 @@ async def test_what_runs_and_what_drifted_is_shown(site: Any) -> None:
         assert "<h1>two</h1>" in diff
 
 
-async def test_a_branch_is_previewed_before_it_is_merged(site: Any) -> None:
+async def test_a_branch_is_previewed_before_it_is_merged(site: PipedSite) -> None:
     site.configure(
         {
             "name": "files",
@@ -155,13 +158,13 @@ async def test_a_branch_is_previewed_before_it_is_merged(site: Any) -> None:
         assert "both changed other/README" in shown
 
 
-def preview(site: Any, branch: str, commit: str, code: int = 0) -> str:
+def preview(site: PipedSite, branch: str, commit: str, code: int = 0) -> str:
     flags = ["--repo-remote-url", str(site.repository), "--base-branch", "main"]
     flags += ["--head-branch", branch, "--head-commit", commit]
     return pipectl(site, "plan-preview", *flags, code=code)
 
 
-async def test_nothing_is_known_of_an_application_that_only_runs_scripts(site: Any) -> None:
+async def test_nothing_is_known_of_an_application_that_only_runs_scripts(site: PipedSite) -> None:
     site.configure("scriptrun")
     commit = site.commit_application("job", [{"name": "SCRIPT_RUN", "with": {"run": "true"}}])
     site.start()

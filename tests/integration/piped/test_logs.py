@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pipecd_test_support.piped_site import PipedSite, ServerProcess, SiteClient
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.rpc import stream
@@ -24,19 +25,19 @@ def waits_for(gate: Path) -> str:
     return f"while [ ! -e {gate} ]; do sleep 0.05; done"
 
 
-async def until(holds: Callable[[], bool], site: Any) -> None:
+async def until(holds: Callable[[], bool], site: PipedSite) -> None:
     with site.explained():
         async with asyncio.timeout(LIMIT):
             while not holds():  # noqa: ASYNC110 - another process makes it true
                 await asyncio.sleep(0.02)
 
 
-def said(site: Any, event: str) -> bool:
+def said(site: PipedSite, event: str) -> bool:
     return any(each["event"] == event for each in site.events())
 
 
 async def test_lines_that_only_a_killed_piped_had_are_passed_on_by_the_next(
-    own_server: Any, site_of: Any
+    own_server: ServerProcess, site_of: Callable[[ServerProcess], PipedSite]
 ) -> None:
     """The stage is over and is not run again: nobody but piped has its lines any more."""
     site = site_of(own_server)
@@ -73,7 +74,7 @@ def limit_files(pid: int, size: int) -> None:
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
 
 
-async def test_a_full_disk_is_named_and_loses_no_line(site: Any, client: Any) -> None:
+async def test_a_full_disk_is_named_and_loses_no_line(site: PipedSite, client: SiteClient) -> None:
     """The control plane takes them directly meanwhile; later the disk is used again."""
     first, second, third = (site.folder / name for name in ("first", "second", "third"))
     run = f"{waits_for(first)}\nseq -w 1 20000\n{waits_for(second)}\nseq -w 20001 20010\n"
@@ -84,10 +85,10 @@ async def test_a_full_disk_is_named_and_loses_no_line(site: Any, client: Any) ->
     await client.stage_running(deployment_id, 0)
 
     # piped's own log has room still; a file with a batch of lines has not.
-    limit_files(site.process.pid, site.log.stat().st_size + 8_000)
+    limit_files(site.pid, site.log.stat().st_size + 8_000)
     first.touch()
     await until(lambda: said(site, "stage_log.disk_fault"), site)
-    limit_files(site.process.pid, resource.RLIM_INFINITY)
+    limit_files(site.pid, resource.RLIM_INFINITY)
     second.touch()
     await until(lambda: said(site, "stage_log.disk_back"), site)
     third.touch()
@@ -127,7 +128,9 @@ SHORT = 20_000
 MOST_GROWTH = 64 * 1024 * 1024
 
 
-async def test_a_flood_is_bounded_in_the_memory_of_everybody(own_server: Any, site_of: Any) -> None:
+async def test_a_flood_is_bounded_in_the_memory_of_everybody(
+    own_server: ServerProcess, site_of: Callable[[ServerProcess], PipedSite]
+) -> None:
     """One line of 40 MB, a megabyte of noise, and many short lines."""
     site = site_of(own_server)
     gate = site.folder / "gate"
@@ -141,8 +144,8 @@ async def test_a_flood_is_bounded_in_the_memory_of_everybody(own_server: Any, si
     async with site.client() as client:
         deployment_id = await client.deploy("web", commit)
         stage = await client.stage_running(deployment_id, 0)
-        pids = {"piped": site.process.pid, "server": own_server.pid}
-        pids |= plugins(site.process.pid)
+        pids = {"piped": site.pid, "server": own_server.pid}
+        pids |= plugins(site.pid)
         assert len(pids) == 3
         before = {name: highest_memory(pid) for name, pid in pids.items()}
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pipecd_runtime.ports import pick_port
+from pipecd_test_support.piped_site import PipedSite, SiteClient
 from pipecd_wire.apiservice import service_pb2 as external
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.rpc import Retry, call
@@ -59,7 +60,7 @@ serve(Cluster(), version="0.1.0")
 
 
 @pytest.fixture
-def cluster(site: Any) -> dict[str, Any]:
+def cluster(site: PipedSite) -> dict[str, Any]:
     """The plugin under a name of its own, with a deploy target."""
     file: Path = site.folder / "cluster.py"
     file.write_text(PLUGIN)
@@ -97,7 +98,7 @@ SECTION = {
 }
 
 
-async def deployed(site: Any, client: Any, text: str) -> pb.Deployment:
+async def deployed(site: PipedSite, client: SiteClient, text: str) -> pb.Deployment:
     """Register an application as older clients do, with its provider, and wait for its end."""
     site.commit({"shop/app.pipecd.yaml": text, "shop/deploy.yaml": "{}"})
     request = external.AddApplicationRequest(
@@ -120,7 +121,7 @@ async def deployed(site: Any, client: Any, text: str) -> pb.Deployment:
 
 
 async def test_a_pipeline_of_an_older_kind_runs_through_the_plugin_of_its_stages(
-    site: Any, client: Any, cluster: dict[str, Any]
+    site: PipedSite, client: SiteClient, cluster: dict[str, Any]
 ) -> None:
     site.commit({"README": "an example"})
     site.configure(cluster, "wait")
@@ -142,7 +143,9 @@ async def test_a_pipeline_of_an_older_kind_runs_through_the_plugin_of_its_stages
     assert json.loads(line) == ["K8S_PRIMARY_ROLLOUT", True, "Application", SECTION]
 
 
-async def test_so_does_its_quick_sync(site: Any, client: Any, cluster: dict[str, Any]) -> None:
+async def test_so_does_its_quick_sync(
+    site: PipedSite, client: SiteClient, cluster: dict[str, Any]
+) -> None:
     site.commit({"README": "an example"})
     site.configure(cluster)
     site.start()
@@ -155,7 +158,7 @@ async def test_so_does_its_quick_sync(site: Any, client: Any, cluster: dict[str,
 
 
 async def test_a_rollback_that_its_input_turned_off_stays_off(
-    site: Any, client: Any, cluster: dict[str, Any]
+    site: PipedSite, client: SiteClient, cluster: dict[str, Any]
 ) -> None:
     site.commit({"README": "an example"})
     site.configure(cluster)
@@ -169,7 +172,7 @@ async def test_a_rollback_that_its_input_turned_off_stays_off(
 
 
 async def test_what_the_plugin_finds_wrong_is_told_where_it_stands(
-    site: Any, client: Any, cluster: dict[str, Any]
+    site: PipedSite, client: SiteClient, cluster: dict[str, Any]
 ) -> None:
     site.commit({"README": "an example"})
     site.configure(cluster, "wait")
@@ -189,7 +192,7 @@ async def test_what_the_plugin_finds_wrong_is_told_where_it_stands(
 
 
 async def test_a_custom_sync_deploys_and_goes_back_with_the_script_before(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     site.commit({"README": "an example"})
     site.configure("scriptrun")

@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from pipecd_test_support.piped_site import PipedSite, ServerProcess
 from pipecd_wire.model import deployment_pb2 as pb
 
 LIMIT = 60
@@ -25,7 +26,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def test_scripts_and_their_rollback_go_on_without_the_control_plane(
-    site_of: Any, own_server: Any
+    site_of: Callable[[ServerProcess], PipedSite], own_server: ServerProcess
 ) -> None:
     site = site_of(own_server)
     site.configure("scriptrun")
@@ -60,7 +61,7 @@ async def test_scripts_and_their_rollback_go_on_without_the_control_plane(
 
 
 async def test_a_piped_that_dies_meanwhile_knows_what_was_begun(
-    site_of: Any, own_server: Any
+    site_of: Callable[[ServerProcess], PipedSite], own_server: ServerProcess
 ) -> None:
     site = site_of(own_server)
     site.configure("scriptrun")
@@ -83,8 +84,8 @@ async def test_a_piped_that_dies_meanwhile_knows_what_was_begun(
     with site.explained():
         await until(lambda: site.records() == ["one", "two"])
 
-    site.process.kill()
-    site.process.wait(LIMIT)
+    site.require_process().kill()
+    site.require_process().wait(LIMIT)
     end.touch()
     own_server.start()
     site.start()

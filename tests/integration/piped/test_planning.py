@@ -8,9 +8,9 @@ import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from pipecd_runtime.ports import pick_port
+from pipecd_test_support.piped_site import PipedSite, ServerProcess, SiteClient
 from pipecd_wire.model import deployment_pb2 as pb
 
 LIMIT = 60
@@ -43,14 +43,14 @@ serve(Slow(), version="1.0.0")
 """
 
 
-def executable(site: Any, text: str) -> Path:
+def executable(site: PipedSite, text: str) -> Path:
     file: Path = site.folder / "plugin"
     file.write_text(text)
     file.chmod(file.stat().st_mode | stat.S_IXUSR)
     return file
 
 
-async def until(holds: Callable[[], bool], site: Any) -> None:
+async def until(holds: Callable[[], bool], site: PipedSite) -> None:
     with site.explained():
         async with asyncio.timeout(LIMIT):
             while not holds():  # noqa: ASYNC110 - another process makes it true
@@ -58,7 +58,7 @@ async def until(holds: Callable[[], bool], site: Any) -> None:
 
 
 async def test_a_plugin_that_dies_while_a_deployment_is_planned_is_waited_for(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     gate = site.folder / "gate"
     plugin = executable(
@@ -81,7 +81,7 @@ async def test_a_plugin_that_dies_while_a_deployment_is_planned_is_waited_for(
 
 
 async def test_a_control_plane_that_goes_away_while_a_deployment_is_planned_is_waited_for(
-    own_server: Any, site_of: Any
+    own_server: ServerProcess, site_of: Callable[[ServerProcess], PipedSite]
 ) -> None:
     site = site_of(own_server)
     gate = site.folder / "gate"
@@ -105,7 +105,7 @@ async def test_a_control_plane_that_goes_away_while_a_deployment_is_planned_is_w
 
 
 async def test_a_plugin_in_a_crash_loop_fails_the_deployment_and_is_named(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     plugin = executable(site, "#!/bin/sh\necho 'cannot find my licence' >&2\nexit 7\n")
     commit = site.commit_application("web", [{"name": "BROKEN", "plugin": "broken"}])

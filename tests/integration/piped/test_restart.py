@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pipecd_test_support.piped_site import PipedSite, ServerProcess, SiteClient
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.rpc import call
@@ -31,7 +32,7 @@ def script(record: Path, name: str, then: str = "true", undo: bool = True) -> di
     return {"name": "SCRIPT_RUN", "with": options}
 
 
-async def until(holds: Callable[[], bool], site: Any) -> None:
+async def until(holds: Callable[[], bool], site: PipedSite) -> None:
     with site.explained():
         async with asyncio.timeout(LIMIT):
             while not holds():  # noqa: ASYNC110 - another process makes it true
@@ -68,7 +69,7 @@ def alive(pids: dict[int, str]) -> set[int]:
 
 
 @pytest.fixture
-def gate(site: Any) -> Path:
+def gate(site: PipedSite) -> Path:
     """A script waits for this file."""
     return site.folder / "gate"
 
@@ -82,7 +83,7 @@ def waits_for(gate: Path) -> str:
 
 
 async def test_a_stopping_piped_waits_for_a_script_and_the_next_one_goes_on(
-    site: Any, client: Any, gate: Path
+    site: PipedSite, client: SiteClient, gate: Path
 ) -> None:
     stages = [script(site.record, "first", waits_for(gate)), script(site.record, "second")]
     commit = site.commit_application("web", stages)
@@ -111,7 +112,7 @@ async def test_a_stopping_piped_waits_for_a_script_and_the_next_one_goes_on(
 
 
 async def test_a_second_signal_ends_a_script_and_the_next_piped_calls_it_interrupted(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     """Nobody knows how far it came: it never runs again, and is rolled back."""
     commit = site.commit_application("web", [script(site.record, "first", "sleep 600")])
@@ -119,10 +120,8 @@ async def test_a_second_signal_ends_a_script_and_the_next_piped_calls_it_interru
     site.start("--grace-period", "10m")
     deployment_id = await client.deploy("web", commit)
     await until(lambda: site.records() == ["first began"], site)
-    await until(
-        lambda: any("sleep 600" in each for each in processes(site.process.pid).values()), site
-    )
-    below = processes(site.process.pid)
+    await until(lambda: any("sleep 600" in each for each in processes(site.pid).values()), site)
+    below = processes(site.pid)
 
     site.signal(signal.SIGINT)
     await until(lambda: any(event["event"] == "piped.stopping" for event in site.events()), site)
@@ -138,7 +137,7 @@ async def test_a_second_signal_ends_a_script_and_the_next_piped_calls_it_interru
 
 
 async def test_a_killed_piped_takes_its_plugins_along_and_the_next_one_goes_on(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     stages = [
         {"name": "WAIT", "with": {"duration": "3s"}},
@@ -149,10 +148,10 @@ async def test_a_killed_piped_takes_its_plugins_along_and_the_next_one_goes_on(
     site.start()
     deployment_id = await client.deploy("web", commit)
     await client.until(deployment_id, lambda it: "startTime" in _metadata(it))
-    below = processes(site.process.pid)
+    below = processes(site.pid)
     assert len(below) >= 2
 
-    os.kill(site.process.pid, signal.SIGKILL)
+    os.kill(site.pid, signal.SIGKILL)
     await site.ended()
     await until(lambda: not alive(below), site)
     before = _metadata(await client.until(deployment_id, lambda it: True))
@@ -169,7 +168,7 @@ def _metadata(deployment: pb.Deployment) -> dict[str, str]:
 
 
 async def test_a_killed_piped_does_not_hurt_a_script_and_the_next_one_follows_it(
-    site: Any, client: Any, gate: Path
+    site: PipedSite, client: SiteClient, gate: Path
 ) -> None:
     """It goes on without piped, and never runs twice."""
     stages = [script(site.record, "first", waits_for(gate)), script(site.record, "second")]
@@ -179,7 +178,7 @@ async def test_a_killed_piped_does_not_hurt_a_script_and_the_next_one_follows_it
     deployment_id = await client.deploy("web", commit)
     await until(lambda: site.records() == ["first began"], site)
 
-    os.kill(site.process.pid, signal.SIGKILL)
+    os.kill(site.pid, signal.SIGKILL)
     await site.ended()
     site.start()
     await client.plugins_are(scriptrun="READY")
@@ -191,7 +190,7 @@ async def test_a_killed_piped_does_not_hurt_a_script_and_the_next_one_follows_it
 
 
 async def test_a_plugin_that_dies_in_a_stage_is_restarted_and_continues_it(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     commit = site.commit_application("web", [{"name": "WAIT", "with": {"duration": "3s"}}])
     site.configure("wait")
@@ -199,9 +198,7 @@ async def test_a_plugin_that_dies_in_a_stage_is_restarted_and_continues_it(
     deployment_id = await client.deploy("web", commit)
     await client.until(deployment_id, lambda it: "startTime" in _metadata(it))
 
-    [plugin] = [
-        pid for pid, command in processes(site.process.pid).items() if "pipecd-plugin" in command
-    ]
+    [plugin] = [pid for pid, command in processes(site.pid).items() if "pipecd-plugin" in command]
     os.kill(plugin, signal.SIGKILL)
     ended = await client.completed(deployment_id)
 
@@ -210,14 +207,14 @@ async def test_a_plugin_that_dies_in_a_stage_is_restarted_and_continues_it(
 
 
 async def test_a_script_whose_plugin_dies_goes_on_and_is_followed_by_the_next(
-    site: Any, client: Any, gate: Path
+    site: PipedSite, client: SiteClient, gate: Path
 ) -> None:
     commit = site.commit_application("web", [script(site.record, "first", waits_for(gate))])
     site.configure("scriptrun")
     site.start()
     deployment_id = await client.deploy("web", commit)
     await until(lambda: site.records() == ["first began"], site)
-    below = processes(site.process.pid)
+    below = processes(site.pid)
     [plugin] = [pid for pid, command in below.items() if "pipecd-plugin-scriptrun" in command]
 
     os.kill(plugin, signal.SIGKILL)
@@ -230,7 +227,7 @@ async def test_a_script_whose_plugin_dies_goes_on_and_is_followed_by_the_next(
 
 
 async def test_an_approval_reaches_a_stage_that_was_left_and_continued(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     commit = site.commit_application("web", [{"name": "WAIT_APPROVAL", "with": {}}])
     site.configure("waitapproval")
@@ -249,7 +246,7 @@ async def test_an_approval_reaches_a_stage_that_was_left_and_continued(
     assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
 
 
-async def test_a_graceful_stop_changes_no_status(site: Any, client: Any) -> None:
+async def test_a_graceful_stop_changes_no_status(site: PipedSite, client: SiteClient) -> None:
     """Neither of a wait, nor of an approval, nor of their deployments; and it takes no 30 seconds.
 
     Upstream cancels and rolls back (W7).
@@ -278,7 +275,9 @@ async def test_a_graceful_stop_changes_no_status(site: Any, client: Any) -> None
     assert site.records() == ["first began", "first ended"]
 
 
-async def test_the_time_of_a_stage_goes_on_while_piped_is_dead(site: Any, client: Any) -> None:
+async def test_the_time_of_a_stage_goes_on_while_piped_is_dead(
+    site: PipedSite, client: SiteClient
+) -> None:
     stages = [{"name": "WAIT_APPROVAL", "timeout": f"{TIMEOUT:g}s", "with": {}}]
     commit = site.commit_application("web", stages)
     site.configure("waitapproval")
@@ -286,7 +285,7 @@ async def test_the_time_of_a_stage_goes_on_while_piped_is_dead(site: Any, client
     deployment_id = await client.deploy("web", commit)
     await client.stage_running(deployment_id, 0)
     began = time.monotonic()
-    os.kill(site.process.pid, signal.SIGKILL)
+    os.kill(site.pid, signal.SIGKILL)
     await site.ended()
     while time.monotonic() < began + TIMEOUT + 1:  # noqa: ASYNC110 - real time is what counts
         await asyncio.sleep(0.05)
@@ -303,7 +302,7 @@ async def test_the_time_of_a_stage_goes_on_while_piped_is_dead(site: Any, client
 
 
 async def test_a_rollback_goes_on_where_a_killed_piped_has_left_it(
-    site: Any, client: Any, gate: Path
+    site: PipedSite, client: SiteClient, gate: Path
 ) -> None:
     """What is undone is not undone twice, and the script that undoes goes on meanwhile."""
     slow = script(site.record, "second")
@@ -318,7 +317,7 @@ async def test_a_rollback_goes_on_where_a_killed_piped_has_left_it(
     deployment_id = await client.deploy("web", commit)
     await until(lambda: "second undoing" in site.records(), site)
 
-    os.kill(site.process.pid, signal.SIGKILL)
+    os.kill(site.pid, signal.SIGKILL)
     await site.ended()
     left = await client.until(deployment_id, lambda _: True)
     assert left.status == pb.DEPLOYMENT_ROLLING_BACK
@@ -335,7 +334,7 @@ async def test_a_rollback_goes_on_where_a_killed_piped_has_left_it(
 
 
 async def test_a_cancel_that_was_asked_for_while_piped_was_away_is_carried_out(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     stages = [
         script(site.record, "first"),
@@ -357,7 +356,7 @@ async def test_a_cancel_that_was_asked_for_while_piped_was_away_is_carried_out(
 
 
 async def test_a_deployment_goes_on_while_the_control_plane_is_away(
-    own_server: Any, site_of: Any
+    own_server: ServerProcess, site_of: Callable[[ServerProcess], PipedSite]
 ) -> None:
     """Its reports are kept, and arrive in order when it is back."""
     site = site_of(own_server)

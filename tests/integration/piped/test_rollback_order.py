@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from pipecd_runtime.ports import pick_port
+from pipecd_test_support.piped_site import PipedSite, ServerProcess, SiteClient
 from pipecd_wire.model import deployment_pb2 as pb
 
 LIMIT = 60
@@ -39,19 +40,19 @@ def script(record: Path, **options: str) -> dict[str, Any]:
     }
 
 
-async def until(holds: Callable[[], bool], site: Any) -> None:
+async def until(holds: Callable[[], bool], site: PipedSite) -> None:
     with site.explained():
         async with asyncio.timeout(LIMIT):
             while not holds():  # noqa: ASYNC110 - another process makes it true
                 await asyncio.sleep(0.02)
 
 
-async def killed(site: Any) -> None:
-    os.kill(site.process.pid, signal.SIGKILL)
+async def killed(site: PipedSite) -> None:
+    os.kill(site.pid, signal.SIGKILL)
     await site.ended()
 
 
-async def begun(site: Any, client: Any, **options: str) -> str:
+async def begun(site: PipedSite, client: SiteClient, **options: str) -> str:
     """Deploy, and wait until the script runs; the deployment's id."""
     commit = site.commit_application("web", [script(site.record, **options)])
     deployment_id: str = await client.deploy("web", commit)
@@ -60,7 +61,7 @@ async def begun(site: Any, client: Any, **options: str) -> str:
 
 
 async def test_a_cancel_that_piped_finds_at_its_start_waits_for_the_script(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     site.configure("scriptrun")
     site.start()
@@ -79,7 +80,7 @@ async def test_a_cancel_that_piped_finds_at_its_start_waits_for_the_script(
 
 
 async def test_time_that_is_over_when_piped_starts_waits_for_the_script(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     site.configure("scriptrun")
     site.start()
@@ -96,7 +97,9 @@ async def test_time_that_is_over_when_piped_starts_waits_for_the_script(
     assert site.records() == ["began", "cleaned", "undone"]
 
 
-async def test_a_plugin_that_cannot_start_again_leaves_no_script(site: Any, client: Any) -> None:
+async def test_a_plugin_that_cannot_start_again_leaves_no_script(
+    site: PipedSite, client: SiteClient
+) -> None:
     """Its stage fails, and with it the deployment; nobody but piped is left to end the script."""
     broken = site.folder / "broken"
     plugin = site.folder / "plugin"
@@ -116,7 +119,7 @@ async def test_a_plugin_that_cannot_start_again_leaves_no_script(site: Any, clie
 
 
 async def test_a_plugin_that_is_not_configured_any_more_leaves_no_script(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     site.configure("scriptrun")
     site.start()
@@ -132,11 +135,11 @@ async def test_a_plugin_that_is_not_configured_any_more_leaves_no_script(
 
 
 @pytest.fixture
-def twin_of() -> Iterator[Callable[[Any], Any]]:
+def twin_of() -> Iterator[Callable[[PipedSite], PipedSite]]:
     """The same piped once more, with another data folder."""
-    made: list[Any] = []
+    made: list[PipedSite] = []
 
-    def make(site: Any) -> Any:
+    def make(site: PipedSite) -> PipedSite:
         made.append(site.twin())
         return made[-1]
 
@@ -148,7 +151,9 @@ def twin_of() -> Iterator[Callable[[Any], Any]]:
 
 
 async def test_an_instance_that_comes_back_ends_what_another_has_gone_on_with(
-    server_with: Any, site_of: Any, twin_of: Any
+    server_with: Callable[..., ServerProcess],
+    site_of: Callable[[ServerProcess], PipedSite],
+    twin_of: Callable[[PipedSite], PipedSite],
 ) -> None:
     """The other one could not know of the script: it lives on this machine alone."""
     server = server_with("--lease-time", str(LEASE), "--take-over-after", str(TAKE_OVER))

@@ -22,9 +22,10 @@ import pytest
 
 from pipecd_model.secrets import KeyPair, Sealer
 from pipecd_runtime.ports import pick_port
+from pipecd_test_support.piped_site import PipedSite, ServerProcess, SiteClient
 from pipecd_wire.apiservice import service_pb2 as external
 from pipecd_wire.model import deployment_pb2 as pb
-from pipecd_wire.model.application_pb2 import OUT_OF_SYNC, SYNCED
+from pipecd_wire.model.application_pb2 import OUT_OF_SYNC, SYNCED, Application
 from pipecd_wire.rpc import call
 
 PLANTED = "Pl4nted/secret+value"
@@ -48,7 +49,7 @@ def found_in(data: bytes) -> list[bytes]:
     return [needle for needle in NEEDLES if needle in data]
 
 
-def management(site: Any) -> dict[str, Any]:
+def management(site: PipedSite) -> dict[str, Any]:
     """Keys as they are while they are being changed: one secret is closed for the old one."""
     for name, data in (("new", NEW.private), ("old", OLD.private), ("public", NEW.public)):
         file = site.folder / f"{name}.pem"
@@ -136,7 +137,7 @@ def files_with_it(*folders: Path) -> list[str]:
     return found
 
 
-async def said_about(client: Any, site: Any, deployment: pb.Deployment) -> bytes:
+async def said_about(client: SiteClient, site: PipedSite, deployment: pb.Deployment) -> bytes:
     """Everything that the control plane knows of it."""
     said = [deployment.SerializeToString()]
     for stage in deployment.stages:
@@ -157,7 +158,7 @@ async def metrics(port: int) -> bytes:
     return await asyncio.to_thread(read)
 
 
-async def started(site: Any, client: Any, record: Path, *flags: str) -> str:
+async def started(site: PipedSite, client: SiteClient, record: Path, *flags: str) -> str:
     await asyncio.to_thread(record.mkdir)
     site.commit({"README": "an example"})
     site.configure("scriptrun", secretManagement=management(site))
@@ -172,7 +173,7 @@ async def started(site: Any, client: Any, record: Path, *flags: str) -> str:
 
 
 async def test_a_planted_secret_is_found_nowhere(
-    own_server: Any, site_of: Callable[..., Any], tmp_path: Path
+    own_server: ServerProcess, site_of: Callable[[ServerProcess], PipedSite], tmp_path: Path
 ) -> None:
     site, record, port = site_of(own_server), tmp_path / "used", pick_port()
     async with site.client() as client:
@@ -202,7 +203,7 @@ async def test_a_planted_secret_is_found_nowhere(
     assert not await asyncio.to_thread(lambda: list(tmp_path.rglob("injected")))
 
 
-def pipectl(site: Any, *arguments: str, given: str | None = None) -> str:
+def pipectl(site: PipedSite, *arguments: str, given: str | None = None) -> str:
     done = subprocess.run(
         [Path(sys.executable).parent / "pipectl", *arguments],
         input=given,
@@ -220,7 +221,7 @@ def pipectl(site: Any, *arguments: str, given: str | None = None) -> str:
     return done.stdout + done.stderr
 
 
-async def synced(client: Any, application_id: str, status: Any) -> Any:
+async def synced(client: SiteClient, application_id: str, status: int) -> Application:
     """Wait until an application is in sync, or out of it."""
     request = external.GetApplicationRequest(application_id=application_id)
     async with asyncio.timeout(LIMIT):
@@ -232,7 +233,7 @@ async def synced(client: Any, application_id: str, status: Any) -> Any:
 
 
 async def test_nor_in_live_states_differences_and_previews(
-    own_server: Any, site_of: Callable[..., Any]
+    own_server: ServerProcess, site_of: Callable[[ServerProcess], PipedSite]
 ) -> None:
     """A plugin that compares files has them open, before and after."""
     site = site_of(own_server)
@@ -285,7 +286,7 @@ async def test_nor_in_live_states_differences_and_previews(
 
 
 async def test_nor_is_it_after_a_piped_that_was_killed(
-    own_server: Any, site_of: Callable[..., Any], tmp_path: Path
+    own_server: ServerProcess, site_of: Callable[[ServerProcess], PipedSite], tmp_path: Path
 ) -> None:
     site, record = site_of(own_server), tmp_path / "used"
     async with site.client() as client:
@@ -315,7 +316,7 @@ async def test_nor_is_it_after_a_piped_that_was_killed(
     ],
 )
 async def test_a_script_that_cannot_have_its_secret_does_not_run(
-    site: Any, client: Any, run: str, told: str
+    site: PipedSite, client: SiteClient, run: str, told: str
 ) -> None:
     site.commit({"README": "an example"})
     site.configure("scriptrun", secretManagement=management(site))
@@ -332,7 +333,9 @@ async def test_a_script_that_cannot_have_its_secret_does_not_run(
     assert not (site.folder / "ran").exists()
 
 
-async def test_without_keys_planning_says_what_is_missing(site: Any, client: Any) -> None:
+async def test_without_keys_planning_says_what_is_missing(
+    site: PipedSite, client: SiteClient
+) -> None:
     site.commit({"README": "an example"})
     site.configure("scriptrun")
     site.start()
@@ -347,7 +350,9 @@ async def test_without_keys_planning_says_what_is_missing(site: Any, client: Any
     assert list(ended.stages) == []
 
 
-async def test_people_close_secrets_through_the_control_plane(site: Any, client: Any) -> None:
+async def test_people_close_secrets_through_the_control_plane(
+    site: PipedSite, client: SiteClient
+) -> None:
     site.commit({"README": "an example"})
     site.configure("scriptrun", secretManagement=management(site))
     site.start()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pipecd_test_support.piped_site import PipedSite, SiteClient
 from pipecd_wire.model import deployment_pb2 as pb
 
 NAMES = [
@@ -63,12 +64,14 @@ def expected(index: int, *, rollback: bool = True) -> list[str]:
     return [*forward, "DUMMY_ROLLBACK", *undone] if rollback else forward
 
 
-def traces(site: Any, path: str, commit: str) -> list[str]:
+def traces(site: PipedSite, path: str, commit: str) -> list[str]:
     return [line.removesuffix(f" {commit}") for line in site.records(path)]
 
 
 @stopped_at
-async def test_a_stage_that_fails(index: int, shared_site: Any, shared_client: Any) -> None:
+async def test_a_stage_that_fails(
+    index: int, shared_site: PipedSite, shared_client: SiteClient
+) -> None:
     path = f"fails-{index}"
     record = str(shared_site.folder / path)
     commit = shared_site.commit_application(path, seven_stages(record, fails=index))
@@ -85,7 +88,9 @@ async def test_a_stage_that_fails(index: int, shared_site: Any, shared_client: A
 
 
 @stopped_at
-async def test_a_stage_that_is_cancelled(index: int, shared_site: Any, shared_client: Any) -> None:
+async def test_a_stage_that_is_cancelled(
+    index: int, shared_site: PipedSite, shared_client: SiteClient
+) -> None:
     path = f"cancelled-{index}"
     record = str(shared_site.folder / path)
     commit = shared_site.commit_application(path, seven_stages(record, hangs=index))
@@ -106,7 +111,7 @@ async def test_a_stage_that_is_cancelled(index: int, shared_site: Any, shared_cl
 
 @stopped_at
 async def test_a_stage_that_fails_without_auto_rollback(
-    index: int, shared_site: Any, shared_client: Any
+    index: int, shared_site: PipedSite, shared_client: SiteClient
 ) -> None:
     path = f"stays-{index}"
     record = str(shared_site.folder / path)
@@ -122,7 +127,7 @@ async def test_a_stage_that_fails_without_auto_rollback(
 
 
 async def test_a_forced_rollback_is_built_when_it_is_asked_for(
-    shared_site: Any, shared_client: Any
+    shared_site: PipedSite, shared_client: SiteClient
 ) -> None:
     path = "forced"
     record = str(shared_site.folder / path)
@@ -140,7 +145,7 @@ async def test_a_forced_rollback_is_built_when_it_is_asked_for(
     assert ended.status_reason.endswith("; rolled back")
 
 
-async def test_all_seven_run_to_the_end(shared_site: Any, shared_client: Any) -> None:
+async def test_all_seven_run_to_the_end(shared_site: PipedSite, shared_client: SiteClient) -> None:
     path = "succeeds"
     record = str(shared_site.folder / path)
     commit = shared_site.commit_application(path, seven_stages(record))
@@ -154,7 +159,7 @@ async def test_all_seven_run_to_the_end(shared_site: Any, shared_client: Any) ->
     assert any("RECORD" in line for line in lines)
 
 
-async def _begun(site: Any, path: str, commit: str, index: int) -> None:
+async def _begun(site: PipedSite, path: str, commit: str, index: int) -> None:
     """Wait for the trace of a stage: RUNNING is told a moment before it begins."""
     wanted = expected(index, rollback=False)
     async with asyncio.timeout(60):

@@ -9,12 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipecd_runtime.ports import pick_port
 from pipecd_test_support.oci_registry import OciRegistry
+from pipecd_test_support.piped_site import PipedSite, SiteClient
 from pipecd_test_support.web_server import Answer
 from pipecd_wire.model import deployment_pb2 as pb
 
@@ -51,7 +51,7 @@ def pipectl(*arguments: str, home: Path) -> str:
 
 @pytest.mark.timeout(600)
 async def test_a_plugin_that_was_pushed_runs_and_needs_its_registry_only_once(
-    site: Any, client: Any, registry: OciRegistry
+    site: PipedSite, client: SiteClient, registry: OciRegistry
 ) -> None:
     file = site.folder / "wait.pyz"
     folder = str(ROOT / "plugins" / "wait")
@@ -78,7 +78,7 @@ async def test_a_plugin_that_was_pushed_runs_and_needs_its_registry_only_once(
 
 
 async def test_a_plugin_whose_source_is_away_is_waited_for_and_others_work(
-    site: Any, client: Any, registry: OciRegistry
+    site: PipedSite, client: SiteClient, registry: OciRegistry
 ) -> None:
     content = PLUGIN.encode()
     url = registry.give("/wait", Answer(status=503))

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from pipecd_runtime.ports import pick_port
+from pipecd_test_support.piped_site import PipedSite, ServerProcess, SiteClient
 from pipecd_wire.model import deployment_pb2 as pb
 
 BIN = Path(sys.executable).parent
@@ -25,7 +26,7 @@ ODD_PLUGIN = (
 ) / "odd_plugin.py"
 
 
-async def until(holds: Callable[[], object], site: Any) -> None:
+async def until(holds: Callable[[], object], site: PipedSite) -> None:
     with site.explained():
         async with asyncio.timeout(LIMIT):
             while not holds():  # noqa: ASYNC110 - what is waited for happens in other processes
@@ -41,7 +42,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 async def test_the_records_of_scripts_go_when_their_deployment_has_ended(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     scripts = site.folder / "data" / "scripts"
     seen = site.folder / "seen"
@@ -66,7 +67,7 @@ async def test_the_records_of_scripts_go_when_their_deployment_has_ended(
 class Admin:
     """piped's admin port."""
 
-    def __init__(self, site: Any) -> None:
+    def __init__(self, site: PipedSite) -> None:
         self._site = site
         self.port = pick_port()
 
@@ -97,11 +98,11 @@ class Admin:
 
 
 @pytest.fixture
-def admin(site: Any) -> Admin:
+def admin(site: PipedSite) -> Admin:
     return Admin(site)
 
 
-def plugin_pid(site: Any, name: str) -> int:
+def plugin_pid(site: PipedSite, name: str) -> int:
     """The process of a plugin, from what piped has on record."""
     folder = site.folder / "data" / "processes"
     [pid] = [
@@ -118,7 +119,7 @@ def part_of(answer: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 async def test_readiness_follows_a_plugin_that_is_killed_and_comes_back(
-    site: Any, client: Any, admin: Admin
+    site: PipedSite, client: SiteClient, admin: Admin
 ) -> None:
     site.commit({"README": "an example"})
     site.configure("wait", "dummy")
@@ -141,7 +142,7 @@ async def test_readiness_follows_a_plugin_that_is_killed_and_comes_back(
 
 
 async def test_readiness_names_a_crash_loop_a_repository_and_a_control_plane_that_is_away(
-    site_of: Any, own_server: Any
+    site_of: Callable[[ServerProcess], PipedSite], own_server: ServerProcess
 ) -> None:
     site = site_of(own_server)
     admin = Admin(site)
@@ -178,7 +179,7 @@ async def test_readiness_names_a_crash_loop_a_repository_and_a_control_plane_tha
 
 
 async def test_a_stage_that_hangs_ends_by_its_timeout_and_its_plugin_is_restarted(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     """Its process pings all the while; nothing but a restart ends what it does."""
     hangs = {
@@ -203,9 +204,9 @@ async def test_a_stage_that_hangs_ends_by_its_timeout_and_its_plugin_is_restarte
     assert "did not end a stage within 30s after it was cancelled" in failed["sentence"]
 
 
-def peak_memory(site: Any) -> int:
+def peak_memory(site: PipedSite) -> int:
     """The most memory that piped ever had, in MiB."""
-    text = Path(f"/proc/{site.process.pid}/status").read_text()
+    text = Path(f"/proc/{site.pid}/status").read_text()
     [line] = [each for each in text.splitlines() if each.startswith("VmHWM:")]
     return int(line.split()[1]) // 1024
 
@@ -219,7 +220,9 @@ ROOM = 30
 """MiB that a flood may cost."""
 
 
-async def test_a_flood_of_output_costs_little_memory_and_is_named(site: Any, client: Any) -> None:
+async def test_a_flood_of_output_costs_little_memory_and_is_named(
+    site: PipedSite, client: SiteClient
+) -> None:
     """Many lines, one line without an end, and garbage, beside a plugin that serves."""
     plugin = site.folder / "flooding"
     go = site.folder / "go"
@@ -255,7 +258,7 @@ async def test_a_flood_of_output_costs_little_memory_and_is_named(site: Any, cli
 
 
 async def test_an_answer_of_100_mb_costs_little_memory_and_its_plugin_is_named(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     good = site.commit_application("good", [script("true")])
     commit = site.commit_application("web", [{"name": "SUCCEED"}])
@@ -284,7 +287,7 @@ async def test_an_answer_of_100_mb_costs_little_memory_and_its_plugin_is_named(
     await client.plugins_are(odd="READY", scriptrun="READY")
 
 
-def pipectl(site: Any, *arguments: str) -> str:
+def pipectl(site: PipedSite, *arguments: str) -> str:
     done = subprocess.run(
         [BIN / "pipectl", *arguments],
         env={
@@ -302,7 +305,7 @@ def pipectl(site: Any, *arguments: str) -> str:
 
 
 async def test_a_person_restarts_a_plugin_and_its_stage_is_continued(
-    site: Any, client: Any
+    site: PipedSite, client: SiteClient
 ) -> None:
     commit = site.commit_application("web", [{"name": "WAIT", "with": {"duration": "4s"}}])
     site.configure("wait", "scriptrun")

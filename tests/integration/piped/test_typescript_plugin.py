@@ -17,6 +17,7 @@ import pytest
 from pipecd_runtime.ports import pick_port
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import LaunchMode, PluginProcess, start_plugin
+from pipecd_test_support.piped_site import PipedSite, SiteClient
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.plugin.deploymentapi.api_pb2 import (
@@ -161,7 +162,7 @@ def test_its_lock_file_names_no_registry() -> None:
 
 
 @pytest.fixture
-def port(site: Any, program: Path) -> int:
+def port(site: PipedSite, program: Path) -> int:
     """A piped that runs the plugin; where it serves."""
     chosen = pick_port()
     site.commit({"README": "an example"})
@@ -170,7 +171,9 @@ def port(site: Any, program: Path) -> int:
     return chosen
 
 
-async def lines_seen(client: Any, deployment_id: str, stage: pb.PipelineStage, count: int) -> None:
+async def lines_seen(
+    client: SiteClient, deployment_id: str, stage: pb.PipelineStage, count: int
+) -> None:
     """Follow the log of a stage until so many lines are there."""
     request = own.FollowStageLogRequest(deployment_id=deployment_id, stage_id=stage.id)
     async for part in stream(client.deployments.FollowStageLog, request):
@@ -194,7 +197,7 @@ def kill(port: int) -> int:
 
 
 async def test_a_stage_goes_on_where_it_was_when_its_plugin_is_killed(
-    site: Any, client: Any, port: int
+    site: PipedSite, client: SiteClient, port: int
 ) -> None:
     commit = site.commit_application("shop", [{"name": "HELLO_TS", "with": {"seconds": 6}}])
     deployment_id = await client.deploy("shop", commit)
@@ -216,7 +219,7 @@ async def test_a_stage_goes_on_where_it_was_when_its_plugin_is_killed(
 
 
 async def test_a_cancelled_stage_ends_and_says_so_in_its_log(
-    site: Any, client: Any, port: int
+    site: PipedSite, client: SiteClient, port: int
 ) -> None:
     commit = site.commit_application("shop", [{"name": "HELLO_TS", "with": {"seconds": 600}}])
     deployment_id = await client.deploy("shop", commit)
@@ -234,7 +237,7 @@ async def test_a_cancelled_stage_ends_and_says_so_in_its_log(
 
 
 async def test_wrong_options_fail_the_planning_with_the_plugins_sentence(
-    site: Any, client: Any, port: int
+    site: PipedSite, client: SiteClient, port: int
 ) -> None:
     commit = site.commit_application("shop", [{"name": "HELLO_TS", "with": {"seconds": "soon"}}])
 

@@ -9,7 +9,7 @@ import asyncio
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,76 +25,32 @@ from pipecd_controlplane.auth.sso.sign_in import SsoSignIn
 from pipecd_controlplane.http.admin import serve_admin
 from pipecd_controlplane.http.cookies import CookieWriter
 from pipecd_controlplane.http.metrics import Metrics
+from pipecd_controlplane.http.middleware import PageMiddleware
 from pipecd_controlplane.http.probes import Probes
 from pipecd_controlplane.http.routes import RouteServices, admin_app, public_app
 from pipecd_controlplane.http.scrape import Scrape
-from pipecd_controlplane.http.server import DEFAULT_LIMITS, ServerTls, serve_public
+from pipecd_controlplane.http.server import serve_public
 from pipecd_controlplane.ops.jobs import Job
 from pipecd_controlplane.ops.jobs import running as running_jobs
 from pipecd_controlplane.ops.operator import serving_operator
-from pipecd_controlplane.ops.retention import FOR_A_YEAR, Retention, timed_jobs
+from pipecd_controlplane.ops.retention import list_retention_jobs
+from pipecd_controlplane.settings import ServerSettings
 from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.stores import Stores, stores
-from pipecd_controlplane.usecases import releases
 from pipecd_controlplane.usecases.access import ProjectAccess, build_access
 from pipecd_controlplane.usecases.bootstrap import KEY_FILE, ensure_project
 from pipecd_controlplane.usecases.bus import Bus
 from pipecd_controlplane.usecases.configured import build_shared_sso, ensure_projects
-from pipecd_controlplane.usecases.leases import DEFAULT_TIMES, Leases, LeaseTimes
+from pipecd_controlplane.usecases.leases import Leases
 from pipecd_controlplane.usecases.releases import Releases
 from pipecd_controlplane.usecases.vault import Vault, read_keys
-from pipecd_model.config.controlplane import ProjectConfig, SharedSsoConfig
-from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.errors import StateError
 from pipecd_runtime.logfold import FoldRepeats
-from pipecd_wire.rpc import AddressError, Observe
+from pipecd_wire.rpc import AddressError, Endpoints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """Everything a control plane is told from outside."""
-
-    data_dir: Path
-    host: str = "127.0.0.1"
-    port: int = 0
-    tls: ServerTls | None = None
-    project_id: str | None = None
-    """The project a new folder gets; None is the default one."""
-    public_url: str = ""
-    """Where people reach it, for links; empty is the address it listens on."""
-    grace: float = 10.0
-    """Seconds for running calls when it stops."""
-    lease_times: LeaseTimes = DEFAULT_TIMES
-    """How long an agent that fell silent keeps its work to itself."""
-    projects: tuple[ProjectConfig, ...] = ()
-    """Projects that are as the configuration file says."""
-    shared_sso: tuple[SharedSsoConfig, ...] = ()
-    state_key: str = ""
-    """Closes what travels with a sign-in; empty is the encryption key."""
-    static_dir: Path | None = None
-    insecure_cookie: bool = False
-    metrics: bool = True
-    admin_host: str = "127.0.0.1"
-    admin_port: int | None = None
-    otlp_endpoint: str = ""
-    """Where traces of pipeds are sent on to; empty drops them."""
-    encryption_key_files: tuple[Path, ...] = ()
-    """Keys for secrets at rest, the newest first; without any, one in the data folder."""
-    retention: Retention = FOR_A_YEAR
-    """How long things are kept."""
-    limits: FrontLimitsConfig = DEFAULT_LIMITS
-    """What callers may cost."""
-    trusted_proxies: tuple[str, ...] = ()
-    """Networks whose word about the address of a caller is believed."""
-    folded: FoldRepeats | None = None
-    """What holds back equal lines of the log, and tells of them when it is asked."""
-    releases_url: str = releases.URL
-    observers: tuple[Observe, ...] = ()
-    """Told of each call once its handler has ended, before it is answered."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlPlane:
+class RunningServer:
     """A control plane that serves."""
 
     address: str
@@ -108,10 +64,24 @@ class ControlPlane:
     bus: Bus
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Core:
+    """What every face of the server works with."""
+
+    settings: ServerSettings
+    bus: Bus
+    stores: Stores
+    leases: Leases
+    access: ProjectAccess
+    encryption_keys: list[bytes]
+    authenticator: CallAuthenticator
+    metrics: Metrics
+    web_base_url: Callable[[], str]
+
+
 @asynccontextmanager
-async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
+async def control_plane(settings: ServerSettings) -> AsyncIterator[RunningServer]:
     """Serve while the block runs. Raises PipecdError when it cannot."""
-    bus = Bus()
     address = ""
 
     def web_base_url() -> str:
@@ -119,128 +89,164 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
         return settings.public_url or f"{scheme}://{address}"
 
     async with AsyncExitStack() as opened:
-        database = await opened.enter_async_context(
-            open_database(SqliteFolder(folder=settings.data_dir), on_commit=bus.publish)
-        )
-        kept = stores(database, _now, max_stage_log_bytes=settings.retention.stage_log_bytes)
-        await ensure_project(kept, settings.data_dir, await _first_project(kept, settings), _now)
-        await ensure_projects(kept, settings.projects, _now)
-        leases = Leases(kept.leases, settings.lease_times)
-        keys = read_keys(settings.encryption_key_files, settings.data_dir)
-        held = build_access(
-            kept,
-            Vault(keys),
-            configured={each.id for each in settings.projects},
-            shared=build_shared_sso(settings.shared_sso),
-        )
-        await held.sso.close_anew()
-        authenticator = CallAuthenticator(kept, leases, held.uses, _now)
-        recheck = CredentialRecheck(kept, bus, authenticator.admit_again, _now)
-        await opened.enter_async_context(recheck.running())
-        metrics = Metrics()
-        open_calls = OpenCalls(settings.limits.max_calls_per_caller)
-        admit = open_calls.admitting(authenticator.admit)
-        telemetry = await opened.enter_async_context(forwarding(settings.otlp_endpoint))
-        served = endpoints(
-            kept,
-            bus,
-            leases,
-            held,
-            Releases(settings.releases_url),
-            telemetry,
-            admit=metrics.admitting(admit) if settings.metrics else admit,
-            now=_now,
-            web_base_url=web_base_url,
-            guard_stream=recheck.guard_stream,
-            admit_late=authenticator.admit_again,
-            observers=(
-                open_calls.observe,
-                *settings.observers,
-                log_call,
-                *((metrics.observe,) if settings.metrics else ()),
-            ),
-        )
-        state_keys = [settings.state_key.encode()] if settings.state_key else keys
-        journeys = Journeys(Vault(state_keys, purpose="sign-in"), _now)
-        probes = Probes(kept, settings.data_dir)
-        parts = RouteServices(
-            stores=kept,
-            authenticator=authenticator,
-            password=PasswordSignIn(kept),
-            sso=SsoSignIn(kept, held.sso, journeys, web_base_url),
-            jar=CookieWriter(public_url=settings.public_url, insecure=settings.insecure_cookie),
-            probes=probes,
-            metrics=metrics,
-            scrape=Scrape(metrics, kept, _now),
-            now=_now,
-            static_dir=settings.static_dir,
-            over_tls=settings.tls is not None or settings.public_url.startswith("https://"),
-            metrics_enabled=settings.metrics,
-        )
-        await opened.enter_async_context(
-            running_jobs(
-                [
-                    *_jobs(kept, held),
-                    *timed_jobs(kept, settings.retention, _now),
-                    *_log_jobs(settings.folded),
-                ]
-            )
-        )
-        pages = public_app(parts)
+        core = await _open_core(opened, settings, web_base_url)
+        served = await _open_endpoints(opened, core)
+        services = _make_route_services(core)
+        await opened.enter_async_context(running_jobs(_list_jobs(core)))
         await opened.enter_async_context(serving_operator(settings.data_dir, _now))
-        serving = serve_public(
-            pages,
-            served,
-            settings.host,
-            settings.port,
-            tls=settings.tls,
-            grace=settings.grace,
-            limits=settings.limits,
-            trusted_proxies=settings.trusted_proxies,
-            public_url=settings.public_url,
-            own_folder=settings.data_dir / "run",
-        )
+        pages = public_app(services)
         try:
-            address = await opened.enter_async_context(serving)
-            admin_address = ""
-            if settings.admin_port is not None:
-                admin_address = await opened.enter_async_context(
-                    serve_admin(
-                        admin_app(parts), settings.admin_host, settings.admin_port, settings.limits
-                    )
-                )
+            address = await opened.enter_async_context(_serve_public(settings, pages, served))
+            admin_address = await _open_admin(opened, settings, services)
         except AddressError as error:
             raise StateError(str(error), hint="choose another with --listen") from error
-        opened.callback(bus.stop)
-        opened.callback(probes.stop)
-        yield ControlPlane(
+        opened.callback(core.bus.stop)
+        opened.callback(services.probes.stop)
+        yield RunningServer(
             address=address,
             admin_address=admin_address,
             paths=tuple(pages.paths()),
             data_dir=settings.data_dir,
             admin_key_file=settings.data_dir / KEY_FILE,
-            stores=kept,
-            bus=bus,
+            stores=core.stores,
+            bus=core.bus,
         )
 
 
-async def _first_project(kept: Stores, settings: Settings) -> str | None:
+async def _open_core(
+    opened: AsyncExitStack, settings: ServerSettings, web_base_url: Callable[[], str]
+) -> _Core:
+    """Opens the database, and makes the projects that it must have."""
+    bus = Bus()
+    database = await opened.enter_async_context(
+        open_database(
+            SqliteFolder(folder=settings.data_dir, repeat_units=settings.repeat_units),
+            on_commit=bus.publish,
+        )
+    )
+    kept = stores(database, _now, max_stage_log_bytes=settings.retention.stage_log_bytes)
+    await ensure_project(kept, settings.data_dir, await _first_project(kept, settings), _now)
+    await ensure_projects(kept, settings.projects, _now)
+    leases = Leases(kept.leases, settings.lease_times)
+    keys = read_keys(settings.encryption_key_files, settings.data_dir)
+    held = build_access(
+        kept,
+        Vault(keys),
+        configured={each.id for each in settings.projects},
+        shared=build_shared_sso(settings.shared_sso),
+    )
+    await held.sso.close_anew()
+    return _Core(
+        settings=settings,
+        bus=bus,
+        stores=kept,
+        leases=leases,
+        access=held,
+        encryption_keys=keys,
+        authenticator=CallAuthenticator(kept, leases, held.uses, _now),
+        metrics=Metrics(),
+        web_base_url=web_base_url,
+    )
+
+
+async def _open_endpoints(opened: AsyncExitStack, core: _Core) -> Endpoints:
+    """Returns every RPC with what runs around it: authentication, limits, metrics, the log."""
+    settings, authenticator, metrics = core.settings, core.authenticator, core.metrics
+    recheck = CredentialRecheck(core.stores, core.bus, authenticator.admit_again, _now)
+    await opened.enter_async_context(recheck.running())
+    open_calls = OpenCalls(settings.limits.max_calls_per_caller)
+    admit = open_calls.limit_admission(authenticator.admit)
+    telemetry = await opened.enter_async_context(forwarding(settings.otlp_endpoint))
+    return endpoints(
+        core.stores,
+        core.bus,
+        core.leases,
+        core.access,
+        Releases(settings.releases_url),
+        telemetry,
+        admit=metrics.count_admission(admit) if settings.metrics else admit,
+        now=_now,
+        web_base_url=core.web_base_url,
+        guard_stream=recheck.guard_stream,
+        admit_late=authenticator.admit_again,
+        observers=(
+            open_calls.observe,
+            *settings.observers,
+            log_call,
+            *((metrics.observe,) if settings.metrics else ()),
+        ),
+    )
+
+
+def _make_route_services(core: _Core) -> RouteServices:
+    settings = core.settings
+    state_keys = [settings.state_key.encode()] if settings.state_key else core.encryption_keys
+    journeys = Journeys(Vault(state_keys, purpose="sign-in"), _now)
+    return RouteServices(
+        stores=core.stores,
+        authenticator=core.authenticator,
+        password=PasswordSignIn(core.stores),
+        sso=SsoSignIn(core.stores, core.access.sso, journeys, core.web_base_url),
+        cookies=CookieWriter(public_url=settings.public_url, insecure=settings.insecure_cookie),
+        probes=Probes(core.stores, settings.data_dir),
+        metrics=core.metrics,
+        scrape=Scrape(core.metrics, core.stores, _now),
+        now=_now,
+        static_dir=settings.static_dir,
+        over_tls=settings.over_tls,
+        metrics_enabled=settings.metrics,
+    )
+
+
+def _serve_public(
+    settings: ServerSettings, pages: PageMiddleware, served: Endpoints
+) -> AbstractAsyncContextManager[str]:
+    return serve_public(
+        pages,
+        served,
+        settings.host,
+        settings.port,
+        tls=settings.tls,
+        grace_seconds=settings.grace_seconds,
+        limits=settings.limits,
+        trusted_proxies=settings.trusted_proxies,
+        public_url=settings.public_url,
+        own_folder=settings.data_dir / "run",
+    )
+
+
+async def _open_admin(
+    opened: AsyncExitStack, settings: ServerSettings, services: RouteServices
+) -> str:
+    """Returns the address of the admin port; empty when there is none."""
+    if settings.admin_port is None:
+        return ""
+    return await opened.enter_async_context(
+        serve_admin(admin_app(services), settings.admin_host, settings.admin_port, settings.limits)
+    )
+
+
+async def _first_project(kept: Stores, settings: ServerSettings) -> str | None:
     """The project that a new folder gets; a configured one rather than the default."""
     if settings.project_id or await kept.projects.ids():
         return settings.project_id
     return next((each.id for each in settings.projects), None)
 
 
-def _jobs(kept: Stores, held: ProjectAccess) -> list[Job]:
+def _list_jobs(core: _Core) -> list[Job]:
+    """Everything that is done from time to time, in the order in which it is started."""
+
     async def forget_sessions() -> None:
-        await kept.sessions.end_expired(now=_now())
+        await core.stores.sessions.end_expired(now=_now())
 
     async def keep_uses() -> None:
-        await held.uses.flush(kept)
+        await core.access.uses.flush(core.stores)
 
     return [
         Job(name="key-uses", every=60, run=keep_uses, at_end=True),
         Job(name="expired-sessions", every=3600, run=forget_sessions),
+        *list_retention_jobs(core.stores, core.settings.retention, _now),
+        *_log_jobs(core.settings.folded),
     ]
 
 
@@ -248,13 +254,13 @@ def _log_jobs(folded: FoldRepeats | None) -> list[Job]:
     if folded is None:
         return []
 
-    async def tell() -> None:
+    async def flush() -> None:
         folded.flush()
 
-    return [Job(name="folded-lines", every=folded.seconds, run=tell, at_end=True)]
+    return [Job(name="folded-lines", every=folded.seconds, run=flush, at_end=True)]
 
 
-async def run(settings: Settings, started: Callable[[ControlPlane], None]) -> None:
+async def run(settings: ServerSettings, started: Callable[[RunningServer], None]) -> None:
     """Serve until SIGINT or SIGTERM."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from pipecd_controlplane.store.chains import ChainFilter
 from pipecd_controlplane.usecases import chains
 from pipecd_test_support.controlplane_server import AgentClient, ServedControlPlane
 from pipecd_wire.model import command_pb2, deployment_pb2
@@ -32,7 +33,7 @@ async def chain_of(
 
 
 async def chain_now(plane: ServedControlPlane) -> model.DeploymentChain:
-    page = await plane.stores.chains.page("default", updated_since=0, limit=0, cursor="")
+    page = await plane.stores.chains.page("default", ChainFilter(), limit=0, cursor="")
     assert len(page.items) == 1
     chain: model.DeploymentChain = page.items[0]
     return chain

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.app import Settings, control_plane
+from pipecd_controlplane.app import control_plane
+from pipecd_controlplane.settings import ServerSettings
 from pipecd_controlplane.usecases.leases import LeaseTimes
 from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_test_support.controlplane_server import AgentClient, Serve, ServedControlPlane
@@ -77,7 +78,9 @@ async def test_who_waits_is_told_when_the_holder_falls_silent(
     tmp_path: Path, build: MessageBuilder, soon: Soon, opened: AsyncExitStack, plane_of: Any
 ) -> None:
     """With a real timer. The holder's open watch does not keep its lease."""
-    settings = Settings(data_dir=tmp_path, grace=1, lease_times=LeaseTimes(lease=0.2, take_over=60))
+    settings = ServerSettings(
+        data_dir=tmp_path, grace_seconds=1, lease_times=LeaseTimes(lease=0.2, take_over=60)
+    )
     running = await opened.enter_async_context(control_plane(settings))
     plane = await plane_of(running, opened)
     agent = await plane.agent()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A bucket of attempts that fills again with time."""
 
-from pipecd_controlplane.auth.attempts import MOST, Attempts
+from pipecd_controlplane.auth.attempts import MOST, AttemptLimiter
 
 
 class Clock:
@@ -14,7 +14,7 @@ class Clock:
 
 def test_attempts_run_out_and_come_back_with_time() -> None:
     clock = Clock()
-    attempts = Attempts(burst=3, seconds=10, clock=clock)
+    attempts = AttemptLimiter(burst=3, seconds=10, clock=clock)
     assert [attempts.take("a") for _ in range(3)] == [0.0, 0.0, 0.0]
     assert attempts.take("a") == 10.0
 
@@ -26,7 +26,7 @@ def test_attempts_run_out_and_come_back_with_time() -> None:
 
 
 def test_each_key_has_its_own_and_success_gives_all_back() -> None:
-    attempts = Attempts(burst=1, seconds=10, clock=Clock())
+    attempts = AttemptLimiter(burst=1, seconds=10, clock=Clock())
     assert attempts.take("a") == 0.0
     assert attempts.take("b") == 0.0
     assert attempts.take("a") > 0
@@ -37,7 +37,7 @@ def test_each_key_has_its_own_and_success_gives_all_back() -> None:
 
 
 def test_an_attempt_that_was_good_is_given_back() -> None:
-    attempts = Attempts(burst=2, seconds=10, clock=Clock())
+    attempts = AttemptLimiter(burst=2, seconds=10, clock=Clock())
     attempts.take("a")
     attempts.give_back("a")
     attempts.give_back("unknown")
@@ -46,7 +46,7 @@ def test_an_attempt_that_was_good_is_given_back() -> None:
 
 
 def test_the_number_of_buckets_has_a_limit() -> None:
-    attempts = Attempts(burst=10, seconds=10, clock=Clock())
+    attempts = AttemptLimiter(burst=10, seconds=10, clock=Clock())
     for number in range(2 * MOST):
         assert attempts.take(str(number)) == 0.0
 
@@ -56,7 +56,7 @@ def test_the_number_of_buckets_has_a_limit() -> None:
 
 def test_made_up_names_do_not_push_out_a_counter_that_has_run_out() -> None:
     clock = Clock()
-    attempts = Attempts(burst=5, seconds=1000, clock=clock)
+    attempts = AttemptLimiter(burst=5, seconds=1000, clock=clock)
     for _ in range(5):
         attempts.take("boss")
     for _ in range(3):
@@ -72,7 +72,7 @@ def test_made_up_names_do_not_push_out_a_counter_that_has_run_out() -> None:
 
 def test_a_counter_that_has_filled_again_goes_first() -> None:
     clock = Clock()
-    attempts = Attempts(burst=2, seconds=10, clock=clock, most=3)
+    attempts = AttemptLimiter(burst=2, seconds=10, clock=clock, most=3)
     attempts.take("old")
     clock.now = 100
     for key in ("a", "a", "b"):
@@ -87,7 +87,7 @@ def test_a_counter_that_has_filled_again_goes_first() -> None:
 
 def test_when_all_counters_have_run_out_a_newcomer_waits_and_nobody_is_forgotten() -> None:
     clock = Clock()
-    attempts = Attempts(burst=1, seconds=10, clock=clock, most=3)
+    attempts = AttemptLimiter(burst=1, seconds=10, clock=clock, most=3)
     for key in ("a", "b", "c"):
         attempts.take(key)
         clock.now += 1
@@ -100,7 +100,7 @@ def test_when_all_counters_have_run_out_a_newcomer_waits_and_nobody_is_forgotten
 
 
 def test_names_of_any_length_cost_the_same_room() -> None:
-    attempts = Attempts(burst=1, seconds=10, clock=Clock())
+    attempts = AttemptLimiter(burst=1, seconds=10, clock=Clock())
     attempts.take("x" * 100_000)
     attempts.take("\udcff")
 

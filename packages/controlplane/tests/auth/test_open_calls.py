@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.app import Settings, control_plane
+from pipecd_controlplane.app import control_plane
+from pipecd_controlplane.settings import ServerSettings
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import apikey_pb2
@@ -22,7 +23,7 @@ LIST = apiservice.ListApplicationsRequest()
 async def plane(plane_of: Any, tmp_path: Path) -> AsyncIterator[Any]:
     """A control plane on which nobody has more than two calls open."""
     limits = FrontLimitsConfig(max_calls_per_caller=2)
-    settings = Settings(data_dir=tmp_path / "data", grace=1, limits=limits)
+    settings = ServerSettings(data_dir=tmp_path / "data", grace_seconds=1, limits=limits)
     async with AsyncExitStack() as opened:
         running = await opened.enter_async_context(control_plane(settings))
         yield await plane_of(running, opened)

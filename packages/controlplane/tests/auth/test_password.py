@@ -9,7 +9,7 @@ import pytest
 from pipecd_controlplane.auth.addresses import network
 from pipecd_controlplane.auth.attempts import TooManyAttemptsError
 from pipecd_controlplane.auth.familiar import MOST_ACCOUNTS, MOST_NETWORKS, FamiliarNetworks
-from pipecd_controlplane.auth.password import Pace, PasswordSignIn, SignInPaces
+from pipecd_controlplane.auth.password import AttemptPace, PasswordSignIn, SignInPaces
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.keys import quick_hash
@@ -17,7 +17,7 @@ from pipecd_model.errors import UnauthenticatedError
 from pipecd_wire.model import project_pb2
 
 RIGHT, WRONG = "correct horse", "wrong"
-NO_LIMIT = Pace(burst=10**6, seconds=1)
+NO_LIMIT = AttemptPace(burst=10**6, seconds=1)
 
 
 class Clock:
@@ -52,7 +52,7 @@ async def sign_in_with(kept: Stores, clock: Clock) -> Callable[..., Try]:
 
         await kept.database.write(work)
 
-    def make(**paces: Pace) -> Try:
+    def make(**paces: AttemptPace) -> Try:
         limits = {"address": NO_LIMIT, "account_here": NO_LIMIT, "account": NO_LIMIT, **paces}
         sign_in = PasswordSignIn(kept, SignInPaces(**limits), clock)
 
@@ -73,7 +73,7 @@ async def sign_in_with(kept: Stores, clock: Clock) -> Callable[..., Try]:
 
 
 async def test_an_address_is_locked_for_all_accounts(sign_in_with: Any, clock: Clock) -> None:
-    attempt = sign_in_with(address=Pace(burst=3, seconds=10))
+    attempt = sign_in_with(address=AttemptPace(burst=3, seconds=10))
     tried = [await attempt("10.0.0.1", username=f"user {number}") for number in range(4)]
     assert tried == ["wrong", "wrong", "wrong", "too many"]
 
@@ -86,7 +86,7 @@ async def test_an_address_is_locked_for_all_accounts(sign_in_with: Any, clock: C
 async def test_an_account_is_locked_for_the_address_that_fails_and_no_other(
     sign_in_with: Any, clock: Clock
 ) -> None:
-    attempt = sign_in_with(account_here=Pace(burst=3, seconds=10))
+    attempt = sign_in_with(account_here=AttemptPace(burst=3, seconds=10))
     tried = [await attempt("10.0.0.1") for _ in range(500)]
     assert tried[:4] == ["wrong", "wrong", "wrong", "too many"]
     assert set(tried[4:]) == {"too many"}
@@ -114,7 +114,7 @@ async def test_one_address_alone_locks_nobody_else_out(sign_in_with: Any) -> Non
 async def test_guesses_from_many_addresses_are_slowed_together(
     sign_in_with: Any, clock: Clock
 ) -> None:
-    attempt = sign_in_with(account=Pace(burst=5, seconds=10))
+    attempt = sign_in_with(account=AttemptPace(burst=5, seconds=10))
     tried = [await attempt(f"10.0.0.{number}") for number in range(7)]
     assert tried == ["wrong"] * 5 + ["too many"] * 2
 
@@ -125,7 +125,9 @@ async def test_guesses_from_many_addresses_are_slowed_together(
 
 
 async def test_where_the_account_was_signed_in_from_it_can_be_again(sign_in_with: Any) -> None:
-    attempt = sign_in_with(address=Pace(burst=5, seconds=10), account=Pace(burst=5, seconds=10))
+    attempt = sign_in_with(
+        address=AttemptPace(burst=5, seconds=10), account=AttemptPace(burst=5, seconds=10)
+    )
     assert await attempt("10.0.0.1", RIGHT) == "in"
     for number in range(20):
         await attempt(f"10.0.1.{number}")  # somebody guesses from everywhere
@@ -137,7 +139,7 @@ async def test_where_the_account_was_signed_in_from_it_can_be_again(sign_in_with
 
 
 async def test_where_it_was_signed_in_from_guesses_are_limited_too(sign_in_with: Any) -> None:
-    attempt = sign_in_with(account_here=Pace(burst=3, seconds=10))
+    attempt = sign_in_with(account_here=AttemptPace(burst=3, seconds=10))
     assert await attempt("10.0.0.1", RIGHT) == "in"
 
     tried = [await attempt("10.0.0.1") for _ in range(4)]
@@ -146,7 +148,7 @@ async def test_where_it_was_signed_in_from_guesses_are_limited_too(sign_in_with:
 
 
 async def test_success_gives_back_what_was_used_here(sign_in_with: Any) -> None:
-    attempt = sign_in_with(account_here=Pace(burst=3, seconds=10))
+    attempt = sign_in_with(account_here=AttemptPace(burst=3, seconds=10))
     for _ in range(5):
         assert await attempt("10.0.0.1") == "wrong"
         assert await attempt("10.0.0.1") == "wrong"
@@ -156,7 +158,7 @@ async def test_success_gives_back_what_was_used_here(sign_in_with: Any) -> None:
 async def test_success_at_ones_own_account_does_not_pay_for_guesses_at_others(
     sign_in_with: Any,
 ) -> None:
-    attempt = sign_in_with(address=Pace(burst=4, seconds=1000))
+    attempt = sign_in_with(address=AttemptPace(burst=4, seconds=1000))
     tried = []
     for _ in range(5):
         tried.append(await attempt("10.0.0.1"))
@@ -166,14 +168,14 @@ async def test_success_at_ones_own_account_does_not_pay_for_guesses_at_others(
 
 
 async def test_signing_in_again_and_again_locks_nobody(sign_in_with: Any) -> None:
-    tight = Pace(burst=2, seconds=1000)
+    tight = AttemptPace(burst=2, seconds=1000)
     attempt = sign_in_with(address=tight, account_here=tight, account=tight)
 
     assert {await attempt("10.0.0.1", RIGHT) for _ in range(20)} == {"in"}
 
 
 async def test_made_up_names_leave_the_counters_of_real_ones(sign_in_with: Any) -> None:
-    attempt = sign_in_with(account_here=Pace(burst=3, seconds=10**6), account=NO_LIMIT)
+    attempt = sign_in_with(account_here=AttemptPace(burst=3, seconds=10**6), account=NO_LIMIT)
     for _ in range(3):
         await attempt("10.0.0.1")
 
@@ -184,7 +186,7 @@ async def test_made_up_names_leave_the_counters_of_real_ones(sign_in_with: Any) 
 
 
 async def test_addresses_of_one_ipv6_network_are_one(sign_in_with: Any) -> None:
-    attempt = sign_in_with(account_here=Pace(burst=3, seconds=10))
+    attempt = sign_in_with(account_here=AttemptPace(burst=3, seconds=10))
     tried = [await attempt(f"2001:db8:1:1::{number:x}") for number in range(1, 5)]
 
     assert tried == ["wrong", "wrong", "wrong", "too many"]
@@ -219,3 +221,49 @@ def test_what_is_remembered_of_sign_ins_is_bounded_and_tells_no_address() -> Non
     assert not familiar.has("account", "10.0.0.1")
     assert len(familiar._accounts) == MOST_ACCOUNTS
     assert b"10.0.0" not in repr(familiar._accounts).encode()
+
+
+async def test_success_gives_back_the_attempt_at_the_account(sign_in_with: Any) -> None:
+    attempt = sign_in_with(account=AttemptPace(burst=2, seconds=1000))
+
+    assert {await attempt(f"10.0.0.{number}", RIGHT) for number in range(20)} == {"in"}
+
+
+async def test_success_does_not_forgive_guesses_at_the_account_from_elsewhere(
+    sign_in_with: Any,
+) -> None:
+    attempt = sign_in_with(account=AttemptPace(burst=2, seconds=1000))
+    assert await attempt("10.0.0.1") == "wrong"
+    assert await attempt("10.0.0.2", RIGHT) == "in"
+    assert await attempt("10.0.0.3") == "wrong"
+
+    assert await attempt("10.0.0.4") == "too many"
+
+
+async def test_success_forgets_the_guesses_at_the_account_from_the_same_address(
+    sign_in_with: Any,
+) -> None:
+    """Also once the address is not known any more as one that the account is used from."""
+    attempt = sign_in_with(account_here=AttemptPace(burst=3, seconds=10**6))
+    assert [await attempt("10.0.0.1") for _ in range(2)] == ["wrong", "wrong"]
+    assert await attempt("10.0.0.1", RIGHT) == "in"
+    for number in range(MOST_NETWORKS):
+        assert await attempt(f"10.0.1.{number}", RIGHT) == "in"
+
+    tried = [await attempt("10.0.0.1") for _ in range(4)]
+
+    assert tried == ["wrong", "wrong", "wrong", "too many"]
+
+
+async def test_the_narrowest_limit_says_how_long_to_wait(kept: Stores, clock: Clock) -> None:
+    paces = SignInPaces(
+        address=NO_LIMIT, account_here=AttemptPace(burst=1, seconds=30), account=NO_LIMIT
+    )
+    sign_in = PasswordSignIn(kept, paces, clock)
+    with pytest.raises(UnauthenticatedError):
+        await sign_in.sign_in("shop", "boss", WRONG, address="10.0.0.1")
+
+    with pytest.raises(TooManyAttemptsError) as caught:
+        await sign_in.sign_in("shop", "boss", WRONG, address="10.0.0.1")
+
+    assert caught.value.hint == "try again in 30 seconds"

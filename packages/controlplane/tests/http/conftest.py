@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from pipecd_controlplane.http.server import ServerTls
+from pipecd_controlplane.http.server import CertificateFiles
 from pipecd_wire.pipecd.api import api_pb2 as pb
 from pipecd_wire.rpc import PEER, Endpoints, Metadata, admit_all, rpc
 
@@ -99,9 +99,9 @@ def roots(authority: trustme.CA) -> bytes:
 
 
 @pytest.fixture
-def tls(authority: trustme.CA, tmp_path: Path) -> ServerTls:
+def tls(authority: trustme.CA, tmp_path: Path) -> CertificateFiles:
     certificate = authority.issue_cert("127.0.0.1", "localhost")
     chain, key = tmp_path / "server.crt", tmp_path / "server.key"
     chain.write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
     certificate.private_key_pem.write_to_path(str(key))
-    return ServerTls(cert_file=chain, key_file=key)
+    return CertificateFiles(cert_file=chain, key_file=key)

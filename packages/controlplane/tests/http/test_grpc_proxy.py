@@ -64,7 +64,7 @@ async def proxied(path: str, serve: Serve) -> AsyncIterator[tuple[GrpcProxy, Dia
         listener = await loop.create_server(lambda: ProxyDialer(proxy), "127.0.0.1", 0)
         async with back, listener:
             yield proxy, dial
-            await proxy.ended()
+            await proxy.wait_ended()
             if left := {task for task in serving if task is not None}:
                 await asyncio.wait(left)
 
@@ -201,7 +201,7 @@ async def test_a_client_that_leaves_ends_the_servers_side(tmp_path: Path) -> Non
         async with dial() as (_, writer):
             writer.write(b"PRI")
         await left.wait()
-        await proxy.ended()
+        await proxy.wait_ended()
         assert proxy.clients == {}
 
 
@@ -216,7 +216,7 @@ async def test_a_client_that_leaves_before_the_server_is_reached_leaves_nothing(
             async with dial() as (_, writer):
                 writer.write(b"PRI")
                 writer.transport.abort()
-        await proxy.ended()
+        await proxy.wait_ended()
         assert proxy.clients == {}
 
 
@@ -263,5 +263,5 @@ async def test_an_abort_ends_both_sides_at_once(tmp_path: Path) -> None:
         writer.write(b"PRI")
         await reader.readexactly(4)
         proxy.abort()
-        await proxy.ended()
+        await proxy.wait_ended()
         assert await reader.read() == b""

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pipecd_controlplane.http.http2 import (
     PREFACE,
     ClientFrames,
+    FrameLimitError,
     ServerFrames,
     StrangerCalls,
-    TooMuchError,
     goaway,
 )
 from pipecd_model.config.frontlimits import FrontLimitsConfig
@@ -103,7 +103,7 @@ def test_a_head_that_no_client_may_send_is_refused(stream: int) -> None:
     client = frames()
     client.feed(PREFACE)
 
-    with pytest.raises(TooMuchError):
+    with pytest.raises(FrameLimitError):
         client.feed(call(stream))
 
 
@@ -173,7 +173,7 @@ def test_a_stranger_with_too_much_is_refused(flood: bytes) -> None:
     client = frames()
     client.feed(PREFACE)
 
-    with pytest.raises(TooMuchError):
+    with pytest.raises(FrameLimitError):
         client.feed(flood)
 
 
@@ -185,7 +185,7 @@ def test_a_known_caller_may_have_more_but_not_without_end(flood: bytes) -> None:
     client.feed(PREFACE)
     client.identify()
 
-    with pytest.raises(TooMuchError):
+    with pytest.raises(FrameLimitError):
         client.feed(flood)
 
 

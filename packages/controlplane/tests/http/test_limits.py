@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from pipecd_controlplane.http.admin import serve_admin
-from pipecd_controlplane.http.server import ServerTls, serve_public
+from pipecd_controlplane.http.server import CertificateFiles, serve_public
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.config.values import Duration
 from pipecd_wire.pipecd.api import api_pb2 as pb
@@ -83,7 +83,7 @@ def serve(site: Any, guarded: Endpoints) -> Any:
 
     def serving(**limits: Any) -> Any:
         return serve_public(
-            site, guarded, "127.0.0.1", 0, grace=0.1, limits=FrontLimitsConfig(**limits)
+            site, guarded, "127.0.0.1", 0, grace_seconds=0.1, limits=FrontLimitsConfig(**limits)
         )
 
     return serving
@@ -299,7 +299,7 @@ class TestTimes:
             assert status_of(await exchange(address, whole)) == 200
 
     async def test_a_tls_handshake_that_does_not_end_is_given_up(
-        self, site: Any, guarded: Endpoints, tls: ServerTls
+        self, site: Any, guarded: Endpoints, tls: CertificateFiles
     ) -> None:
         limits = FrontLimitsConfig(tls_handshake_timeout=SOON)
         async with serve_public(site, guarded, "127.0.0.1", 0, tls=tls, limits=limits) as address:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.http.server import ServerTls, serve_public
+from pipecd_controlplane.http.server import CertificateFiles, serve_public
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.config.values import Duration
 from pipecd_model.errors import ConfigError
@@ -108,7 +108,7 @@ async def test_grpc_grpc_web_and_http_share_one_port(endpoints: Endpoints, pages
 
 
 async def test_grpc_grpc_web_and_http_share_one_port_under_tls(
-    endpoints: Endpoints, pages: Any, tls: ServerTls, roots: bytes
+    endpoints: Endpoints, pages: Any, tls: CertificateFiles, roots: bytes
 ) -> None:
     context = trusting(roots, "h2", "http/1.1")
 
@@ -128,7 +128,7 @@ async def test_grpc_grpc_web_and_http_share_one_port_under_tls(
 async def test_a_browser_gets_http_1_and_a_grpc_client_http_2(
     endpoints: Endpoints,
     pages: Any,
-    tls: ServerTls,
+    tls: CertificateFiles,
     roots: bytes,
     offered: list[str],
     chosen: str | None,
@@ -142,7 +142,7 @@ async def test_a_browser_gets_http_1_and_a_grpc_client_http_2(
 
 
 async def test_a_tls_client_without_alpn_is_told_by_its_first_bytes(
-    endpoints: Endpoints, pages: Any, tls: ServerTls, roots: bytes
+    endpoints: Endpoints, pages: Any, tls: CertificateFiles, roots: bytes
 ) -> None:
     async with (
         asyncio.timeout(LIMIT),
@@ -226,7 +226,7 @@ async def test_limits_of_http_do_not_cut_a_quiet_grpc_web_stream(
         assert b"grpc-status:0" in await reader.readuntil(b"grpc-status:0")
 
 
-@pytest.mark.parametrize("mode", ["grpc", "grpc-web"])
+@pytest.mark.parametrize("way", ["grpc", "grpc-web"])
 async def test_a_caller_that_goes_away_ends_the_handler(
     endpoints: Endpoints, pages: Any, api: Any, way: str
 ) -> None:
@@ -278,12 +278,12 @@ def open_files() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-@pytest.mark.parametrize("mode", ["grpc", "grpc-web"])
+@pytest.mark.parametrize("way", ["grpc", "grpc-web"])
 async def test_a_stop_lets_running_calls_finish(
     endpoints: Endpoints, pages: Any, api: Any, way: str
 ) -> None:
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
-        async with serve_public(pages, endpoints, "127.0.0.1", 0, grace=LIMIT) as address:
+        async with serve_public(pages, endpoints, "127.0.0.1", 0, grace_seconds=LIMIT) as address:
             calling: asyncio.Task[Any] = tasks.create_task(
                 hold_once(address, "wait")
                 if way == "grpc"
@@ -313,12 +313,12 @@ async def hold_once(address: str, application_id: str) -> str:
         return await hold(channel, application_id)
 
 
-@pytest.mark.parametrize("mode", ["grpc", "grpc-web"])
+@pytest.mark.parametrize("way", ["grpc", "grpc-web"])
 async def test_a_stop_ends_calls_that_outlast_its_grace(
     endpoints: Endpoints, pages: Any, api: Any, way: str
 ) -> None:
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
-        async with serve_public(pages, endpoints, "127.0.0.1", 0, grace=0.1) as address:
+        async with serve_public(pages, endpoints, "127.0.0.1", 0, grace_seconds=0.1) as address:
             if way == "grpc":
                 tasks.create_task(cut_off(address))
             else:
@@ -338,7 +338,7 @@ async def test_a_stop_does_not_wait_for_idle_connections(endpoints: Endpoints, p
     """A piped holds its channel open for ever; it must not hold up a restart."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(LIMIT), AsyncExitStack() as clients:
-        async with serve_public(pages, endpoints, "127.0.0.1", 0, grace=LIMIT) as address:
+        async with serve_public(pages, endpoints, "127.0.0.1", 0, grace_seconds=LIMIT) as address:
             channel = await clients.enter_async_context(connect(address))
             await hold(channel, "app-1")
             await clients.enter_async_context(dialled(address))
@@ -434,11 +434,11 @@ async def test_a_long_name_of_the_folder_for_temporary_files_does_no_harm(
 
 
 async def test_a_certificate_that_cannot_be_used_is_a_sentence(
-    endpoints: Endpoints, pages: Any, tls: ServerTls
+    endpoints: Endpoints, pages: Any, tls: CertificateFiles
 ) -> None:
     for wrong in (
-        ServerTls(cert_file=Path("/nowhere/server.crt"), key_file=tls.key_file),
-        ServerTls(cert_file=tls.key_file, key_file=tls.key_file),
+        CertificateFiles(cert_file=Path("/nowhere/server.crt"), key_file=tls.key_file),
+        CertificateFiles(cert_file=tls.key_file, key_file=tls.key_file),
     ):
         with pytest.raises(ConfigError, match="cannot use certificate"):
             async with serve_public(pages, endpoints, "127.0.0.1", 0, tls=wrong):

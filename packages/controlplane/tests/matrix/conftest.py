@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipecd_controlplane.app import Settings, control_plane
+from pipecd_controlplane.app import control_plane
+from pipecd_controlplane.settings import ServerSettings
 from pipecd_test_support.controlplane_server import ServedControlPlane
 from pipecd_test_support.project_side import ProjectSide, add_side
 from pipecd_test_support.rights_matrix import RightsMatrix, make_callers
@@ -32,7 +33,7 @@ async def releases() -> AsyncIterator[str]:
 
 @pytest.fixture
 async def plane(tmp_path: Path, releases: str) -> AsyncIterator[ServedControlPlane]:
-    settings = Settings(data_dir=tmp_path / "data", grace=1, releases_url=releases)
+    settings = ServerSettings(data_dir=tmp_path / "data", grace_seconds=1, releases_url=releases)
     async with AsyncExitStack() as opened:
         running = await opened.enter_async_context(control_plane(settings))
         yield await ServedControlPlane.of(running, opened)

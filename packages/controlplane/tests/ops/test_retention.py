@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.ops.retention import DAY, Retention, purge, time_out_commands, timed_jobs
+from pipecd_controlplane.ops.retention import (
+    DAY,
+    Retention,
+    list_retention_jobs,
+    purge,
+    time_out_commands,
+)
 from pipecd_controlplane.serve import config
 from pipecd_controlplane.store import purge as steps
 from pipecd_controlplane.store.events import EventFilter
@@ -184,7 +190,7 @@ async def test_a_command_that_nobody_took_for_a_day_has_timed_out(kept: Stores, 
 
 
 async def test_every_timed_job_runs(kept: Stores) -> None:
-    jobs = timed_jobs(kept, Retention(), lambda: 5)
+    jobs = list_retention_jobs(kept, Retention(), lambda: 5)
 
     for job in jobs:
         await job.run()

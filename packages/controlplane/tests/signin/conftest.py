@@ -11,7 +11,8 @@ from urllib.parse import unquote
 import httpx2
 import pytest
 
-from pipecd_controlplane.app import Settings, control_plane
+from pipecd_controlplane.app import control_plane
+from pipecd_controlplane.settings import ServerSettings
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.usecases.keys import hash_of
 from pipecd_wire.model import project_pb2
@@ -81,7 +82,11 @@ def site_with(plane_of: Callable[..., Any], tmp_path: Path) -> Any:
     async def make(**settings: Any) -> AsyncIterator[Site]:
         async with AsyncExitStack() as opened:
             running = await opened.enter_async_context(
-                control_plane(Settings(**{"data_dir": tmp_path / "data", "grace": 1, **settings}))
+                control_plane(
+                    ServerSettings(
+                        **{"data_dir": tmp_path / "data", "grace_seconds": 1, **settings}
+                    )
+                )
             )
             clients = await opened.enter_async_context(AsyncExitStack())
             site = Site(plane=await plane_of(running, opened), opened=clients)

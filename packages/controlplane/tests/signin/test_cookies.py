@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from pipecd_controlplane.auth.session_authenticator import find_cookie
-from pipecd_controlplane.http.server import ServerTls
+from pipecd_controlplane.http.server import CertificateFiles
 from pipecd_wire.rpc import CallError, call, connect
 from pipecd_wire.rpc.frames import frame
 from pipecd_wire.webservice import service_pb2 as web
@@ -47,7 +47,7 @@ async def test_under_our_own_tls_a_cookie_is_secure(site_with: Any, tmp_path: Pa
     roots = tmp_path / "roots.pem"
     authority.cert_pem.write_to_path(str(roots))
 
-    async with site_with(tls=ServerTls(cert_file=chain, key_file=key)) as site:
+    async with site_with(tls=CertificateFiles(cert_file=chain, key_file=key)) as site:
         context = ssl.create_default_context(cafile=str(roots))
         assert "secure" in await set_cookie(site, verify=context)
 

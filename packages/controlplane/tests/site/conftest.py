@@ -9,7 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from pipecd_controlplane.app import Settings, control_plane
+from pipecd_controlplane.app import control_plane
+from pipecd_controlplane.settings import ServerSettings
 
 
 @pytest.fixture
@@ -18,7 +19,11 @@ def plane_with(plane_of: Callable[..., Any], tmp_path: Path) -> Any:
     async def make(**settings: Any) -> AsyncIterator[Any]:
         async with AsyncExitStack() as opened:
             running = await opened.enter_async_context(
-                control_plane(Settings(**{"data_dir": tmp_path / "data", "grace": 1, **settings}))
+                control_plane(
+                    ServerSettings(
+                        **{"data_dir": tmp_path / "data", "grace_seconds": 1, **settings}
+                    )
+                )
             )
             yield await plane_of(running, opened)
 

@@ -107,7 +107,7 @@ async def test_the_rarest_filter_leads(kept: Stores, build: Any) -> None:
         labels={"env": "prod", "team": "x"}, statuses=(pb.DEPLOYMENT_RUNNING,)
     ).rows()
 
-    leader = await kept.database.read(lambda view: LIST._leader(view, "ours", wanted))
+    leader = await kept.database.read(lambda view: LIST._find_driving(view, "ours", wanted))
 
     assert leader in {"status", "label 0"}  # six of each; the team has nine
     assert FREQUENT > 9

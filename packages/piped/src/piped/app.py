@@ -1,24 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where everything of piped is built, in this order, and closed the other way round.
 
-Connection → reports → plugins → sources → the components that work.
+Connection → reports → plugins → files → work: what runs deployments, and what watches and tells.
 """
 
 import time
-from contextlib import AsyncExitStack
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+from pipecd_model.config import PluginConfig
 from pipecd_model.ids import new_id
 from pipecd_model.known_plugins import configured_names
-from pipecd_runtime.logs import logger
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
 from piped.admin import AdminPage, serving_admin
+from piped.agent import Agent, Settings
 from piped.appconfig import ApplicationFiles, Discovery
 from piped.controlplane.client import ControlPlane, connected
 from piped.controlplane.lease import Lease
 from piped.controlplane.state import ControlPlaneState
-from piped.git import repositories
+from piped.facts import Completed, Facts
+from piped.git import Repository, repositories
 from piped.health import PipedHealth
 from piped.livestate.calls import LiveStateCalls
 from piped.livestate.look import Looker
@@ -27,12 +32,13 @@ from piped.metrics import CONTENT_TYPE, Numbers, PipedMetrics
 from piped.plan.planner import Planner
 from piped.plan.providers import with_targets
 from piped.plan.scope import DeploymentScope
-from piped.plugins import PluginBackend, PluginHost, PluginStateReporter, Tools
+from piped.plugins import PluginBackend, PluginHost, PluginStateReporter, ToolsFolder
 from piped.preview.application import Previewer
 from piped.preview.build import PreviewBuilder
 from piped.preview.handler import PlanPreviews
 from piped.push_commands import PushCommandRunner
 from piped.report.agent import Stats
+from piped.report.commands import CommandInbox
 from piped.report.journal import Journal
 from piped.report.logs import StageLogs
 from piped.report.masked import MaskedLogs
@@ -40,40 +46,104 @@ from piped.report.metadata import MetadataStores
 from piped.report.numbering import LineNumbers
 from piped.report.ordered import OrderedClient
 from piped.report.outbox import Outbox
-from piped.report.statuses import Statuses
+from piped.report.statuses import StatusReporter
 from piped.schedule.controller import Controller
-from piped.schedule.needs import Needs
 from piped.schedule.run import DeploymentRun
-from piped.schedule.successes import LastSuccesses
+from piped.schedule.services import RunServices
+from piped.schedule.successes import LastSuccessful
 from piped.scripts.ending import RunningScripts
 from piped.scripts.records import ScriptRecords
-from piped.secrets import KnownSecrets, read_keys
+from piped.secrets import KnownSecrets, SecretKeys, read_keys
+from piped.shutdown import ShutdownRequest
 from piped.source import Identity, Preparation, Sources
-from piped.stopping import Stopping
 from piped.trigger import ControlPlaneCalls, Trigger, TriggerServices
-from piped.working import Piped, Settings
 
-log = logger(__name__)
-
-LAST_REPORTS: Final = 5.0
-"""Seconds that a stopping piped gives its last reports and log lines."""
+LAST_REPORTS_SECONDS: Final = 5.0
+"""How long a stopping piped gives its last reports and log lines."""
 
 
 async def run(settings: Settings) -> None:
     """Run piped until it is told to stop; raises the PipecdError that made it impossible."""
-    stopping = Stopping()
-    with stopping.on_signals():
+    shutdown = ShutdownRequest()
+    with shutdown.on_signals():
         async with AsyncExitStack() as opened:
-            piped = await build(settings, stopping, opened)
-            await piped.run()
-    if stopping.failure is not None:
-        raise stopping.failure
+            agent = await build(settings, shutdown, opened)
+            await agent.run()
+    if shutdown.failure is not None:
+        raise shutdown.failure
 
 
-async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) -> "Piped":
+async def build(settings: Settings, shutdown: ShutdownRequest, opened: AsyncExitStack) -> Agent:
     """Open every part; the stack closes them in the opposite order."""
-    config, data_dir = settings.config, settings.data_dir
-    lease = Lease(new_id(), data_dir / "lease")
+    connection = await _open_connection(settings, opened)
+    reports = await _open_reports(settings, connection, opened)
+    plugins = await _open_plugins(settings, connection, reports, opened)
+    files = await _open_files(settings, reports, plugins, opened)
+    running = _running(settings, connection, reports, plugins, files)
+    health = PipedHealth(
+        plugins=plugins.host.plugins,
+        repositories=lambda: {name: each.state for name, each in files.repositories.items()},
+        connected=lambda: connection.control.is_connected,
+        fault=lambda: reports.outbox.fault or reports.spooled.fault,
+        holds_lease=lambda: connection.lease.held,
+    )
+    metrics = _metrics(settings, connection, reports, running, health)
+    calls = ControlPlaneCalls(connection.control, reports.facts, reports.commands)
+    trigger = Trigger(
+        files.repositories,
+        TriggerServices(
+            state=connection.state,
+            configs=files.configs,
+            calls=calls,
+            on_created=running.controller.on_created,
+        ),
+    )
+    live_states = _live_states(
+        settings, connection, reports, plugins, files, running, trigger, calls
+    )
+    _subscribe(reports, running.records, metrics, live_states)
+    await opened.enter_async_context(_serving_pages(settings, health, metrics))
+    return Agent(
+        settings=settings,
+        shutdown=shutdown,
+        public_key=reports.keys.public if reports.keys is not None else "",
+        control=connection.control,
+        lease=connection.lease,
+        state=connection.state,
+        outbox=reports.outbox,
+        commands=reports.commands,
+        host=plugins.host,
+        controller=running.controller,
+        records=running.records,
+        push_commands=PushCommandRunner(connection.control, plugins.host.restart),
+        trigger=trigger,
+        discovery=Discovery(
+            piped_id=settings.config.piped_id,
+            repositories=files.repositories,
+            mirror=connection.state,
+            files=files.configs,
+            reports=reports.outbox,
+            selector=settings.config.app_selector,
+        ),
+        live_states=live_states,
+        previews=_previews(settings, connection, reports, plugins, files, running),
+        stats=Stats(connection.control, metrics.text),
+        plugin_states=plugins.states,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Connection:
+    """The control plane, this instance's right to work, and what is known there."""
+
+    control: ControlPlane
+    lease: Lease
+    state: ControlPlaneState
+
+
+async def _open_connection(settings: Settings, opened: AsyncExitStack) -> _Connection:
+    config = settings.config
+    lease = Lease(new_id(), settings.data_dir / "lease")
     control = await opened.enter_async_context(
         connected(
             config.api_address,
@@ -85,181 +155,273 @@ async def build(settings: Settings, stopping: Stopping, opened: AsyncExitStack) 
         )
     )
     opened.push_async_callback(lease.release, control)  # after the last reports
-    mirror = ControlPlaneState()
-    outbox = Outbox(control.deliver, Journal(data_dir / "outbox"), lease.epoch_now)
-    await opened.enter_async_context(outbox.open(drain=LAST_REPORTS))
-    statuses = Statuses(outbox, control.deliver)
-    keys = read_keys(config.secret_management)
-    known = KnownSecrets()
-    spooled = StageLogs(control, data_dir / "outbox" / "logs")
-    logs = MaskedLogs(spooled, known)
-    await opened.enter_async_context(logs.open(drain=LAST_REPORTS))
-    numbers = LineNumbers(data_dir / "outbox" / "numbers")
+    return _Connection(control=control, lease=lease, state=ControlPlaneState())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reports:
+    """All ways of a report to the control plane, and what must not be in one."""
+
+    facts: Facts
+    outbox: Outbox
+    statuses: StatusReporter
+    commands: CommandInbox
+    keys: SecretKeys | None
+    secrets: KnownSecrets
+    spooled: StageLogs
+    logs: MaskedLogs
+    numbers: LineNumbers
+    metadata: MetadataStores
+
+
+async def _open_reports(
+    settings: Settings, connection: _Connection, opened: AsyncExitStack
+) -> _Reports:
+    control, folder = connection.control, settings.data_dir / "outbox"
+    outbox = Outbox(control.deliver_named, Journal(folder), connection.lease.epoch_now)
+    await opened.enter_async_context(outbox.open(drain=LAST_REPORTS_SECONDS))
+    facts = Facts()
+    statuses = StatusReporter(outbox, control.deliver_named)
+    statuses.subscribe_to(facts)
+    keys = read_keys(settings.config.secret_management)
+    secrets = KnownSecrets()
+    spooled = StageLogs(control, folder / "logs")
+    logs = MaskedLogs(spooled, secrets)
+    await opened.enter_async_context(logs.open(drain=LAST_REPORTS_SECONDS))
+    numbers = LineNumbers(folder / "numbers")
     numbers.prune()
-    metadata = MetadataStores(OrderedClient(control, statuses.heard), statuses.keep)
-    host = PluginHost(
-        config.plugins,
-        data_dir=data_dir,
-        backend=PluginBackend(
-            logs=logs,
-            metadata=metadata,
-            commands=mirror,
-            control=control,
-            tools=Tools(settings.tools_dir),
-            numbers=numbers,
-            secrets=known,
-        ),
-        grace=settings.grace,
+    ordered = OrderedClient(control, statuses.wait_delivered)
+    return _Reports(
+        facts=facts,
+        outbox=outbox,
+        statuses=statuses,
+        commands=CommandInbox(connection.state, outbox),
+        keys=keys,
+        secrets=secrets,
+        spooled=spooled,
+        logs=logs,
+        numbers=numbers,
+        metadata=MetadataStores(ordered, statuses.put_durably),
     )
-    states = PluginStateReporter(control, host.plugins.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plugins:
+    """The processes of the plugins, and how they are."""
+
+    host: PluginHost
+    states: PluginStateReporter
+
+
+async def _open_plugins(
+    settings: Settings, connection: _Connection, reports: _Reports, opened: AsyncExitStack
+) -> _Plugins:
+    host = PluginHost(
+        settings.config.plugins,
+        data_dir=settings.data_dir,
+        backend=PluginBackend(
+            logs=reports.logs,
+            metadata=reports.metadata,
+            commands=connection.state,
+            control=connection.control,
+            tools=ToolsFolder(settings.tools_dir),
+            numbers=reports.numbers,
+            secrets=reports.secrets,
+        ),
+        grace_seconds=settings.grace,
+    )
+    states = PluginStateReporter(connection.control, host.plugins.values(), reports.facts)
     host.on_change = states.on_change
     await opened.enter_async_context(host)
-    repos = repositories(config, data_dir)
+    return _Plugins(host=host, states=states)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Files:
+    """Repositories, and what is made of their commits."""
+
+    repositories: dict[str, Repository]
+    sources: Sources
+    configs: ApplicationFiles
+
+
+async def _open_files(
+    settings: Settings, reports: _Reports, plugins: _Plugins, opened: AsyncExitStack
+) -> _Files:
+    config = settings.config
+    repos = repositories(config, settings.data_dir)
     for repository in repos.values():
         await opened.enter_async_context(repository)
-    identity = Identity(name=config.git.username, email=config.git.email)
-
-    def names() -> dict[str, str]:
-        """How the well-known plugins are called here, for files of the older kinds."""
-        return configured_names({name: each.stages for name, each in host.plugins.items()})
-
-    preparation = Preparation(names=names, keys=keys, known=known)
-    sources = await opened.enter_async_context(
-        Sources(data_dir, repos, identity=identity, preparation=preparation)
+    names = partial(plugin_names, plugins.host)
+    sources = Sources(
+        settings.data_dir,
+        repos,
+        identity=Identity(name=config.git.username, email=config.git.email),
+        preparation=Preparation(names=names, keys=reports.keys, known=reports.secrets),
     )
-    scripts = RunningScripts(data_dir / "scripts")
-    needs = Needs(
-        planner=Planner(host, sources, secrets=known.of),
-        plugins=host,
-        sources=sources,
-        statuses=statuses,
-        commands=mirror,
-        metadata=DeploymentScope(metadata, known),
-        successes=LastSuccesses(mirror.applications, control),
-        permit=lease,
+    return _Files(
+        repositories=repos,
+        sources=await opened.enter_async_context(sources),
+        configs=ApplicationFiles(names=names),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Running:
+    """What runs deployments."""
+
+    services: RunServices
+    controller: Controller
+    records: ScriptRecords
+
+
+def _running(
+    settings: Settings,
+    connection: _Connection,
+    reports: _Reports,
+    plugins: _Plugins,
+    files: _Files,
+) -> _Running:
+    scripts = RunningScripts(settings.data_dir / "scripts")
+    services = RunServices(
+        planner=Planner(plugins.host, files.sources, secrets=reports.secrets.find_secrets),
+        plugins=plugins.host,
+        sources=files.sources,
+        facts=reports.facts,
+        reports=reports.statuses,
+        commands=reports.commands,
+        scope=DeploymentScope(reports.metadata, reports.secrets),
+        successes=LastSuccessful(connection.state.applications, connection.control),
+        permit=connection.lease,
         scripts=scripts,
-        stored=lambda deployment_id: stored(control, deployment_id),
+        read_deployment=partial(read_deployment, connection.control),
         clock=time.time,
     )
+    controller = Controller(
+        connection.state,
+        reports.statuses,
+        reports.commands,
+        partial(make_run, services, settings.config.plugins),
+        services.read_deployment,
+        connection.lease,
+        on_handed_over=scripts.end_all,
+    )
     records = ScriptRecords(
-        data_dir / "scripts",
-        kept=statuses.kept,
-        stored=needs.stored,
+        settings.data_dir / "scripts",
+        kept=reports.statuses.wait_durable,
+        stored=services.read_deployment,
         running=lambda: controller.running,
     )
-    health = PipedHealth(
-        plugins=host.plugins,
-        repositories=lambda: {name: each.state for name, each in repos.items()},
-        connected=lambda: control.is_connected,
-        fault=lambda: outbox.fault or spooled.fault,
-        holds_lease=lambda: lease.held,
-    )
-    metrics = PipedMetrics(
+    return _Running(services=services, controller=controller, records=records)
+
+
+def _metrics(
+    settings: Settings,
+    connection: _Connection,
+    reports: _Reports,
+    running: _Running,
+    health: PipedHealth,
+) -> PipedMetrics:
+    controller, state = running.controller, connection.state
+    return PipedMetrics(
         health=health,
         numbers=Numbers(
             running=lambda: len(controller.running),
             waiting=lambda: sum(map(len, controller.queue.values())),
-            reports=lambda: outbox.waiting,
-            deployments=lambda: list(mirror.deployments.values()),
+            reports=lambda: reports.outbox.waiting,
+            deployments=lambda: list(state.deployments.values()),
         ),
         labels={
             "pipecd_component": "piped",
-            "piped": config.piped_id,
+            "piped": settings.config.piped_id,
             "piped_version": settings.version,
-            "project": config.project_id,
+            "project": settings.config.project_id,
         },
     )
 
-    def completed(deployment: Deployment) -> None:
-        records.completed(deployment)
-        numbers.forget(deployment.id)
-        metrics.record_completed(deployment)
-        live_states.look_at(deployment.application_id)
 
-    controller = Controller(
-        mirror,
-        statuses,
-        lambda deployment: DeploymentRun(with_targets(deployment, config.plugins), needs),
-        needs.stored,
-        lease,
-        on_completed=completed,
-        on_handed_over=scripts.end_all,
+def _live_states(
+    settings: Settings,
+    connection: _Connection,
+    reports: _Reports,
+    plugins: _Plugins,
+    files: _Files,
+    running: _Running,
+    trigger: Trigger,
+    calls: ControlPlaneCalls,
+) -> LiveStates:
+    looker = Looker(
+        plugins=plugins.host.plugins,
+        configs=settings.config.plugins,
+        sources=files.sources,
     )
-    files = ApplicationFiles(names=names)
-    discovery = Discovery(
-        piped_id=config.piped_id,
-        repositories=repos,
-        mirror=mirror,
-        files=files,
-        reports=outbox,
-        selector=config.app_selector,
-    )
-    calls = ControlPlaneCalls(control, outbox)
-    trigger = Trigger(
-        repos,
-        TriggerServices(state=mirror, configs=files, calls=calls, on_created=controller.on_created),
-    )
-    looker = Looker(plugins=host.plugins, configs=config.plugins, sources=sources)
-    live_states = LiveStates(
-        mirror=mirror,
+    return LiveStates(
+        mirror=connection.state,
         looker=looker,
         lanes=looker.lanes,
         lane_of=looker.lane_of,
-        successes=needs.successes,
-        tell_live_state=LiveStateCalls(control).tell,
+        successes=running.services.successes,
+        tell_live_state=LiveStateCalls(connection.control).tell,
         tell_sync_state=calls.report_sync_state,
         is_in_trouble=trigger.is_in_trouble,
         interval=settings.live_state_interval,
     )
-    previews = PlanPreviews(
-        piped_id=config.piped_id,
-        mirror=mirror,
-        builder=PreviewBuilder(
-            repositories=repos,
-            mirror=mirror,
-            configs=files,
-            previewer=Previewer(
-                planner=needs.planner,
-                plugins=host.plugins,
-                configs=config.plugins,
-                sources=sources,
-                mask=known.mask,
-                clock=time.time,
-            ),
-        ),
-        outbox=outbox,
+
+
+def _previews(
+    settings: Settings,
+    connection: _Connection,
+    reports: _Reports,
+    plugins: _Plugins,
+    files: _Files,
+    running: _Running,
+) -> PlanPreviews:
+    previewer = Previewer(
+        planner=running.services.planner,
+        plugins=plugins.host.plugins,
+        configs=settings.config.plugins,
+        sources=files.sources,
+        mask=reports.secrets.mask,
+        clock=time.time,
     )
+    return PlanPreviews(
+        piped_id=settings.config.piped_id,
+        mirror=connection.state,
+        builder=PreviewBuilder(
+            repositories=files.repositories,
+            mirror=connection.state,
+            configs=files.configs,
+            previewer=previewer,
+        ),
+        commands=reports.commands,
+    )
+
+
+def _subscribe(
+    reports: _Reports, records: ScriptRecords, metrics: PipedMetrics, live_states: LiveStates
+) -> None:
+    """What follows the end of a deployment, after its reports are queued."""
+    facts = reports.facts
+    facts.subscribe(Completed, lambda fact: records.on_completed(fact.deployment))
+    facts.subscribe(Completed, lambda fact: reports.numbers.forget(fact.deployment.id))
+    facts.subscribe(Completed, lambda fact: metrics.record_completed(fact.deployment))
+    facts.subscribe(Completed, lambda fact: live_states.look_at(fact.deployment.application_id))
+
+
+def _serving_pages(
+    settings: Settings, health: PipedHealth, metrics: PipedMetrics
+) -> AbstractAsyncContextManager[object]:
     pages = {
         "/healthz": lambda: AdminPage(body="ok"),
         "/readyz": lambda: ready_page(health),
         "/metrics": lambda: AdminPage(body=metrics.text(), content_type=CONTENT_TYPE),
         "/version": lambda: AdminPage(body=f"{settings.version}\n"),
     }
-    await opened.enter_async_context(serving_admin(settings.admin_host, settings.admin_port, pages))
-    return Piped(
-        settings=settings,
-        stopping=stopping,
-        public_key=keys.public if keys is not None else "",
-        control=control,
-        lease=lease,
-        mirror=mirror,
-        outbox=outbox,
-        statuses=statuses,
-        host=host,
-        controller=controller,
-        records=records,
-        own=PushCommandRunner(control, host.restart),
-        trigger=trigger,
-        discovery=discovery,
-        live_states=live_states,
-        previews=previews,
-        stats=Stats(control, metrics.text),
-        states=states,
-    )
+    return serving_admin(settings.admin_host, settings.admin_port, pages)
 
 
 def ready_page(health: PipedHealth) -> AdminPage:
-    """The answer to a probe of readiness."""
+    """Returns the answer to a probe of readiness."""
     ready, body = health.readiness()
     return AdminPage(
         body=body,
@@ -268,7 +430,19 @@ def ready_page(health: PipedHealth) -> AdminPage:
     )
 
 
-async def stored(control: ControlPlane, deployment_id: str) -> Deployment:
-    """A deployment as the control plane has it."""
+def plugin_names(host: PluginHost) -> dict[str, str]:
+    """Returns how the well-known plugins are called here, for files of the older kinds."""
+    return configured_names({name: each.stages for name, each in host.plugins.items()})
+
+
+def make_run(
+    services: RunServices, plugins: Sequence[PluginConfig], deployment: Deployment
+) -> DeploymentRun:
+    """Returns the run of a deployment, with the deploy targets that its provider stands for."""
+    return DeploymentRun(with_targets(deployment, plugins), services)
+
+
+async def read_deployment(control: ControlPlane, deployment_id: str) -> Deployment:
+    """Returns a deployment as the control plane has it."""
     request = pb.GetDeploymentRequest(id=deployment_id)
-    return (await control.ask(control.service.GetDeployment, request)).deployment
+    return (await control.call(control.service.GetDeployment, request)).deployment

@@ -120,7 +120,7 @@ def run(
     """
     from pipecd_runtime import logs  # noqa: PLC0415
     from piped import app, datafolder  # noqa: PLC0415
-    from piped.working import Settings  # noqa: PLC0415
+    from piped.agent import Settings  # noqa: PLC0415
 
     logs.configure(log_level, json_lines=None if log_encoding is None else log_encoding == "json")
     config = _config(config_file, config_data)

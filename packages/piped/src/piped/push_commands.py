@@ -50,7 +50,9 @@ class PushCommandRunner:
             except NotFoundError as error:
                 report.succeeded, report.reason = False, error.with_hint()
             try:
-                await self._control.tell(self._control.push.ReportCommandHandled, report)
+                await self._control.call_until_accepted(
+                    self._control.push.ReportCommandHandled, report
+                )
             except PipecdError as error:
                 log.warning("command.outcome_not_told", command=command.id, reason=str(error))
             self._waiting.popleft()

@@ -15,8 +15,8 @@ from pipecd_wire.headers import LEASE_EPOCH_HEADER
 from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.rpc import Endpoints, Metadata, Method, rpc, serving
 from piped.controlplane.client import ControlPlane, connected
-from piped.controlplane.epoch import under
-from piped.controlplane.lease import Lease, Standing
+from piped.controlplane.epoch import lease_epoch
+from piped.controlplane.lease import Lease, LeaseState
 
 LIMIT = 20
 PUSH_SERVICE = push.DESCRIPTOR.services_by_name["PushService"]
@@ -114,7 +114,7 @@ def test_what_may_start_depends_on_the_last_renewal(
 ) -> None:
     clock = Clock()
     lease = Lease("i", clock=clock)
-    lease.take(granted(), asked=clock.now)
+    lease.apply(granted(), asked=clock.now)
 
     clock.now += age
 
@@ -130,7 +130,7 @@ def test_time_counts_from_the_question_not_from_the_answer() -> None:
     asked = clock.now
     clock.now += 61
 
-    lease.take(granted(), asked=asked)
+    lease.apply(granted(), asked=asked)
 
     assert not lease.may_start(rollback=False)
 
@@ -146,7 +146,7 @@ def test_nothing_starts_before_the_control_plane_has_said_a_word() -> None:
 def test_without_leases_there_are_no_limits() -> None:
     clock = Clock()
     lease = Lease("i", clock=clock)
-    lease.take(None, asked=clock.now)
+    lease.apply(None, asked=clock.now)
 
     clock.now += 100_000
 
@@ -161,10 +161,10 @@ def test_who_was_told_of_leases_once_does_not_believe_that_there_are_none(held: 
     """A gateway before a control plane that is away answers so."""
     clock = Clock()
     lease = Lease("i", clock=clock)
-    lease.take(granted(held=held), asked=clock.now)
+    lease.apply(granted(held=held), asked=clock.now)
     clock.now += 100
 
-    lease.take(None, asked=clock.now)
+    lease.apply(None, asked=clock.now)
 
     assert not lease.may_start(rollback=False)
 
@@ -172,7 +172,7 @@ def test_who_was_told_of_leases_once_does_not_believe_that_there_are_none(held: 
 def test_an_instance_that_does_not_hold_it_starts_nothing() -> None:
     lease = Lease("i", clock=Clock())
 
-    lease.take(granted(7, held=False), asked=1000.0)
+    lease.apply(granted(7, held=False), asked=1000.0)
 
     assert not lease.may_start(rollback=False)
     assert not lease.may_start(rollback=True)
@@ -181,22 +181,22 @@ def test_an_instance_that_does_not_hold_it_starts_nothing() -> None:
 
 def test_an_answer_that_was_overtaken_changes_nothing() -> None:
     lease = Lease("i", clock=Clock())
-    lease.take(granted(3), asked=1000.0)
-    lease.take(granted(4, held=False), asked=1000.0)
+    lease.apply(granted(3), asked=1000.0)
+    lease.apply(granted(4, held=False), asked=1000.0)
 
-    lease.take(granted(3), asked=1000.0)
+    lease.apply(granted(3), asked=1000.0)
 
-    assert lease.standing is Standing.ELSEWHERE
+    assert lease.state is LeaseState.ELSEWHERE
 
 
 def test_what_is_said_in_a_block_is_said_under_its_epoch() -> None:
     lease = Lease("i", clock=Clock())
-    lease.take(granted(3), asked=1000.0)
-    with under(1):
+    lease.apply(granted(3), asked=1000.0)
+    with lease_epoch(1):
         assert lease.metadata() == [(LEASE_EPOCH_HEADER, "1")]
-        with under(None):
+        with lease_epoch(None):
             assert lease.metadata() == [(LEASE_EPOCH_HEADER, "3")]
-    with under(0):
+    with lease_epoch(0):
         assert lease.metadata() == [(LEASE_EPOCH_HEADER, "0")]
 
     assert lease.epoch_now() == 3
@@ -204,7 +204,7 @@ def test_what_is_said_in_a_block_is_said_under_its_epoch() -> None:
 
 def test_the_epoch_is_kept_for_the_reports_that_the_next_piped_finds(tmp_path: Path) -> None:
     file = tmp_path / "lease"
-    Lease("first", file, Clock()).take(granted(12), asked=1000.0)
+    Lease("first", file, Clock()).apply(granted(12), asked=1000.0)
 
     second = Lease("second", file, Clock())
 
@@ -224,12 +224,12 @@ def test_what_the_piped_before_has_left_is_said_by_its_heir(
     file.write_text("12\n")
     lease = Lease("second", file, Clock())
     left = lease.epoch_now()
-    lease.take(granted(now), asked=1000.0)
+    lease.apply(granted(now), asked=1000.0)
 
-    with under(left):
+    with lease_epoch(left):
         assert lease.metadata() == [(LEASE_EPOCH_HEADER, sent)]
-    lease.take(granted(now + 1), asked=1000.0)
-    with under(left):
+    lease.apply(granted(now + 1), asked=1000.0)
+    with lease_epoch(left):
         assert lease.metadata() == [(LEASE_EPOCH_HEADER, "12")]
 
 
@@ -244,7 +244,7 @@ def test_a_kept_epoch_that_makes_no_sense_is_none(tmp_path: Path, content: str) 
 def test_a_folder_that_takes_no_file_keeps_nobody_from_work(tmp_path: Path) -> None:
     lease = Lease("i", tmp_path / "gone" / "lease", Clock())
 
-    lease.take(granted(2), asked=1000.0)
+    lease.apply(granted(2), asked=1000.0)
 
     assert lease.may_start(rollback=False)
 
@@ -252,60 +252,60 @@ def test_a_folder_that_takes_no_file_keeps_nobody_from_work(tmp_path: Path) -> N
 async def test_whoever_waits_goes_on_when_it_is_back() -> None:
     clock = Clock()
     lease = Lease("i", clock=clock)
-    lease.take(granted(), asked=clock.now)
+    lease.apply(granted(), asked=clock.now)
     clock.now += 700
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
         waiting = [
-            tasks.create_task(lease.deployment(begun=False)),
-            tasks.create_task(lease.deployment(begun=True)),
-            tasks.create_task(lease.stage(rollback=False)),
-            tasks.create_task(lease.stage(rollback=True)),
+            tasks.create_task(lease.wait_for_deployment(begun=False)),
+            tasks.create_task(lease.wait_for_deployment(begun=True)),
+            tasks.create_task(lease.wait_for_stage(rollback=False)),
+            tasks.create_task(lease.wait_for_stage(rollback=True)),
         ]
         await turns()
         assert not any(each.done() for each in waiting)
 
-        lease.take(granted(), asked=clock.now)
+        lease.apply(granted(), asked=clock.now)
 
 
 async def test_what_another_instance_has_begun_is_left_alone_for_a_while() -> None:
     clock = Clock()
     lease = Lease("i", clock=clock)
-    lease.take(granted(begun_after=500), asked=clock.now)
+    lease.apply(granted(begun_after=500), asked=clock.now)
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
-        await lease.deployment(begun=False)
-        begun = tasks.create_task(lease.deployment(begun=True))
+        await lease.wait_for_deployment(begun=False)
+        begun = tasks.create_task(lease.wait_for_deployment(begun=True))
         await turns()
         assert not begun.done()
 
         clock.now += 500
-        lease.take(granted(), asked=clock.now)
+        lease.apply(granted(), asked=clock.now)
 
 
 async def test_what_another_instance_has_begun_is_taken_up_without_further_news() -> None:
     lease = Lease("i")
-    lease.take(granted(begun_after=0.05), asked=lease.now())
+    lease.apply(granted(begun_after=0.05), asked=lease.now())
 
     async with asyncio.timeout(LIMIT):
-        await lease.deployment(begun=True)
+        await lease.wait_for_deployment(begun=True)
 
 
 async def test_what_runs_is_given_up_only_when_another_one_may_be_at_work_on_it() -> None:
     clock = Clock()
     lease = Lease("i", clock=clock)
-    lease.take(granted(), asked=clock.now)
+    lease.apply(granted(), asked=clock.now)
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
-        gone = tasks.create_task(lease.gone())
+        gone = tasks.create_task(lease.wait_until_lost())
         clock.now += 1000  # the control plane is away, and nobody knows of another one
         await turns()
         assert not gone.done()
-        lease.take(granted(), asked=clock.now)
+        lease.apply(granted(), asked=clock.now)
         clock.now += 599
-        lease.take(granted(2, held=False), asked=clock.now)
+        lease.apply(granted(2, held=False), asked=clock.now)
         await turns()
         assert not gone.done()
 
         clock.now += 1
-        lease.take(granted(2, held=False), asked=clock.now)
+        lease.apply(granted(2, held=False), asked=clock.now)
 
 
 async def test_work_goes_on_only_while_it_is_held() -> None:
@@ -320,29 +320,29 @@ async def test_work_goes_on_only_while_it_is_held() -> None:
             ended.release()
 
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
-        working = tasks.create_task(lease.while_held(work))
+        working = tasks.create_task(lease.run_while_held(work))
         await turns()
         assert begun.locked()
-        lease.take(granted(1), asked=1000.0)
+        lease.apply(granted(1), asked=1000.0)
         await begun.acquire()
-        lease.take(granted(2, held=False), asked=1000.0)
+        lease.apply(granted(2, held=False), asked=1000.0)
         await ended.acquire()
         await turns()
         assert begun.locked()
-        lease.take(granted(3), asked=1000.0)
+        lease.apply(granted(3), asked=1000.0)
         await begun.acquire()
         working.cancel()
 
 
 async def test_work_that_fails_is_not_hidden() -> None:
     lease = Lease("i", clock=Clock())
-    lease.take(None, asked=1000.0)
+    lease.apply(None, asked=1000.0)
 
     async def work() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ExceptionGroup) as failed:
-        await lease.while_held(work)
+        await lease.run_while_held(work)
 
     assert failed.group_contains(ZeroDivisionError)
 
@@ -351,10 +351,10 @@ async def test_it_is_renewed_at_a_third_of_its_time_and_given_back() -> None:
     clock = Clock()
     lease = Lease("i", clock=clock)
     keeper = Keeper()
-    lease.take(granted(4), asked=clock.now)
+    lease.apply(granted(4), asked=clock.now)
     clock.now += 20
     async with control_of(keeper, lease) as control, asyncio.TaskGroup() as tasks:
-        keeping = tasks.create_task(lease.keep(control))
+        keeping = tasks.create_task(lease.renew_forever(control))
         request = await keeper.renewed.get()
         while not lease.may_start(rollback=False):  # noqa: ASYNC110 - another task makes it true
             await asyncio.sleep(0.01)
@@ -372,9 +372,9 @@ async def test_it_is_kept_by_nobody_while_it_is_elsewhere_and_the_loop_rests() -
     lease = Lease("i", clock=Clock())
     keeper = Keeper()
     async with control_of(keeper, lease) as control, asyncio.TaskGroup() as tasks:
-        keeping = tasks.create_task(lease.keep(control))
+        keeping = tasks.create_task(lease.renew_forever(control))
         await turns()  # a loop that spins would never come back here
-        lease.take(granted(2, held=False), asked=1000.0)
+        lease.apply(granted(2, held=False), asked=1000.0)
         await turns()
         keeping.cancel()
 
@@ -387,7 +387,7 @@ async def test_a_renewal_that_is_refused_ends_it_and_asks_for_a_new_stream() -> 
     keeper.refuses = True
     refused: list[bool] = []
     lease.on_refused = lambda: refused.append(True)
-    lease.take(granted(4), asked=1000.0)
+    lease.apply(granted(4), asked=1000.0)
     async with control_of(keeper, lease) as control:
         await lease.renew(control)
         await lease.release(control)
@@ -400,8 +400,8 @@ async def test_a_renewal_that_is_refused_ends_it_and_asks_for_a_new_stream() -> 
 
 async def test_a_control_plane_that_cannot_renew_changes_nothing() -> None:
     lease = Lease("i", clock=Clock())
-    lease.take(granted(4), asked=1000.0)
+    lease.apply(granted(4), asked=1000.0)
     async with control_of(Keeper(), lease, knows=False) as control:
         await lease.renew(control)
 
-    assert lease.standing is Standing.HELD
+    assert lease.state is LeaseState.HELD

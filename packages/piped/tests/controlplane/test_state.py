@@ -8,7 +8,7 @@ from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.command_pb2 import COMMAND_SUCCEEDED, Command
 from pipecd_wire.model.deployment_pb2 import Deployment
-from piped.controlplane.state import HANDLED_MEMORY, Change, ControlPlaneState, GitHint
+from piped.controlplane.state import HANDLED_MEMORY_SECONDS, Change, ControlPlaneState, GitHint
 
 APP = Application(id="app", name="web")
 SYNC = Command(id="sync", type=Command.SYNC_APPLICATION, created_at=1)
@@ -84,7 +84,7 @@ async def test_a_handled_command_is_not_brought_back_by_a_snapshot() -> None:
     changes = mirror.changes()
     await anext(changes)
 
-    mirror.handled("sync")
+    mirror.forget_command("sync")
     mirror.replace(applications=[], deployments=[], commands=[SYNC])
     mirror.merge(Change(commands=(SYNC,)))
 
@@ -96,8 +96,8 @@ async def test_a_handled_command_is_not_brought_back_by_a_snapshot() -> None:
 async def test_a_handled_command_is_forgotten_when_nobody_lists_it_any_more() -> None:
     clock = Clock()
     mirror = ControlPlaneState(clock)
-    mirror.handled("sync")
-    clock.now += HANDLED_MEMORY + 1
+    mirror.forget_command("sync")
+    clock.now += HANDLED_MEMORY_SECONDS + 1
 
     mirror.replace(commands=[SYNC])
     assert not mirror.commands, "it is listed still: the report has not arrived"

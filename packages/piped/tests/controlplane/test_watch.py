@@ -15,7 +15,7 @@ from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Endpoints, Metadata, Method, Server, StatusError, rpc, serving
 from piped.controlplane.client import ControlPlane, UnknownRpcError, connected
-from piped.controlplane.lease import Lease, Standing
+from piped.controlplane.lease import Lease, LeaseState
 from piped.controlplane.state import ControlPlaneState
 from piped.controlplane.watch import Pace, Watch
 
@@ -139,10 +139,15 @@ def snapshot(*applications: str) -> push.WatchResponse:
     return push.WatchResponse(snapshot=push.Snapshot(applications=listed))
 
 
+def is_held(lease: Lease) -> bool:
+    """Does it hold now? Other tasks change that."""
+    return lease.held
+
+
 async def test_a_snapshot_and_its_changes_fill_the_mirror() -> None:
     pusher = Pusher()
     async with (
-        serving(endpoints(pusher), "127.0.0.1:0", grace=0) as port,
+        serving(endpoints(pusher), "127.0.0.1:0", grace_seconds=0) as port,
         watching(port) as mirror,
     ):
         stream = await pusher.stream(0)
@@ -164,7 +169,7 @@ async def test_a_snapshot_and_its_changes_fill_the_mirror() -> None:
 async def test_after_a_break_a_new_snapshot_replaces_everything() -> None:
     pusher = Pusher()
     async with (
-        serving(endpoints(pusher), "127.0.0.1:0", grace=0) as port,
+        serving(endpoints(pusher), "127.0.0.1:0", grace_seconds=0) as port,
         watching(port) as mirror,
     ):
         (await pusher.stream(0)).put_nowait(snapshot("a"))
@@ -195,7 +200,7 @@ async def test_a_silent_stream_is_given_up() -> None:
     pusher = Pusher()
     pace = Pace(silence=0.1, pause=0.01, longest_pause=0.05)
     async with (
-        serving(endpoints(pusher), "127.0.0.1:0", grace=0) as port,
+        serving(endpoints(pusher), "127.0.0.1:0", grace_seconds=0) as port,
         watching(port, pace),
     ):
         (await pusher.stream(0)).put_nowait(snapshot("a"))
@@ -209,7 +214,7 @@ async def test_without_push_the_lists_are_polled() -> None:
     lists.deployments = [Deployment(id="d1"), Deployment(id="d2")]
     lists.commands = [Command(id="c")]
     async with (
-        serving(endpoints(None, lists), "127.0.0.1:0", grace=0) as port,
+        serving(endpoints(None, lists), "127.0.0.1:0", grace_seconds=0) as port,
         watching(port) as mirror,
     ):
         await until(mirror, lambda: bool(mirror.commands))
@@ -224,7 +229,7 @@ async def test_a_poll_that_fails_is_repeated() -> None:
     lists = Lists()
     lists.broken = True
     async with (
-        serving(endpoints(None, lists), "127.0.0.1:0", grace=0) as port,
+        serving(endpoints(None, lists), "127.0.0.1:0", grace_seconds=0) as port,
         watching(port) as mirror,
     ):
         await asyncio.sleep(0.05)
@@ -240,8 +245,11 @@ async def test_a_control_plane_that_learns_to_push_is_followed() -> None:
     pace = Pace(
         commands=0.02, deployments=0.02, applications=0.02, try_push=0.05, longest_pause=0.05
     )
-    async with serving(served, "127.0.0.1:0", grace=0) as port, watching(port, pace) as mirror:
-        await asyncio.wait_for(mirror.filled(), LIMIT)
+    async with (
+        serving(served, "127.0.0.1:0", grace_seconds=0) as port,
+        watching(port, pace) as mirror,
+    ):
+        await asyncio.wait_for(mirror.wait_filled(), LIMIT)
         unimplemented = [m.name for m in PUSH_SERVICE.methods if m.name != "Watch"]
         served.add(PUSH_SERVICE, pusher, unimplemented=unimplemented)
 
@@ -257,21 +265,21 @@ async def test_while_the_stream_does_not_get_through_the_lists_are_polled() -> N
             self, caller: object, request: push.WatchRequest
         ) -> AsyncIterator[push.WatchResponse]:
             raise UnavailableError("no streams through this proxy")
-            yield push.WatchResponse()
+            yield push.WatchResponse()  # type: ignore[unreachable] # makes it a generator
 
     lists = Lists()
     lists.applications = [Application(id="a", name="a")]
     served = endpoints(None, lists)
     unimplemented = [m.name for m in PUSH_SERVICE.methods if m.name != "Watch"]
     served.add(PUSH_SERVICE, Refusing(), unimplemented=unimplemented)
-    async with serving(served, "127.0.0.1:0", grace=0) as port, watching(port) as mirror:
+    async with serving(served, "127.0.0.1:0", grace_seconds=0) as port, watching(port) as mirror:
         await until(mirror, lambda: "a" in mirror.applications)
 
 
 @pytest.fixture
 async def control() -> AsyncIterator[ControlPlane]:
     async with (
-        serving(endpoints(None, Lists()), "127.0.0.1:0", grace=0) as port,
+        serving(endpoints(None, Lists()), "127.0.0.1:0", grace_seconds=0) as port,
         connection(port) as opened,
     ):
         yield opened
@@ -279,16 +287,16 @@ async def control() -> AsyncIterator[ControlPlane]:
 
 async def test_an_rpc_that_the_control_plane_lacks_is_told_apart(control: ControlPlane) -> None:
     with pytest.raises(UnknownRpcError, match="GetDeployment"):
-        await control.ask(control.service.GetDeployment, pb.GetDeploymentRequest(id="d"))
+        await control.call(control.service.GetDeployment, pb.GetDeploymentRequest(id="d"))
 
 
 async def test_a_wrong_key_is_an_error_of_its_own() -> None:
     async with (
-        serving(endpoints(None, Lists()), "127.0.0.1:0", grace=0) as port,
+        serving(endpoints(None, Lists()), "127.0.0.1:0", grace_seconds=0) as port,
         connection(port, key="wrong") as control,
     ):
         with pytest.raises(UnauthenticatedError, match="unknown piped"):
-            await control.ask(control.service.ListApplications, pb.ListApplicationsRequest())
+            await control.call(control.service.ListApplications, pb.ListApplicationsRequest())
 
 
 async def test_a_report_is_repeated_until_it_is_taken() -> None:
@@ -311,8 +319,9 @@ async def test_a_report_is_repeated_until_it_is_taken() -> None:
         moody,
         unimplemented=[m.name for m in PIPED_SERVICE.methods if m.name != "ReportStat"],
     )
-    async with serving(served, "127.0.0.1:0", grace=0) as port, connection(port) as control:
-        await asyncio.wait_for(control.deliver("ReportStat", pb.ReportStatRequest()), LIMIT)
+    async with serving(served, "127.0.0.1:0", grace_seconds=0) as port, connection(port) as control:
+        calling = control.call_until_accepted(control.service.ReportStat, pb.ReportStatRequest())
+        await asyncio.wait_for(calling, LIMIT)
 
     assert moody.calls == 4
 
@@ -335,9 +344,9 @@ async def test_a_report_that_is_refused_for_good_is_not_repeated() -> None:
         firm,
         unimplemented=[m.name for m in PIPED_SERVICE.methods if m.name != "ReportStat"],
     )
-    async with serving(served, "127.0.0.1:0", grace=0) as port, connection(port) as control:
+    async with serving(served, "127.0.0.1:0", grace_seconds=0) as port, connection(port) as control:
         with pytest.raises(NotFoundError, match="no such piped"):
-            await control.deliver("ReportStat", pb.ReportStatRequest())
+            await control.call_until_accepted(control.service.ReportStat, pb.ReportStatRequest())
 
     assert firm.calls == 1
 
@@ -359,13 +368,13 @@ async def test_a_lease_that_comes_later_is_taken_with_a_new_snapshot() -> None:
         first.put_nowait(push.WatchResponse(snapshot=push.Snapshot(lease=elsewhere)))
         first.put_nowait(push.WatchResponse(lease=push.Lease(epoch=5, held=True)))
         second = await pusher.stream(1)
-        assert lease.standing is Standing.ELSEWHERE
+        assert lease.state is LeaseState.ELSEWHERE
         ours = push.Lease(epoch=5, held=True)
         second.put_nowait(push.WatchResponse(snapshot=push.Snapshot(lease=ours)))
-        while not lease.held:  # noqa: ASYNC110 - another task makes it true
+        while not is_held(lease):  # noqa: ASYNC110 - another task makes it true
             await asyncio.sleep(0.01)
         second.put_nowait(push.WatchResponse(lease=push.Lease(epoch=6, held=False)))
-        while lease.held:  # noqa: ASYNC110 - another task makes it true
+        while is_held(lease):  # noqa: ASYNC110 - another task makes it true
             await asyncio.sleep(0.01)
         running.cancel()
     assert lease.epoch == 5
@@ -386,7 +395,7 @@ async def test_a_refused_renewal_opens_the_stream_anew() -> None:
         first.put_nowait(
             push.WatchResponse(snapshot=push.Snapshot(lease=push.Lease(epoch=5, held=True)))
         )
-        while not lease.held:  # noqa: ASYNC110 - another task makes it true
+        while not is_held(lease):  # noqa: ASYNC110 - another task makes it true
             await asyncio.sleep(0.01)
 
         lease.on_refused()
@@ -405,8 +414,8 @@ async def test_a_control_plane_without_push_sets_no_limits() -> None:
     ):
         watch = Watch(control, ControlPlaneState(), lease, data_folder_id="f", pace=FAST)
         running = tasks.create_task(watch.run())
-        while not lease.held:  # noqa: ASYNC110 - another task makes it true
+        while not is_held(lease):  # noqa: ASYNC110 - another task makes it true
             await asyncio.sleep(0.01)
         running.cancel()
 
-    assert lease.standing is Standing.UNLIMITED
+    assert lease.state is LeaseState.UNLIMITED

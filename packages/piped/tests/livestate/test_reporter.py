@@ -52,7 +52,7 @@ class World:
         self.changed.set()
         return View(resources=(), health=HEALTHY, sync=self.sync) if self.offers else None
 
-    async def of(self, _application_id: str) -> ApplicationDeploymentReference | None:
+    async def get(self, _application_id: str) -> ApplicationDeploymentReference | None:
         return self.deployed
 
     async def live_state(self, snapshot: ApplicationLiveStateSnapshot) -> None:

@@ -227,10 +227,10 @@ async def test_a_plugin_that_fails_to_decide_leaves_the_careful_way() -> None:
 async def test_a_plugin_that_fails_to_name_versions_does_not_keep_the_commit_back() -> None:
     plugin = platform()
 
-    async def broken(_: object) -> Any:
+    async def broken(_: api.PlanPluginInput) -> api.DetermineVersionsResponse:
         raise PluginError("no idea")
 
-    plugin.determine_versions = broken  # type: ignore[method-assign]
+    plugin.determine_versions = broken  # type: ignore[assignment, method-assign]
 
     planned = await plan(application_file(["P_ROLLOUT"]), plugin)
 
@@ -353,14 +353,16 @@ async def test_an_answer_that_breaks_the_rules_of_indexes_is_refused(
 ) -> None:
     plugin = FakePlugin("wait", "WAIT")
 
-    async def wrong(_: object) -> Any:
+    async def wrong(
+        _: api.BuildPipelineSyncStagesRequest,
+    ) -> api.BuildPipelineSyncStagesResponse:
         stages = [
             pb.PipelineStage(name=name, index=index, rollback=rollback)
             for name, index, rollback in answered
         ]
         return api.BuildPipelineSyncStagesResponse(stages=stages)
 
-    plugin.build_pipeline_sync_stages = wrong  # type: ignore[method-assign]
+    plugin.build_pipeline_sync_stages = wrong  # type: ignore[assignment, method-assign]
 
     with pytest.raises(PluginError, match=sentence):
         await plan(application_file(["WAIT"]), plugin)
@@ -375,12 +377,14 @@ async def test_a_rollback_stage_may_share_the_index_of_its_forward_stage() -> No
 async def test_a_fault_that_a_plugin_finds_in_its_options_is_passed_on() -> None:
     plugin = scripts()
 
-    async def refuses(_: object) -> Any:
+    async def refuses(
+        _: api.BuildPipelineSyncStagesRequest,
+    ) -> api.BuildPipelineSyncStagesResponse:
         raise PluginError(
             "the plugin 'scriptrun' answered INVALID_ARGUMENT: stages[0].run: missing"
         )
 
-    plugin.build_pipeline_sync_stages = refuses  # type: ignore[method-assign]
+    plugin.build_pipeline_sync_stages = refuses  # type: ignore[assignment, method-assign]
 
     with pytest.raises(PluginError, match="run: missing"):
         await plan(application_file(["SCRIPT_RUN"]), plugin)

@@ -15,14 +15,14 @@ from pipecd_test_support.plugin_world import GivenCommands, PluginControlPlane, 
 from pipecd_test_support.web_server import WebServer
 from pipecd_wire.rpc import connect, serving
 from piped.controlplane.client import ControlPlane
-from piped.plugins import Limits, PluginBackend, Tools
+from piped.plugins import PluginBackend, PluginLimits, ToolsFolder
 from piped.report.logs import StageLogs
 from piped.report.metadata import MetadataStores
 
 PROGRAM: Final = Path(__file__).parent / "programs" / "odd_plugin.py"
 
 
-async def _kept(_application_id: str, _request: Message) -> None:
+async def _kept(_application_id: str, _method: str, _request: Message) -> None:
     """Keep nothing: the control plane of these tests is never away."""
 
 
@@ -31,7 +31,7 @@ async def world(tmp_path: Path) -> AsyncIterator[PluginWorld]:
     control_plane, commands = PluginControlPlane(), GivenCommands()
     async with AsyncExitStack() as opened:
         port = await opened.enter_async_context(
-            serving(control_plane.endpoints(), "127.0.0.1:0", grace=0)
+            serving(control_plane.endpoints(), "127.0.0.1:0", grace_seconds=0)
         )
         control = ControlPlane(await opened.enter_async_context(connect(f"127.0.0.1:{port}")))
         logs = await opened.enter_async_context(StageLogs(control).open())
@@ -40,15 +40,15 @@ async def world(tmp_path: Path) -> AsyncIterator[PluginWorld]:
             metadata=MetadataStores(control, _kept),
             commands=commands,
             control=control,
-            tools=Tools(tmp_path / "tools"),
+            tools=ToolsFolder(tmp_path / "tools"),
         )
         yield PluginWorld(tmp_path, PROGRAM, backend, control_plane, commands)
 
 
 @pytest.fixture
-def quick() -> Limits:
+def quick() -> PluginLimits:
     """Limits for plugins that fail, so that failing does not take long."""
-    return Limits(
+    return PluginLimits(
         ready=15,
         planning=1,
         first_pause=0.05,

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.rpc import Endpoints, admit_all, connect, rpc, serving
 from piped.controlplane.client import ControlPlane
-from piped.plugins import Limits, Phase, Plugin, PluginState, PluginStateReporter
+from piped.facts import Facts, PluginFailed
+from piped.plugins import Phase, Plugin, PluginLimits, PluginState, PluginStateReporter
 
 LIMIT_SECONDS = 60
 PUSH_SERVICE = push.DESCRIPTOR.services_by_name["PushService"]
@@ -36,7 +37,7 @@ async def control_plane(listener: PushListener | None = None) -> AsyncIterator[C
         others = [each.name for each in PUSH_SERVICE.methods if each.name != "ReportPlugins"]
         endpoints.add(PUSH_SERVICE, listener, unimplemented=others)
     async with (
-        serving(endpoints, "127.0.0.1:0", grace=0) as port,
+        serving(endpoints, "127.0.0.1:0", grace_seconds=0) as port,
         connect(f"127.0.0.1:{port}") as channel,
     ):
         yield ControlPlane(channel)
@@ -54,7 +55,7 @@ async def running(reporter: PluginStateReporter) -> AsyncIterator["asyncio.Task[
 
 
 def wait_plugin(state: PluginState) -> Plugin:
-    plugin = Plugin("wait", Limits(), lambda _: None)
+    plugin = Plugin("wait", PluginLimits(), lambda _: None)
     plugin.version, plugin.state = "0.1", state
     return plugin
 
@@ -62,8 +63,10 @@ def wait_plugin(state: PluginState) -> Plugin:
 async def test_every_change_of_a_plugin_is_told() -> None:
     plugin = wait_plugin(PluginState(phase=Phase.STARTING, sentence="starts"))
     listener = PushListener()
+    facts, failures = Facts(), list[PluginFailed]()
+    facts.subscribe(PluginFailed, failures.append)
     async with control_plane(listener) as control:
-        reporter = PluginStateReporter(control, [plugin], clock=lambda: 1000.0)
+        reporter = PluginStateReporter(control, [plugin], facts, clock=lambda: 1000.0)
         reporter.on_change(plugin)
         async with running(reporter):
             first = await asyncio.wait_for(listener.plugins.get(), LIMIT_SECONDS)
@@ -79,13 +82,14 @@ async def test_every_change_of_a_plugin_is_told() -> None:
     assert (failed.state, failed.reason) == (push.PluginState.FAILED, "gone")
     assert (list(failed.last_output), failed.since.seconds) == (["oh"], 1000)
     assert third.plugins[0].restarts == 1
+    assert failures == [PluginFailed(plugin="wait", reason="gone")]
 
 
 async def test_a_control_plane_that_does_not_know_plugins_is_left_in_peace() -> None:
     plugin = wait_plugin(PluginState(phase=Phase.STARTING, sentence="starts"))
     async with (
         control_plane() as control,
-        running(PluginStateReporter(control, [plugin])) as task,
+        running(PluginStateReporter(control, [plugin], Facts())) as task,
     ):
         await asyncio.sleep(0.1)
 

@@ -17,6 +17,7 @@ from pipecd_wire.model.planpreview_pb2 import (
 )
 from piped.controlplane.state import Change, ControlPlaneState
 from piped.preview.handler import MOST_OUTPUT, PlanPreviews
+from piped.report.commands import CommandInbox
 
 
 class World:
@@ -58,7 +59,7 @@ async def world() -> Any:
         piped_id="p1",
         mirror=made.mirror,
         builder=made,
-        outbox=made,  # type: ignore[arg-type]
+        commands=CommandInbox(made.mirror, made),  # type: ignore[arg-type]
     )
     task = asyncio.create_task(handler.run())
     yield made

@@ -65,7 +65,7 @@ async def control_plane(listener: Listener, key: str = "secret-key") -> AsyncIte
     unimplemented = [method.name for method in PIPED_SERVICE.methods if method.name not in taken]
     served.add(PIPED_SERVICE, listener, unimplemented=unimplemented)
     async with (
-        serving(served, "127.0.0.1:0", grace=0) as port,
+        serving(served, "127.0.0.1:0", grace_seconds=0) as port,
         connected(
             f"127.0.0.1:{port}", project_id="project", piped_id="piped", key=key, tls=None
         ) as control,

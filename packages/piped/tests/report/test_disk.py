@@ -83,7 +83,7 @@ class Control:
         self.service: Any = self
         self.ReportStageLogs = None
 
-    async def ask(self, _method: object, request: Any) -> None:
+    async def call(self, _method: object, request: Any) -> None:
         if not self._service.is_back:
             raise UnavailableError("away")
         self._service.lines += [block.log for block in request.blocks]

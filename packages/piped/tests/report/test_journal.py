@@ -69,7 +69,7 @@ def test_what_was_not_taken_is_found_in_its_order(tmp_path: Path) -> None:
     first = journal.put("a", "Tell", report("1"))
     journal.put("b", "Tell", report("2"))
     journal.put("a", "Tell", report("3"))
-    journal.taken(first)
+    journal.mark_delivered(first)
     journal.close()
 
     again, left = opened(tmp_path / "outbox")
@@ -127,7 +127,7 @@ def test_a_damaged_end_is_cut_and_new_records_follow_the_good_ones(
 def test_a_journal_in_which_nothing_waits_does_not_grow_for_ever(tmp_path: Path) -> None:
     journal, _ = opened(tmp_path)
     for _ in range(5000):
-        journal.taken(journal.put("a", "Tell", report("x" * 100)))
+        journal.mark_delivered(journal.put("a", "Tell", report("x" * 100)))
     journal.close()
 
     assert (tmp_path / "journal").stat().st_size < 300_000
@@ -167,14 +167,14 @@ async def test_the_next_outbox_delivers_first_what_the_last_one_could_not(tmp_pa
         async with outbox.open(drain=0):
             outbox.put("a", "Tell", report("1"))
             outbox.put("a", "Tell", report("2"))
-            await outbox.kept("a")
+            await outbox.wait_durable("a")
 
         away.back.set()
         outbox = Outbox(away, Journal(tmp_path))
         async with outbox.open():
             outbox.put("a", "Tell", report("3"))
-            await outbox.left_taken()
-            await outbox.taken("a")
+            await outbox.wait_backlog_delivered()
+            await outbox.wait_delivered("a")
 
     assert away.taken == ["1", "2", "3"]
     again, left = opened(tmp_path)
@@ -189,7 +189,7 @@ async def test_without_disk_a_lane_is_kept_once_it_is_taken(tmp_path: Path) -> N
         with full_disk(0):
             outbox.put("a", "Tell", report("1"))
             assert outbox.fault
-            waiting = asyncio.ensure_future(outbox.kept("a"))
+            waiting = asyncio.ensure_future(outbox.wait_durable("a"))
             await asyncio.wait([waiting], timeout=0.05)
             assert not waiting.done()
             away.back.set()
@@ -203,7 +203,7 @@ async def test_a_disk_that_is_back_is_used_again_by_itself(tmp_path: Path) -> No
         with full_disk(0):
             outbox.put("a", "Tell", report("1"))
             assert outbox.fault
-        await outbox.kept("a")
+        await outbox.wait_durable("a")
         assert outbox.fault == ""
     again, left = opened(tmp_path)
     again.close()

@@ -68,7 +68,7 @@ class LogKeeper:
         endpoints = Endpoints(admit=admit_all)
         mine = {"ReportStageLogs", "ReportStageLogsFromLastCheckpoint"}
         endpoints.add(SERVICE, self, unimplemented=set(SERVICE.methods_by_name) - mine)
-        async with serving(endpoints, address, grace=0):
+        async with serving(endpoints, address, grace_seconds=0):
             yield
 
 

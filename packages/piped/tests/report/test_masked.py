@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from pipecd_model.errors import UnavailableError
 from pipecd_model.secrets import Masker
-from pipecd_wire.model.common_pb2 import ApplicationGitPath
-from pipecd_wire.model.deployment_pb2 import Deployment
+from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
+from pipecd_wire.model.deployment_pb2 import Commit, Deployment, DeploymentTrigger
 from pipecd_wire.model.logblock_pb2 import LogBlock
 from piped.report.logs import StageKey
 from piped.report.masked import MaskedLogs, masked
@@ -22,7 +22,7 @@ from piped.secrets import KnownSecrets, OpenedSecrets
 
 KEY = StageKey("d1", "s1")
 SECRET = "correct horse battery"  # noqa: S105
-PLACE = ApplicationGitPath(repo={"id": "repo"}, path="web")
+PLACE = ApplicationGitPath(repo=ApplicationGitRepository(id="repo"), path="web")
 
 
 class Taken:
@@ -65,7 +65,8 @@ class Door:
         self.known = KnownSecrets()
         self.logs = MaskedLogs(self.taken, self.known)  # type: ignore[arg-type]
         self._index = 0
-        deployment = Deployment(id="d1", git_path=PLACE, trigger={"commit": {"hash": "c1"}})
+        trigger = DeploymentTrigger(commit=Commit(hash="c1"))
+        deployment = Deployment(id="d1", git_path=PLACE, trigger=trigger)
         with self.known.opened(deployment):
             self.learn(*values)
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.message import Message
 
 from pipecd_model.errors import ConfigError, StateError
-from pipecd_wire.model.deployment_pb2 import Deployment
+from pipecd_wire.model.deployment_pb2 import Deployment, DeploymentMetadata, PipelineStage
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Endpoints, StatusError, admit_all, connect, rpc, serving
 from piped.controlplane.client import ControlPlane
@@ -66,11 +67,11 @@ async def control(saver: Saver, tmp_path: Path) -> AsyncIterator[ControlPlane]:
     mine = {getattr(each, "__rpc_name__", "") for each in vars(Saver).values()}
     endpoints.add(SERVICE, saver, unimplemented=set(SERVICE.methods_by_name) - mine)
     address = f"unix:{tmp_path}/control-plane"
-    async with serving(endpoints, address, grace=0), connect(address) as channel:
+    async with serving(endpoints, address, grace_seconds=0), connect(address) as channel:
         yield ControlPlane(channel)
 
 
-async def never(application_id: str, request: Any) -> None:
+async def never(application_id: str, _method: str, request: Message) -> None:
     raise AssertionError(f"{application_id} was kept for later: {request}")
 
 
@@ -78,11 +79,11 @@ def deployment() -> Deployment:
     return Deployment(
         id="d1",
         application_id="a1",
-        stages=[{"id": "s1", "metadata": {"startTime": "100"}}, {"id": "s2"}],
-        metadata_v2={
-            "shared": {"keyValues": {"DeploymentNotification": "{}"}},
-            "plugins": {"scriptrun": {"keyValues": {"started-0": "_"}}},
-        },
+        stages=[PipelineStage(id="s1", metadata={"startTime": "100"}), PipelineStage(id="s2")],
+        metadata_v2=DeploymentMetadata(
+            shared=DeploymentMetadata.KeyValues(keyValues={"DeploymentNotification": "{}"}),
+            plugins={"scriptrun": DeploymentMetadata.KeyValues(keyValues={"started-0": "_"})},
+        ),
     )
 
 
@@ -143,18 +144,18 @@ async def test_what_a_control_plane_that_is_away_cannot_take_is_kept_for_later(
     control: ControlPlane, saver: Saver
 ) -> None:
     saver.refusals = ["UNAVAILABLE"] * 1000
-    kept: list[Any] = []
+    kept: list[tuple[str, str, Message]] = []
 
-    async def keep(application_id: str, request: Any) -> None:
-        kept.append((application_id, request))
+    async def keep(application_id: str, method: str, request: Message) -> None:
+        kept.append((application_id, method, request))
 
-    stores = MetadataStores(control, keep, patience=0.2)
+    stores = MetadataStores(control, keep, patience_seconds=0.2)
     with stores.opened(deployment()) as store:
         await store.put_plugin("scriptrun", {"started-1": "_"})
 
         assert store.get_plugin("scriptrun", "started-1") == "_"
-    [(application_id, request)] = kept
-    assert application_id == "a1"
+    [(application_id, method, request)] = kept
+    assert (application_id, method) == ("a1", "SaveDeploymentPluginMetadata")
     assert isinstance(request, pb.SaveDeploymentPluginMetadataRequest)
     assert dict(request.metadata) == {"started-0": "_", "started-1": "_"}
 
@@ -185,7 +186,7 @@ async def test_a_deployment_that_nobody_opened_is_an_error(control: ControlPlane
         pass
 
     with pytest.raises(StateError, match="piped does not run the deployment 'd1'"):
-        stores.of("d1")
+        stores.get("d1")
 
 
 async def test_a_store_stays_until_all_who_opened_it_are_done(control: ControlPlane) -> None:
@@ -195,4 +196,4 @@ async def test_a_store_stays_until_all_who_opened_it_are_done(control: ControlPl
     with stores.opened(deployment()) as second:
         stores.close("d1")
 
-        assert stores.of("d1") is first is second
+        assert stores.get("d1") is first is second

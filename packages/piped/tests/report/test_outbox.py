@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from pipecd_model.errors import StateError, UnauthenticatedError
 from pipecd_wire.pipedservice.service_pb2 import ReportStatRequest
-from piped.controlplane.epoch import chosen_epoch, under
+from piped.controlplane.epoch import current_lease_epoch, lease_epoch
 from piped.report.journal import Journal
 from piped.report.outbox import Outbox
 
@@ -57,7 +57,7 @@ async def test_the_reports_of_a_lane_keep_their_order() -> None:
         assert outbox.waiting == 3
 
         receiver.let("first")
-        await outbox.taken("a")
+        await outbox.wait_delivered("a")
 
     assert receiver.taken == ["first", "second", "third"]
 
@@ -70,7 +70,7 @@ async def test_lanes_do_not_wait_for_each_other() -> None:
         put(outbox, "b", "quick")
         receiver.let("quick")
 
-        await outbox.taken("b")
+        await outbox.wait_delivered("b")
 
         assert receiver.taken == ["quick"]
         receiver.let("stuck")
@@ -83,7 +83,7 @@ async def test_a_report_that_is_refused_does_not_stop_the_next() -> None:
     outbox = Outbox(receiver)
     async with asyncio.timeout(LIMIT), outbox.open():
         put(outbox, "a", "bad", "good")
-        await outbox.taken("a")
+        await outbox.wait_delivered("a")
 
     assert receiver.taken == ["good"]
 
@@ -93,12 +93,53 @@ async def test_a_report_is_kept_while_only_the_key_is_refused() -> None:
     receiver = Receiver()
     receiver.keys_refused = 2
     receiver.let("first", "second")
-    outbox = Outbox(receiver, pause=0.01)
+    outbox = Outbox(receiver, retry_seconds=0.01)
     async with asyncio.timeout(LIMIT), outbox.open():
         put(outbox, "a", "first", "second")
-        await outbox.taken("a")
+        await outbox.wait_delivered("a")
 
     assert receiver.taken == ["first", "second"]
+
+
+@pytest.mark.parametrize("on_disk", [True, False], ids=["journal", "memory"])
+async def test_an_undelivered_report_keeps_its_place_in_its_lane(
+    tmp_path: Path, on_disk: bool
+) -> None:
+    """Refused once, it is retried before the reports behind it are tried at all."""
+    tried: list[str] = []
+
+    async def deliver(method: str, request: Message) -> None:
+        tried.append(method)
+        if len(tried) == 2:
+            raise UnauthenticatedError("who are you")
+
+    outbox = Outbox(deliver, Journal(tmp_path) if on_disk else None, retry_seconds=0.01)
+    async with asyncio.timeout(LIMIT), outbox.open():
+        put(outbox, "a", "first", "second", "third")
+        await outbox.wait_delivered("a")
+
+    assert tried == ["first", "second", "second", "third"]
+
+
+async def test_reports_from_before_the_opening_come_behind_the_backlog(tmp_path: Path) -> None:
+    async with Outbox(Receiver(), Journal(tmp_path)).open(drain=0) as outbox:
+        put(outbox, "a", "backlog")
+
+    receiver = Receiver()
+    early = Outbox(receiver, Journal(tmp_path))
+    put(early, "a", "early")
+    put(early, "b", "early too")
+    async with asyncio.timeout(LIMIT), early.open(drain=0):
+        put(early, "a", "late")
+        assert early.waiting == 4
+    assert receiver.taken == []
+
+    receiver.let("backlog", "early", "early too", "late")
+    async with asyncio.timeout(LIMIT), Outbox(receiver, Journal(tmp_path)).open() as next_one:
+        await next_one.wait_backlog_delivered()
+
+    assert [each for each in receiver.taken if each != "early too"] == ["backlog", "early", "late"]
+    assert "early too" in receiver.taken
 
 
 async def test_a_leftover_that_does_not_get_through_stops_only_its_own_lane(tmp_path: Path) -> None:
@@ -110,15 +151,15 @@ async def test_a_leftover_that_does_not_get_through_stops_only_its_own_lane(tmp_
     receiver.let("quick", "newer")
     outbox = Outbox(receiver, Journal(tmp_path))
     async with asyncio.timeout(LIMIT), outbox.open():
-        await outbox.left_taken(limit=0.2)
-        assert (outbox.is_behind("a"), outbox.is_behind("b")) == (True, False)
+        await outbox.wait_backlog_delivered(limit=0.2)
+        assert (outbox.has_backlog("a"), outbox.has_backlog("b")) == (True, False)
         put(outbox, "c", "newer")
-        await outbox.taken("c")
+        await outbox.wait_delivered("c")
         assert receiver.taken == ["quick", "newer"]
 
         receiver.let("stuck")
-        await outbox.caught_up("a")
-        assert not outbox.is_behind("a")
+        await outbox.wait_lane_backlog_delivered("a")
+        assert not outbox.has_backlog("a")
 
 
 async def test_a_leftover_that_is_refused_for_good_is_dropped(
@@ -132,7 +173,7 @@ async def test_a_leftover_that_is_refused_for_good_is_dropped(
     receiver.let("stale", "good")
     outbox = Outbox(receiver, Journal(tmp_path))
     async with asyncio.timeout(LIMIT), outbox.open():
-        await outbox.left_taken()
+        await outbox.wait_backlog_delivered()
 
     assert receiver.taken == ["good"]
     assert [record for record in caplog.records if record.message == "report.refused"]
@@ -158,7 +199,7 @@ async def test_reports_that_wait_on_disk_are_not_in_memory(tmp_path: Path) -> No
 async def test_a_lane_that_has_nothing_is_taken() -> None:
     outbox = Outbox(Receiver())
     async with asyncio.timeout(LIMIT), outbox.open():
-        await outbox.taken("a")
+        await outbox.wait_delivered("a")
 
 
 async def test_what_was_put_before_it_opened_is_sent() -> None:
@@ -167,7 +208,7 @@ async def test_what_was_put_before_it_opened_is_sent() -> None:
     outbox = Outbox(receiver)
     put(outbox, "a", "early")
     async with asyncio.timeout(LIMIT), outbox.open():
-        await outbox.taken("a")
+        await outbox.wait_delivered("a")
 
     assert receiver.taken == ["early"]
 
@@ -204,18 +245,18 @@ async def test_a_report_is_sent_under_the_lease_of_the_moment_it_was_put(tmp_pat
 
     async def deliver(method: str, request: Message) -> None:
         await let.wait()
-        sent.append((method, chosen_epoch()))
+        sent.append((method, current_lease_epoch()))
 
     now = 3
-    outbox = Outbox(deliver, Journal(tmp_path), lambda: chosen_epoch() or now)
+    outbox = Outbox(deliver, Journal(tmp_path), lambda: current_lease_epoch() or now)
     async with asyncio.timeout(LIMIT), outbox.open(drain=0):
         put(outbox, "a", "of the third")
         now = 5
-        with under(4):
+        with lease_epoch(4):
             put(outbox, "a", "of a run of the fourth")
         put(outbox, "a", "of the fifth")
         let.set()
-        await outbox.taken("a")
+        await outbox.wait_delivered("a")
         let.clear()
         put(outbox, "a", "left")
     now = 6
@@ -224,7 +265,7 @@ async def test_a_report_is_sent_under_the_lease_of_the_moment_it_was_put(tmp_pat
     later = Outbox(deliver, Journal(tmp_path), lambda: now)
     async with asyncio.timeout(LIMIT), later.open():
         now = 7
-        await later.left_taken()
+        await later.wait_backlog_delivered()
 
     assert sent == [
         ("of the third", 3),

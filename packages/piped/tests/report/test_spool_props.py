@@ -45,7 +45,7 @@ class Life(RuleBasedStateMachine):
                 assert payload == self.written[len(self.seen)]
                 self.seen.append(payload)
         if is_taken:
-            self.spool.taken(chunk)
+            self.spool.mark_delivered(chunk)
 
     @rule()
     def kill(self) -> None:
@@ -62,7 +62,7 @@ class Life(RuleBasedStateMachine):
     def teardown(self) -> None:
         while (chunk := self.spool.next(500)) is not None:
             self.seen += [each for each in _cut(chunk.payload) if each not in self.seen]
-            self.spool.taken(chunk)
+            self.spool.mark_delivered(chunk)
         assert self.seen == self.written
         assert not self.path.exists() or not list(self.path.iterdir())
         self.folder.cleanup()

@@ -14,9 +14,12 @@ from pipecd_wire.pipedservice.service_pb2 import (
 )
 from pipecd_wire.rpc import connect
 from piped.controlplane.client import ControlPlane
+from piped.controlplane.state import ControlPlaneState
+from piped.facts import Completed, Facts, Planned, StageChanged, Started
+from piped.report.commands import CommandInbox, CommandOutcome
 from piped.report.ordered import OrderedClient
 from piped.report.outbox import Outbox
-from piped.report.statuses import Statuses
+from piped.report.statuses import StatusReporter
 
 LIMIT = 20
 
@@ -53,7 +56,9 @@ async def test_a_success_is_kept_as_what_runs_before_the_end_is_told() -> None:
     receiver = Receiver()
     outbox = Outbox(receiver)
     async with asyncio.timeout(LIMIT), outbox.open():
-        Statuses(outbox, receiver).completed(deployment(pb.DEPLOYMENT_SUCCESS))
+        StatusReporter(outbox, receiver).report_completed(
+            Completed(deployment=deployment(pb.DEPLOYMENT_SUCCESS), was_started=False)
+        )
 
     assert receiver.methods == [
         "ReportApplicationMostRecentDeployment",
@@ -67,7 +72,9 @@ async def test_a_failure_is_not_what_runs() -> None:
     receiver = Receiver()
     outbox = Outbox(receiver)
     async with asyncio.timeout(LIMIT), outbox.open():
-        Statuses(outbox, receiver).completed(deployment(pb.DEPLOYMENT_FAILURE))
+        StatusReporter(outbox, receiver).report_completed(
+            Completed(deployment=deployment(pb.DEPLOYMENT_FAILURE), was_started=False)
+        )
 
     assert receiver.methods == ["ReportDeploymentCompleted"]
     assert receiver.taken[0][1].stage_statuses == {"s1": pb.STAGE_RUNNING}
@@ -78,9 +85,10 @@ async def test_a_plan_is_told_after_all_before_it_and_waited_for() -> None:
     receiver.open.clear()
     outbox = Outbox(receiver)
     async with asyncio.timeout(LIMIT), outbox.open():
-        statuses = Statuses(outbox, receiver)
-        statuses.deploying(deployment(), now=True)
-        planned = asyncio.ensure_future(statuses.planned(deployment()))
+        facts = Facts()
+        StatusReporter(outbox, receiver).subscribe_to(facts)
+        facts.publish(Started(deployment=deployment()))
+        planned = asyncio.ensure_future(facts.publish_planned(Planned(deployment=deployment())))
         await asyncio.sleep(0.01)
         assert not planned.done()
         receiver.open.set()
@@ -93,8 +101,8 @@ async def test_a_refused_command_says_why() -> None:
     receiver = Receiver()
     outbox = Outbox(receiver)
     async with asyncio.timeout(LIMIT), outbox.open():
-        statuses = Statuses(outbox, receiver, clock=lambda: 7.5)
-        statuses.handled(Command(id="c", application_id="web"), failure="it is over")
+        commands = CommandInbox(ControlPlaneState(), outbox, clock=lambda: 7.5)
+        commands.finish(Command(id="c", application_id="web"), CommandOutcome.fail("it is over"))
 
     [(_, request)] = receiver.taken
     assert (request.status, request.metadata["reason"]) == (COMMAND_FAILED, "it is over")
@@ -113,12 +121,12 @@ async def test_what_a_plugin_keeps_is_told_after_the_start_of_its_stage() -> Non
         return SaveStageMetadataResponse()
 
     async with asyncio.timeout(LIMIT), outbox.open(), connect("unix:nowhere") as channel:
-        statuses = Statuses(outbox, receiver)
+        reporter = StatusReporter(outbox, receiver)
         one = deployment()
-        statuses.stage(one, one.stages[0])
-        control = OrderedClient(ControlPlane(channel), statuses.heard)
+        reporter.report_stage(StageChanged(deployment=one, stage=one.stages[0]))
+        control = OrderedClient(ControlPlane(channel), reporter.wait_delivered)
         mark = SaveStageMetadataRequest(deployment_id="d1", stage_id="s1")
-        keeping = asyncio.ensure_future(control.tell(save, mark))  # type: ignore[arg-type]
+        keeping = asyncio.ensure_future(control.call_until_accepted(save, mark))
         await asyncio.sleep(0.01)
         assert told == []
         receiver.open.set()

@@ -2,7 +2,9 @@
 """Which deployment runs when: one at a time per application, the oldest first, not too many."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pipecd_test_support.piped_parts import (
     FakePlugin,
@@ -15,15 +17,16 @@ from pipecd_test_support.piped_parts import (
 )
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipedservice.service_pb2 import ReportStageStatusChangedRequest
+from piped.facts import Completed
 from piped.report.journal import Journal
 
 
-def world_of(**options: object) -> World:
+def world_of(**options: Any) -> World:
     plugin = FakePlugin("steps", "STEP")
     return World(FakePlugins(plugin), FakeSources({"c1": application_file(["STEP"])}), **options)
 
 
-def created(id: str, *, application_id: str = "web", age: int = 0, **more: object) -> pb.Deployment:
+def created(id: str, *, application_id: str = "web", age: int = 0, **more: Any) -> pb.Deployment:
     made = deployment(id, application_id, **more)
     made.trigger.commit.created_at -= age
     return made
@@ -103,7 +106,7 @@ async def test_a_deployment_that_is_heard_of_twice_runs_once() -> None:
         world.push(created("d1"))
         held.let_go.set()
         await world.memory.until_completed("d1")
-        world.mirror.replace(deployments=[created("d1", status=pb.DEPLOYMENT_RUNNING)])
+        world.state.replace(deployments=[created("d1", status=pb.DEPLOYMENT_RUNNING)])
         world.controller.on_created(created("d2"))
         await world.memory.until_completed("d2")
 
@@ -112,7 +115,8 @@ async def test_a_deployment_that_is_heard_of_twice_runs_once() -> None:
 
 async def test_a_completed_deployment_is_told_to_whoever_wants_to_know() -> None:
     told: list[pb.Deployment] = []
-    world = world_of(on_completed=told.append)
+    world = world_of()
+    world.facts.subscribe(Completed, lambda fact: told.append(fact.deployment))
 
     async with world.running():
         world.controller.on_created(created("d1"))
@@ -135,13 +139,13 @@ async def test_what_an_earlier_piped_has_left_to_say_comes_before_its_deployment
     world = World(plugins, sources, journal=Journal(tmp_path))
     world.memory.listens.clear()
     now = int(world.clock())
-    when = {"created_at": now, "updated_at": now}
+    made = partial(pb.PipelineStage, name="STEP", created_at=now, updated_at=now)
     stale, true = (
         deployment(
             status=pb.DEPLOYMENT_RUNNING,
             stages=[
-                pb.PipelineStage(id="s0", name="STEP", index=0, status=status, **when),
-                pb.PipelineStage(id="s1", name="STEP", index=1, **when),
+                made(id="s0", index=0, status=status),
+                made(id="s1", index=1),
             ],
         )
         for status in (pb.STAGE_RUNNING, pb.STAGE_SUCCESS)

@@ -41,7 +41,7 @@ def lease(epoch: int = 1, *, held: bool = True, begun_after: float = 0) -> Lease
 
 
 def give(world: World, given: Lease) -> None:
-    world.lease.take(given, asked=world.lease_clock.now)
+    world.lease.apply(given, asked=world.lease_clock.now)
 
 
 def world_of(*stages: str, plugin: FakePlugin | None = None) -> World:
@@ -176,7 +176,7 @@ async def test_whoever_gets_the_lease_goes_on_from_the_snapshot_that_comes_with_
         await turns()
         give(world, lease(2, held=False))
         left = deployment("ours", "ours")
-        world.mirror.replace(applications=[], deployments=[left], commands=[])
+        world.state.replace(applications=[], deployments=[left], commands=[])
         give(world, lease(3))
         await world.memory.until_completed("ours")
 
@@ -267,5 +267,5 @@ async def test_a_stopping_piped_does_not_wait_for_the_lease() -> None:
         world.controller.on_created(deployment())
         await turns()
         world.controller.stop()
-        await world.controller.settled()
+        await world.controller.wait_settled()
     assert world.runs == []

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The script-run guide's seven stages, failed and cancelled at each of them in turn."""
 
+from datetime import timedelta
+
 import pytest
 
 from pipecd_test_support.piped_parts import (
+    Behaviour,
     FakePlugin,
     FakePlugins,
     FakeSources,
     Hold,
+    StageEntry,
     World,
     application_file,
     cancel,
@@ -15,6 +19,7 @@ from pipecd_test_support.piped_parts import (
     done,
 )
 from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 
 SEVEN = [
     "DUMMY_CANARY_ROLLOUT",
@@ -53,7 +58,7 @@ def seven_stages(*, auto_rollback: bool = True) -> World:
     return World(plugins, FakeSources({"c1": file}))
 
 
-def behave(world: World, index: int, behaviour: object) -> None:
+def behave(world: World, index: int, behaviour: Behaviour) -> None:
     for plugin in world.plugins.plugins.values():
         plugin.behave[f"{SEVEN[index]} {index}"] = behaviour
 
@@ -62,7 +67,7 @@ def forward(upto: int) -> list[str]:
     return [f"{name} {index}" for index, name in enumerate(SEVEN[: upto + 1])]
 
 
-async def fails(_: object) -> object:
+async def fails(_: api.ExecutePluginInput) -> api.ExecuteStageResponse:
     return done(pb.STAGE_FAILURE, "broken")
 
 
@@ -145,6 +150,26 @@ async def test_a_rollback_stage_that_fails_does_not_stop_the_next() -> None:
     )
 
 
+async def test_a_rollback_is_not_cut_off_by_the_time_limit_of_its_deployment() -> None:
+    """It has its own time, however long the way to it took."""
+    world = seven_stages()
+
+    async def outlives_the_deployment(_: api.ExecutePluginInput) -> api.ExecuteStageResponse:
+        world.clock.now += timedelta(days=7).total_seconds()
+        return done(pb.STAGE_FAILURE, "broken")
+
+    behave(world, 1, outlives_the_deployment)
+
+    async with world.running():
+        world.controller.on_created(deployment())
+        ended = await world.memory.until_completed()
+
+    assert world.plugins.record == forward(1) + guides_rollbacks(1)
+    assert ended.status_reason.endswith("; rolled back")
+    rollback = world.stage_reports()[-1]
+    assert rollback[1] == "STAGE_SUCCESS"
+
+
 async def test_a_rollback_stage_requires_the_stage_that_stopped() -> None:
     world = seven_stages()
     behave(world, 3, fails)
@@ -166,13 +191,13 @@ async def test_a_cancel_waits_for_the_end_of_the_stage_before_it_rolls_back() ->
     behave(world, 2, held)
     order: list[str] = []
 
-    async def slow_end(run: object) -> object:
+    async def slow_end(run: api.ExecutePluginInput) -> api.ExecuteStageResponse:
         try:
-            return await held(run)  # type: ignore[arg-type]
+            return await held(run)
         finally:
             order.append("handler ended")
 
-    async def rolls_back(_: object) -> object:
+    async def rolls_back(_: api.ExecutePluginInput) -> api.ExecuteStageResponse:
         order.append("rollback began")
         return done()
 
@@ -233,7 +258,7 @@ async def test_a_resumed_rollback_does_not_repeat_what_is_done() -> None:
 
 async def test_a_rollback_stage_has_a_time_of_its_own_and_the_next_one_runs() -> None:
     """Upstream's has none at all (W12)."""
-    stages = [{"name": "SCRIPT_RUN", "timeout": "50ms"}, "SCRIPT_RUN"]
+    stages: list[StageEntry] = [{"name": "SCRIPT_RUN", "timeout": "50ms"}, "SCRIPT_RUN"]
     plugin = FakePlugin(
         "scriptrun", "SCRIPT_RUN", "SCRIPT_RUN_ROLLBACK", rollback_each="SCRIPT_RUN_ROLLBACK"
     )

@@ -3,15 +3,19 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from pipecd_model.errors import SourceError, StateError, UnavailableError
 from pipecd_test_support.piped_parts import (
+    Behaviour,
     FakePlugin,
     FakePlugins,
     FakeSources,
     Hold,
+    StageEntry,
     World,
     application_file,
     cancel,
@@ -28,7 +32,9 @@ from piped.plugins.errors import PluginError, PluginLostError
 TWO = ["FIRST", "SECOND"]
 
 
-def world_of(stages: list, *, plugin: FakePlugin | None = None, **spec: object) -> World:
+def world_of(
+    stages: Sequence[StageEntry], *, plugin: FakePlugin | None = None, **spec: object
+) -> World:
     names = [stage if isinstance(stage, str) else stage["name"] for stage in stages]
     plugin = plugin or FakePlugin("steps", *names)
     files = {commit: application_file(stages, **spec) for commit in ("c0", "c1", "c2")}
@@ -40,7 +46,7 @@ def only_plugin(world: World) -> FakePlugin:
     return plugin
 
 
-async def run(world: World, **more: object) -> pb.Deployment:
+async def run(world: World, **more: Any) -> pb.Deployment:
     """Run one deployment to its end, and answer it."""
     async with world.running():
         world.controller.on_created(deployment(**more))
@@ -185,7 +191,7 @@ async def test_a_quick_sync_stage_gets_no_options_at_all() -> None:
     assert [(each.stage.name, each.stage_config) for each in plugin.executed] == [("SYNC", b"")]
 
 
-def _failing(message: str = ""):
+def _failing(message: str = "") -> Behaviour:
     async def fails(_: api.ExecutePluginInput) -> api.ExecuteStageResponse:
         return done(pb.STAGE_FAILURE, message)
 
@@ -216,7 +222,7 @@ async def test_a_failure_without_a_word_still_has_a_reason() -> None:
 async def test_a_stage_that_exits_ends_the_pipeline_with_success() -> None:
     world = world_of(TWO)
 
-    async def exits(_: object) -> object:
+    async def exits(_: api.ExecutePluginInput) -> api.ExecuteStageResponse:
         return done(pb.STAGE_EXITED)
 
     only_plugin(world).behave["FIRST"] = exits
@@ -230,7 +236,7 @@ async def test_a_stage_that_exits_ends_the_pipeline_with_success() -> None:
 async def test_a_stage_that_skips_itself_lets_the_next_one_run() -> None:
     world = world_of(TWO)
 
-    async def skips(_: object) -> object:
+    async def skips(_: api.ExecutePluginInput) -> api.ExecuteStageResponse:
         return done(pb.STAGE_SKIPPED)
 
     only_plugin(world).behave["FIRST"] = skips
@@ -246,7 +252,7 @@ async def test_an_answer_that_is_no_end_is_a_failure(status: int) -> None:
     """Upstream counts it as a success in memory (W15)."""
     world = world_of(TWO)
 
-    async def stays(_: object) -> object:
+    async def stays(_: api.ExecutePluginInput) -> api.ExecuteStageResponse:
         return done(status)
 
     only_plugin(world).behave["FIRST"] = stays
@@ -261,7 +267,7 @@ async def test_an_answer_that_is_no_end_is_a_failure(status: int) -> None:
 async def test_an_error_of_the_plugin_fails_the_stage_with_a_sentence() -> None:
     world = world_of(TWO)
 
-    async def broken(_: object) -> object:
+    async def broken(_: api.ExecutePluginInput) -> api.ExecuteStageResponse:
         raise PluginError("the plugin 'steps' answered INTERNAL: out of paper", hint="feed it")
 
     only_plugin(world).behave["FIRST"] = broken
@@ -276,7 +282,7 @@ async def test_an_error_of_the_plugin_fails_the_stage_with_a_sentence() -> None:
 async def test_a_bug_in_a_stage_fails_the_stage_and_nothing_else() -> None:
     world = world_of(TWO)
 
-    async def bug(_: object) -> object:
+    async def bug(_: api.ExecutePluginInput) -> api.ExecuteStageResponse:
         raise ZeroDivisionError
 
     only_plugin(world).behave["FIRST"] = bug
@@ -464,7 +470,7 @@ async def test_a_skip_rule_that_cannot_be_decided_fails_the_stage() -> None:
     async def unknown(*_: object) -> list[str]:
         raise SourceError("the commit 'c0' is not in the repository 'repo'")
 
-    world.sources.changed_paths = unknown  # type: ignore[method-assign]
+    world.sources.changed_paths = unknown  # type: ignore[assignment, method-assign]
 
     ended = await run(world)
 
@@ -491,7 +497,7 @@ async def test_a_cancelled_stage_says_who_cancelled_it() -> None:
     assert world.stage_reports()[-1] == ("FIRST 0", "STAGE_CANCELLED", "cancelled by alice")
     [handled] = world.memory.of("ReportCommandHandled")
     assert (handled.command_id, handled.status) == ("cancel-d1", COMMAND_SUCCEEDED)
-    assert dict(world.mirror.commands) == {}
+    assert dict(world.state.commands) == {}
 
 
 async def test_a_cancel_while_planning_ends_the_deployment() -> None:
@@ -499,7 +505,7 @@ async def test_a_cancel_while_planning_ends_the_deployment() -> None:
     plugin = only_plugin(world)
     planning = asyncio.Event()
 
-    async def slow(_: object) -> object:
+    async def slow(_: api.ExecutePluginInput) -> api.ExecuteStageResponse:
         planning.set()
         await asyncio.Event().wait()
         raise AssertionError
@@ -594,7 +600,7 @@ async def test_a_stopping_piped_begins_no_further_stage_and_changes_no_status() 
         await held.began.wait()
         world.controller.stop()
         held.let_go.set()
-        await world.controller.settled()
+        await world.controller.wait_settled()
 
     left = world.runs[0].deployment
     assert [stage.status for stage in left.stages] == [pb.STAGE_SUCCESS, pb.STAGE_NOT_STARTED_YET]
@@ -617,7 +623,7 @@ async def test_a_stage_whose_plugin_was_stopped_stays_as_it_is() -> None:
         await held.began.wait()
         world.controller.stop()
         held.let_go.set()
-        await world.controller.settled()
+        await world.controller.wait_settled()
 
     assert world.runs[0].deployment.stages[0].status == pb.STAGE_RUNNING
     assert [status for _, status, _ in world.stage_reports()] == ["STAGE_RUNNING"]
@@ -627,7 +633,7 @@ async def test_a_stopping_piped_leaves_a_deployment_that_it_plans() -> None:
     world = world_of(TWO)
     planning = asyncio.Event()
 
-    async def slow(_: object) -> object:
+    async def slow(_: api.ExecutePluginInput) -> api.ExecuteStageResponse:
         planning.set()
         await asyncio.Event().wait()
         raise AssertionError
@@ -638,7 +644,7 @@ async def test_a_stopping_piped_leaves_a_deployment_that_it_plans() -> None:
         world.controller.on_created(deployment())
         await planning.wait()
         world.controller.stop()
-        await world.controller.settled()
+        await world.controller.wait_settled()
 
     assert world.memory.of("ReportDeploymentCompleted") == []
     assert world.runs[0].deployment.status == pb.DEPLOYMENT_PENDING
@@ -650,7 +656,7 @@ async def test_a_stopping_piped_takes_no_new_deployment() -> None:
     async with world.running():
         world.controller.stop()
         world.controller.on_created(deployment())
-        await world.controller.settled()
+        await world.controller.wait_settled()
 
     assert world.runs == []
 
@@ -709,7 +715,7 @@ async def test_a_lost_plugin_continues_the_stage_when_it_is_back() -> None:
 async def test_a_plugin_that_is_lost_again_and_again_fails_the_stage() -> None:
     world = world_of(TWO)
 
-    async def dies(_: object) -> object:
+    async def dies(_: api.ExecutePluginInput) -> api.ExecuteStageResponse:
         raise PluginLostError("the plugin 'steps' exited with 137")
 
     only_plugin(world).behave["FIRST"] = dies
@@ -777,10 +783,10 @@ async def test_the_commands_of_a_stage_are_handled_when_it_ends() -> None:
             commander="alice",
         )
         world.push(approval)
-        assert list(world.mirror.stage_commands("d1", stage_id)) == [approval]
+        assert list(world.state.stage_commands("d1", stage_id)) == [approval]
         held.let_go.set()
         await world.memory.until_completed()
 
     [handled] = world.memory.of("ReportCommandHandled")
     assert (handled.command_id, handled.status) == ("approve", COMMAND_SUCCEEDED)
-    assert world.mirror.stage_commands("d1", stage_id) == []
+    assert world.state.stage_commands("d1", stage_id) == []

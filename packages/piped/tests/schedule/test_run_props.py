@@ -8,6 +8,7 @@ it was interrupted, and never runs again.
 import asyncio
 from dataclasses import dataclass, field
 
+from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from pipecd_test_support.piped_parts import (
     FakePlugin,
     FakePlugins,
     FakeSources,
+    Memory,
     World,
     application_file,
     cancel,
@@ -59,7 +61,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 @dataclass
-class Facts:
+class Outside:
     """What outlives a piped: what plugins did, and what the control plane was told."""
 
     case: Case
@@ -94,10 +96,24 @@ class Facts:
                 stage.status_reason = request.status_reason  # type: ignore[attr-defined]
 
 
+class MemoryUntilDeath(Memory):
+    """Nothing is delivered any more once the piped has died."""
+
+    def __init__(self, outside: Outside, died: asyncio.Event) -> None:
+        super().__init__()
+        self._outside = outside
+        self._died = died
+
+    async def deliver(self, method: str, request: Message) -> None:
+        if not self._died.is_set():
+            self._outside.take(method, request)
+            await super().deliver(method, request)
+
+
 class Life:
     """One piped, from its start to its end or its death."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Outside) -> None:
         self.facts = facts
         self.died = asyncio.Event()
         self.stopped = asyncio.Event()
@@ -114,16 +130,8 @@ class Life:
         )
         case = facts.case
         file = application_file(case.pipeline, planner={"autoRollback": case.auto_rollback})
-        self.world = World(plugins, FakeSources({"c1": file}))
-        deliver = self.world.memory.deliver
-
-        async def keep(method: str, request: object) -> None:
-            if not self.died.is_set():
-                facts.take(method, request)
-                await deliver(method, request)  # type: ignore[arg-type]
-
-        self.world.outbox._deliver = keep  # type: ignore[assignment]
-        self.world.statuses._deliver = keep  # type: ignore[assignment]
+        memory = MemoryUntilDeath(facts, self.died)
+        self.world = World(plugins, FakeSources({"c1": file}), memory=memory)
 
     async def execute(self, run: api.ExecutePluginInput) -> api.ExecuteStageResponse:
         facts, case = self.facts, self.facts.case
@@ -132,7 +140,7 @@ class Life:
         if run.stage.name.startswith("SCRIPT"):
             if place in facts.marks:
                 return done(pb.STAGE_FAILURE, "interrupted")
-            await self.world.statuses.heard(run.deployment.id)
+            await self.world.reports.wait_delivered(run.deployment.id)
             facts.marks.add(place)
         facts.effects.append(place)
         if call in case.crash_at:
@@ -156,7 +164,7 @@ class Life:
             given = pb.Deployment()
             given.CopyFrom(self.facts.stored)
             commands = [cancel()] if self.facts.cancelled else []
-            self.world.mirror.replace(applications=[], deployments=[given], commands=commands)
+            self.world.state.replace(applications=[], deployments=[given], commands=commands)
             memory = self.world.memory
             waiting = {
                 asyncio.ensure_future(each)
@@ -168,12 +176,12 @@ class Life:
             if self.died.is_set():
                 self.world.outbox._lanes.clear()
             elif self.stopped.is_set():
-                await self.world.controller.settled()
-                await self.world.outbox.taken("web")
+                await self.world.controller.wait_settled()
+                await self.world.outbox.wait_delivered("web")
 
 
-async def play(case: Case) -> Facts:
-    facts = Facts(case)
+async def play(case: Case) -> Outside:
+    facts = Outside(case)
     async with asyncio.timeout(LIMIT):
         for _ in range(6):
             await Life(facts).live()

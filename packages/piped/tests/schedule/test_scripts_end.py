@@ -8,6 +8,7 @@ is its script. What the plugin is told, and what is ended, comes in one order.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from pipecd_test_support.piped_parts import (
     FakePlugins,
     FakeSources,
     Hold,
+    StageEntry,
     World,
     application_file,
     cancel,
@@ -36,22 +38,27 @@ class Case:
 
     def __init__(self, *, rollback: bool = True, status: int = pb.DEPLOYMENT_RUNNING) -> None:
         self.plugin = FakePlugin("steps", "FIRST", "UNDO", "SECOND")
-        stages = [{"name": "FIRST", "timeout": "1h"}, "SECOND"]
+        stages: list[StageEntry] = [{"name": "FIRST", "timeout": "1h"}, "SECOND"]
         self.world = World(FakePlugins(self.plugin), FakeSources({"c1": application_file(stages)}))
         self.record = self.world.plugins.record
         self.world.scripts.alive = {"s1"}
         began = int(self.world.clock() - 5)
-        made = {"created_at": began, "updated_at": began, "metadata": {"pipecd/plugin": "steps"}}
+        made = partial(
+            pb.PipelineStage,
+            created_at=began,
+            updated_at=began,
+            metadata={"pipecd/plugin": "steps"},
+        )
         self.begun = deployment(
             status=status,
             trigger=pb.DeploymentTrigger(sync_strategy=PIPELINE),
             stages=[
-                pb.PipelineStage(id="s1", name="FIRST", status=pb.STAGE_RUNNING, **made),
-                pb.PipelineStage(id="s2", name="SECOND", index=1, **made),
+                made(id="s1", name="FIRST", status=pb.STAGE_RUNNING),
+                made(id="s2", name="SECOND", index=1),
             ],
         )
         if rollback:
-            self.begun.stages.add(id="r1", name="UNDO", rollback=True, **made)
+            self.begun.stages.append(made(id="r1", name="UNDO", rollback=True))
 
     async def run(self, *more: Any) -> Any:
         async with self.world.running():
@@ -83,7 +90,7 @@ async def test_time_that_was_over_before_the_restart_ends_the_script_before_its_
 
 async def test_a_plugin_that_does_not_come_back_does_not_keep_a_cancelled_script_alive() -> None:
     case = Case()
-    case.plugin.ready = _lost  # type: ignore[method-assign]
+    case.plugin.wait_ready = _lost  # type: ignore[assignment, method-assign]
     case.plugin.state = PluginState(phase=Phase.FAILED, sentence="exited", crash_loop=True)
 
     await case.run(cancel())
@@ -93,7 +100,7 @@ async def test_a_plugin_that_does_not_come_back_does_not_keep_a_cancelled_script
 
 async def test_the_script_of_a_plugin_in_a_crash_loop_is_ended_before_its_stage_fails() -> None:
     case = Case()
-    case.plugin.ready = _lost  # type: ignore[method-assign]
+    case.plugin.wait_ready = _lost  # type: ignore[assignment, method-assign]
     case.plugin.state = PluginState(phase=Phase.FAILED, sentence="exited", crash_loop=True)
 
     ended = await case.run()
@@ -137,7 +144,7 @@ async def test_a_stage_whose_files_cannot_be_had_leaves_no_script() -> None:
     @asynccontextmanager
     async def nothing(*_: object, **__: object) -> AsyncIterator[Any]:
         raise SourceError("the disk is full")
-        yield
+        yield  # type: ignore[unreachable] # makes it a generator
 
     case.world.sources.open = nothing  # type: ignore[method-assign]
 
@@ -269,7 +276,7 @@ async def test_a_piped_that_stops_leaves_scripts_to_the_next_one() -> None:
         await asked.wait()
         case.world.controller.stop()
         stopped.set()
-        await case.world.controller.settled()
+        await case.world.controller.wait_settled()
 
     assert case.record == ["FIRST 0"]
     assert case.world.scripts.alive == {"s1"}
@@ -312,6 +319,6 @@ async def test_an_instance_ends_its_scripts_when_another_goes_on_with_them() -> 
 
     async with world.running():
         assert not called.is_set()
-        world.lease.standing = type(world.lease.standing).UNKNOWN
-        world.lease.take(elsewhere, asked=world.lease_clock.now)
+        world.lease.state = type(world.lease.state).UNKNOWN
+        world.lease.apply(elsewhere, asked=world.lease_clock.now)
         await asyncio.wait_for(called.wait(), LIMIT)

@@ -4,7 +4,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -16,7 +16,11 @@ from pipecd_wire.model.deployment_pb2 import DEPLOYMENT_PENDING, Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Endpoints, admit_all, rpc, serving
 from piped.controlplane.client import connected
+from piped.controlplane.state import ControlPlaneState
+from piped.facts import Facts
+from piped.report.commands import CommandInbox, CommandOutcome
 from piped.report.outbox import Outbox
+from piped.report.statuses import StatusReporter
 from piped.trigger import ControlPlaneCalls
 
 LIMIT = 30.0
@@ -85,8 +89,14 @@ class ControlPlane:
         self._something = asyncio.Event()
 
 
+class Wired(NamedTuple):
+    plane: ControlPlane
+    calls: ControlPlaneCalls
+    state: ControlPlaneState
+
+
 @pytest.fixture
-async def wired() -> AsyncIterator[tuple[ControlPlane, ControlPlaneCalls]]:
+async def wired() -> AsyncIterator[Wired]:
     plane = ControlPlane()
     service = pb.DESCRIPTOR.services_by_name["PipedService"]
     served = {
@@ -103,17 +113,18 @@ async def wired() -> AsyncIterator[tuple[ControlPlane, ControlPlaneCalls]]:
         control = await opened.enter_async_context(
             connected(f"127.0.0.1:{port}", project_id="p", piped_id="i", key="k", tls=None)
         )
-        outbox = Outbox(control.deliver)
+        outbox = Outbox(control.deliver_named)
         await opened.enter_async_context(outbox.open(drain=LIMIT))
-        yield plane, ControlPlaneCalls(control, outbox, clock=lambda: NOW)
+        facts, state = Facts(), ControlPlaneState()
+        StatusReporter(outbox, control.deliver_named).subscribe_to(facts)
+        commands = CommandInbox(state, outbox, clock=lambda: NOW)
+        yield Wired(plane, ControlPlaneCalls(control, facts, commands), state)
 
 
-async def test_a_commit_becomes_a_deployment_over_the_wire(
-    bench: Bench, wired: tuple[ControlPlane, ControlPlaneCalls]
-) -> None:
-    plane, calls = wired
+async def test_a_commit_becomes_a_deployment_over_the_wire(bench: Bench, wired: Wired) -> None:
+    plane, calls, state = wired
     bench.desk = calls  # type: ignore[assignment] # the real one
-    async with bench.running(application("web")):
+    async with bench.running(application("web"), state=state):
         await plane.until(lambda: bool(plane.reports))
         bench.tell(sync("web"), sync("web", "c2"))
         await plane.until(lambda: len(plane.reports) == 5)
@@ -131,17 +142,15 @@ async def test_a_commit_becomes_a_deployment_over_the_wire(
 
 
 async def test_no_deployment_yet_is_an_answer(
-    wired: tuple[ControlPlane, ControlPlaneCalls],
+    wired: Wired,
 ) -> None:
-    _, calls = wired
+    calls = wired.calls
 
     assert await calls.last_triggered("web") is None
 
 
-async def test_a_repeated_deployment_is_a_conflict(
-    bench: Bench, wired: tuple[ControlPlane, ControlPlaneCalls]
-) -> None:
-    plane, calls = wired
+async def test_a_repeated_deployment_is_a_conflict(bench: Bench, wired: Wired) -> None:
+    plane, calls, _ = wired
     async with bench.running(application("web")):
         await bench.desk.until(lambda: bool(bench.desk.created))
     (deployment,) = bench.desk.created
@@ -154,11 +163,11 @@ async def test_a_repeated_deployment_is_a_conflict(
 
 
 async def test_refusals_and_states_arrive_complete(
-    wired: tuple[ControlPlane, ControlPlaneCalls],
+    wired: Wired,
 ) -> None:
-    plane, calls = wired
+    plane, calls, _ = wired
 
-    calls.report_refused(sync("web"), "because")
+    calls.finish_command(sync("web"), CommandOutcome.fail("because"))
     calls.report_sync_state("web", ApplicationSyncState(status=SYNCED, timestamp=NOW))
     await plane.until(lambda: len(plane.reports) == 2)
 
@@ -172,5 +181,7 @@ async def test_a_control_plane_that_is_away_is_worth_a_retry(bench: Bench) -> No
     async with bench.running(application("web")):
         await bench.desk.until(lambda: bool(bench.desk.created))
     async with connected("127.0.0.1:1", project_id="p", piped_id="i", key="k", tls=None) as control:
+        commands = CommandInbox(ControlPlaneState(), Outbox(control.deliver_named))
+        calls = ControlPlaneCalls(control, Facts(), commands)
         with pytest.raises(UnavailableError):
-            await ControlPlaneCalls(control, Outbox(control.deliver)).create(bench.desk.created[0])
+            await calls.create(bench.desk.created[0])

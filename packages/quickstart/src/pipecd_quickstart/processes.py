@@ -24,7 +24,7 @@ OUR_VARIABLES: Final = (PLUGIN_CACHE_VARIABLE, CHAOS_PREFIX)
 LISTENING: Final = "pipecd server listening on "
 
 
-class EndedError(PipecdError):
+class ProgramEndedError(PipecdError):
     """A program of the quickstart ended although nobody asked it to."""
 
 
@@ -60,9 +60,9 @@ class RunningProgram:
     async def wait(self) -> int:
         return await self._process.wait()
 
-    def failure(self) -> EndedError:
+    def failure(self) -> ProgramEndedError:
         tail = self.log.read_text(errors="replace").splitlines()[-5:]
-        return EndedError(
+        return ProgramEndedError(
             f"{self.name} ended with code {self._process.returncode}: " + " | ".join(tail),
             hint=f"its log is {self.log}",
         )

@@ -11,7 +11,7 @@ from pipecd_model.errors import TimedOutError
 from pipecd_quickstart import example
 from pipecd_quickstart.folder import QuickstartFolder, SavedState
 from pipecd_quickstart.processes import (
-    EndedError,
+    ProgramEndedError,
     RunningProgram,
     listening_address,
     program,
@@ -148,7 +148,7 @@ async def _server(folder: QuickstartFolder) -> AsyncIterator[tuple[RunningProgra
         async with running("the control plane", arguments, folder.server_log) as server:
             try:
                 address = await listening_address(server, since=since)
-            except EndedError:
+            except ProgramEndedError:
                 if port == 0:
                     raise
                 continue

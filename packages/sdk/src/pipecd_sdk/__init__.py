@@ -74,6 +74,8 @@ if TYPE_CHECKING:
     from pipecd_sdk.tools import Tool as Tool
     from pipecd_sdk.tools import ToolError as ToolError
     from pipecd_sdk.tools import Tools as Tools
+
+    __all__: list[str]
 else:
     __all__, __getattr__ = export_lazily(
         __name__,

@@ -24,16 +24,16 @@ async def execute(
     try:
         outcome = await _call(plugin, definition, options, ctx)
     except StageFailedError as error:
-        return _failed(ctx, error.reason())
+        return _make_failure(ctx, error.reason())
     except ConfigFaultsError as error:
-        return _failed(ctx, str(error))
+        return _make_failure(ctx, str(error))
     except PipedError as error:
-        return _failed(ctx, f"piped could not be asked: {error}")
+        return _make_failure(ctx, f"piped could not be asked: {error}")
     except Exception as error:
         # The plugin's bug: its author reads the log of operators, the person who deploys is told
         # that it was none of theirs. The text of the error stays out: nobody chose it for them.
         log.exception("stage.bug", extra={"fields": _subject(ctx)})
-        return _failed(
+        return _make_failure(
             ctx,
             f"{type(error).__name__} in the plugin; piped's log has the details",
         )
@@ -59,7 +59,7 @@ async def _call(
     raise TypeError(f"{definition.name} returned {outcome!r}; return nothing, Exit or Skip")
 
 
-def _failed(ctx: StageContext, reason: str) -> StageResult:
+def _make_failure(ctx: StageContext, reason: str) -> StageResult:
     ctx.log.error("%s", reason[:LONGEST_LOGGED])
     return StageResult(status=StageStatus.FAILURE, reason=reason)
 

@@ -69,17 +69,17 @@ async def _look(
         if isinstance(plugin, Drift):
             return live, await plugin.drift(ctx, target, live)
     except ConfigFaultsError as error:
-        return live, _told(SyncStatus.INVALID_CONFIG, str(error))
+        return live, _make_state(SyncStatus.INVALID_CONFIG, str(error))
     except StageFailedError as error:
-        return live, _told(SyncStatus.UNKNOWN, error.reason())
+        return live, _make_state(SyncStatus.UNKNOWN, error.reason())
     except PipedError as error:
-        return live, _told(SyncStatus.UNKNOWN, f"piped could not be asked: {error}")
+        return live, _make_state(SyncStatus.UNKNOWN, f"piped could not be asked: {error}")
     return live, SyncState(
         status=SyncStatus.UNKNOWN, short_reason="the plugin does not compare with git"
     )
 
 
-def _told(status: SyncStatus, reason: str) -> SyncState:
+def _make_state(status: SyncStatus, reason: str) -> SyncState:
     return SyncState(status=status, short_reason=reason.partition("\n")[0], reason=reason)
 
 

@@ -44,7 +44,7 @@ def plan_pipeline(
     """
     requested, faults = _decode(plugin, requests)
     if not opens_secrets:
-        faults += _named_secrets(requests)
+        faults += _find_unopened_secrets(requests)
     if faults:
         raise ConfigFaultsError(faults)
     planned = list(plugin.plan(requested, rollback=rollback))
@@ -66,7 +66,7 @@ def section_faults(plugin: StagePlugin, text: bytes) -> list[Fault]:
     return []
 
 
-def _named_secrets(requests: Iterable[StageRequest]) -> list[Fault]:
+def _find_unopened_secrets(requests: Iterable[StageRequest]) -> list[Fault]:
     return [
         Fault(path=written(path), message=UNOPENED, hint=UNOPENED_HINT)
         for request in requests
@@ -84,13 +84,13 @@ def _decode(
     faults: list[Fault] = []
     for request in requests:
         try:
-            requested.append(_wanted(plugin, request))
+            requested.append(_decode_stage(plugin, request))
         except ConfigFaultsError as error:
             faults += error.faults
     return requested, faults
 
 
-def _wanted(plugin: StagePlugin, request: StageRequest) -> RequestedStage:
+def _decode_stage(plugin: StagePlugin, request: StageRequest) -> RequestedStage:
     place = written(("stages", request.index))
     definition = plugin.stages.get(request.name)
     if definition is None:

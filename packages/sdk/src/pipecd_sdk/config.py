@@ -39,7 +39,10 @@ class StageConfig(ConfigModel):
 
     @classmethod
     def prepare(cls, raw: dict[str, Any], report: Report) -> dict[str, Any]:
-        """Leave out what piped reads for every stage: older files have it under `with`."""
+        """Returns the options without those that piped reads for every stage.
+
+        Older files have them under `with`.
+        """
         mine = {each.encode_name.lower() for each in msgspec.structs.fields(cls)}
         return {
             key: value
@@ -58,12 +61,24 @@ class PluginConfig(ConfigModel):
 
 
 class TargetConfig(ConfigModel):
-    """The options of a deploy target, under `spec.plugins[].deployTargets[].config`."""
+    """The options of a deploy target, under `spec.plugins[].deployTargets[].config`.
+
+    Example:
+        class FilesTarget(TargetConfig):
+            path: str
+
+        class Files(DeploymentPlugin):
+            target_config = FilesTarget  # target.config is one
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing that is wrong in what somebody wrote: where, what, and what to do about it."""
+    """A fault in what somebody wrote: where it is, what is wrong, and what to do about it.
+
+    Example:
+        Fault(path="stages[0].with.duration", message="must be longer than 0s")
+    """
 
     path: str
     message: str

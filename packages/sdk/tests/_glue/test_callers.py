@@ -4,13 +4,13 @@
 import json
 import signal
 import sys
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipecd_runtime.peer import has_ipv6
-from pipecd_sdk import StageStatus
 from pipecd_sdk._glue.management import Invitation, authenticator_of
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import LaunchMode, PluginProcess, example_deployment, start_plugin
@@ -32,8 +32,8 @@ from pipecd_wire.plugin.planpreviewapi import api_pb2 as preview_pb2
 from pipecd_wire.rpc import call
 
 # It has every interface there is.
-WATCH = [sys.executable, Path(__file__).parent.parent / "watch_plugin.py"]
-LAB = [sys.executable, Path(__file__).parent.parent / "lab_plugin.py"]
+WATCH = [sys.executable, str(Path(__file__).parent.parent / "watch_plugin.py")]
+LAB = [sys.executable, str(Path(__file__).parent.parent / "lab_plugin.py")]
 SERVED = methods_of(
     *api_pb2.DESCRIPTOR.services_by_name.values(),
     *livestate_pb2.DESCRIPTOR.services_by_name.values(),
@@ -46,7 +46,9 @@ KEY = "pipecd-piped-token"
 AS_ROOT = pytest.mark.skipif(ME != 0, reason=NEEDS_ROOT)
 
 
-def start(piped: FakePiped, mode: LaunchMode, program: Any = WATCH, name: str = "watch") -> Any:
+def start(
+    piped: FakePiped, mode: LaunchMode, program: Sequence[str] = WATCH, name: str = "watch"
+) -> AbstractAsyncContextManager[PluginProcess]:
     entry = {"deployTargets": [{"name": "one"}]} if name == "watch" else {}
     return start_plugin(piped, program, name=name, mode=mode, entry=entry)
 
@@ -165,7 +167,7 @@ async def test_without_pipeds_token_the_user_is_what_counts() -> None:
         async with start(piped, LaunchMode.DESCRIPTOR, LAB, "lab") as plugin:
             answer = await plugin.execute("LAB_TELL", {}, stage_id="s1")
 
-            assert answer.status == StageStatus.SUCCESS
+            assert answer.status == deployment_pb2.STAGE_SUCCESS
             if ME == 0:
                 address = f"127.0.0.1:{plugin.port}"
                 statuses = await call_as(NOBODY, address, attempts(PATHS))
@@ -185,7 +187,7 @@ async def test_a_killed_plugin_is_followed_by_one_with_secrets_of_its_own() -> N
             answer = await plugin.execute("LAB_TELL", {}, stage_id="s1")
 
     assert names_of(statuses) == {"UNAUTHENTICATED"}
-    assert answer.status == StageStatus.SUCCESS
+    assert answer.status == deployment_pb2.STAGE_SUCCESS
 
 
 # Where the secrets are not
@@ -228,7 +230,7 @@ async def test_the_secrets_are_in_no_command_line_log_or_child(
         said = "\n".join([*plugin.output, *piped.log("s1").lines])
         about = Path(f"/proc/{plugin.process.pid}")
         command_line = (about / "cmdline").read_bytes().decode()
-        mode = (about / "environ").stat().st_mode & 0o777
+        permissions = (about / "environ").stat().st_mode & 0o777
 
     told = json.loads(piped.log("s1").lines[0])
     assert {"own", "child"} <= told.keys()
@@ -237,7 +239,7 @@ async def test_the_secrets_are_in_no_command_line_log_or_child(
         assert secret
         assert secret not in said
         assert secret not in command_line
-    assert mode == 0o400, "its environment is for its own user only"
+    assert permissions == 0o400, "its environment is for its own user only"
 
 
 def test_an_invitation_does_not_show_its_secrets() -> None:

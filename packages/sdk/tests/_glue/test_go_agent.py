@@ -11,14 +11,13 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 import trustme
 
-from pipecd_sdk import StageStatus
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import (
     LaunchMode,
@@ -34,13 +33,13 @@ from pipecd_wire.plugin.livestateapi import api_pb2 as livestate_pb2
 from pipecd_wire.plugin.livestateapi import api_pb2_grpc as livestate_grpc
 from pipecd_wire.rpc import CallError, call
 
-LAB = [sys.executable, Path(__file__).parent.parent / "lab_plugin.py"]
+LAB = [sys.executable, str(Path(__file__).parent.parent / "lab_plugin.py")]
 FINAL = {2, 3, 5, 6}
 
 
 @asynccontextmanager
 async def under_go(
-    command: list[str | Path] = LAB, name: str = "lab"
+    command: Sequence[str | Path] = LAB, name: str = "lab"
 ) -> AsyncIterator[tuple[FakePiped, PluginProcess]]:
     async with (
         FakePiped(managed=False) as piped,
@@ -260,7 +259,7 @@ async def test_the_executable_is_one_file_that_can_be_copied_and_renamed(tmp_pat
     async with under_go([copied], "my-wait") as (_, plugin):
         answer = await plugin.execute("WAIT", {"duration": "10ms"})
 
-    assert answer.status == StageStatus.SUCCESS
+    assert answer.status == deployment_pb2.STAGE_SUCCESS
 
 
 async def test_a_plugin_serves_with_tls_when_told_to(tmp_path: Path) -> None:
@@ -284,7 +283,7 @@ async def test_a_plugin_serves_with_tls_when_told_to(tmp_path: Path) -> None:
     ):
         answer = await plugin.execute("LAB_TELL", {})
 
-    assert answer.status == StageStatus.SUCCESS
+    assert answer.status == deployment_pb2.STAGE_SUCCESS
 
 
 async def test_schemas_and_checks_are_there_for_whoever_asks() -> None:

@@ -25,7 +25,7 @@ from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.rpc import CallError, call
 from pipecd_wire.rpc.validation import check
 
-WATCH = [sys.executable, Path(__file__).parent.parent / "watch_plugin.py"]
+WATCH = [sys.executable, str(Path(__file__).parent.parent / "watch_plugin.py")]
 AGENTS = pytest.mark.parametrize("managed", [True, False], ids=["ours", "go"])
 
 

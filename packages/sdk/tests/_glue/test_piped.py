@@ -8,7 +8,12 @@ from contextlib import aclosing, asynccontextmanager
 import pytest
 
 from pipecd_sdk import CommandKind, PipedError
-from pipecd_sdk._glue.piped import DeploymentMetadata, Piped, StageCommands, StageMetadata
+from pipecd_sdk._glue.piped import (
+    DeploymentMetadata,
+    PipedClient,
+    StageCommandStream,
+    StageMetadata,
+)
 from pipecd_sdk.testing import NOON
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_wire.headers import PLUGIN_TOKEN_HEADER
@@ -18,14 +23,14 @@ BOTH = pytest.mark.parametrize("managed", [True, False], ids=["ours", "go"])
 
 
 @asynccontextmanager
-async def client(piped: FakePiped, *, managed: bool | None = None) -> AsyncIterator[Piped]:
+async def client(piped: FakePiped, *, managed: bool | None = None) -> AsyncIterator[PipedClient]:
     token = [(PLUGIN_TOKEN_HEADER, piped.token)]
     async with connect(piped.address, metadata=lambda: token) as channel:
-        yield Piped(
+        yield PipedClient(
             channel,
             plugin="lab",
             managed=piped.managed if managed is None else managed,
-            poll_interval=0.02,
+            poll_interval_seconds=0.02,
         )
 
 
@@ -100,7 +105,7 @@ async def test_commands_come_in_order_and_each_once(managed: bool) -> None:
     async with FakePiped(managed=managed) as piped, client(piped) as asked:
         await piped.send(CommandKind.APPROVE, "s1", by="alice")
         await piped.send(CommandKind.APPROVE, "other", by="mallory")
-        async with asyncio.timeout(30), aclosing(StageCommands(asked, "d1", "s1")) as commands:
+        async with asyncio.timeout(30), aclosing(StageCommandStream(asked, "d1", "s1")) as commands:
             first = await anext(commands)
             await piped.send(CommandKind.SKIP, "s1", by="bob")
             second = await anext(commands)
@@ -112,7 +117,7 @@ async def test_commands_come_in_order_and_each_once(managed: bool) -> None:
 async def test_ours_are_watched_and_not_polled() -> None:
     async with FakePiped() as piped, client(piped) as asked:
         await piped.send(CommandKind.APPROVE, "s1", by="alice")
-        async with asyncio.timeout(30), aclosing(StageCommands(asked, "d1", "s1")) as commands:
+        async with asyncio.timeout(30), aclosing(StageCommandStream(asked, "d1", "s1")) as commands:
             await anext(commands)
 
         assert piped.calls["WatchStageCommands"] == 1
@@ -123,7 +128,7 @@ async def test_a_broken_watch_is_opened_again_and_repeats_nothing() -> None:
     async with FakePiped() as piped, client(piped) as asked:
         piped.refuse("WatchStageCommands", "UNAVAILABLE", "INTERNAL")
         await piped.send(CommandKind.APPROVE, "s1", by="alice")
-        async with asyncio.timeout(30), aclosing(StageCommands(asked, "d1", "s1")) as commands:
+        async with asyncio.timeout(30), aclosing(StageCommandStream(asked, "d1", "s1")) as commands:
             assert (await anext(commands)).commander == "alice"
             await piped.break_watches()
             await piped.send(CommandKind.APPROVE, "s1", by="bob")
@@ -134,7 +139,7 @@ async def test_a_broken_watch_is_opened_again_and_repeats_nothing() -> None:
 async def test_without_a_watch_commands_are_polled() -> None:
     async with FakePiped(managed=False) as piped, client(piped, managed=True) as asked:
         await piped.send(CommandKind.APPROVE, "s1", by="alice")
-        async with asyncio.timeout(30), aclosing(StageCommands(asked, "d1", "s1")) as commands:
+        async with asyncio.timeout(30), aclosing(StageCommandStream(asked, "d1", "s1")) as commands:
             assert (await anext(commands)).commander == "alice"
 
 
@@ -142,14 +147,14 @@ async def test_a_poll_that_fails_is_repeated() -> None:
     async with FakePiped(managed=False) as piped, client(piped) as asked:
         piped.refuse("ListStageCommands", "UNAVAILABLE", "UNKNOWN")
         await piped.send(CommandKind.APPROVE, "s1", by="alice")
-        async with asyncio.timeout(30), aclosing(StageCommands(asked, "d1", "s1")) as commands:
+        async with asyncio.timeout(30), aclosing(StageCommandStream(asked, "d1", "s1")) as commands:
             assert (await anext(commands)).commander == "alice"
 
 
 @BOTH
 async def test_a_cancelled_reader_leaves_nothing_open(managed: bool) -> None:
     async with FakePiped(managed=managed) as piped, client(piped) as asked:
-        commands = StageCommands(asked, "d1", "s1")
+        commands = StageCommandStream(asked, "d1", "s1")
 
         async def read() -> None:
             async for _ in commands:

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,13 @@ from pipecd_sdk import StageStatus
 from pipecd_sdk.testing.pids import is_alive, wait_for_pid
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import LaunchMode, PluginProcess, StartError, start_plugin
+from pipecd_wire.model import deployment_pb2
 from pipecd_wire.pipecd.plugin.plugin_pb2 import Refusal
 from pipecd_wire.refusals import find_reason
 from pipecd_wire.rpc import CallError
 
 BUG = "in the plugin; piped's log has the details"
-LAB = [sys.executable, Path(__file__).parent.parent / "lab_plugin.py"]
+LAB = [sys.executable, str(Path(__file__).parent.parent / "lab_plugin.py")]
 
 
 @asynccontextmanager
@@ -62,7 +63,7 @@ async def test_the_end_of_a_handler_is_the_answer(
     async with FakePiped() as piped, lab(piped) as plugin:
         answer = await plugin.execute("LAB_TELL", {"outcome": outcome}, stage_id="s1")
 
-    assert (answer.status, answer.message) == (status, message)
+    assert (StageStatus(answer.status), answer.message) == (status, message)
     assert piped.log("s1").sealed, "the log is complete when the answer is there"
     if message:
         assert piped.log("s1").lines[-1] == message
@@ -133,7 +134,7 @@ async def test_a_stage_that_is_called_again_after_a_lost_call_runs_after_the_fir
 
         answer = await plugin.execute("LAB_TELL", {"outcome": "skip"}, stage_id="s1")
 
-        assert answer.status == StageStatus.SKIPPED
+        assert answer.status == deployment_pb2.STAGE_SKIPPED
         assert piped.log("s1").lines == ["waiting", "leaving", "left"], "sealed by the cancel"
 
 
@@ -158,7 +159,7 @@ async def test_sigterm_cancels_a_stage_and_leaves_it_to_the_next_process() -> No
         async with lab(piped) as plugin:
             answer = await plugin.execute("LAB_TELL", {}, stage_id="s1")
 
-        assert answer.status == StageStatus.SUCCESS
+        assert answer.status == deployment_pb2.STAGE_SUCCESS
         assert "hello 3" in piped.log("s1").lines
 
 
@@ -170,7 +171,7 @@ async def test_sigterm_waits_for_a_stage_that_finishes() -> None:
         plugin.process.send_signal(signal.SIGTERM)
 
         answer = await running
-        assert answer.status == StageStatus.SUCCESS
+        assert answer.status == deployment_pb2.STAGE_SUCCESS
         assert piped.log("s1").lines == ["working", "finished"]
         assert piped.log("s1").sealed
         assert await plugin.exit_code() == 0
@@ -266,12 +267,12 @@ async def test_ready_tells_who_is_there_and_where(mode: LaunchMode) -> None:
 
 
 async def test_pings_follow_at_the_interval_that_piped_wants() -> None:
-    async with FakePiped(ping_interval=0.05) as piped, lab(piped):
+    async with FakePiped(ping_interval_seconds=0.05) as piped, lab(piped):
         await piped.wait_until(lambda: piped.calls["Ping"] >= 5)
 
 
 async def test_a_missed_ping_is_no_reason_to_end() -> None:
-    async with FakePiped(ping_interval=0.05) as piped, lab(piped) as plugin:
+    async with FakePiped(ping_interval_seconds=0.05) as piped, lab(piped) as plugin:
         piped.refuse("Ping", "UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL")
         await piped.wait_until(lambda: piped.calls["Ping"] >= 6)
 
@@ -287,7 +288,7 @@ async def test_a_piped_that_is_slow_to_serve_is_waited_for() -> None:
 
 @pytest.mark.parametrize("rpc", ["Ready", "Ping"])
 async def test_a_process_that_piped_has_given_up_on_ends(rpc: str) -> None:
-    async with FakePiped(ping_interval=0.05) as piped:
+    async with FakePiped(ping_interval_seconds=0.05) as piped:
         piped.refuse(rpc, "FAILED_PRECONDITION")
         ended = await asyncio.create_subprocess_exec(
             *[str(part) for part in LAB],
@@ -311,7 +312,7 @@ async def test_an_invitation_to_an_agent_without_management_is_no_problem() -> N
         async with lab(piped, mode=LaunchMode.COMMAND_LINE) as plugin:
             answer = await plugin.execute("LAB_TELL", {}, stage_id="s1")
 
-    assert answer.status == StageStatus.SUCCESS
+    assert answer.status == deployment_pb2.STAGE_SUCCESS
     assert piped.log("s1").sealed
 
 
@@ -373,7 +374,7 @@ async def test_a_taken_port_is_told_in_a_sentence() -> None:
     assert b"Traceback" not in text
 
 
-async def _refused(call: Any) -> CallError:
+async def _refused(call: Awaitable[object]) -> CallError:
     try:
         await call
     except CallError as error:

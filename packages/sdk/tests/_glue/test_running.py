@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from pipecd_sdk import StageResult, StageStatus
-from pipecd_sdk._glue.running import Run, Running
+from pipecd_sdk._glue.running import StageRun, StageRuns
 from pipecd_wire.rpc import StatusError
 
 KEY = ("d1", "s1")
@@ -28,7 +28,7 @@ class Handler:
         if not lingers:
             self.left.set()
 
-    async def __call__(self, run: Run) -> StageResult | None:
+    async def __call__(self, run: StageRun) -> StageResult | None:
         self.started.set()
         try:
             await self.go.wait()
@@ -42,13 +42,13 @@ class Handler:
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[tuple[Running, asyncio.TaskGroup]]:
+async def running() -> AsyncIterator[tuple[StageRuns, asyncio.TaskGroup]]:
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
-        yield Running(tasks), tasks
+        yield StageRuns(tasks), tasks
 
 
 def call(
-    stages: Running, tasks: asyncio.TaskGroup, handler: Handler, *, finishes: bool = False
+    stages: StageRuns, tasks: asyncio.TaskGroup, handler: Handler, *, finishes: bool = False
 ) -> "asyncio.Task[StageResult | StatusError]":
     """The RPC that runs a stage."""
 
@@ -119,7 +119,7 @@ async def test_a_stop_before_the_handler_began_is_a_stop_too() -> None:
         answer = call(stages, tasks, handler)
         await asyncio.sleep(0)  # the call has begun, the handler has not
 
-        assert await stages.stop(grace=30, insisted=asyncio.Event())
+        assert await stages.stop(grace_seconds=30, insisted=asyncio.Event())
         await stages.wait(KEY)
 
     assert not handler.started.is_set()
@@ -127,7 +127,7 @@ async def test_a_stop_before_the_handler_began_is_a_stop_too() -> None:
 
 
 async def test_a_bug_in_one_stage_does_not_end_the_others() -> None:
-    async def broken(_: Run) -> StageResult | None:
+    async def broken(_: StageRun) -> StageResult | None:
         raise RuntimeError("a bug of ours")
 
     async with running() as (stages, tasks):
@@ -149,7 +149,7 @@ async def test_a_stop_cancels_and_answers_that_the_plugin_is_stopping() -> None:
         answer = call(stages, tasks, handler)
         await handler.started.wait()
 
-        assert await stages.stop(grace=30, insisted=asyncio.Event())
+        assert await stages.stop(grace_seconds=30, insisted=asyncio.Event())
 
     refused = answer.result()
     assert isinstance(refused, StatusError)
@@ -158,7 +158,7 @@ async def test_a_stop_cancels_and_answers_that_the_plugin_is_stopping() -> None:
 
 async def test_after_a_stop_no_stage_is_started() -> None:
     async with running() as (stages, _):
-        await stages.stop(grace=30, insisted=asyncio.Event())
+        await stages.stop(grace_seconds=30, insisted=asyncio.Event())
         with pytest.raises(StatusError, match="plugin is stopping"):
             await stages.run(KEY, Handler(), finishes_on_stop=False)
 
@@ -169,7 +169,7 @@ async def test_a_stop_waits_for_a_handler_that_finishes() -> None:
         answer = call(stages, tasks, handler, finishes=True)
         await handler.started.wait()
 
-        stopping = tasks.create_task(stages.stop(grace=30, insisted=asyncio.Event()))
+        stopping = tasks.create_task(stages.stop(grace_seconds=30, insisted=asyncio.Event()))
         await asyncio.sleep(0)
         assert stages.is_stopping
         handler.go.set()
@@ -185,7 +185,7 @@ async def test_who_insists_ends_it_at_once() -> None:
         call(stages, tasks, handler, finishes=True)
         await handler.started.wait()
 
-        stopping = tasks.create_task(stages.stop(grace=3600, insisted=insisted))
+        stopping = tasks.create_task(stages.stop(grace_seconds=3600, insisted=insisted))
         insisted.set()
 
     assert stopping.result() is True
@@ -199,7 +199,7 @@ async def test_patience_ends_before_the_grace_period_does() -> None:
         call(stages, tasks, handler, finishes=True)
         await handler.started.wait()
 
-        ended = await stages.stop(grace=0.2, insisted=asyncio.Event())
+        ended = await stages.stop(grace_seconds=0.2, insisted=asyncio.Event())
 
     assert ended is True
     assert handler.cancels == 1
@@ -211,7 +211,7 @@ async def test_a_handler_that_does_not_end_is_told_to_the_caller() -> None:
         call(stages, tasks, handler)
         await handler.started.wait()
 
-        ended = await stages.stop(grace=0.2, insisted=asyncio.Event())
+        ended = await stages.stop(grace_seconds=0.2, insisted=asyncio.Event())
         assert ended is False
         handler.left.set()
 
@@ -231,7 +231,7 @@ async def test_what_is_cancelled_at_a_stop_is_handed_over_unless_somebody_insist
         if insists:
             insisted.set()
 
-        assert await stages.stop(grace=30 if insists else 0.1, insisted=insisted)
+        assert await stages.stop(grace_seconds=30 if insists else 0.1, insisted=insisted)
 
     assert handler.handed_over == [handed_over]
 
@@ -248,7 +248,7 @@ async def test_what_piped_cancels_is_handed_over_only_while_the_plugin_stops() -
         handler.started.clear()
         leaving = call(stages, tasks, handler, finishes=True)
         await handler.started.wait()
-        stopping = tasks.create_task(stages.stop(grace=30, insisted=asyncio.Event()))
+        stopping = tasks.create_task(stages.stop(grace_seconds=30, insisted=asyncio.Event()))
         await asyncio.sleep(0)  # the stop has begun, and waits
         leaving.cancel()
         assert await stopping

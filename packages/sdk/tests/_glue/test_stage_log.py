@@ -5,9 +5,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
-import grpc.aio
 import pytest
 
 from pipecd_sdk import Severity
@@ -16,13 +14,13 @@ from pipecd_sdk._glue.stage_log import (
     MOST_WAITING,
     OURS,
     UPSTREAMS,
-    Pace,
+    SendingPace,
     StageLogSender,
 )
 from pipecd_sdk.stage_log import LONGEST_LINE
 from pipecd_sdk.testing.piped import FakePiped
-from pipecd_wire.pluginservice import service_pb2_grpc
-from pipecd_wire.rpc import connect
+from pipecd_wire.pluginservice import service_pb2, service_pb2_grpc
+from pipecd_wire.rpc import Endpoints, admit_all, connect, rpc, serving
 
 GO_LIMIT = 4 * 1024 * 1024
 BOTH = pytest.mark.parametrize("pace", [OURS, UPSTREAMS], ids=["ours", "go"])
@@ -30,7 +28,7 @@ BOTH = pytest.mark.parametrize("pace", [OURS, UPSTREAMS], ids=["ours", "go"])
 
 @asynccontextmanager
 async def sending(
-    piped: FakePiped, pace: Pace = OURS, *, completed: bool = True
+    piped: FakePiped, pace: SendingPace = OURS, *, completed: bool = True
 ) -> AsyncIterator[StageLogSender]:
     """A sender while the block runs; at its end the log is finished."""
     async with connect(piped.address) as channel, asyncio.TaskGroup() as tasks:
@@ -51,7 +49,7 @@ def numbers(count: int) -> list[str]:
 
 
 @BOTH
-async def test_all_lines_arrive_in_order(pace: Pace) -> None:
+async def test_all_lines_arrive_in_order(pace: SendingPace) -> None:
     async with FakePiped() as piped:
         async with sending(piped, pace) as sender:
             for line in numbers(1234):
@@ -62,14 +60,14 @@ async def test_all_lines_arrive_in_order(pace: Pace) -> None:
 
 
 @BOTH
-async def test_a_line_arrives_while_the_stage_still_runs(pace: Pace) -> None:
+async def test_a_line_arrives_while_the_stage_still_runs(pace: SendingPace) -> None:
     async with FakePiped() as piped, sending(piped, pace) as sender:
         sender.append(Severity.ERROR, "look")
 
         await piped.wait_until(lambda: piped.log("s1").lines == ["look"])
 
         (block,) = piped.log("s1").blocks.values()
-        assert block.severity == Severity.ERROR
+        assert Severity(block.severity) is Severity.ERROR
         assert block.created_at > 0
         assert not piped.log("s1").sealed
 
@@ -78,7 +76,7 @@ async def test_a_line_arrives_while_the_stage_still_runs(pace: Pace) -> None:
 async def test_the_end_of_a_stage_does_not_wait_for_a_flush(checkpoint: float | None) -> None:
     """A stage that is done in a moment must not take as long as its log is collected."""
     async with FakePiped() as piped, asyncio.timeout(60):
-        async with sending(piped, Pace(flush=3600, checkpoint=checkpoint)) as sender:
+        async with sending(piped, SendingPace(flush=3600, checkpoint=checkpoint)) as sender:
             sender.append(Severity.INFO, "done")
 
         assert piped.log("s1").lines == ["done"]
@@ -95,7 +93,7 @@ async def test_many_lines_travel_in_few_messages() -> None:
 
 
 @BOTH
-async def test_an_empty_log_is_sealed_too(pace: Pace) -> None:
+async def test_an_empty_log_is_sealed_too(pace: SendingPace) -> None:
     """Otherwise whoever follows it would wait for ever."""
     async with FakePiped() as piped:
         async with sending(piped, pace):
@@ -105,7 +103,7 @@ async def test_an_empty_log_is_sealed_too(pace: Pace) -> None:
 
 
 @BOTH
-async def test_a_stage_that_will_be_continued_leaves_its_log_open(pace: Pace) -> None:
+async def test_a_stage_that_will_be_continued_leaves_its_log_open(pace: SendingPace) -> None:
     async with FakePiped() as piped:
         async with sending(piped, pace, completed=False) as sender:
             sender.append(Severity.INFO, "before")
@@ -120,7 +118,7 @@ async def test_a_stage_that_will_be_continued_leaves_its_log_open(pace: Pace) ->
 
 @BOTH
 @pytest.mark.parametrize("rpc", ["ReportStageLogs", "ReportStageLogsFromLastCheckpoint"])
-async def test_lines_are_sent_again_until_piped_takes_them(rpc: str, pace: Pace) -> None:
+async def test_lines_are_sent_again_until_piped_takes_them(rpc: str, pace: SendingPace) -> None:
     async with FakePiped() as piped:
         piped.refuse(rpc, "UNAVAILABLE", "UNKNOWN", "DEADLINE_EXCEEDED")
 
@@ -133,7 +131,7 @@ async def test_lines_are_sent_again_until_piped_takes_them(rpc: str, pace: Pace)
 
 
 @BOTH
-async def test_a_lost_answer_doubles_nothing(pace: Pace) -> None:
+async def test_a_lost_answer_doubles_nothing(pace: SendingPace) -> None:
     async with FakePiped() as piped:
         piped.lose_answers("ReportStageLogs", 2)
         async with sending(piped, pace) as sender:
@@ -205,7 +203,7 @@ async def test_a_second_run_starts_above_every_index_of_the_first() -> None:
 
 
 @BOTH
-async def test_long_lines_stay_below_the_limit_of_go_peers(pace: Pace) -> None:
+async def test_long_lines_stay_below_the_limit_of_go_peers(pace: SendingPace) -> None:
     line = "€" * (LONGEST_LINE // 3)
     async with FakePiped() as piped:
         async with sending(piped, pace) as sender:
@@ -234,7 +232,7 @@ async def test_a_writer_waits_while_too_many_lines_are_on_their_way() -> None:
 
 
 @BOTH
-async def test_a_line_said_again_at_its_index_is_kept_once(pace: Pace) -> None:
+async def test_a_line_said_again_at_its_index_is_kept_once(pace: SendingPace) -> None:
     """So the next process can repeat what may not have arrived."""
     async with FakePiped() as piped:
         async with sending(piped, pace, completed=False) as sender:
@@ -258,7 +256,7 @@ async def test_a_line_said_again_at_its_index_is_kept_once(pace: Pace) -> None:
 
 @BOTH
 async def test_a_call_that_hangs_ends_when_the_process_has_no_more_time(
-    pace: Pace, caplog: pytest.LogCaptureFixture
+    pace: SendingPace, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whoever accepts the call and never answers must not cost the grace period."""
     async with (
@@ -288,20 +286,24 @@ async def test_a_call_that_hangs_ends_when_the_process_has_no_more_time(
 async def silent_server() -> AsyncIterator[str]:
     """Somebody who takes every call and answers none."""
 
-    class Silent(service_pb2_grpc.PluginServiceServicer):
-        async def ReportStageLogs(self, _request: Any, _context: Any) -> None:  # noqa: N802
+    class Silent:
+        @rpc("ReportStageLogs")
+        async def report(
+            self, _caller: object, request: service_pb2.ReportStageLogsRequest
+        ) -> service_pb2.ReportStageLogsResponse:
             await asyncio.Event().wait()
+            raise AssertionError
 
-        async def ReportStageLogsFromLastCheckpoint(  # noqa: N802
-            self, _request: Any, _context: Any
-        ) -> None:
+        @rpc("ReportStageLogsFromLastCheckpoint")
+        async def report_checkpoint(
+            self, _caller: object, request: service_pb2.ReportStageLogsFromLastCheckpointRequest
+        ) -> service_pb2.ReportStageLogsFromLastCheckpointResponse:
             await asyncio.Event().wait()
+            raise AssertionError
 
-    server = grpc.aio.server()
-    service_pb2_grpc.add_PluginServiceServicer_to_server(Silent(), server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
+    service = service_pb2.DESCRIPTOR.services_by_name["PluginService"]
+    endpoints = Endpoints(admit=admit_all)
+    served = {"ReportStageLogs", "ReportStageLogsFromLastCheckpoint"}
+    endpoints.add(service, Silent(), unimplemented=set(service.methods_by_name) - served)
+    async with serving(endpoints, "127.0.0.1:0", grace_seconds=0) as port:
         yield f"127.0.0.1:{port}"
-    finally:
-        await server.stop(0)

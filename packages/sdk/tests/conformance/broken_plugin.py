@@ -16,6 +16,7 @@ import time
 
 from pipecd_wire.model import deployment_pb2 as model
 from pipecd_wire.model.application_live_state_pb2 import ApplicationLiveState, ResourceState
+from pipecd_wire.model.common_pb2 import SyncStrategy
 from pipecd_wire.model.logblock_pb2 import LogBlock
 from pipecd_wire.plugin.deploymentapi import api_pb2 as pb
 from pipecd_wire.plugin.livestateapi import api_pb2 as live
@@ -24,6 +25,7 @@ from pipecd_wire.pluginservice import service_pb2 as piped
 from pipecd_wire.pluginservice.service_pb2_grpc import PluginServiceStub
 from pipecd_wire.rpc import (
     CallError,
+    Channel,
     Endpoints,
     StatusError,
     admit_all,
@@ -37,7 +39,7 @@ NOW = int(time.time())
 
 
 class Deployment:
-    def __init__(self, fault, agent):
+    def __init__(self, fault: str, agent: Channel) -> None:
         self.fault = fault
         self.agent = PluginServiceStub(agent)
         self.plans = 0
@@ -59,7 +61,7 @@ class Deployment:
     async def strategy(
         self, _caller: object, _request: pb.DetermineStrategyRequest
     ) -> pb.DetermineStrategyResponse:
-        return pb.DetermineStrategyResponse(sync_strategy="PIPELINE")
+        return pb.DetermineStrategyResponse(sync_strategy=SyncStrategy.PIPELINE)
 
     @rpc("BuildQuickSyncStages")
     async def quick(
@@ -85,7 +87,7 @@ class Deployment:
             made.append(self.stage("WORK_ROLLBACK", index, rollback=True))
         return pb.BuildPipelineSyncStagesResponse(stages=made)
 
-    def stage(self, name, index, rollback=False):
+    def stage(self, name: str, index: int, rollback: bool = False) -> model.PipelineStage:
         return model.PipelineStage(
             id="mine" if self.fault == "own-id" else "",
             name=name,
@@ -93,7 +95,7 @@ class Deployment:
             rollback=rollback,
             created_at=0 if self.fault == "no-times" else NOW,
             updated_at=NOW,
-            available_operation=3,
+            available_operation=model.MANUAL_OPERATION_NONE,
         )
 
     @rpc("ExecuteStage")
@@ -119,7 +121,7 @@ class Deployment:
         ended = model.STAGE_RUNNING if self.fault == "never-final" else model.STAGE_SUCCESS
         return pb.ExecuteStageResponse(status=ended)
 
-    async def log(self, given):
+    async def log(self, given: pb.ExecutePluginInput) -> None:
         created = 0 if self.fault == "log-without-time" else NOW
         report = piped.ReportStageLogsRequest(
             deployment_id=given.deployment.id,
@@ -141,7 +143,7 @@ class Deployment:
 
 
 class LiveState:
-    def __init__(self, fault):
+    def __init__(self, fault: str) -> None:
         self.fault = fault
 
     @rpc("GetLivestate")
@@ -164,7 +166,7 @@ class LiveState:
 
 
 class Preview:
-    def __init__(self, fault):
+    def __init__(self, fault: str) -> None:
         self.fault = fault
 
     @rpc("GetPlanPreview")
@@ -181,7 +183,7 @@ class Preview:
         )
 
 
-async def main():
+async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("fault")
     parser.add_argument("start")
@@ -208,7 +210,7 @@ async def main():
             preview.DESCRIPTOR.services_by_name["PlanPreviewService"], Preview(given.fault)
         )
         port = json.loads(given.config)["port"]
-        async with serving(endpoints, f"127.0.0.1:{port}", grace=0):
+        async with serving(endpoints, f"127.0.0.1:{port}", grace_seconds=0):
             await stop.wait()
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from pipecd_sdk.conformance import (
-    Outcome,
+    CaseOutcome,
+    CaseVerdict,
     Profile,
     StageProfile,
-    Verdict,
     judge_plugin,
     load_cases,
 )
@@ -58,11 +58,11 @@ FAULTS = {
 }
 
 
-async def verdicts(fault: str, *cases: str, profile: Profile = PROFILE) -> list[Verdict]:
+async def verdicts(fault: str, *cases: str, profile: Profile = PROFILE) -> list[CaseVerdict]:
     chosen = [case for case in load_cases() if not cases or case.id in cases]
     command = [sys.executable, str(BROKEN_PLUGIN), fault]
     patience = 0.1 if fault in SLOW else 1.0
-    return [each async for each in judge_plugin(command, profile, chosen, patience=patience)]
+    return [each async for each in judge_plugin(command, profile, chosen, patience_factor=patience)]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -71,16 +71,16 @@ async def test_a_fault_is_found_and_named(fault: str) -> None:
 
     [verdict] = await verdicts(fault, case)
 
-    assert verdict.outcome is Outcome.BROKEN
+    assert verdict.outcome is CaseOutcome.BROKEN
     assert reason in verdict.reason
 
 
 async def test_without_a_fault_every_promise_holds() -> None:
     judged = await verdicts("none")
 
-    broken = [(each.case.id, each.reason) for each in judged if each.outcome is Outcome.BROKEN]
+    broken = [(each.case.id, each.reason) for each in judged if each.outcome is CaseOutcome.BROKEN]
     assert broken == []
-    not_asked = {each.case.id for each in judged if each.outcome is Outcome.NOT_ASKED}
+    not_asked = {each.case.id for each in judged if each.outcome is CaseOutcome.NOT_ASKED}
     assert not_asked == {"introduces-itself", "stage-plugin-has-no-opinion", "stops-busy"}
 
 
@@ -95,14 +95,16 @@ async def test_without_a_fault_every_promise_holds() -> None:
 async def test_what_a_real_agent_takes_is_no_fault(habit: str, cases: tuple[str, ...]) -> None:
     judged = await verdicts(habit, *cases)
 
-    assert [(each.outcome, each.reason) for each in judged] == [(Outcome.HOLDS, "")] * len(cases)
+    assert [(each.outcome, each.reason) for each in judged] == [(CaseOutcome.HOLDS, "")] * len(
+        cases
+    )
 
 
 async def test_a_plugin_without_management_may_finish_its_stage_before_it_ends() -> None:
     """An agent asks it to stop only when its stages are over, and ends it after its own grace."""
     [verdict] = await verdicts("finishes-first", "stops-busy")
 
-    assert verdict.outcome is Outcome.NOT_ASKED
+    assert verdict.outcome is CaseOutcome.NOT_ASKED
     assert "plugin management" in verdict.reason
 
 
@@ -113,10 +115,10 @@ async def test_a_stage_is_not_run_with_options_that_its_author_did_not_give() ->
     judged = await verdicts("none", "ends", "log", "again", "cancel", profile=profile)
 
     assert {(each.case.id, each.outcome) for each in judged} == {
-        ("ends", Outcome.NOT_ASKED),
-        ("log", Outcome.NOT_ASKED),
-        ("again", Outcome.NOT_ASKED),
-        ("cancel", Outcome.HOLDS),
+        ("ends", CaseOutcome.NOT_ASKED),
+        ("log", CaseOutcome.NOT_ASKED),
+        ("again", CaseOutcome.NOT_ASKED),
+        ("cancel", CaseOutcome.HOLDS),
     }
     assert "(`with`)" in judged[0].reason
 
@@ -128,12 +130,12 @@ async def test_a_tool_that_is_there_already_counts_as_installed(tmp_path: Path) 
 
     judged = [each async for each in judge_plugin(command, PROFILE, chosen, tools=tmp_path)]
 
-    assert [each.outcome for each in judged] == [Outcome.HOLDS]
+    assert [each.outcome for each in judged] == [CaseOutcome.HOLDS]
     assert (tmp_path / "tool-1").read_text() == "prepared"
 
 
 async def test_nothing_more_is_asked_of_a_plugin_that_does_not_start() -> None:
     first, *others = await verdicts("does-not-start")
 
-    assert first.outcome is Outcome.BROKEN
-    assert {each.outcome for each in others} == {Outcome.NOT_ASKED}
+    assert first.outcome is CaseOutcome.BROKEN
+    assert {each.outcome for each in others} == {CaseOutcome.NOT_ASKED}

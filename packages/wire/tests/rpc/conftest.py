@@ -23,7 +23,7 @@ class Applications:
 
     @rpc("ReleaseHold")
     async def release_hold(
-        self, caller: Any, request: pb.ReleaseHoldRequest
+        self, caller: object, request: pb.ReleaseHoldRequest
     ) -> pb.ReleaseHoldResponse:
         return await self._answer(caller, request)
 
@@ -34,19 +34,19 @@ class Projects:
 
     @rpc("WatchChanges")
     async def watch_changes(
-        self, caller: Any, request: pb.WatchChangesRequest
+        self, caller: object, request: pb.WatchChangesRequest
     ) -> AsyncIterator[pb.WatchChangesResponse]:
         async with aclosing(self._answer(caller, request)) as responses:
             async for response in responses:
                 yield response
 
 
-async def echo(_caller: Any, request: pb.ReleaseHoldRequest) -> pb.ReleaseHoldResponse:
+async def echo(_caller: object, request: pb.ReleaseHoldRequest) -> pb.ReleaseHoldResponse:
     return pb.ReleaseHoldResponse(command_id=request.application_id)
 
 
 async def three(
-    _caller: Any, _request: pb.WatchChangesRequest
+    _caller: object, _request: pb.WatchChangesRequest
 ) -> AsyncIterator[pb.WatchChangesResponse]:
     for number in range(3):
         yield pb.WatchChangesResponse(changes=[pb.Change(id=str(number))])

@@ -7,8 +7,8 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
-from typing import Any
 
+import grpc.aio
 import pytest
 
 from pipecd_runtime.peer import has_ipv6
@@ -178,17 +178,18 @@ async def test_a_call_without_a_message_is_told_so(served: Served) -> None:
         assert path in PATHS
 
         async def nothing() -> AsyncIterator[bytes]:
-            for each in ():
+            for each in list[bytes]():
                 yield each
 
+        method: grpc.aio.StreamUnaryMultiCallable[bytes, bytes] = channel.stream_unary(path)
         with pytest.raises(Exception, match="exactly one message"):
-            await channel.stream_unary(path)(nothing())
+            await method(nothing())
 
 
 async def test_a_cancelled_call_ends_its_handler(served: Served) -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
-    async def wait(_caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+    async def wait(_caller: object, _request: object) -> pb.ReleaseHoldResponse:
         begun.set()
         try:
             await asyncio.Event().wait()
@@ -209,7 +210,7 @@ async def test_a_cancelled_call_ends_its_handler(served: Served) -> None:
 async def test_a_stream_that_is_left_ends_its_handler(served: Served) -> None:
     ended = asyncio.Event()
 
-    async def endless(_caller: Any, _request: Any) -> AsyncIterator[pb.WatchChangesResponse]:
+    async def endless(_caller: object, _request: object) -> AsyncIterator[pb.WatchChangesResponse]:
         try:
             yield pb.WatchChangesResponse()
             await asyncio.Event().wait()

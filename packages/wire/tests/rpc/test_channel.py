@@ -47,7 +47,7 @@ class Failing:
         self._statuses = list(statuses)
         self.calls = 0
 
-    async def __call__(self, _caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+    async def __call__(self, _caller: object, _request: object) -> pb.ReleaseHoldResponse:
         self.calls += 1
         if self._statuses:
             raise CallError(self._statuses.pop(0), "not now")
@@ -63,7 +63,7 @@ async def test_a_failure_that_may_pass_is_repeated(served: Served, status: str) 
 
     async with (
         asyncio.timeout(LIMIT),
-        serving(served(handler), "127.0.0.1:0", grace=0) as port,
+        serving(served(handler), "127.0.0.1:0", grace_seconds=0) as port,
         connect(f"127.0.0.1:{port}") as channel,
     ):
         response = await call(applications(channel).ReleaseHold, HOLD, retry=QUICK)
@@ -80,7 +80,7 @@ async def test_a_refusal_and_a_bug_are_not_repeated(served: Served, status: str)
 
     async with (
         asyncio.timeout(LIMIT),
-        serving(served(handler), "127.0.0.1:0", grace=0) as port,
+        serving(served(handler), "127.0.0.1:0", grace_seconds=0) as port,
         connect(f"127.0.0.1:{port}") as channel,
     ):
         with pytest.raises(CallError, match=f"{status}: not now"):
@@ -94,7 +94,7 @@ async def test_attempts_come_to_an_end(served: Served) -> None:
 
     async with (
         asyncio.timeout(LIMIT),
-        serving(served(handler), "127.0.0.1:0", grace=0) as port,
+        serving(served(handler), "127.0.0.1:0", grace_seconds=0) as port,
         connect(f"127.0.0.1:{port}") as channel,
     ):
         with pytest.raises(CallError, match="not now"):
@@ -108,7 +108,7 @@ async def test_without_a_retry_one_failure_is_enough(served: Served) -> None:
 
     async with (
         asyncio.timeout(LIMIT),
-        serving(served(handler), "127.0.0.1:0", grace=0) as port,
+        serving(served(handler), "127.0.0.1:0", grace_seconds=0) as port,
         connect(f"127.0.0.1:{port}") as channel,
     ):
         with pytest.raises(CallError):
@@ -145,13 +145,13 @@ async def test_metadata_is_asked_for_before_each_call(served: Served) -> None:
     tokens = iter(["first", "second"])
     seen = []
 
-    async def whoami(caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+    async def whoami(caller: Any, _request: object) -> pb.ReleaseHoldResponse:
         seen.append(caller["token"])
         return pb.ReleaseHoldResponse()
 
     async with (
         asyncio.timeout(LIMIT),
-        serving(served(whoami), "127.0.0.1:0", grace=0) as port,
+        serving(served(whoami), "127.0.0.1:0", grace_seconds=0) as port,
         connect(f"127.0.0.1:{port}", metadata=lambda: [("token", next(tokens))]) as channel,
     ):
         await call(applications(channel).ReleaseHold, HOLD)
@@ -161,12 +161,12 @@ async def test_metadata_is_asked_for_before_each_call(served: Served) -> None:
 
 
 async def test_metadata_goes_with_streams_too(served: Served) -> None:
-    async def whoami(caller: Any, _request: Any) -> AsyncIterator[Any]:
+    async def whoami(caller: Any, _request: object) -> AsyncIterator[Any]:
         yield pb.WatchChangesResponse(changes=[pb.Change(id=caller["token"])])
 
     async with (
         asyncio.timeout(LIMIT),
-        serving(served(streaming=whoami), "127.0.0.1:0", grace=0) as port,
+        serving(served(streaming=whoami), "127.0.0.1:0", grace_seconds=0) as port,
         connect(f"127.0.0.1:{port}", metadata=lambda: [("token", "t")]) as channel,
     ):
         responses = stream(ProjectServiceStub(channel).WatchChanges, WATCH)
@@ -174,13 +174,13 @@ async def test_metadata_goes_with_streams_too(served: Served) -> None:
 
 
 async def test_a_stream_may_have_a_deadline(served: Served) -> None:
-    async def silent(_caller: Any, _request: Any) -> AsyncIterator[Any]:
+    async def silent(_caller: object, _request: object) -> AsyncIterator[Any]:
         await asyncio.Event().wait()
         yield pb.WatchChangesResponse()
 
     async with (
         asyncio.timeout(LIMIT),
-        serving(served(streaming=silent), "127.0.0.1:0", grace=0) as port,
+        serving(served(streaming=silent), "127.0.0.1:0", grace_seconds=0) as port,
         connect(f"127.0.0.1:{port}") as channel,
     ):
         responses = stream(ProjectServiceStub(channel).WatchChanges, WATCH, deadline=0.2)
@@ -193,7 +193,7 @@ async def test_a_stream_may_have_a_deadline(served: Served) -> None:
 async def test_a_stream_whose_reader_leaves_is_cancelled_at_the_server(served: Served) -> None:
     ended = asyncio.Event()
 
-    async def endless(_caller: Any, _request: Any) -> AsyncIterator[Any]:
+    async def endless(_caller: object, _request: object) -> AsyncIterator[Any]:
         try:
             yield pb.WatchChangesResponse()
             await asyncio.Event().wait()
@@ -202,7 +202,7 @@ async def test_a_stream_whose_reader_leaves_is_cancelled_at_the_server(served: S
 
     async with (
         asyncio.timeout(LIMIT),
-        serving(served(streaming=endless), "127.0.0.1:0", grace=0) as port,
+        serving(served(streaming=endless), "127.0.0.1:0", grace_seconds=0) as port,
         connect(f"127.0.0.1:{port}") as channel,
     ):
         async with aclosing(stream(ProjectServiceStub(channel).WatchChanges, WATCH)) as responses:
@@ -211,7 +211,7 @@ async def test_a_stream_whose_reader_leaves_is_cancelled_at_the_server(served: S
 
 
 async def test_a_peer_that_is_not_there_is_unavailable(served: Served) -> None:
-    async with serving(served(), "127.0.0.1:0", grace=0) as port:
+    async with serving(served(), "127.0.0.1:0", grace_seconds=0) as port:
         address = f"127.0.0.1:{port}"
 
     async with asyncio.timeout(LIMIT), connect(address) as channel:
@@ -223,7 +223,7 @@ async def test_a_peer_that_is_not_there_is_unavailable(served: Served) -> None:
 
 
 async def test_waiting_for_a_peer_that_does_not_come_has_a_limit(served: Served) -> None:
-    async with serving(served(), "127.0.0.1:0", grace=0) as port:
+    async with serving(served(), "127.0.0.1:0", grace_seconds=0) as port:
         address = f"127.0.0.1:{port}"
 
     async with asyncio.timeout(LIMIT), connect(address) as channel:
@@ -234,12 +234,12 @@ async def test_waiting_for_a_peer_that_does_not_come_has_a_limit(served: Served)
 
 
 async def test_an_answer_over_the_callers_limit_is_refused(served: Served) -> None:
-    async def large(_caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+    async def large(_caller: object, _request: object) -> pb.ReleaseHoldResponse:
         return pb.ReleaseHoldResponse(command_id="x" * 2_000)
 
     async with (
         asyncio.timeout(LIMIT),
-        serving(served(large), "127.0.0.1:0", grace=0) as port,
+        serving(served(large), "127.0.0.1:0", grace_seconds=0) as port,
         connect(f"127.0.0.1:{port}", max_message=1_000) as channel,
     ):
         with pytest.raises(CallError) as failed:

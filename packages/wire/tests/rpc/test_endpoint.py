@@ -111,7 +111,7 @@ async def test_a_stranger_is_not_told_that_the_request_is_invalid(served: Served
 async def test_an_invalid_request_does_not_reach_the_handler(served: Served) -> None:
     reached = []
 
-    async def handler(_caller: Any, request: pb.ReleaseHoldRequest) -> pb.ReleaseHoldResponse:
+    async def handler(_caller: object, request: pb.ReleaseHoldRequest) -> pb.ReleaseHoldResponse:
         reached.append(request)
         return pb.ReleaseHoldResponse()
 
@@ -131,7 +131,7 @@ async def test_what_a_known_peer_gets_wrong_can_be_put_right_first(served: Serve
     reached = []
 
     @rpc("ReleaseHold", prepare=name_it)
-    async def handler(_caller: Any, request: pb.ReleaseHoldRequest) -> pb.ReleaseHoldResponse:
+    async def handler(_caller: object, request: pb.ReleaseHoldRequest) -> pb.ReleaseHoldResponse:
         reached.append(request.application_id)
         return pb.ReleaseHoldResponse()
 
@@ -145,7 +145,7 @@ async def test_what_a_known_peer_gets_wrong_can_be_put_right_first(served: Serve
 async def test_a_bug_is_logged_with_its_traceback_and_the_caller_gets_its_number(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def broken(_caller: Any, _request: pb.ReleaseHoldRequest) -> pb.ReleaseHoldResponse:
+    async def broken(_caller: object, _request: pb.ReleaseHoldRequest) -> pb.ReleaseHoldResponse:
         raise KeyError("a secret of ours")
 
     endpoint = found(served(broken), RELEASE)
@@ -164,7 +164,7 @@ async def test_an_error_that_calls_itself_ok_is_a_bug(served: Served) -> None:
     class FineError(Exception):
         status = "OK"
 
-    async def handler(_caller: Any, _request: pb.ReleaseHoldRequest) -> pb.ReleaseHoldResponse:
+    async def handler(_caller: object, _request: pb.ReleaseHoldRequest) -> pb.ReleaseHoldResponse:
         raise FineError("all is well")
 
     with pytest.raises(StatusError) as refused:
@@ -174,7 +174,7 @@ async def test_an_error_that_calls_itself_ok_is_a_bug(served: Served) -> None:
 
 
 async def test_the_status_of_a_failed_call_of_the_handler_is_passed_on(served: Served) -> None:
-    async def handler(_caller: Any, _request: pb.ReleaseHoldRequest) -> pb.ReleaseHoldResponse:
+    async def handler(_caller: object, _request: pb.ReleaseHoldRequest) -> pb.ReleaseHoldResponse:
         raise CallError("NOT_FOUND", "no such thing there")
 
     with pytest.raises(StatusError, match="no such thing there") as refused:
@@ -194,7 +194,7 @@ async def test_an_owed_rpc_is_unimplemented(served: Served) -> None:
 
 async def test_a_stream_ends_with_the_status_of_its_error(served: Served) -> None:
     async def two_then_gone(
-        _caller: Any, _request: pb.WatchChangesRequest
+        _caller: object, _request: pb.WatchChangesRequest
     ) -> AsyncIterator[pb.WatchChangesResponse]:
         yield pb.WatchChangesResponse()
         yield pb.WatchChangesResponse()
@@ -214,7 +214,7 @@ async def test_closing_a_stream_early_ends_its_handler(served: Served) -> None:
     ended = []
 
     async def endless(
-        _caller: Any, _request: pb.WatchChangesRequest
+        _caller: object, _request: pb.WatchChangesRequest
     ) -> AsyncIterator[pb.WatchChangesResponse]:
         try:
             while True:
@@ -234,7 +234,7 @@ async def test_a_guard_stands_between_a_stream_and_its_caller(served: Served) ->
     ended, seen = [], []
 
     async def endless(
-        _caller: Any, _request: pb.WatchChangesRequest
+        _caller: object, _request: pb.WatchChangesRequest
     ) -> AsyncIterator[pb.WatchChangesResponse]:
         try:
             while True:

@@ -20,7 +20,7 @@ async def test_a_second_loop_is_refused_while_the_first_one_is_open(served: Serv
         async with connect("127.0.0.1:1"):
             pass
 
-    async with serving(served(), "127.0.0.1:0", grace=0):
+    async with serving(served(), "127.0.0.1:0", grace_seconds=0):
         for elsewhere in (make_server, make_channel):
             with pytest.raises(SecondLoopError, match="another event loop"):
                 await asyncio.to_thread(asyncio.run, elsewhere())
@@ -28,7 +28,7 @@ async def test_a_second_loop_is_refused_while_the_first_one_is_open(served: Serv
 
 def test_a_loop_may_follow_one_that_is_closed(served: Served) -> None:
     async def use() -> int:
-        async with serving(served(), "127.0.0.1:0", grace=0) as port:
+        async with serving(served(), "127.0.0.1:0", grace_seconds=0) as port:
             return port
 
     assert asyncio.run(use()) > 0

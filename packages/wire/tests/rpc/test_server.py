@@ -44,7 +44,7 @@ Served = Callable[..., Endpoints]
 async def running(endpoints: Endpoints, **options: Any) -> AsyncIterator[Channel]:
     async with (
         asyncio.timeout(LIMIT),
-        serving(endpoints, "127.0.0.1:0", grace=0, **options) as port,
+        serving(endpoints, "127.0.0.1:0", grace_seconds=0, **options) as port,
         connect(f"127.0.0.1:{port}") as channel,
     ):
         yield channel
@@ -75,7 +75,7 @@ async def test_a_stream_is_answered(served: Served) -> None:
 
 
 async def test_an_error_comes_out_at_the_caller_as_it_was_raised(served: Served) -> None:
-    async def handler(_caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+    async def handler(_caller: object, _request: object) -> pb.ReleaseHoldResponse:
         raise TeapotError("not a 'Kännchen'")
 
     async with running(served(handler)) as channel:
@@ -92,7 +92,7 @@ async def test_an_error_comes_out_at_the_caller_as_it_was_raised(served: Served)
 async def test_an_error_arrives_whatever_its_words_are(served: Served, words: str) -> None:
     """They travel in a header, which has a limit and knows no lone surrogates."""
 
-    async def handler(_caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+    async def handler(_caller: object, _request: object) -> pb.ReleaseHoldResponse:
         raise TeapotError(words)
 
     async with running(served(handler)) as channel:
@@ -104,7 +104,7 @@ async def test_an_error_arrives_whatever_its_words_are(served: Served, words: st
 
 
 async def test_an_error_within_a_stream_comes_out_after_its_messages(served: Served) -> None:
-    async def one_then_none(_caller: Any, _request: Any) -> AsyncIterator[Any]:
+    async def one_then_none(_caller: object, _request: object) -> AsyncIterator[Any]:
         yield pb.WatchChangesResponse()
         raise TeapotError("no more")
 
@@ -159,7 +159,7 @@ async def test_metadata_and_the_callers_address_reach_admit(served: Served) -> N
 
     async with (
         asyncio.timeout(LIMIT),
-        serving(served(admit=admit), "127.0.0.1:0", grace=0) as port,
+        serving(served(admit=admit), "127.0.0.1:0", grace_seconds=0) as port,
         connect(f"127.0.0.1:{port}", metadata=lambda: [("authorization", "API-KEY k")]) as channel,
     ):
         await call(applications(channel).ReleaseHold, HOLD, metadata=[("extra", "1")])
@@ -173,7 +173,7 @@ async def test_metadata_and_the_callers_address_reach_admit(served: Served) -> N
 async def test_a_deadline_ends_the_call_and_its_handler(served: Served) -> None:
     ended = asyncio.Event()
 
-    async def slow(_caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+    async def slow(_caller: object, _request: object) -> pb.ReleaseHoldResponse:
         try:
             await asyncio.Event().wait()
         finally:
@@ -192,7 +192,7 @@ async def test_a_deadline_ends_the_call_and_its_handler(served: Served) -> None:
 async def test_a_cancelled_call_ends_its_handler(served: Served) -> None:
     started, ended = asyncio.Event(), asyncio.Event()
 
-    async def slow(_caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+    async def slow(_caller: object, _request: object) -> pb.ReleaseHoldResponse:
         started.set()
         try:
             await asyncio.Event().wait()
@@ -212,7 +212,7 @@ async def test_leaving_a_stream_ends_its_handler_in_the_task_that_runs_it(served
     tasks: list[asyncio.Task[Any] | None] = []
     ended = asyncio.Event()
 
-    async def endless(_caller: Any, _request: Any) -> AsyncIterator[Any]:
+    async def endless(_caller: object, _request: object) -> AsyncIterator[Any]:
         tasks.append(asyncio.current_task())
         try:
             while True:  # faster than anybody reads: the server waits in its write
@@ -233,7 +233,7 @@ async def test_leaving_a_stream_ends_its_handler_in_the_task_that_runs_it(served
 
 async def test_a_taken_port_is_refused(served: Served) -> None:
     """Without its option gRPC would share the port, and each server would get half of the calls."""
-    async with serving(served(), "127.0.0.1:0", grace=0) as port:
+    async with serving(served(), "127.0.0.1:0", grace_seconds=0) as port:
         with pytest.raises(AddressError, match="is the port taken"):
             Server(served()).listen(f"127.0.0.1:{port}")
 
@@ -243,7 +243,7 @@ async def test_a_graceful_stop_lets_running_calls_finish_and_takes_no_new_ones(
 ) -> None:
     started, finish = asyncio.Event(), asyncio.Event()
 
-    async def slow(_caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+    async def slow(_caller: object, _request: object) -> pb.ReleaseHoldResponse:
         started.set()
         await finish.wait()
         return pb.ReleaseHoldResponse(command_id="finished")
@@ -284,10 +284,10 @@ async def refused_at(address: str) -> None:
 async def test_a_server_whose_calls_have_failed_stops_at_once(served: Served, ending: str) -> None:
     """A call that was ended with an error must not count as running for the whole grace."""
 
-    async def fails(_caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+    async def fails(_caller: object, _request: object) -> pb.ReleaseHoldResponse:
         raise TeapotError("no") if ending == "refused" else ValueError("a bug")
 
-    async def fails_later(_caller: Any, _request: Any) -> AsyncIterator[Any]:
+    async def fails_later(_caller: object, _request: object) -> AsyncIterator[Any]:
         yield pb.WatchChangesResponse()
         raise TeapotError("no more")
 
@@ -321,7 +321,7 @@ async def test_a_server_whose_calls_have_failed_stops_at_once(served: Served, en
 async def test_a_stop_ends_calls_that_outlast_its_grace(served: Served) -> None:
     started, ended = asyncio.Event(), asyncio.Event()
 
-    async def stuck(_caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+    async def stuck(_caller: object, _request: object) -> pb.ReleaseHoldResponse:
         started.set()
         try:
             await asyncio.Event().wait()
@@ -362,7 +362,7 @@ async def test_a_client_that_pings_often_is_not_cut_off(served: Served) -> None:
     await by_default.start()
     async with (
         asyncio.timeout(LIMIT * 2),
-        serving(served(), "127.0.0.1:0", grace=0) as port,
+        serving(served(), "127.0.0.1:0", grace_seconds=0) as port,
         grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=pinging) as ours,
         grpc.aio.insecure_channel(f"127.0.0.1:{default_port}", options=pinging) as other,
     ):
@@ -443,7 +443,7 @@ async def test_headers_within_the_limit_always_pass(served: Served) -> None:
 async def test_calls_beyond_the_limit_of_all_are_refused(served: Served) -> None:
     started, finish = asyncio.Event(), asyncio.Event()
 
-    async def slow(_caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+    async def slow(_caller: object, _request: object) -> pb.ReleaseHoldResponse:
         started.set()
         await finish.wait()
         return pb.ReleaseHoldResponse(command_id="late")

@@ -193,7 +193,7 @@ async def test_a_refusal_is_a_status_with_a_sentence(served: Served) -> None:
     class MissingError(Exception):
         status = "NOT_FOUND"
 
-    async def handler(_caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+    async def handler(_caller: object, _request: object) -> pb.ReleaseHoldResponse:
         raise MissingError("no application 'größer' (100% sure)")
 
     answer = await Browser(GrpcWeb(served(handler))).post(RELEASE, request())
@@ -207,7 +207,7 @@ async def test_a_refusal_is_a_status_with_a_sentence(served: Served) -> None:
 async def test_an_error_after_some_messages_ends_the_stream_with_its_status(
     served: Served,
 ) -> None:
-    async def one_then_broken(_caller: Any, _request: Any) -> AsyncIterator[Any]:
+    async def one_then_broken(_caller: object, _request: object) -> AsyncIterator[Any]:
         yield pb.WatchChangesResponse()
         raise KeyError("bug")
 
@@ -265,7 +265,7 @@ async def test_an_endless_request_is_not_read_to_its_end(served: Served) -> None
 
 
 async def test_an_answer_over_the_limit_is_refused(served: Served) -> None:
-    async def large(_caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+    async def large(_caller: object, _request: object) -> pb.ReleaseHoldResponse:
         return pb.ReleaseHoldResponse(command_id="x" * 200)
 
     answer = await Browser(GrpcWeb(served(large), max_message=100)).post(RELEASE, request())
@@ -277,7 +277,7 @@ async def test_an_answer_over_the_limit_is_refused(served: Served) -> None:
 async def test_the_deadline_of_the_caller_ends_the_handler(served: Served) -> None:
     ended = asyncio.Event()
 
-    async def slow(_caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+    async def slow(_caller: object, _request: object) -> pb.ReleaseHoldResponse:
         try:
             await asyncio.Event().wait()
         finally:
@@ -299,7 +299,7 @@ async def test_a_malformed_deadline_is_refused(served: Served) -> None:
 async def test_a_caller_that_leaves_ends_the_handler_of_a_unary_call(served: Served) -> None:
     leaves, ended = asyncio.Event(), []
 
-    async def slow(_caller: Any, _request: Any) -> pb.ReleaseHoldResponse:
+    async def slow(_caller: object, _request: object) -> pb.ReleaseHoldResponse:
         leaves.set()
         try:
             await asyncio.Event().wait()
@@ -317,7 +317,7 @@ async def test_a_caller_that_leaves_ends_the_handler_of_a_unary_call(served: Ser
 async def test_a_caller_that_leaves_ends_the_handler_of_a_stream(served: Served) -> None:
     leaves, ended = asyncio.Event(), []
 
-    async def endless(_caller: Any, _request: Any) -> AsyncIterator[Any]:
+    async def endless(_caller: object, _request: object) -> AsyncIterator[Any]:
         try:
             yield pb.WatchChangesResponse()
             leaves.set()
@@ -341,7 +341,7 @@ async def test_a_caller_that_leaves_within_its_request_reaches_no_handler(
     leaves = asyncio.Event()
     leaves.set()
 
-    async def handler(_caller: Any, got: Any) -> pb.ReleaseHoldResponse:
+    async def handler(_caller: object, got: Any) -> pb.ReleaseHoldResponse:
         reached.append(got)
         return pb.ReleaseHoldResponse()
 

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final
 
 from pipecd_plugin_files.config import IgnoreRule
-from pipecd_plugin_files.entry import Entry, Tree, shown
+from pipecd_plugin_files.entry import Entry, Tree, format_path
 from pipecd_sdk.kit import patterns
 
 LARGEST_TEXT: Final = 256 * 1024
@@ -30,7 +30,7 @@ class Difference(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FileDifference:
     """One difference: what is there, and what should be."""
 
     path: str
@@ -39,15 +39,15 @@ class Found:
     wanted: Entry | None = None
 
 
-def compare(there: Tree, wanted: Tree) -> list[Found]:
+def compare(there: Tree, wanted: Tree) -> list[FileDifference]:
     """Everything that differs, by path."""
-    found: list[Found] = []
+    found: list[FileDifference] = []
     for path in sorted(there.keys() | wanted.keys()):
         is_there, should_be = there.get(path), wanted.get(path)
         if is_there is None:
-            found.append(Found(path=path, difference=Difference.MISSING, wanted=should_be))
+            found.append(FileDifference(path=path, difference=Difference.MISSING, wanted=should_be))
         elif should_be is None:
-            found.append(Found(path=path, difference=Difference.EXTRA, there=is_there))
+            found.append(FileDifference(path=path, difference=Difference.EXTRA, there=is_there))
         elif (is_there.kind, is_there.digest) != (should_be.kind, should_be.digest):
             found.append(_both(path, Difference.CHANGED, is_there, should_be))
         elif is_there.mode != should_be.mode:
@@ -55,21 +55,25 @@ def compare(there: Tree, wanted: Tree) -> list[Found]:
     return found
 
 
-def _both(path: str, difference: Difference, there: Entry, wanted: Entry) -> Found:
-    return Found(path=path, difference=difference, there=there, wanted=wanted)
+def _both(path: str, difference: Difference, there: Entry, wanted: Entry) -> FileDifference:
+    return FileDifference(path=path, difference=difference, there=there, wanted=wanted)
 
 
-def without_ignored(found: Iterable[Found], rules: Sequence[IgnoreRule]) -> list[Found]:
+def drop_ignored(
+    found: Iterable[FileDifference], rules: Sequence[IgnoreRule]
+) -> list[FileDifference]:
     """Leave out what the rules say does not matter."""
     return [each for each in found if not any(_is_meant(each, rule) for rule in rules)]
 
 
-def _is_meant(found: Found, rule: IgnoreRule) -> bool:
+def _is_meant(found: FileDifference, rule: IgnoreRule) -> bool:
     named = not rule.differences or found.difference.name in rule.differences
     return named and patterns.matches(rule.paths, found.path)
 
 
-def counted(found: Iterable[Found], words: dict[Difference, str] | None = None) -> str:
+def format_counts(
+    found: Iterable[FileDifference], words: dict[Difference, str] | None = None
+) -> str:
     """How many of each, e.g. `2 changed, 1 missing`."""
     counts = Counter(each.difference for each in found)
     return ", ".join(
@@ -83,8 +87,11 @@ Read = Callable[[str], bytes | None]
 """The content of a file, None where there is none."""
 
 
-def told(
-    found: Sequence[Found], read_there: Read, read_wanted: Read, hidden: Callable[[str], bool]
+def format_patch(
+    found: Sequence[FileDifference],
+    read_there: Read,
+    read_wanted: Read,
+    hidden: Callable[[str], bool],
 ) -> str:
     """All differences as one text in the form of a patch, from what is there to what is wanted."""
     parts: list[str] = []
@@ -92,15 +99,17 @@ def told(
     for each in found[:MOST_TOLD]:
         if length > LONGEST_TOLD:
             break
-        parts.append(_told(each, read_there, read_wanted, hidden))
+        parts.append(_format_difference(each, read_there, read_wanted, hidden))
         length += len(parts[-1])
     if (more := len(found) - len(parts)) > 0:
         parts.append(f"… and {more} more files\n")
     return "".join(parts)
 
 
-def _told(found: Found, read_there: Read, read_wanted: Read, hidden: Callable[[str], bool]) -> str:
-    name = shown(found.path)
+def _format_difference(
+    found: FileDifference, read_there: Read, read_wanted: Read, hidden: Callable[[str], bool]
+) -> str:
+    name = format_path(found.path)
     head = f"{found.difference.value}: {name}\n"
     if found.difference is Difference.MODE:
         return f"{head}-mode {_mode(found.there)}\n+mode {_mode(found.wanted)}\n"
@@ -129,7 +138,7 @@ def _lines(entry: Entry | None, path: str, read: Read) -> list[str] | None:
     if entry is None:
         return []
     if entry.kind == "link":
-        return [f"link to {shown(entry.digest)}\n"]
+        return [f"link to {format_path(entry.digest)}\n"]
     if entry.kind != "file" or entry.size > LARGEST_TEXT:
         return None
     data = read(path)

@@ -28,12 +28,12 @@ Tree = Mapping[str, Entry]
 """Paths within a folder, with `/`, to what is there."""
 
 
-def deployed_mode(mode: int) -> int:
+def to_deployed_mode(mode: int) -> int:
     """The mode that a file is deployed with: git knows two."""
     return EXECUTABLE if mode & 0o111 else PLAIN
 
 
-def shown(path: str) -> str:
+def format_path(path: str) -> str:
     """A path as a person is told of it: on one line, whatever is in the name."""
     return _CONTROL.sub(
         lambda found: f"\\x{ord(found[0]):02x}", path.encode("utf-8", "backslashreplace").decode()

@@ -7,12 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pipecd_plugin_files.compare import Found, compare, counted, told, without_ignored
-from pipecd_plugin_files.entry import Entry, Tree, shown
+from pipecd_plugin_files.compare import (
+    FileDifference,
+    compare,
+    drop_ignored,
+    format_counts,
+    format_patch,
+)
+from pipecd_plugin_files.entry import Entry, Tree, format_path
 from pipecd_plugin_files.plan import moment
-from pipecd_plugin_files.provider.site import Release, Site, SiteError
-from pipecd_plugin_files.provider.tree import Digests, desired, present
-from pipecd_plugin_files.source import Folder
+from pipecd_plugin_files.provider.site import ReleaseSite, SiteError, SiteRelease
+from pipecd_plugin_files.provider.tree import Digests, present, read_desired
+from pipecd_plugin_files.source import SourceFolder
 from pipecd_sdk import Health, LiveSnapshot, Resource, SyncState, SyncStatus, TargetError
 
 MOST_FILES: Final = 1_000
@@ -20,11 +26,11 @@ MOST_FILES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SiteContent:
     """What was found in a directory."""
 
-    site: Site
-    release: Release | None
+    site: ReleaseSite
+    release: SiteRelease | None
     files: Tree
 
     def read(self, path: str) -> bytes | None:
@@ -42,7 +48,7 @@ def content(folder: Path | str, path: str) -> bytes | None:
         return file.read()
 
 
-def look(site: Site, digests: Digests) -> Seen:
+def look(site: ReleaseSite, digests: Digests) -> SiteContent:
     """Read a directory; raises TargetError when that is not possible."""
     try:
         release = site.current()
@@ -54,10 +60,10 @@ def look(site: Site, digests: Digests) -> Seen:
         files = {} if release is None else present(str(site.folder(release.id)), digests)
     except SiteError as error:
         raise TargetError(str(error), hint=error.hint) from error
-    return Seen(site=site, release=release, files=files)
+    return SiteContent(site=site, release=release, files=files)
 
 
-def live(name: str, seen: Seen) -> LiveSnapshot:
+def live(name: str, seen: SiteContent) -> LiveSnapshot:
     """Target, release and files, as resources."""
     if seen.release is None:
         target = Resource(
@@ -71,7 +77,7 @@ def live(name: str, seen: Seen) -> LiveSnapshot:
         return LiveSnapshot(resources=[target], data=seen)
     wrong = compare(seen.files, seen.release.files)
     health = Health.UNHEALTHY if wrong else Health.HEALTHY
-    description = f"not as it was deployed: {counted(wrong)}" if wrong else ""
+    description = f"not as it was deployed: {format_counts(wrong)}" if wrong else ""
     created = moment(seen.release.created_at)
     release_id = f"{name}/{seen.release.id}"
     resources = [
@@ -103,14 +109,14 @@ def live(name: str, seen: Seen) -> LiveSnapshot:
     return LiveSnapshot(resources=resources, data=seen)
 
 
-def _files(parent: str, seen: Seen, wrong: dict[str, Found]) -> Iterator[Resource]:
+def _files(parent: str, seen: SiteContent, wrong: dict[str, FileDifference]) -> Iterator[Resource]:
     paths = [*wrong, *sorted(seen.files.keys() - wrong.keys())]
     for path in paths[:MOST_FILES]:
         found = wrong.get(path)
         entry = seen.files.get(path)
         yield Resource(
             id=f"{parent}/{path}",
-            name=shown(path),
+            name=format_path(path),
             kind="File" if entry is None or entry.kind == "file" else entry.kind.title(),
             parents=[parent],
             health=Health.UNHEALTHY if found else Health.HEALTHY,
@@ -131,21 +137,21 @@ def _facts(entry: Entry | None) -> dict[str, str]:
     if entry is None:
         return {}
     if entry.kind == "link":
-        return {"to": shown(entry.digest)}
+        return {"to": format_path(entry.digest)}
     return {"mode": f"{entry.mode:04o}", "size": str(entry.size), "sha256": entry.digest}
 
 
-def drift(seen: Seen, folder: Folder, digests: Digests) -> SyncState:
+def drift(seen: SiteContent, folder: SourceFolder, digests: Digests) -> SyncState:
     """Compare a directory with the folder of the commit that should be there."""
     if seen.release is None:
         reason = "nothing is deployed here"
         return SyncState(status=SyncStatus.OUT_OF_SYNC, short_reason=reason, reason=reason)
-    found = without_ignored(
-        compare(seen.files, desired(folder.path, folder.excluded, digests)),
+    found = drop_ignored(
+        compare(seen.files, read_desired(folder.path, folder.excluded, digests)),
         folder.options.ignore_drift,
     )
     if not found:
         return SyncState(status=SyncStatus.SYNCED)
-    short = counted(found)
-    text = told(found, seen.read, lambda path: content(folder.path, path), folder.hidden)
+    short = format_counts(found)
+    text = format_patch(found, seen.read, lambda path: content(folder.path, path), folder.hidden)
     return SyncState(status=SyncStatus.OUT_OF_SYNC, short_reason=short, reason=f"{short}\n\n{text}")

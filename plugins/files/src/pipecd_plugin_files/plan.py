@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from pipecd_plugin_files.config import CanaryConfig, FilesOptions
-from pipecd_plugin_files.entry import shown
+from pipecd_plugin_files.entry import format_path
 from pipecd_sdk import Deployment, DeployTarget, StageFailedError, Strategy, SyncStrategy
 from pipecd_sdk.kit import patterns
 
 LONGEST_VERSION = 100
 
 
-def chosen(config: CanaryConfig, targets: Sequence[DeployTarget]) -> list[DeployTarget]:
+def choose_targets(config: CanaryConfig, targets: Sequence[DeployTarget]) -> list[DeployTarget]:
     """The deploy targets of a canary, in the order of the piped file; raises StageFailedError."""
     if config.targets:
         known = {target.name for target in targets}
@@ -58,7 +58,7 @@ def strategy(options: FilesOptions, changed: Sequence[str]) -> Strategy:
             summary=f"Quick sync, all {len(changed)} changed files are of {meant}",
         )
     more = f" and {len(worth) - 1} more" if len(worth) > 1 else ""
-    return Strategy(summary=f"Pipeline sync, {shown(worth[0])}{more} changed")
+    return Strategy(summary=f"Pipeline sync, {format_path(worth[0])}{more} changed")
 
 
 def release_id(deployment: Deployment) -> str:

@@ -3,23 +3,23 @@
 
 from typing import Final
 
-from pipecd_plugin_files.compare import Difference, compare, counted, told
-from pipecd_plugin_files.livestate import Seen, content
-from pipecd_plugin_files.provider.tree import Digests, desired
-from pipecd_plugin_files.source import Folder
+from pipecd_plugin_files.compare import Difference, compare, format_counts, format_patch
+from pipecd_plugin_files.livestate import SiteContent, content
+from pipecd_plugin_files.provider.tree import Digests, read_desired
+from pipecd_plugin_files.source import SourceFolder
 from pipecd_sdk import Preview
 
 # What is missing there would be added; the other way round it would be removed.
 _WORDS: Final = {Difference.MISSING: "added", Difference.EXTRA: "removed"}
 
 
-def preview(seen: Seen, folder: Folder, digests: Digests) -> Preview:
+def preview(seen: SiteContent, folder: SourceFolder, digests: Digests) -> Preview:
     """The changes, counted and told as a patch."""
-    found = compare(seen.files, desired(folder.path, folder.excluded, digests))
+    found = compare(seen.files, read_desired(folder.path, folder.excluded, digests))
     if not found and seen.release is not None:
         return Preview(summary="no file would change", no_change=True)
-    details = told(found, seen.read, lambda path: content(folder.path, path), folder.hidden)
+    details = format_patch(found, seen.read, lambda path: content(folder.path, path), folder.hidden)
     for difference, word in _WORDS.items():
         details = details.replace(f"{difference.value}: ", f"{word}: ")
     first = "" if seen.release else " (the first release)"
-    return Preview(summary=f"{counted(found, _WORDS) or 'no files'}{first}", details=details)
+    return Preview(summary=f"{format_counts(found, _WORDS) or 'no files'}{first}", details=details)

@@ -17,9 +17,9 @@ from pipecd_plugin_files.config import (
     RolloutConfig,
 )
 from pipecd_plugin_files.entry import Tree
-from pipecd_plugin_files.provider.site import Site, SiteError
-from pipecd_plugin_files.provider.tree import Digests, TreeError, desired
-from pipecd_plugin_files.source import Folder, folder_of
+from pipecd_plugin_files.provider.site import ReleaseSite, SiteError
+from pipecd_plugin_files.provider.tree import Digests, TreeError, read_desired
+from pipecd_plugin_files.source import SourceFolder, folder_of
 from pipecd_plugin_files.stages.order import Order, relative
 from pipecd_plugin_files.stages.rollback import roll_back
 from pipecd_plugin_files.stages.rollout import roll_out
@@ -62,7 +62,9 @@ class Files(DeploymentPlugin, LiveState, Drift, PlanPreview):
     async def versions(self, ctx: PlanContext) -> Sequence[Version]:
         folder = folder_of(ctx.source.target)
         file = folder.options.version_file
-        text = await _in_thread(lambda _: livestate.content(folder.path, file)) if file else None
+        text = (
+            await _run_in_thread(lambda _: livestate.content(folder.path, file)) if file else None
+        )
         return [
             Version(
                 name=ctx.deployment.application_name,
@@ -75,8 +77,8 @@ class Files(DeploymentPlugin, LiveState, Drift, PlanPreview):
         target = folder_of(ctx.source.target)
         there: Tree = {}
         if ctx.source.running is not None:
-            there = await self._desired(folder_of(ctx.source.running))
-        found = compare(there, await self._desired(target))
+            there = await self._read_desired(folder_of(ctx.source.running))
+        found = compare(there, await self._read_desired(target))
         return plan.strategy(target.options, [each.path for each in found])
 
     @stage("FILES_SYNC", quick_sync=True, desc="Bring all directories to the commit")
@@ -85,7 +87,7 @@ class Files(DeploymentPlugin, LiveState, Drift, PlanPreview):
 
     @stage("FILES_CANARY_ROLLOUT", desc="Bring some directories to the commit")
     async def roll_out_canary(self, ctx: StageContext, config: CanaryConfig) -> None:
-        targets = plan.chosen(config, ctx.targets)
+        targets = plan.choose_targets(config, ctx.targets)
         names = ", ".join(target.name for target in targets)
         ctx.log.info("%d of %d deploy targets: %s", len(targets), len(ctx.targets), names)
         await self._roll_out(ctx, targets)
@@ -101,19 +103,21 @@ class Files(DeploymentPlugin, LiveState, Drift, PlanPreview):
 
         async def undo_one(target: DeployTarget, log: StageLog) -> None:
             site = self._site(target, into)
-            done = await _in_thread(lambda stop: roll_back(self._order(ctx, site, stop), running))
+            done = await _run_in_thread(
+                lambda stop: roll_back(self._order(ctx, site, stop), running)
+            )
             log.success("%s %s", site.root, done)
 
         await run_on_targets(ctx, undo_one)
 
     async def live_state(self, ctx: LiveContext, target: DeployTarget) -> LiveSnapshot:
         site = self._site(target, ctx.source.options.into)
-        seen = await _in_thread(lambda _: livestate.look(site, self._digests))
+        seen = await _run_in_thread(lambda _: livestate.look(site, self._digests))
         return livestate.live(target.name, seen)
 
     async def drift(self, ctx: LiveContext, target: DeployTarget, live: LiveSnapshot) -> SyncState:
         folder = folder_of(ctx.source)
-        return await _in_thread(lambda _: livestate.drift(live.data, folder, self._digests))
+        return await _run_in_thread(lambda _: livestate.drift(live.data, folder, self._digests))
 
     async def plan_preview(self, ctx: PreviewContext, target: DeployTarget) -> Preview:
         folder = folder_of(ctx.source.target)
@@ -122,14 +126,14 @@ class Files(DeploymentPlugin, LiveState, Drift, PlanPreview):
         def work(_: threading.Event) -> Preview:
             return planpreview.preview(livestate.look(site, self._digests), folder, self._digests)
 
-        return await _in_thread(work)
+        return await _run_in_thread(work)
 
     async def _roll_out(self, ctx: StageContext, targets: Sequence[DeployTarget]) -> None:
         folder = folder_of(ctx.source.target)
 
         async def roll_out_one(target: DeployTarget, log: StageLog) -> None:
             site = self._site(target, folder.options.into)
-            release, is_new = await _in_thread(
+            release, is_new = await _run_in_thread(
                 lambda stop: roll_out(self._order(ctx, site, stop), folder)
             )
             if is_new:
@@ -141,7 +145,7 @@ class Files(DeploymentPlugin, LiveState, Drift, PlanPreview):
 
         await run_on_targets(ctx, roll_out_one, targets=targets)
 
-    def _order(self, ctx: StageContext, site: Site, stop: threading.Event) -> Order:
+    def _order(self, ctx: StageContext, site: ReleaseSite, stop: threading.Event) -> Order:
         return Order(
             site=site,
             deployment=ctx.deployment,
@@ -151,15 +155,17 @@ class Files(DeploymentPlugin, LiveState, Drift, PlanPreview):
             now=ctx.clock.now().timestamp(),
         )
 
-    def _site(self, target: DeployTarget, into: str) -> Site:
+    def _site(self, target: DeployTarget, into: str) -> ReleaseSite:
         config: Any = target.config
-        return Site(relative(Path(config.path), into), flush=self.config.flush)
+        return ReleaseSite(relative(Path(config.path), into), flush=self.config.flush)
 
-    async def _desired(self, folder: Folder) -> Tree:
-        return await _in_thread(lambda _: desired(folder.path, folder.excluded, self._digests))
+    async def _read_desired(self, folder: SourceFolder) -> Tree:
+        return await _run_in_thread(
+            lambda _: read_desired(folder.path, folder.excluded, self._digests)
+        )
 
 
-async def _in_thread(work: Callable[[threading.Event], T]) -> T:
+async def _run_in_thread(work: Callable[[threading.Event], T]) -> T:
     """Do what blocks in a thread. A cancellation tells it to stop, and waits until it has."""
     stop = threading.Event()
     doing = asyncio.get_running_loop().run_in_executor(None, work, stop)
@@ -179,7 +185,7 @@ async def _in_thread(work: Callable[[threading.Event], T]) -> T:
 
 def main() -> None:
     """The executable `pipecd-plugin-files`."""
-    serve(Files(), version="0.1.0")
+    serve(Files())
 
 
 if __name__ == "__main__":

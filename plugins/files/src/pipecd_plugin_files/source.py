@@ -13,7 +13,7 @@ from pipecd_sdk.kit import patterns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Folder:
+class SourceFolder:
     """A folder to deploy."""
 
     path: str
@@ -23,7 +23,7 @@ class Folder:
     commit: str
 
 
-def folder_of(source: Source) -> Folder:
+def folder_of(source: Source) -> SourceFolder:
     """The folder that an application's options name; raises StageFailedError."""
     options: FilesOptions = source.options
     root = os.path.realpath(source.directory)
@@ -39,16 +39,16 @@ def folder_of(source: Source) -> Folder:
             hint="it is read within the application's folder",
         )
     own = "" if path == root else os.path.relpath(path, root) + "/"
-    return Folder(
+    return SourceFolder(
         path=path,
-        excluded=_exclusion(options, "" if own else source.config_filename),
-        hidden=_hiding(options, _opened_files(source), own),
+        excluded=_make_exclude_rule(options, "" if own else source.config_filename),
+        hidden=_make_hide_rule(options, _list_opened_files(source), own),
         options=options,
         commit=source.commit_hash,
     )
 
 
-def _exclusion(options: FilesOptions, config_filename: str) -> Callable[[str], bool]:
+def _make_exclude_rule(options: FilesOptions, config_filename: str) -> Callable[[str], bool]:
     # The application file is for piped, and `.git` for git; neither is part of what is deployed.
     always = {".git", config_filename} - {""}
     if not options.exclude:
@@ -56,11 +56,11 @@ def _exclusion(options: FilesOptions, config_filename: str) -> Callable[[str], b
     return lambda path: path in always or patterns.matches(options.exclude, path)
 
 
-def _hiding(options: FilesOptions, opened: set[str], own: str) -> Callable[[str], bool]:
+def _make_hide_rule(options: FilesOptions, opened: set[str], own: str) -> Callable[[str], bool]:
     return lambda path: own + path in opened or patterns.matches(options.hide, path)
 
 
-def _opened_files(source: Source) -> set[str]:
+def _list_opened_files(source: Source) -> set[str]:
     """The files of the application that piped puts opened secrets into."""
     # Here and not above: a plugin that only waits for work needs no parser in memory.
     from pipecd_sdk.kit import yaml  # noqa: PLC0415

@@ -13,20 +13,25 @@ from contextlib import suppress
 from typing import Final
 
 from pipecd_plugin_scriptrun.leftovers import end_leftovers
-from pipecd_plugin_scriptrun.records import Record
-from pipecd_plugin_scriptrun.shim.keeper import FIRST_LOOK, KILL_LIMIT, LONGEST_LOOK, OUTPUT_LIMIT
+from pipecd_plugin_scriptrun.records import ScriptRecord
+from pipecd_plugin_scriptrun.shim.runner import (
+    FIRST_LOOK_SECONDS,
+    KILL_LIMIT_SECONDS,
+    LONGEST_LOOK_SECONDS,
+    OUTPUT_LIMIT_SECONDS,
+)
 from pipecd_sdk import StageContext
 
-ENDING_RESERVE: Final = 5.0
+ENDING_RESERVE_SECONDS: Final = 5.0
 """Seconds beyond all others in which a shim ends that was asked to."""
 
 
-def ending_limit(grace: float) -> float:
+def ending_limit_seconds(grace_seconds: float) -> float:
     """Seconds in which a shim that was asked to end a script has done so."""
-    return grace + KILL_LIMIT + OUTPUT_LIMIT + ENDING_RESERVE
+    return grace_seconds + KILL_LIMIT_SECONDS + OUTPUT_LIMIT_SECONDS + ENDING_RESERVE_SECONDS
 
 
-async def end_script(ctx: StageContext, record: Record, grace: float) -> bool:
+async def end_script(ctx: StageContext, record: ScriptRecord, grace_seconds: float) -> bool:
     """See to it that nothing of a script lives, and that nothing can start it; did its shim live?
 
     Raises OSError when its record cannot be written.
@@ -34,9 +39,9 @@ async def end_script(ctx: StageContext, record: Record, grace: float) -> bool:
     if record.token() is None:
         return False  # nobody meant to run it
     is_asked = had_shim = False
-    over = time.monotonic() + ending_limit(grace)
-    pause = FIRST_LOOK
-    while record.ended() is None and record.folder.is_dir():
+    over = time.monotonic() + ending_limit_seconds(grace_seconds)
+    pause = FIRST_LOOK_SECONDS
+    while record.read_ended() is None and record.folder.is_dir():
         is_started = record.is_started()
         is_locked = record.is_locked()
         if not is_locked and (is_started or ctx.is_ending()):
@@ -46,7 +51,7 @@ async def end_script(ctx: StageContext, record: Record, grace: float) -> bool:
         if not is_locked:
             continue
         had_shim = True
-        if (started := record.started()) is not None:
+        if (started := record.read_started()) is not None:
             is_late = time.monotonic() >= over
             if is_late or not is_asked:
                 _signal(started.pid, signal.SIGKILL if is_late else signal.SIGTERM)
@@ -54,9 +59,9 @@ async def end_script(ctx: StageContext, record: Record, grace: float) -> bool:
             if ctx.is_ending():
                 _signal(started.pid, signal.SIGUSR1)
         await asyncio.sleep(pause)
-        pause = min(pause * 2, LONGEST_LOOK)
-    if record.ended() is None and (token := record.token()) is not None:
-        await end_leftovers(ctx, token, grace)
+        pause = min(pause * 2, LONGEST_LOOK_SECONDS)
+    if record.read_ended() is None and (token := record.token()) is not None:
+        await end_leftovers(ctx, token, grace_seconds)
     return had_shim
 
 

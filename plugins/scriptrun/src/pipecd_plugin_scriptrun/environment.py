@@ -28,11 +28,14 @@ def script_environment(
         for name, value in inherited.items()
         if not name.startswith(OURS) and name not in LEFT_OUT
     }
-    told = {name: value.replace("\0", "") for name, value in _told(deployment, rollback).items()}
+    told = {
+        name: value.replace("\0", "")
+        for name, value in _describe_deployment(deployment, rollback).items()
+    }
     return {**base, **told, **given, SCRIPT_ID: script_id}
 
 
-def _told(deployment: Deployment, rollback: bool) -> dict[str, str]:
+def _describe_deployment(deployment: Deployment, rollback: bool) -> dict[str, str]:
     context: dict[str, Any] = {
         "deploymentID": deployment.id,
         "applicationID": deployment.application_id,

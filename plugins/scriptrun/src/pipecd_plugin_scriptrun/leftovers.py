@@ -4,37 +4,42 @@
 import asyncio
 import time
 
-from pipecd_plugin_scriptrun.shim.keeper import FIRST_LOOK, KILL_LIMIT, LONGEST_LOOK, SHORT_GRACE
 from pipecd_plugin_scriptrun.shim.processes import KILL, TERM, ScriptProcesses
+from pipecd_plugin_scriptrun.shim.runner import (
+    FIRST_LOOK_SECONDS,
+    KILL_LIMIT_SECONDS,
+    LONGEST_LOOK_SECONDS,
+    SHORT_GRACE_SECONDS,
+)
 from pipecd_sdk import StageContext
 
 
-async def end_leftovers(ctx: StageContext, token: str, grace: float) -> int:
+async def end_leftovers(ctx: StageContext, token: str, grace_seconds: float) -> int:
     """Ask all to end, and kill what has not after the grace period; how many there were.
 
     They are asked once: what is started after that belongs to somebody's cleaning up.
     """
     processes = ScriptProcesses(token)
-    over = time.monotonic() + grace
+    over = time.monotonic() + grace_seconds
     asked = processes.signal(TERM)
-    pause = FIRST_LOOK
+    pause = FIRST_LOOK_SECONDS
     while alive := processes.find():
         if ctx.is_ending():
-            over = min(over, time.monotonic() + SHORT_GRACE)
+            over = min(over, time.monotonic() + SHORT_GRACE_SECONDS)
         if time.monotonic() >= over:
             ctx.log.error("Killing %d processes that did not end in time", len(alive))
             await _kill(ctx, processes)
             break
         await asyncio.sleep(pause)
-        pause = min(pause * 2, LONGEST_LOOK)
+        pause = min(pause * 2, LONGEST_LOOK_SECONDS)
     return len(asked)
 
 
 async def _kill(ctx: StageContext, processes: ScriptProcesses) -> None:
-    over = time.monotonic() + KILL_LIMIT
+    over = time.monotonic() + KILL_LIMIT_SECONDS
     while alive := processes.signal(KILL):
         if time.monotonic() >= over:
             pids = ", ".join(str(pid) for pid in sorted(alive))
             ctx.log.error("These processes cannot be killed: %s", pids)
             return
-        await asyncio.sleep(FIRST_LOOK)
+        await asyncio.sleep(FIRST_LOOK_SECONDS)

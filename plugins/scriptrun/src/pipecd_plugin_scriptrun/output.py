@@ -18,7 +18,7 @@ LONGEST_BLOCK: Final = 60 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class OutputBlock:
     """A line, or a piece of a long one."""
 
     position: int
@@ -104,7 +104,7 @@ class OutputFile:
         if self._number is not None:
             os.close(self._number)
 
-    def read(self) -> list[Block] | None:
+    def read(self) -> list[OutputBlock] | None:
         """The next blocks, maybe none of them whole; None when there is nothing new to read."""
         if self._number is None:
             try:
@@ -112,7 +112,7 @@ class OutputFile:
             except FileNotFoundError:
                 return None
         data = os.pread(self._number, CHUNK, self._position)
-        blocks: list[Block] = []
+        blocks: list[OutputBlock] = []
         start = 0
         while len(data) - start >= frames.HEADER:
             kind, micros, size = frames.header_of(data, start)
@@ -124,21 +124,21 @@ class OutputFile:
         self._position += start
         return blocks if start else None
 
-    def rest(self) -> list[Block]:
+    def rest(self) -> list[OutputBlock]:
         """A last line without an end."""
-        return [Block(position, text, self._at) for position, text in self._lines.cut()]
+        return [OutputBlock(position, text, self._at) for position, text in self._lines.cut()]
 
-    def _blocks(self, kind: bytes, at: float, begin: int, data: bytes) -> Iterator[Block]:
+    def _blocks(self, kind: bytes, at: float, begin: int, data: bytes) -> Iterator[OutputBlock]:
         position = self._position + begin
         self._at = at
         if kind == frames.OUTPUT:
             for place, text in self._lines.feed(position, data):
-                yield Block(place, text, at)
+                yield OutputBlock(place, text, at)
             return
         if kind == frames.SHELL_ENDED:
             self.shell_has_ended = True
             return
         for place, text in self._lines.cut():
-            yield Block(place, text, at)
+            yield OutputBlock(place, text, at)
         if kind == frames.NOTE:
-            yield Block(position, data.decode(errors="replace"), at, is_note=True)
+            yield OutputBlock(position, data.decode(errors="replace"), at, is_note=True)

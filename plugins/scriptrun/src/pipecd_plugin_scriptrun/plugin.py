@@ -22,13 +22,19 @@ from pipecd_plugin_scriptrun.customsync import (
 )
 from pipecd_plugin_scriptrun.ending import end_script
 from pipecd_plugin_scriptrun.environment import script_environment
-from pipecd_plugin_scriptrun.keeping import Script
 from pipecd_plugin_scriptrun.leftovers import end_leftovers
-from pipecd_plugin_scriptrun.records import Attempts, Ended, Record, scripts_folder, sweep
-from pipecd_plugin_scriptrun.run import DEATH_NOTICE, Attempt
-from pipecd_plugin_scriptrun.script import shell_text, shown
+from pipecd_plugin_scriptrun.prefork import SHIMS
+from pipecd_plugin_scriptrun.records import (
+    Ended,
+    ScriptAttempts,
+    ScriptRecord,
+    find_scripts_folder,
+    sweep,
+)
+from pipecd_plugin_scriptrun.run import DEATH_NOTICE_SECONDS, Attempt
+from pipecd_plugin_scriptrun.script import format_commands, shell_text
 from pipecd_plugin_scriptrun.shim import chaos
-from pipecd_plugin_scriptrun.spare import SPARE
+from pipecd_plugin_scriptrun.shim_client import Script
 from pipecd_sdk import (
     PlannedStage,
     RequestedStage,
@@ -41,7 +47,7 @@ from pipecd_sdk import (
 
 SCRIPT_RUN: Final = "SCRIPT_RUN"
 ROLLBACK: Final = "SCRIPT_RUN_ROLLBACK"
-KEEP_RECORDS: Final = 7 * 24 * 3600.0
+KEEP_RECORDS_SECONDS: Final = 7 * 24 * 3600.0
 """Seconds after which the records of a deployment go that nobody has removed at its end."""
 ROLLBACK_PREFIX: Final = "rollback-"
 """Of the records and marks of a script that rolls back."""
@@ -58,7 +64,7 @@ class ScriptRun(StagePlugin):
         self, requested: Sequence[RequestedStage], *, rollback: bool
     ) -> Iterable[PlannedStage]:
         with suppress(RuntimeError, OSError):  # without an event loop, or without room
-            SPARE.prepare()
+            SHIMS.prepare()
         yield from (each.to_planned() for each in requested)
         if rollback:
             for each in requested:
@@ -97,15 +103,15 @@ class ScriptRun(StagePlugin):
         ctx.log.info("The script had not been started: there is nothing to roll back")
         return False
 
-    def _attempts(self, ctx: StageContext, prefix: str) -> Attempts:
-        return Attempts(
-            scripts_folder(os.environ),
+    def _attempts(self, ctx: StageContext, prefix: str) -> ScriptAttempts:
+        return ScriptAttempts(
+            find_scripts_folder(os.environ),
             deployment=ctx.deployment.id,
             stage=prefix + ctx.stage.id,
             retry=ctx.stage.retried_count,
         )
 
-    async def _end_others(self, ctx: StageContext, attempts: Attempts) -> None:
+    async def _end_others(self, ctx: StageContext, attempts: ScriptAttempts) -> None:
         """One script of a deployment at a time: whatever died, none meets its own rollback."""
         count = 0
         for record in attempts.others():
@@ -113,7 +119,7 @@ class ScriptRun(StagePlugin):
         if count:
             ctx.log.info("Scripts of other stages that had to be ended first: %d", count)
 
-    async def _end_script(self, ctx: StageContext, record: Record) -> bool:
+    async def _end_script(self, ctx: StageContext, record: ScriptRecord) -> bool:
         try:
             return await end_script(ctx, record, self.config.kill_grace.total_seconds())
         except OSError as error:
@@ -130,7 +136,7 @@ class ScriptRun(StagePlugin):
         before: bool = False,
     ) -> None:
         """Run a script; `before`: in the files of what ran before."""
-        chaos.reached("plugin.begin")
+        chaos.hit("plugin.begin")
         attempts = self._attempts(ctx, prefix)
         await self._end_others(ctx, attempts)
         number = attempts.last()
@@ -146,8 +152,8 @@ class ScriptRun(StagePlugin):
             if isinstance(error, asyncio.CancelledError) and ctx.is_handed_over():
                 raise
             number = attempts.last()
-            if number is not None and attempts[number].ended() is None:
-                await asyncio.sleep(DEATH_NOTICE)
+            if number is not None and attempts[number].read_ended() is None:
+                await asyncio.sleep(DEATH_NOTICE_SECONDS)
                 await self._end_script(ctx, attempts[number])
             raise
 
@@ -156,7 +162,7 @@ class ScriptRun(StagePlugin):
         ctx: StageContext,
         config: ScriptConfig,
         commands: Sequence[str],
-        attempts: Attempts,
+        attempts: ScriptAttempts,
         prefix: str,
         *,
         rollback: bool,
@@ -177,20 +183,20 @@ class ScriptRun(StagePlugin):
             token=token,
             kill_grace=self.config.kill_grace.total_seconds(),
         )
-        heading = ["Running:", *shown(commands)]
+        heading = ["Running:", *format_commands(commands)]
         while True:
             floor = attempts[number - 1].index_after() if number else 0
             run = Attempt(ctx, attempts[number], script, heading=heading, floor=floor)
-            ended = await run.to_its_end()
+            ended = await run.run_to_end()
             if ended is not None and not ended.asked:
                 break
-            self._interrupted(ctx, config)
+            self._continue_interrupted(ctx, config)
             number += 1
             attempts[number].begin(token)
         _judge(ctx, ended)
 
     async def _end_forbidden(
-        self, ctx: StageContext, commands: Sequence[str], attempts: Attempts, number: int
+        self, ctx: StageContext, commands: Sequence[str], attempts: ScriptAttempts, number: int
     ) -> None:
         """End a script whose stage was stopped while nobody followed it, with its whole log.
 
@@ -203,8 +209,8 @@ class ScriptRun(StagePlugin):
             token=attempts[number].token() or "",
             kill_grace=self.config.kill_grace.total_seconds(),
         )
-        heading = ["Running:", *shown(commands)]
-        ended = await Attempt(ctx, attempts[number], script, heading=heading, floor=0).to_its_end()
+        heading = ["Running:", *format_commands(commands)]
+        ended = await Attempt(ctx, attempts[number], script, heading=heading, floor=0).run_to_end()
         if ended is None or ended.asked:
             raise StageFailedError(
                 "the script was ended: its stage had been stopped while nobody followed it"
@@ -223,7 +229,7 @@ class ScriptRun(StagePlugin):
         return opened, variables
 
     async def _begin(
-        self, ctx: StageContext, config: ScriptConfig, attempts: Attempts, prefix: str
+        self, ctx: StageContext, config: ScriptConfig, attempts: ScriptAttempts, prefix: str
     ) -> tuple[int, str]:
         """The attempt to run or to follow, and the script's token.
 
@@ -238,19 +244,19 @@ class ScriptRun(StagePlugin):
             token = await ctx.deployment_metadata.get(token_key) or new_token()
             count = await end_leftovers(ctx, token, self.config.kill_grace.total_seconds())
             ctx.log.info("Processes of the interrupted script that had to be ended: %d", count)
-            self._interrupted(ctx, config)
+            self._continue_interrupted(ctx, config)
             return 0, attempts[0].begin(token)
         if number is None:
-            number, token = 0, _begun(attempts[0])
-            chaos.reached("plugin.intent")
+            number, token = 0, _begin_record(attempts[0])
+            chaos.hit("plugin.intent")
         else:
             token = attempts[number].token() or new_token()
         if not is_marked:
             await ctx.deployment_metadata.put_many({mark: MARK, token_key: token})
-        chaos.reached("plugin.marked")
+        chaos.hit("plugin.marked")
         return number, token
 
-    def _interrupted(self, ctx: StageContext, config: ScriptConfig) -> None:
+    def _continue_interrupted(self, ctx: StageContext, config: ScriptConfig) -> None:
         """Go on only if the author allows a second run."""
         if config.on_interrupted == "fail":
             raise StageFailedError(
@@ -276,7 +282,7 @@ def new_token() -> str:
     return secrets.token_hex(16)
 
 
-def _begun(record: Record) -> str:
+def _begin_record(record: ScriptRecord) -> str:
     try:
         return record.begin(new_token())
     except OSError as error:
@@ -286,8 +292,8 @@ def _begun(record: Record) -> str:
 def main() -> None:
     """The executable `pipecd-plugin-scriptrun`."""
     with suppress(OSError):  # a folder that cannot be read now is told of when a script needs it
-        sweep(scripts_folder(os.environ), older_than=KEEP_RECORDS)
-    serve(ScriptRun(), version="0.1.0")
+        sweep(find_scripts_folder(os.environ), older_than=KEEP_RECORDS_SECONDS)
+    serve(ScriptRun())
 
 
 if __name__ == "__main__":

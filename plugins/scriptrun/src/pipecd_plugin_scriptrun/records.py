@@ -47,7 +47,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class ScriptRecord:
     """One attempt to run a script."""
 
     folder: Path
@@ -87,12 +87,12 @@ class Record:
         """Has somebody decided that the script shall not run, or not go on?"""
         return (self.folder / files.STOPPED).exists()
 
-    def started(self) -> Started | None:
+    def read_started(self) -> Started | None:
         """The start record, once it is whole."""
         words = _read(self.folder / files.STARTED).split()
         return Started(pid=int(words[0]), index=int(words[1])) if len(words) == 2 else None
 
-    def ended(self) -> Ended | None:
+    def read_ended(self) -> Ended | None:
         """How it ended, if that is known."""
         words = _read(self.folder / files.EXIT).split()
         return Ended(code=int(words[0]), asked=words[1] == "1") if len(words) == 2 else None
@@ -111,22 +111,22 @@ class Record:
 
     def index_after(self) -> int:
         """An index above all that was said about this attempt, 0 when it did not start."""
-        started = self.started()
+        started = self.read_started()
         if started is None:
             return 0
         size = self.output.stat().st_size if self.output.exists() else 0
         return self.index_at(started, size) + HEADER_ROOM
 
 
-class Attempts:
+class ScriptAttempts:
     """All attempts to run one script."""
 
     def __init__(self, scripts: Path, *, deployment: str, stage: str, retry: int) -> None:
         self._folder = find_deployment_folder(scripts, deployment)
         self._prefix = format_record_prefix(stage, retry)
 
-    def __getitem__(self, number: int) -> Record:
-        return Record(folder=self._folder / f"{self._prefix}{number}")
+    def __getitem__(self, number: int) -> ScriptRecord:
+        return ScriptRecord(folder=self._folder / f"{self._prefix}{number}")
 
     def last(self) -> int | None:
         """The number of the latest attempt that was begun, None when there was none."""
@@ -135,19 +135,19 @@ class Attempts:
             number = 0 if number is None else number + 1
         return number
 
-    def others(self) -> list[Record]:
+    def others(self) -> list[ScriptRecord]:
         """The records of the deployment's other scripts."""
         try:
             folders = sorted(each for each in self._folder.iterdir() if each.is_dir())
         except FileNotFoundError:
             return []
-        return [Record(folder=each) for each in folders if not self._is_mine(each.name)]
+        return [ScriptRecord(folder=each) for each in folders if not self._is_mine(each.name)]
 
     def _is_mine(self, name: str) -> bool:
         return name.startswith(self._prefix) and name.removeprefix(self._prefix).isdecimal()
 
 
-def scripts_folder(environment: Mapping[str, str]) -> Path:
+def find_scripts_folder(environment: Mapping[str, str]) -> Path:
     """Where the records are; beside those of a Go agent when piped does not say it."""
     given = environment.get(SCRIPTS_VARIABLE)
     return Path(given) if given else Path.home() / ".piped" / "scripts"

@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from pipecd_plugin_scriptrun.ending import ending_limit
-from pipecd_plugin_scriptrun.keeping import Script, Shim
+from pipecd_plugin_scriptrun.ending import ending_limit_seconds
 from pipecd_plugin_scriptrun.leftovers import end_leftovers
-from pipecd_plugin_scriptrun.output import Block, OutputFile
-from pipecd_plugin_scriptrun.records import Ended, Record, Started
+from pipecd_plugin_scriptrun.output import OutputBlock, OutputFile
+from pipecd_plugin_scriptrun.prefork import SHIMS
+from pipecd_plugin_scriptrun.records import Ended, ScriptRecord, Started
 from pipecd_plugin_scriptrun.shim import chaos
-from pipecd_plugin_scriptrun.shim.keeper import NOT_STARTED, TAKEN
-from pipecd_plugin_scriptrun.spare import SPARE
+from pipecd_plugin_scriptrun.shim.runner import NOT_STARTED, TAKEN
+from pipecd_plugin_scriptrun.shim_client import Script, Shim
 from pipecd_sdk import StageContext, StageFailedError
 
-NOTICE_AFTER: Final = 3.0
+NOTICE_AFTER_SECONDS: Final = 3.0
 """Seconds of waiting for a background process before the log says so."""
 MOST_STARTS: Final = 3
 """How often a shim is started that ends before it has done anything."""
-DEATH_NOTICE: Final = 0.05
+DEATH_NOTICE_SECONDS: Final = 0.05
 """Seconds until the kernel ends this process too, if piped has died."""
 
 
@@ -32,7 +32,7 @@ class Attempt:
     def __init__(
         self,
         ctx: StageContext,
-        record: Record,
+        record: ScriptRecord,
         script: Script,
         *,
         heading: Sequence[str],
@@ -50,7 +50,7 @@ class Attempt:
         self._shell_ended_at: float | None = None
         self._is_ending = False
 
-    async def to_its_end(self) -> Ended | None:
+    async def run_to_end(self) -> Ended | None:
         """How the script ended; None when nobody knows, and nothing of it runs any more.
 
         A cancellation ends the script and all it started before it gets through, unless the next
@@ -63,12 +63,12 @@ class Attempt:
             if self._ctx.is_handed_over():
                 raise
             # piped's death cancels, too, a moment before it is ours. That is no cancellation.
-            await asyncio.sleep(DEATH_NOTICE)
+            await asyncio.sleep(DEATH_NOTICE_SECONDS)
             self._ctx.log.info("Cancelled: ending the script and all it started")
             await self._end()
             raise
         except Exception:
-            await asyncio.sleep(DEATH_NOTICE)  # piped's death may be what went wrong
+            await asyncio.sleep(DEATH_NOTICE_SECONDS)  # piped's death may be what went wrong
             await self._end()
             raise
         finally:
@@ -79,7 +79,7 @@ class Attempt:
             self._ctx.log.info(
                 "Processes of the interrupted script that had to be ended: %d", count
             )
-        chaos.reached("plugin.exit-read")
+        chaos.hit("plugin.exit-read")
         return ended
 
     async def _follow(self) -> Ended | None:
@@ -96,8 +96,8 @@ class Attempt:
                     return None
                 await self._start()
                 continue
-            ended = self._record.ended()
-            started = self._record.started()
+            ended = self._record.read_ended()
+            started = self._record.read_started()
             if started is not None:
                 await self._pass_on(started)
             if ended is not None:
@@ -125,12 +125,12 @@ class Attempt:
             await self._shim.start(self._script, floor=self._floor)
         except OSError as error:
             raise StageFailedError(f"the script could not be started: {error}") from error
-        chaos.reached("plugin.shim-started")
+        chaos.hit("plugin.shim-started")
 
     async def _pass_on(self, started: Started) -> None:
         if not self._is_headed:
             self._is_headed = True
-            SPARE.prepare()  # the next script of the pipeline may follow soon
+            SHIMS.prepare()  # the next script of the pipeline may follow soon
             self._ctx.log.set_next_index(started.index)
             for line in self._heading:
                 self._ctx.log.info("%s", line)
@@ -144,7 +144,7 @@ class Attempt:
         await self._show(started, self._output.rest())
         self._ctx.log.set_next_index(self._record.index_at(started, self._output.position))
 
-    async def _show(self, started: Started, blocks: Sequence[Block]) -> None:
+    async def _show(self, started: Started, blocks: Sequence[OutputBlock]) -> None:
         for block in blocks:
             self._ctx.log.set_next_index(
                 self._record.index_at(started, block.position), at=block.at
@@ -153,7 +153,7 @@ class Attempt:
                 self._ctx.log.error("%s", block.text)
             else:
                 await self._ctx.log.write(block.text)
-            chaos.reached("plugin.output")
+            chaos.hit("plugin.output")
 
     def _notice_background(self) -> None:
         """A script is over when nobody can write to its log any more, as in a shell's pipeline."""
@@ -162,7 +162,7 @@ class Attempt:
         now = time.monotonic()
         if self._shell_ended_at is None:
             self._shell_ended_at = now
-        elif now >= self._shell_ended_at + NOTICE_AFTER:
+        elif now >= self._shell_ended_at + NOTICE_AFTER_SECONDS:
             self._shell_ended_at = float("inf")
             self._ctx.log.info(
                 "The script has ended; waiting for background processes that hold its output"
@@ -180,7 +180,7 @@ class Attempt:
                 self._record.forbid()
         ended = None
         try:
-            async with asyncio.timeout(ending_limit(self._script.kill_grace)):
+            async with asyncio.timeout(ending_limit_seconds(self._script.kill_grace)):
                 while not self._shim.signal(signal.SIGTERM) and self._record.is_locked():
                     await self._shim.wait()
                 ended = await self._follow()

@@ -24,7 +24,7 @@ def _check(number: int, total: int) -> str:
     return f'\ncase $? in 0) ;; *) set -- $?; echo "{note} $1" >&2; exit $1 ;; esac\n'
 
 
-def shown(commands: Sequence[str]) -> Iterator[str]:
+def format_commands(commands: Sequence[str]) -> Iterator[str]:
     """The lines of the commands as the stage log shows them."""
     for command in commands:
         for line in command.rstrip("\n").split("\n"):

@@ -62,7 +62,7 @@ class WaitApproval(StagePlugin):
     async def wait(self, ctx: StageContext, config: ApprovalConfig) -> None:
         author = _names_of(ctx.deployment.commit.author) if config.exclude_author else frozenset()
         _must_be_possible(config, author)
-        approved = await _kept_users(ctx.metadata)
+        approved = await _read_approvers(ctx.metadata)
         if approved:
             ctx.log.info("Approved so far by %s", ", ".join(approved))
         if (missing := config.min_approver_num - len(approved)) > 0:
@@ -127,7 +127,7 @@ def _names_of(author: str) -> frozenset[str]:
     return frozenset(each.strip().casefold() for each in (author, name, mail) if each.strip())
 
 
-async def _kept_users(metadata: Metadata) -> list[str]:
+async def _read_approvers(metadata: Metadata) -> list[str]:
     if exact := await metadata.get(EXACT_USERS):
         users: list[str] = json.loads(exact)
         return users
@@ -154,7 +154,7 @@ def _approvals(count: int, more: str = "") -> str:
 
 def main() -> None:
     """The executable `pipecd-plugin-waitapproval`."""
-    serve(WaitApproval(), version="0.1.0")
+    serve(WaitApproval())
 
 
 if __name__ == "__main__":

@@ -15,7 +15,13 @@ from typing import Any
 
 import grpc
 
-from pipecd_wire.model.deployment_pb2 import STAGE_RUNNING, STAGE_SUCCESS, PipelineStage
+from pipecd_wire.model.deployment_pb2 import (
+    STAGE_FAILURE,
+    STAGE_RUNNING,
+    STAGE_SUCCESS,
+    PipelineStage,
+)
+from pipecd_wire.model.logblock_pb2 import LogBlock
 from pipecd_wire.plugin.deploymentapi import api_pb2 as pb
 from pipecd_wire.plugin.livestateapi import api_pb2 as live
 from pipecd_wire.pluginservice import service_pb2, service_pb2_grpc
@@ -31,7 +37,7 @@ def evil_of(config: bytes) -> str:
     return str(stages[0].get("with", {}).get("evil", "")) if stages else ""
 
 
-class Hostile:
+class Hostile(grpc.GenericRpcHandler):
     """Answers calls with bytes."""
 
     def __init__(self, piped: Any) -> None:
@@ -119,14 +125,15 @@ class Hostile:
                 return b"\x08\xe7\x07"
             case "execute: long reason":
                 answer.message = "x" * (9 * MIB)
-                answer.status = 3  # failure
+                answer.status = STAGE_FAILURE
             case "execute: long line":
                 await self.write_log(asked.deployment.id, asked.stage.id, "x" * (8 * MIB))
             case "execute: odd lines":
                 text = "\x1b[2J\x00 <script> \r \N{RIGHT-TO-LEFT OVERRIDE}"
                 await self.write_log(asked.deployment.id, asked.stage.id, text)
             case "execute: another's log":
-                await self.write_log(*options["theirs"], "written by another plugin")
+                deployment_id, stage_id = options["theirs"]
+                await self.write_log(deployment_id, stage_id, "written by another plugin")
             case "execute: another's metadata":
                 deployment_id, stage_id = options["theirs"]
                 await self._piped.PutStageMetadata(
@@ -137,7 +144,7 @@ class Hostile:
         return answer.SerializeToString()
 
     async def write_log(self, deployment_id: str, stage_id: str, text: str) -> None:
-        block = {"index": 1, "log": text, "created_at": int(time.time())}
+        block = LogBlock(index=1, log=text, created_at=int(time.time()))
         await self._piped.ReportStageLogs(
             service_pb2.ReportStageLogsRequest(
                 deployment_id=deployment_id, stage_id=stage_id, blocks=[block]

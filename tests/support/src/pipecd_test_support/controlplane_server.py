@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipecd_controlplane.app import ControlPlane, Settings, control_plane
+from pipecd_controlplane.app import RunningServer, control_plane
+from pipecd_controlplane.settings import ServerSettings
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.keys import hash_of, new_api_key
@@ -61,13 +62,13 @@ class ProgramClient:
 class ServedControlPlane:
     """A served control plane, and ways to call it."""
 
-    running: ControlPlane
+    running: RunningServer
     opened: AsyncExitStack
     build: MessageBuilder
     admin: ProgramClient = field(init=False)
 
     @classmethod
-    async def of(cls, running: ControlPlane, opened: AsyncExitStack) -> "ServedControlPlane":
+    async def of(cls, running: RunningServer, opened: AsyncExitStack) -> "ServedControlPlane":
         """Returns ways to call a control plane that the test has started itself."""
         clients = await opened.enter_async_context(AsyncExitStack())
         plane = cls(running=running, opened=clients, build=MessageBuilder())
@@ -228,6 +229,6 @@ async def serving(folder: Path) -> AsyncIterator[ServedControlPlane]:
     """Serve a data folder in this process: `async with serving(path) as plane`."""
     async with AsyncExitStack() as opened:
         running = await opened.enter_async_context(
-            control_plane(Settings(data_dir=folder, grace=1))
+            control_plane(ServerSettings(data_dir=folder, grace_seconds=1, repeat_units=True))
         )
         yield await ServedControlPlane.of(running, opened)

@@ -6,7 +6,15 @@ The mirror, the outbox, the planner, the controller and the choice of plugins ar
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -22,21 +30,26 @@ from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.controlplane.lease import Lease
 from piped.controlplane.state import Change, ControlPlaneState
+from piped.facts import Facts
 from piped.git import NoCommitError
 from piped.plan.planner import Planner
 from piped.plugins.choose import choose
 from piped.plugins.state import Phase, PluginState
+from piped.report.commands import CommandInbox
 from piped.report.journal import Journal
 from piped.report.outbox import Outbox
-from piped.report.statuses import Statuses
+from piped.report.statuses import StatusReporter
 from piped.schedule.controller import Controller
-from piped.schedule.needs import Needs
 from piped.schedule.run import DeploymentRun
+from piped.schedule.services import RunServices
 
 LIMIT = 20
 """Seconds after which a test that waits has failed."""
 
 Behaviour = Callable[[api.ExecutePluginInput], Awaitable[api.ExecuteStageResponse]]
+
+StageEntry = Mapping[str, Any] | str
+"""A stage in an application's file: all of it, or its name."""
 
 
 def git_path(path: str = "apps/web") -> ApplicationGitPath:
@@ -87,7 +100,7 @@ def cancel(deployment_id: str = "d1", by: str = "alice", **flags: bool) -> Comma
     )
 
 
-def application_file(stages: Iterable[Mapping[str, Any] | str], **spec: Any) -> str:
+def application_file(stages: Iterable[StageEntry], **spec: Any) -> str:
     entries = [{"name": stage} if isinstance(stage, str) else dict(stage) for stage in stages]
     document = {
         "apiVersion": "pipecd.dev/v1beta1",
@@ -131,7 +144,7 @@ class FakePlugin:
         self.record: list[str] = []
         """`NAME index` of every stage it ran, in order."""
 
-    async def ready(self, limit: float) -> None:
+    async def wait_ready(self, limit: float) -> None:
         pass
 
     async def determine_versions(self, ask: api.PlanPluginInput) -> api.DetermineVersionsResponse:
@@ -205,7 +218,7 @@ class FakePlugins:
             plugin.record = record
         self.record = record
 
-    async def settled(self, limit: float) -> None:
+    async def wait_settled(self, limit: float) -> None:
         pass
 
     def choose(self, stage: str, *, wanted: str | None, declared: Collection[str]) -> Any:
@@ -315,13 +328,13 @@ class FakeScripts:
         return len(ending)
 
 
-class Successes:
+class FakeSuccesses:
     def __init__(self) -> None:
         self.known: dict[str, ApplicationDeploymentReference] = {}
         self.faults: list[PipecdError] = []
         """What the next questions end with."""
 
-    async def of(self, application_id: str) -> ApplicationDeploymentReference | None:
+    async def get(self, application_id: str) -> ApplicationDeploymentReference | None:
         if self.faults:
             raise self.faults.pop(0)
         return self.known.get(application_id)
@@ -330,15 +343,15 @@ class Successes:
         self.known[application_id] = success
 
 
-class Metadata:
+class FakeScope:
     def __init__(self) -> None:
-        self.open: set[str] = set()
+        self.opened: set[str] = set()
 
     @contextmanager
-    def opened(self, deployment: pb.Deployment) -> Any:
-        self.open.add(deployment.id)
-        yield self
-        self.open.discard(deployment.id)
+    def open(self, deployment: pb.Deployment) -> Iterator[None]:
+        self.opened.add(deployment.id)
+        yield
+        self.opened.discard(deployment.id)
 
 
 class World:
@@ -350,43 +363,54 @@ class World:
         sources: FakeSources,
         *,
         journal: Journal | None = None,
+        memory: Memory | None = None,
         **options: Any,
     ) -> None:
         self.plugins = plugins
         self.sources = sources
-        self.memory = Memory()
-        self.mirror = ControlPlaneState()
+        self.memory = memory or Memory()
+        self.state = ControlPlaneState()
         self.outbox = Outbox(self.memory.deliver, journal)
         self.clock = Clock()
-        self.statuses = Statuses(self.outbox, self.memory.deliver, self.clock)
+        self.facts = Facts()
+        self.reports = StatusReporter(self.outbox, self.memory.deliver)
+        self.reports.subscribe_to(self.facts)
+        self.commands = CommandInbox(self.state, self.outbox, self.clock)
         self.lease_clock = Clock(1000.0)
         self.lease = Lease("instance", clock=self.lease_clock)
-        self.lease.take(None, asked=self.lease_clock.now)  # there are none, unless a test says so
+        self.lease.apply(None, asked=self.lease_clock.now)  # there are none, unless a test says so
         self.planner = Planner(plugins, sources, self.clock)
-        self.successes = Successes()
+        self.successes = FakeSuccesses()
         self.scripts = FakeScripts(plugins.record)
         self.stored: dict[str, pb.Deployment] = {}
         self.stored_faults: list[PipecdError] = []
         """What the next questions for a stored deployment end with."""
-        self.needs = Needs(
+        self.services = RunServices(
             planner=self.planner,
             plugins=plugins,
             sources=sources,
-            statuses=self.statuses,
-            commands=self.mirror,
-            metadata=Metadata(),
+            facts=self.facts,
+            reports=self.reports,
+            commands=self.commands,
+            scope=FakeScope(),
             successes=self.successes,
             permit=self.lease,
             scripts=self.scripts,
-            stored=self._stored,
+            read_deployment=self._read_deployment,
             clock=self.clock,
         )
         self.controller = Controller(
-            self.mirror, self.statuses, self.start, self._stored, self.lease, **options
+            self.state,
+            self.reports,
+            self.commands,
+            self.start,
+            self._read_deployment,
+            self.lease,
+            **options,
         )
         self.runs: list[DeploymentRun] = []
 
-    async def _stored(self, deployment_id: str) -> pb.Deployment:
+    async def _read_deployment(self, deployment_id: str) -> pb.Deployment:
         if self.stored_faults:
             raise self.stored_faults.pop(0)
         if deployment_id not in self.stored:
@@ -394,7 +418,7 @@ class World:
         return self.stored[deployment_id]
 
     def start(self, deployment: pb.Deployment) -> DeploymentRun:
-        run = DeploymentRun(deployment, self.needs)
+        run = DeploymentRun(deployment, self.services)
         self.runs.append(run)
         return run
 
@@ -403,7 +427,7 @@ class World:
         """The controller and the outbox at work."""
         async with asyncio.timeout(LIMIT), self.outbox.open(drain=LIMIT):
             controller = asyncio.ensure_future(self.controller.run())
-            self.mirror.replace(applications=[], deployments=[], commands=[])
+            self.state.replace(applications=[], deployments=[], commands=[])
             try:
                 yield self
             finally:
@@ -411,7 +435,7 @@ class World:
                 await asyncio.wait([controller])
 
     def push(self, *things: pb.Deployment | Command | Application) -> None:
-        self.mirror.merge(
+        self.state.merge(
             Change(
                 deployments=tuple(each for each in things if isinstance(each, pb.Deployment)),
                 commands=tuple(each for each in things if isinstance(each, Command)),

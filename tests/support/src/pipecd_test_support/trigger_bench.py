@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipecd_model.errors import ConflictError, PipecdError
+from pipecd_wire.headers import TRIGGERED_DEPLOYMENT_ID
 from pipecd_wire.model.application_pb2 import (
     Application,
     ApplicationDeploymentReference,
@@ -22,6 +23,7 @@ from piped.appconfig import ApplicationFiles
 from piped.controlplane.state import Change, ControlPlaneState
 from piped.git import Repository
 from piped.git.access import Access
+from piped.report.commands import REASON, CommandOutcome
 from piped.report.statuses import reference
 from piped.trigger import Trigger
 from piped.trigger.services import TriggerLimits, TriggerServices
@@ -81,6 +83,8 @@ class Desk:
     """The control plane, as far as the trigger sees it. Outlives any number of triggers."""
 
     def __init__(self) -> None:
+        self.state = ControlPlaneState()
+        """That of the piped that runs now."""
         self.created: list[Deployment] = []
         self.last: dict[str, ApplicationDeploymentReference] = {}
         self.states: list[tuple[str, ApplicationSyncState]] = []
@@ -116,12 +120,12 @@ class Desk:
         self.states.append((application_id, state))
         self._note()
 
-    def report_handled(self, command: Command, deployment_id: str) -> None:
-        self.handled_commands[command.id] = deployment_id
-        self._note()
-
-    def report_refused(self, command: Command, reason: str) -> None:
-        self.refusals[command.id] = reason
+    def finish_command(self, command: Command, outcome: CommandOutcome) -> None:
+        if outcome.succeeded:
+            self.handled_commands[command.id] = outcome.metadata[TRIGGERED_DEPLOYMENT_ID]
+        else:
+            self.refusals[command.id] = outcome.metadata[REASON]
+        self.state.forget_command(command.id)
         self._note()
 
     def deployed(self) -> list[tuple[str, str]]:
@@ -167,9 +171,11 @@ class Bench:
         return str(self.remote.git("rev-parse", "main"))
 
     @asynccontextmanager
-    async def running(self, *applications: Application) -> AsyncIterator[None]:
+    async def running(
+        self, *applications: Application, state: ControlPlaneState | None = None
+    ) -> AsyncIterator[None]:
         """A piped that knows these applications while the block runs."""
-        self.state = ControlPlaneState()
+        self.state = self.desk.state = state or ControlPlaneState()
         self.state.replace(applications=applications, deployments=(), commands=())
         async with Repository(
             id="repo",

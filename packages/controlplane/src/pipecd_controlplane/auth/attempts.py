@@ -26,7 +26,7 @@ MOST: Final = 10_000
 Clock = Callable[[], float]
 
 
-class Attempts:
+class AttemptLimiter:
     """At most `burst` attempts at once per key, and one more each `seconds`.
 
     All buckets fill at the same pace, so a bucket is kept as the moment when it is full again: the

@@ -9,7 +9,7 @@ from typing import Final
 
 from pipecd_controlplane.auth import calls
 from pipecd_controlplane.auth.addresses import network
-from pipecd_controlplane.auth.attempts import Attempts, TooManyAttemptsError
+from pipecd_controlplane.auth.attempts import AttemptLimiter, TooManyAttemptsError
 from pipecd_controlplane.auth.caller import Agent, Person, Program
 from pipecd_controlplane.auth.session_authenticator import SessionAuthenticator
 from pipecd_controlplane.auth.verify import Verifier
@@ -49,7 +49,7 @@ class CallAuthenticator:
         self._sessions = SessionAuthenticator(stores, now)
         self._verifier = Verifier()
         # Comparing a key takes time: nobody may make us do it without end.
-        self._attempts = Attempts(burst=50, seconds=2)
+        self._attempts = AttemptLimiter(burst=50, seconds=2)
 
     async def admit(self, method: Method, metadata: Metadata) -> Agent | Program | Person:
         """Raises UnauthenticatedError or DeniedError; StateError for a lease that is over."""
@@ -86,7 +86,7 @@ class CallAuthenticator:
             return await self._sessions.admit(
                 method, metadata.get("cookie", ""), _idempotency_key(metadata)
             )
-        raise UnauthenticatedError(f"{method.name} needs {_wanted(method)}")
+        raise UnauthenticatedError(f"{method.name} needs {_describe_credentials(method)}")
 
     async def project_of_key(self, authorization: str, peer: str) -> str:
         """The project of an API key that was shown outside of an RPC. Raises as `admit` does."""
@@ -177,7 +177,7 @@ def _parts(credential: str, separator: str, count: int) -> list[str]:
     return parts
 
 
-def _wanted(method: Method) -> str:
+def _describe_credentials(method: Method) -> str:
     names = {
         rights_pb2.PIPED: "a piped token",
         rights_pb2.API_KEY: "an API key",

@@ -21,7 +21,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 @dataclass(slots=True, kw_only=True)
-class Call:
+class CallRecord:
     """What is known of a call; the caller only once it was let in."""
 
     id: str
@@ -32,7 +32,7 @@ class Call:
     """Does it count among the open calls of its caller?"""
 
 
-_current: ContextVar[Call | None] = ContextVar("call", default=None)
+_current: ContextVar[CallRecord | None] = ContextVar("call", default=None)
 
 
 def request_id(given: str) -> str:
@@ -40,13 +40,13 @@ def request_id(given: str) -> str:
     return given if _PLAIN.fullmatch(given) else uuid.uuid4().hex
 
 
-def begin(metadata: Metadata) -> Call:
-    call = Call(id=request_id(metadata.get(REQUEST_ID, "")), peer=metadata.get(PEER, ""))
+def begin(metadata: Metadata) -> CallRecord:
+    call = CallRecord(id=request_id(metadata.get(REQUEST_ID, "")), peer=metadata.get(PEER, ""))
     _current.set(call)
     return call
 
 
-def current() -> Call | None:
+def current() -> CallRecord | None:
     return _current.get()
 
 
@@ -61,7 +61,7 @@ def name(caller: Agent | Program | Person) -> str:
 
 def log_call(method: Method, status: str, seconds: float) -> None:
     """An observer: one line per call. What went well is only for who looks closely."""
-    call = _current.get() or Call(id="", peer="")
+    call = _current.get() or CallRecord(id="", peer="")
     fields = {
         "method": method.path,
         "status": status,

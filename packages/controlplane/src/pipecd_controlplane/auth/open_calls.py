@@ -24,16 +24,16 @@ class OpenCalls:
         self._most = most
         self._open: Counter[tuple[str, str]] = Counter()
 
-    def admitting(self, admit: Admit) -> Admit:
+    def limit_admission(self, admit: Admit) -> Admit:
         """Returns what admits as before, and raises TooManyCallsError for one call too many."""
 
-        async def limited(method: Method, metadata: Metadata) -> object:
+        async def admit_within_limit(method: Method, metadata: Metadata) -> object:
             caller = await admit(method, metadata)
             if (call := calls.current()) is not None:
                 self._enter(call)
             return caller
 
-        return limited
+        return admit_within_limit
 
     def observe(self, _method: Method, _status: str, _seconds: float) -> None:
         call = calls.current()
@@ -45,7 +45,7 @@ class OpenCalls:
         if not self._open[key]:
             del self._open[key]
 
-    def _enter(self, call: calls.Call) -> None:
+    def _enter(self, call: calls.CallRecord) -> None:
         key = (call.project_id, call.caller)
         if self._open[key] >= self._most:
             raise TooManyCallsError(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipecd_controlplane.auth.addresses import network
-from pipecd_controlplane.auth.attempts import Attempts, Clock, TooManyAttemptsError
+from pipecd_controlplane.auth.attempts import AttemptLimiter, Clock, TooManyAttemptsError
 from pipecd_controlplane.auth.familiar import FamiliarNetworks
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import keys, roles
@@ -31,7 +31,7 @@ NOBODY: Final = "$2b$10$1ux8Qi1OvFXxdMtbvDc5GOMNqUwyF1vTIM8VdjeeOodSHGr2coxuW"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class AttemptPace:
     """So many attempts at once, and one more each so many seconds."""
 
     burst: int
@@ -42,11 +42,11 @@ class Pace:
 class SignInPaces:
     """How often may be tried."""
 
-    address: Pace = Pace(burst=100, seconds=1)
+    address: AttemptPace = AttemptPace(burst=100, seconds=1)
     """From one network, at all accounts together: a program that guesses from one place."""
-    account_here: Pace = Pace(burst=10, seconds=30)
+    account_here: AttemptPace = AttemptPace(burst=10, seconds=30)
     """At one account from one network: a person who mistypes."""
-    account: Pace = Pace(burst=100, seconds=5)
+    account: AttemptPace = AttemptPace(burst=100, seconds=5)
     """At one account from all networks that are new to it: a program that guesses from many."""
 
 
@@ -62,8 +62,8 @@ class PasswordSignIn:
         paces: SignInPaces = DEFAULT_PACES,
         clock: Clock = time.monotonic,
     ) -> None:
-        def attempts(pace: Pace) -> Attempts:
-            return Attempts(pace.burst, pace.seconds, clock)
+        def attempts(pace: AttemptPace) -> AttemptLimiter:
+            return AttemptLimiter(pace.burst, pace.seconds, clock)
 
         self._stores = stores
         self._per_address = attempts(paces.address)
@@ -92,7 +92,7 @@ class PasswordSignIn:
         if not (right and known and enabled and hashed != NOBODY):
             log.info("sign_in.refused", project_id=project_id[:64], address=address)
             raise UnauthenticatedError("wrong project, user name or password")
-        self._succeeded(account, source)
+        self._record_success(account, source)
         return UserIdentity(
             subject=username, via=access_pb2.Session.STATIC_ADMIN, roles=(roles.ADMIN,)
         )
@@ -107,7 +107,7 @@ class PasswordSignIn:
             self._per_address.take(source) or self._here.take(here) or self._anywhere.take(account)
         )
 
-    def _succeeded(self, account: str, source: str) -> None:
+    def _record_success(self, account: str, source: str) -> None:
         here = f"{account}\n{source}"
         if not self._familiar.has(account, source):
             # One attempt and no more: an account of one's own must not pay for guesses at others.

@@ -90,7 +90,7 @@ class CredentialRecheck:
         is_open = False
 
         async def ask() -> int:
-            fresh = await self._admitted(method, metadata, caller)
+            fresh = await self._readmit_caller(method, metadata, caller)
             if isinstance(fresh, Person) and fresh.grant.is_limited:
                 await self._check_labels(fresh, subject, is_open=is_open)
             return fresh.expires_at if isinstance(fresh, Person | Program) else 0
@@ -108,7 +108,7 @@ class CredentialRecheck:
             tenure.end()
             await answers.aclose()
 
-    async def _admitted(self, method: Method, metadata: Metadata, caller: Caller) -> Caller:
+    async def _readmit_caller(self, method: Method, metadata: Metadata, caller: Caller) -> Caller:
         try:
             return await self._readmit(method, metadata)
         except UnauthenticatedError:

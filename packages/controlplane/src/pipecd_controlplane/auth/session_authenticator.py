@@ -33,7 +33,7 @@ class SessionAuthenticator:
         """Raises UnauthenticatedError without an open session, DeniedError without the right."""
         session = await sessions.find(self._stores, find_cookie(cookies, TOKEN), now=self._now)
         project = await self._stores.projects.find(session.project_id) if session else None
-        if session is None or project is None or _switched_off(project, session):
+        if session is None or project is None or _is_switched_off(project, session):
             raise UnauthenticatedError("Unauthenticated", hint="sign in again")
         held = roles.roles_of(project, session.groups, session.roles)
         grant = _grant(method, held)
@@ -53,7 +53,7 @@ class SessionAuthenticator:
         )
 
 
-def _switched_off(project: project_pb2.Project, session: access_pb2.Session) -> bool:
+def _is_switched_off(project: project_pb2.Project, session: access_pb2.Session) -> bool:
     """Is it the session of a static admin that is none any more?
 
     The one that switched it off goes on: whoever did that must be able to undo it.

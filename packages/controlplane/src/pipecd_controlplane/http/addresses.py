@@ -32,7 +32,7 @@ class TrustedProxies:
         if not forwarded or not self._networks or not self.is_trusted(connected):
             return connected
         for entry in reversed(forwarded.rsplit(",", MOST_HOPS)[-MOST_HOPS:]):
-            parsed = parse_address(_without_port(entry.strip()))
+            parsed = parse_address(_strip_port(entry.strip()))
             if parsed is None:
                 break
             connected = str(parsed)
@@ -65,8 +65,8 @@ def limit_key(address: str) -> str:
     return address if parsed is None else str(parsed)
 
 
-def _without_port(entry: str) -> str:
-    """The address of `10.0.0.7:4000` or `[::1]:4000`."""
+def _strip_port(entry: str) -> str:
+    """Returns the address of `10.0.0.7:4000` or `[::1]:4000`."""
     if entry.startswith("["):
         return entry[1:].partition("]")[0]
     host, colon, _port = entry.partition(":")

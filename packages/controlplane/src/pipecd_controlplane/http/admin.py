@@ -6,7 +6,7 @@ connections of its own, so that it answers when the other address has none left.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Final, cast
 
@@ -18,13 +18,13 @@ from pipecd_controlplane.http.addresses import TrustedProxies
 from pipecd_controlplane.http.bodies import BoundedBodies
 from pipecd_controlplane.http.connections import ClientConnection, Connections
 from pipecd_controlplane.http.http1 import BoundedHttp
-from pipecd_controlplane.http.listen import address_of, listen
-from pipecd_controlplane.http.uvicorn_server import make_http_server, stop_http, tick
+from pipecd_controlplane.http.listen import address_of, listening
+from pipecd_controlplane.http.uvicorn_server import accepting, make_http_server, stop_http
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_runtime.tasks import UnwrappedTaskGroup
 
-GRACE: Final = 2.0
-"""Seconds for a page that is being answered."""
+GRACE_SECONDS: Final = 2.0
+"""For a page that is being answered."""
 
 ANY_DESCRIPTOR: Final = 2**31
 """It may use the reserve: that is what it is for."""
@@ -37,37 +37,25 @@ async def serve_admin(
     """Serve while the block runs; the value is `host:port`. AddressError when it is taken."""
     limits = limits or FrontLimitsConfig()
     most = limits.max_admin_connections
-    listeners = await listen(host, port)
     # Nobody shows who they are here: all are strangers, and may have all connections.
     own = msgspec.structs.replace(
         limits, max_strangers_per_address=most, max_stranger_connections=most
     )
     connections = Connections(own, 2 * most)
-    http = make_http_server(
-        BoundedBodies(app, limits.max_form_bytes),
-        limits.keep_alive_timeout,
-    )
+    http = make_http_server(BoundedBodies(app, limits.max_form_bytes), limits.keep_alive_timeout)
 
     def speak_http(connection: ClientConnection) -> asyncio.Protocol:
         return _AdminHttp(http.config, http.server_state, connection, own, TrustedProxies())
 
-    try:
-        async with UnwrappedTaskGroup() as tasks:
-            acceptor = Acceptor(
-                listeners, connections, speak_http, tasks, highest_descriptor=ANY_DESCRIPTOR
-            )
-            acceptor.start()
-            ticking = tasks.create_task(tick(http, connections, own), name="admin.tick")
-            try:
-                yield address_of(listeners[0])
-            finally:
-                acceptor.stop()
-                await stop_http(http, GRACE)
-                ticking.cancel()
-                connections.abort()
-    finally:
-        for listener in listeners:
-            listener.close()
+    def stop() -> Awaitable[None]:
+        return stop_http(http, GRACE_SECONDS)
+
+    async with listening(host, port) as listeners, UnwrappedTaskGroup() as tasks:
+        acceptor = Acceptor(
+            listeners, connections, speak_http, tasks, highest_descriptor=ANY_DESCRIPTOR
+        )
+        async with accepting(acceptor, http, connections, own, tasks, stop=stop):
+            yield address_of(listeners[0])
 
 
 class _AdminHttp(BoundedHttp):

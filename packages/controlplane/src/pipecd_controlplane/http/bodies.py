@@ -20,7 +20,7 @@ class BoundedBodies:
             await self._app(scope, receive, send)
             return
         body = _Body(receive, send, self._limit)
-        if _announced(scope) > self._limit:
+        if _read_content_length(scope) > self._limit:
             await body.refuse()
             return
         try:
@@ -66,7 +66,7 @@ class _Body:
             await self._send({"type": "http.response.body", "body": text, "more_body": False})
 
 
-def _announced(scope: Scope) -> int:
+def _read_content_length(scope: Scope) -> int:
     for name, value in scope["headers"]:
         if name == b"content-length":
             return int(value) if value.isdigit() else 0

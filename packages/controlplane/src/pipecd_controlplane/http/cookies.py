@@ -23,13 +23,13 @@ class CookieWriter:
     public_url: str = ""
     insecure: bool = False
 
-    def token(self, request: Request, response: Response, value: str, *, hours: int) -> None:
+    def set_token(self, request: Request, response: Response, value: str, *, hours: int) -> None:
         self._set(request, response, TOKEN, value, seconds=hours * 3600, same_site="strict")
 
-    def state(self, request: Request, response: Response, value: str) -> None:
+    def set_state(self, request: Request, response: Response, value: str) -> None:
         self._set(request, response, STATE, value, seconds=STATE_SECONDS, same_site="lax")
 
-    def error(self, request: Request, message: str) -> Response:
+    def redirect_with_error(self, request: Request, message: str) -> Response:
         """Back to the page, which shows the message: errors here have no page of their own."""
         response = RedirectResponse("/", status_code=303)
         # The page's own script reads it. Only sentences of ours go in, never what somebody sent.

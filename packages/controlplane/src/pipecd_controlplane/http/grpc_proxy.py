@@ -9,6 +9,7 @@ written. A stranger's frames pass within its limits (`http2`); who is let in is 
 
 import asyncio
 import socket
+from abc import ABC, abstractmethod
 from typing import Final, cast
 
 from pipecd_controlplane.http.addresses import TrustedProxies
@@ -17,9 +18,9 @@ from pipecd_controlplane.http.http2 import (
     ENHANCE_YOUR_CALM,
     NO_ERROR,
     ClientFrames,
+    FrameLimitError,
     ServerFrames,
     StrangerCalls,
-    TooMuchError,
     goaway,
 )
 from pipecd_model.config.frontlimits import FrontLimitsConfig
@@ -28,11 +29,11 @@ from pipecd_wire.rpc import Metadata, RelayedClient
 
 log = logger(__name__)
 
-DIAL_LIMIT: Final = 5.0
-"""Seconds until the gRPC server must have taken a connection; it does so in microseconds."""
+DIAL_TIMEOUT_SECONDS: Final = 5.0
+"""Until the gRPC server must have taken a connection; it does so in microseconds."""
 
-FLUSH_LIMIT: Final = 10.0
-"""Seconds in which a client takes the last bytes of a connection that its server has closed."""
+FLUSH_TIMEOUT_SECONDS: Final = 10.0
+"""In which a client takes the last bytes of a connection that its server has closed."""
 
 
 class GrpcProxy:
@@ -73,7 +74,7 @@ class GrpcProxy:
         if connection is not None and not connection.grow(GRPC_DESCRIPTORS):
             connection.abort("no room")
             return
-        self._tasks.create_task(self._dial(client), name="relay.dial")
+        self._tasks.create_task(self._dial(client), name="grpc_proxy.dial")
 
     def refuse(self) -> None:
         """Take no connection any more: one may still come that was accepted before the end."""
@@ -84,15 +85,15 @@ class GrpcProxy:
         for side in list(self._sides):
             side.transport.abort()
 
-    async def ended(self) -> None:
+    async def wait_ended(self) -> None:
         """Wait until no connection is left."""
         await self._empty.wait()
 
-    def opened(self, side: "_Side") -> None:
+    def add_side(self, side: "_Side") -> None:
         self._sides.add(side)
         self._empty.clear()
 
-    def closed(self, side: "_Side") -> None:
+    def remove_side(self, side: "_Side") -> None:
         self._sides.discard(side)
         if not self._sides:
             self._empty.set()
@@ -112,8 +113,8 @@ class GrpcProxy:
             end.bind("")
             client.name = f"unix-abstract:{end.getsockname()[1:].decode()}"
             self.clients[client.name] = client
-            async with asyncio.timeout(DIAL_LIMIT):
-                while not _connected(end, self._path):  # noqa: ASYNC110 - nothing tells when
+            async with asyncio.timeout(DIAL_TIMEOUT_SECONDS):
+                while not _try_connect(end, self._path):  # noqa: ASYNC110 - nothing tells when
                     await asyncio.sleep(0.01)
                 await loop.create_unix_connection(lambda: _Server(self, client), sock=end)
         except OSError:  # a TimeoutError is one, too
@@ -122,8 +123,8 @@ class GrpcProxy:
             client.transport.abort()
 
 
-class _Side(asyncio.Protocol):
-    """One end of a relayed connection: what it reads, its peer writes."""
+class _Side(asyncio.Protocol, ABC):
+    """One end of a proxied connection: what it reads, its peer writes."""
 
     transport: asyncio.Transport
 
@@ -132,8 +133,9 @@ class _Side(asyncio.Protocol):
         self._flushing: asyncio.TimerHandle | None = None
 
     @property
+    @abstractmethod
     def peer(self) -> "_Side | None":
-        raise NotImplementedError
+        """The other end; None while the gRPC server is not reached yet."""
 
     def read_on(self, *, wanted: bool) -> None:
         """Its peer cannot take more right now, or can again."""
@@ -153,7 +155,7 @@ class _Side(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self._flushing is not None:
             self._flushing.cancel()
-        self._proxy.closed(self)
+        self._proxy.remove_side(self)
         if self.peer is not None:
             self.peer.finish()
 
@@ -162,7 +164,7 @@ class _Side(asyncio.Protocol):
         if not self.transport.is_closing():
             self.transport.close()
             loop = asyncio.get_running_loop()
-            self._flushing = loop.call_later(FLUSH_LIMIT, self.transport.abort)
+            self._flushing = loop.call_later(FLUSH_TIMEOUT_SECONDS, self.transport.abort)
 
 
 class _Client(_Side):
@@ -185,7 +187,7 @@ class _Client(_Side):
         self._is_server_full = False
         self._connection = connection
         self._frames: ClientFrames | None = None
-        proxy.opened(self)
+        proxy.add_side(self)
         if connection is not None:
             self._frames = ClientFrames(proxy.limits, proxy.stranger_calls)
             self.answers = ServerFrames(self._end_call)
@@ -268,7 +270,7 @@ class _Client(_Side):
             return
         try:
             passed, self._waiting = self._frames.feed(data)
-        except TooMuchError as error:
+        except FrameLimitError as error:
             self._say_goodbye(ENHANCE_YOUR_CALM, str(error))
             return
         if passed:
@@ -329,7 +331,7 @@ class _Server(_Side):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Let the waiting client through."""
         self.transport = cast(asyncio.Transport, transport)
-        self._proxy.opened(self)
+        self._proxy.add_side(self)
         if self._client.transport.is_closing():
             self.transport.abort()
         else:
@@ -345,7 +347,7 @@ class _Server(_Side):
         return False
 
 
-def _connected(end: socket.socket, path: str) -> bool:
+def _try_connect(end: socket.socket, path: str) -> bool:
     """Connect to a unix socket, which happens at once; False when its queue is full right now."""
     try:
         end.connect(path)

@@ -104,7 +104,7 @@ class BoundedHttp(HttpToolsProtocol):
         except _RefusedError as refused:
             self._refuse(refused.status)
         if not self._connection.is_known:
-            self._connection.hold(self._held())
+            self._connection.hold(self._count_held_bytes())
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -161,7 +161,7 @@ class BoundedHttp(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._unanswered.popleft()
-        self._connection.hold(self._held())
+        self._connection.hold(self._count_held_bytes())
         if self._in_body and not self.pipeline and not self.transport.is_closing():
             self._linger()
 
@@ -212,7 +212,7 @@ class BoundedHttp(HttpToolsProtocol):
             if self._is_answering():
                 self._expect_body()
 
-    def _held(self) -> int:
+    def _count_held_bytes(self) -> int:
         """Returns the bytes of all requests that are not answered yet, as far as they have come."""
         held = sum(self._unanswered)
         if self._in_head:

@@ -40,7 +40,7 @@ NO_ERROR: Final = 0x0
 ENHANCE_YOUR_CALM: Final = 0xB
 
 
-class TooMuchError(Exception):
+class FrameLimitError(Exception):
     """A connection has sent what nobody needs."""
 
 
@@ -93,7 +93,7 @@ class ClientFrames:
         return len(self._partial)
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """Returns what may pass, and what has to wait; TooMuchError for a flood."""
+        """Returns what may pass, and what has to wait; FrameLimitError for a flood."""
         if self._partial:
             data = self._partial + data
             self._partial = b""
@@ -165,7 +165,7 @@ class ClientFrames:
         return True
 
     def _is_head_whole(self, data: bytes, at: int) -> bool:
-        """Returns whether all of a call's head has come; TooMuchError when it is too large."""
+        """Returns whether all of a call's head has come; FrameLimitError when it is too large."""
         self._head_bytes, self._continuations = 0, 0
         while at + HEAD <= len(data):
             length = data[at] << 16 | data[at + 1] << 8 | data[at + 2]
@@ -181,7 +181,7 @@ class ClientFrames:
 
     def _may_open(self, stream: int) -> bool:
         if stream % 2 == 0:
-            raise TooMuchError("a head of no call")
+            raise FrameLimitError("a head of no call")
         if stream <= self._last_stream:  # gRPC answers nothing to it unless the call is open
             self._count_control()
             return True
@@ -195,7 +195,7 @@ class ClientFrames:
         """A call that was reset may still cost as much as any other, but takes no place."""
         self._resets += 1
         if self._resets > self._limits.max_stranger_calls_per_connection:
-            raise TooMuchError("too many calls that were reset")
+            raise FrameLimitError("too many calls that were reset")
         self.close_stream(stream)
 
     def _count_head(self, length: int) -> None:
@@ -204,7 +204,7 @@ class ClientFrames:
             self._head_bytes > self._limits.max_header_bytes
             or self._continuations > MOST_CONTINUATIONS
         ):
-            raise TooMuchError("too large a head")
+            raise FrameLimitError("too large a head")
 
     def _count_control(self) -> None:
         """Take one token of a bucket that holds those of one second."""
@@ -213,7 +213,7 @@ class ClientFrames:
         self._tokens = min(rate, self._tokens + (now - self._counted_at) * rate)
         self._counted_at = now
         if self._tokens < 1:
-            raise TooMuchError("too many frames without data")
+            raise FrameLimitError("too many frames without data")
         self._tokens -= 1
 
 

@@ -4,6 +4,8 @@
 import asyncio
 import errno
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 from pipecd_wire.rpc import AddressError
@@ -32,7 +34,7 @@ async def listen(host: str, port: int) -> list[socket.socket]:
     try:
         for family, _, _, _, address in found:
             try:
-                sockets.append(_bound(family, (address[0], port, *address[2:])))
+                sockets.append(_bind(family, (address[0], port, *address[2:])))
             except OSError as error:
                 if error.errno not in _ABSENT:
                     raise
@@ -48,13 +50,24 @@ async def listen(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
+@asynccontextmanager
+async def listening(host: str, port: int) -> AsyncIterator[list[socket.socket]]:
+    """`listen`, with listeners that are closed when the block ends."""
+    listeners = await listen(host, port)
+    try:
+        yield listeners
+    finally:
+        for listener in listeners:
+            listener.close()
+
+
 def address_of(listener: socket.socket) -> str:
     """`host:port` as a client writes it."""
     host, port = listener.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
+def _bind(family: int, address: tuple[object, ...]) -> socket.socket:
     # The protocol by name: asyncio turns off the delay of small packets (40 ms) only for sockets
     # that say they are TCP.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

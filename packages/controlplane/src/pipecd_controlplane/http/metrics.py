@@ -79,16 +79,16 @@ class Metrics:
             registry=registry,
         )
 
-    def admitting(self, admit: Admit) -> Admit:
+    def count_admission(self, admit: Admit) -> Admit:
         """Count calls as they come, those that are refused included."""
 
-        async def counted(method: Method, metadata: Metadata) -> object:
+        async def admit_and_count(method: Method, metadata: Metadata) -> object:
             labels = (COMPONENT, method.service, method.name, _type(method))
             self._started.labels(*labels).inc()
             self._received.labels(*labels).inc()
             return await admit(method, metadata)
 
-        return counted
+        return admit_and_count
 
     def observe(self, method: Method, status: str, seconds: float) -> None:
         labels = (COMPONENT, method.service, method.name, _type(method))

@@ -32,7 +32,7 @@ STRICT: Final = "max-age=31536000"
 
 
 class PageMiddleware:
-    """An ASGI application around another."""
+    """Wraps an ASGI application: adds the headers, and counts and logs each request."""
 
     def __init__(self, app: Starlette, *, over_tls: bool, count: Count) -> None:
         self._app = app
@@ -52,7 +52,7 @@ class PageMiddleware:
         this_id = request_id(given)
         status = 500
 
-        async def guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -65,7 +65,7 @@ class PageMiddleware:
             await send(message)
 
         try:
-            await self._app(scope, receive, guarded)
+            await self._app(scope, receive, send_with_headers)
         finally:
             seconds = time.monotonic() - started
             # The pattern and never the path itself: anybody can make up paths.

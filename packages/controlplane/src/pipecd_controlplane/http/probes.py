@@ -17,8 +17,8 @@ from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 
-LIMIT: Final = 10.0
-REMEMBERED: Final = 1.0
+PROBE_TIMEOUT_SECONDS: Final = 10.0
+CACHE_SECONDS: Final = 1.0
 LEAST_FREE: Final = 32 * 1024 * 1024
 """Bytes on the disk; with less, the next large report may not fit."""
 
@@ -41,7 +41,7 @@ class Probes:
         """What is wrong with this process or its database."""
         async with self._asking:
             asked_at, answer = self._answer
-            if time.monotonic() - asked_at >= REMEMBERED:
+            if time.monotonic() - asked_at >= CACHE_SECONDS:
                 answer = await self._look()
                 self._answer = (time.monotonic(), answer)
                 if answer:
@@ -61,11 +61,11 @@ class Probes:
 
     async def _look(self) -> str:
         try:
-            async with asyncio.timeout(LIMIT):
+            async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
                 await self._stores.projects.ids()
                 await self._stores.database.write(_turn)
         except TimeoutError:
-            return f"the database does not answer within {LIMIT:g} seconds"
+            return f"the database does not answer within {PROBE_TIMEOUT_SECONDS:g} seconds"
         except Exception as error:  # noqa: BLE001 - whatever it is, it is not well
             return f"the database cannot be used: {error}"
         return ""

@@ -19,7 +19,7 @@ from pipecd_controlplane.http.metrics import Metrics
 from pipecd_controlplane.http.middleware import PageMiddleware
 from pipecd_controlplane.http.probes import Probes
 from pipecd_controlplane.http.scrape import Scrape
-from pipecd_controlplane.http.sign_in import SignIn
+from pipecd_controlplane.http.sign_in import SignInRoutes
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_model.errors import PipecdError
@@ -33,7 +33,7 @@ class RouteServices:
     authenticator: CallAuthenticator
     password: PasswordSignIn
     sso: SsoSignIn
-    jar: CookieWriter
+    cookies: CookieWriter
     probes: Probes
     metrics: Metrics
     scrape: Scrape
@@ -59,7 +59,9 @@ def public_app(services: RouteServices) -> PageMiddleware:
         text = await services.scrape.text(project_id)
         return Response(text, media_type="text/plain; version=0.0.4")
 
-    sign_in = SignIn(services.stores, services.password, services.sso, services.jar, services.now)
+    sign_in = SignInRoutes(
+        services.stores, services.password, services.sso, services.cookies, services.now
+    )
     routes: list[BaseRoute] = [
         *sign_in.routes(),
         *health_routes(services.probes),

@@ -19,12 +19,12 @@ from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 
-REMEMBERED: Final = 5.0
-"""Seconds: what is in the database is looked at no more often."""
+CACHE_SECONDS: Final = 5.0
+"""What is in the database is read no more often."""
 
 
 class Scrape:
-    """Makes the page."""
+    """Renders the page of all metrics: our own, and those that pipeds report."""
 
     def __init__(self, metrics: Metrics, stores: Stores, now: Now) -> None:
         self._metrics = metrics
@@ -38,7 +38,7 @@ class Scrape:
     async def text(self, project_id: str | None = None) -> bytes:
         """The page, of one project or of all."""
         async with self._turn:
-            if time.monotonic() - self._looked_at >= REMEMBERED:
+            if time.monotonic() - self._looked_at >= CACHE_SECONDS:
                 await self._look()
                 self._looked_at = time.monotonic()
             own = self._metrics.text().decode()
@@ -83,7 +83,7 @@ class Scrape:
             key = (piped_id, data)
             families = self._read.get(key)
             if families is None:
-                families = _of_piped(project_id, piped_id, data)
+                families = _parse_report(project_id, piped_id, data)
             read[key] = families
             found.setdefault(project_id, []).append(families)
         self._read = read
@@ -99,7 +99,7 @@ class Scrape:
         return exposition.write_page(own, pages).encode()
 
 
-def _of_piped(project_id: str, piped_id: str, data: bytes) -> list[Family]:
+def _parse_report(project_id: str, piped_id: str, data: bytes) -> list[Family]:
     try:
         families = piped_metrics.read_report(data)
     except PageError as error:

@@ -28,17 +28,22 @@ from pipecd_controlplane.http.connections import ClientConnection, Connections
 from pipecd_controlplane.http.descriptors import highest_descriptor, room_for_connections
 from pipecd_controlplane.http.grpc_proxy import GrpcProxy
 from pipecd_controlplane.http.http1 import CONNECTION, BoundedHttp
-from pipecd_controlplane.http.listen import address_of, listen
+from pipecd_controlplane.http.listen import address_of, listening
 from pipecd_controlplane.http.origin import screen_cookies
 from pipecd_controlplane.http.protocol_detect import ALPN, ProtocolDetector
-from pipecd_controlplane.http.uvicorn_server import LAST_BYTES, make_http_server, stop_http, tick
+from pipecd_controlplane.http.uvicorn_server import (
+    LAST_BYTES_SECONDS,
+    accepting,
+    make_http_server,
+    stop_http,
+)
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.errors import ConfigError
 from pipecd_runtime.tasks import UnwrappedTaskGroup
 from pipecd_wire.rpc import CallLimits, Endpoints, Server
 from pipecd_wire.rpc.web import GrpcWeb, Receive, Scope, Send, is_grpc_web
 
-GRACE: Final = 10.0
+GRACE_SECONDS: Final = 10.0
 
 TLS_BUFFER: Final = 32 * 1024
 """Bytes; the longest record of TLS has 16 KiB."""
@@ -53,7 +58,7 @@ LONGEST_SOCKET_PATH: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerTls:
+class CertificateFiles:
     """The server's certificate chain and key: files with PEM in them."""
 
     cert_file: Path
@@ -82,8 +87,8 @@ async def serve_public(
     host: str,
     port: int,
     *,
-    tls: ServerTls | None = None,
-    grace: float = GRACE,
+    tls: CertificateFiles | None = None,
+    grace_seconds: float = GRACE_SECONDS,
     limits: FrontLimitsConfig = DEFAULT_LIMITS,
     trusted_proxies: Iterable[str] = (),
     public_url: str = "",
@@ -94,7 +99,7 @@ async def serve_public(
     Port 0 is a free one; AddressError when the address cannot be had. `app` is an ASGI application
     and gets no lifespan: who builds it opens and closes its parts. Signals are left alone.
 
-    At the end no new call is taken, running ones have `grace` seconds. Whoever holds streams open
+    At the end no new call is taken, running ones have `grace_seconds`. Whoever holds streams open
     without end should end them first, or each stop takes that long. `own_folder` belongs to this
     process alone and takes the private socket: what a killed predecessor left there is removed.
     Without it a temporary does. `public_url` is where browsers reach it.
@@ -102,9 +107,7 @@ async def serve_public(
     context = tls.context() if tls is not None else None
     proxies = TrustedProxies(trusted_proxies)
     async with AsyncExitStack() as opened:
-        listeners = await listen(host, port)
-        for listener in listeners:
-            opened.callback(listener.close)
+        listeners = await opened.enter_async_context(listening(host, port))
         address = address_of(listeners[0])
         folder = opened.enter_context(_socket_folder(own_folder))
         tasks = await opened.enter_async_context(UnwrappedTaskGroup())
@@ -134,19 +137,16 @@ async def serve_public(
             tls=context,
             handshake_seconds=limits.tls_handshake_timeout.total_seconds(),
         )
-        await grpc.start()
-        acceptor.start()
-        ticking = tasks.create_task(tick(http, connections, limits), name="front.tick")
-        try:
-            yield address
-        finally:
-            acceptor.stop()
+
+        async def stop() -> None:
             proxy.refuse()
             async with asyncio.TaskGroup() as stopping:
-                stopping.create_task(stop_http(http, grace))
-                stopping.create_task(_stop_grpc(grpc, proxy, grace))
-            ticking.cancel()
-            connections.abort()
+                stopping.create_task(stop_http(http, grace_seconds))
+                stopping.create_task(_stop_grpc(grpc, proxy, grace_seconds))
+
+        await grpc.start()
+        async with accepting(acceptor, http, connections, limits, tasks, stop=stop):
+            yield address
 
 
 def _dispatch(app: Any, endpoints: Endpoints, limits: FrontLimitsConfig, public_url: str) -> Any:
@@ -181,14 +181,14 @@ def _call_limits(limits: FrontLimitsConfig) -> CallLimits:
     )
 
 
-async def _stop_grpc(grpc: Server, proxy: GrpcProxy, grace: float) -> None:
-    await grpc.stop(grace)
+async def _stop_grpc(grpc: Server, proxy: GrpcProxy, grace_seconds: float) -> None:
+    await grpc.stop(grace_seconds)
     try:
-        async with asyncio.timeout(LAST_BYTES):
-            await proxy.ended()
+        async with asyncio.timeout(LAST_BYTES_SECONDS):
+            await proxy.wait_ended()
     except TimeoutError:
         proxy.abort()
-        await proxy.ended()
+        await proxy.wait_ended()
 
 
 def _shrink_tls_buffers() -> None:

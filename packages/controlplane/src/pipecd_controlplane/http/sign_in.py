@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from pipecd_controlplane.auth.addresses import network
-from pipecd_controlplane.auth.attempts import Attempts, TooManyAttemptsError
+from pipecd_controlplane.auth.attempts import AttemptLimiter, TooManyAttemptsError
 from pipecd_controlplane.auth.password import PasswordSignIn
 from pipecd_controlplane.auth.session_authenticator import TOKEN, find_cookie
 from pipecd_controlplane.auth.sso.sign_in import SsoSignIn
@@ -37,41 +37,46 @@ SIGN_OUT_PAGE: Final = """<!DOCTYPE html>
 Page = Callable[[Request], Awaitable[Response]]
 
 
-class SignIn:
+class SignInRoutes:
     """The routes under /auth."""
 
     def __init__(
-        self, stores: Stores, password: PasswordSignIn, sso: SsoSignIn, jar: CookieWriter, now: Now
+        self,
+        stores: Stores,
+        password: PasswordSignIn,
+        sso: SsoSignIn,
+        cookies: CookieWriter,
+        now: Now,
     ) -> None:
         self._stores = stores
         self._password = password
         self._sso = sso
-        self._jar = jar
+        self._cookies = cookies
         self._now = now
-        self._begun = Attempts(burst=30, seconds=2)
-        self._finished = Attempts(burst=30, seconds=2)
+        self._begun = AttemptLimiter(burst=30, seconds=2)
+        self._finished = AttemptLimiter(burst=30, seconds=2)
 
     def routes(self) -> list[Route]:
         return [
-            Route("/auth/login", self._shown(self.login), methods=["POST"]),
-            Route("/auth/login/static", self._shown(self.login_static), methods=["POST"]),
-            Route("/auth/callback", self._shown(self.callback), methods=["GET"]),
-            Route("/auth/logout", self._shown(self.logout), methods=["GET", "POST"]),
+            Route("/auth/login", self._show_errors(self.login), methods=["POST"]),
+            Route("/auth/login/static", self._show_errors(self.login_static), methods=["POST"]),
+            Route("/auth/callback", self._show_errors(self.callback), methods=["GET"]),
+            Route("/auth/logout", self._show_errors(self.logout), methods=["GET", "POST"]),
         ]
 
     async def login(self, request: Request) -> Response:
         """Begin a sign-in through the project's provider."""
-        check_sender(request, self._jar.public_url)
+        check_sender(request, self._cookies.public_url)
         _check_pace(self._begun, request)
         fields = await form(request)
         url, state = await self._sso.begin(fields.get("project", ""))
         response = RedirectResponse(url, status_code=302)
-        self._jar.state(request, response, state)
+        self._cookies.set_state(request, response, state)
         return response
 
     async def login_static(self, request: Request) -> Response:
         """Sign in with a name and a password."""
-        check_sender(request, self._jar.public_url)
+        check_sender(request, self._cookies.public_url)
         fields = await form(request)
         project_id = fields.get("project", "")
         identity = await self._password.sign_in(
@@ -93,7 +98,7 @@ class SignIn:
             query.get("code", ""),
         )
         response = await self._let_in(request, arrival.project_id, arrival.identity, arrival.hours)
-        self._jar.forget(request, response, STATE)
+        self._cookies.forget(request, response, STATE)
         return response
 
     async def logout(self, request: Request) -> Response:
@@ -102,9 +107,9 @@ class SignIn:
         Upstream's page follows a link to get here. A link of any other page, or of nobody knows
         which, ends nothing: the person is asked.
         """
-        sender = sender_of(request, self._jar.public_url)
+        sender = sender_of(request, self._cookies.public_url)
         if request.method == "POST":
-            check_sender(request, self._jar.public_url)
+            check_sender(request, self._cookies.public_url)
         elif request.method != "GET" or sender is not Sender.OWN_PAGE:
             return HTMLResponse(SIGN_OUT_PAGE, headers={"cache-control": "no-store"})
         token = find_cookie(request.headers.get("cookie", ""), TOKEN)
@@ -112,7 +117,7 @@ class SignIn:
         if session is not None:
             await self._stores.sessions.end(session.project_id, session.id)
         response = RedirectResponse("/", status_code=302)
-        self._jar.forget(request, response, TOKEN, STATE)
+        self._cookies.forget(request, response, TOKEN, STATE)
         return response
 
     async def _let_in(
@@ -129,24 +134,24 @@ class SignIn:
         )
         log.info("sign_in.done", project_id=project_id, subject=identity.subject)
         response = RedirectResponse("/", status_code=302)
-        self._jar.token(request, response, token, hours=hours)
+        self._cookies.set_token(request, response, token, hours=hours)
         return response
 
-    def _shown(self, page: Page) -> Page:
+    def _show_errors(self, page: Page) -> Page:
         """Errors of ours become the cookie that the page shows."""
 
-        async def shown(request: Request) -> Response:
+        async def run_page(request: Request) -> Response:
             try:
                 return await page(request)
             except PipecdError as error:
                 message = add_hint(error, error.hint)
                 log.info("sign_in.failed", path=request.url.path, error=str(error))
-                return self._jar.error(request, message)
+                return self._cookies.redirect_with_error(request, message)
 
-        return shown
+        return run_page
 
 
-def _check_pace(attempts: Attempts, request: Request) -> None:
+def _check_pace(attempts: AttemptLimiter, request: Request) -> None:
     """Raises TooManyAttemptsError for an address that tries too often."""
     if attempts.take(network(_address(request))):
         raise TooManyAttemptsError("too many attempts to sign in", hint="try again later")

@@ -2,19 +2,22 @@
 """uvicorn without its own sockets, signals and loop: how it is set up, ticks, and stops."""
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final, cast
 
 import uvicorn
 
+from pipecd_controlplane.http.accept import Acceptor
 from pipecd_controlplane.http.connections import Connections
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 
-LAST_BYTES: Final = 1.0
-"""Seconds for what was answered to reach its caller when the grace is over."""
+LAST_BYTES_SECONDS: Final = 1.0
+"""For what was answered to reach its caller when the grace is over."""
 
-LONGEST_TICK: Final = 1.0
-SHORTEST_TICK: Final = 0.02
+LONGEST_TICK_SECONDS: Final = 1.0
+SHORTEST_TICK_SECONDS: Final = 0.02
 
 
 def make_http_server(app: Any, keep_alive: timedelta) -> uvicorn.Server:
@@ -49,30 +52,56 @@ async def tick(http: uvicorn.Server, connections: Connections, limits: FrontLimi
         limits.identify_timeout,
         limits.write_timeout,
     ).total_seconds()
-    pause = max(min(shortest / 4, LONGEST_TICK), SHORTEST_TICK)
+    pause = max(min(shortest / 4, LONGEST_TICK_SECONDS), SHORTEST_TICK_SECONDS)
     while True:
         await http.on_tick(0)
         connections.sweep(loop.time())
         await asyncio.sleep(pause)
 
 
-async def stop_http(http: uvicorn.Server, grace: float) -> None:
-    """Let running requests finish for `grace` seconds, then end them."""
+@asynccontextmanager
+async def accepting(
+    acceptor: Acceptor,
+    http: uvicorn.Server,
+    connections: Connections,
+    limits: FrontLimitsConfig,
+    tasks: asyncio.TaskGroup,
+    *,
+    stop: Callable[[], Awaitable[None]],
+) -> AsyncIterator[None]:
+    """Accept connections while the block runs.
+
+    At the end no new one is taken, `stop` lets the running requests finish, and what is still open
+    then is aborted.
+    """
+    acceptor.start()
+    ticking = tasks.create_task(tick(http, connections, limits), name="http.tick")
     try:
-        async with asyncio.timeout(grace):
+        yield
+    finally:
+        acceptor.stop()
+        await stop()
+        ticking.cancel()
+        connections.abort()
+
+
+async def stop_http(http: uvicorn.Server, grace_seconds: float) -> None:
+    """Let running requests finish for `grace_seconds`, then end them."""
+    try:
+        async with asyncio.timeout(grace_seconds):
             await http.shutdown()
     except TimeoutError:
         for connection in list(http.server_state.connections):
             connection.transport.abort()
         # An application that sees its caller leave ends by itself; one that does not is cancelled.
-        for task in await _running(http):
+        for task in await _wait_for_requests(http):
             task.cancel()
-        await _running(http)
+        await _wait_for_requests(http)
 
 
-async def _running(http: uvicorn.Server) -> set[asyncio.Task[None]]:
-    """The requests that are still worked on after a moment."""
+async def _wait_for_requests(http: uvicorn.Server) -> set[asyncio.Task[None]]:
+    """Returns the requests that are still worked on after a moment."""
     if not (tasks := set(http.server_state.tasks)):
         return set()
-    _, running = await asyncio.wait(tasks, timeout=LAST_BYTES)
+    _, running = await asyncio.wait(tasks, timeout=LAST_BYTES_SECONDS)
     return running

@@ -37,7 +37,7 @@ async def serving_operator(folder: Path, now: Now) -> AsyncIterator[None]:
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
-            said = await _answered(reader, folder, now)
+            said = await _answer_request(reader, folder, now)
             writer.write(json.dumps(said).encode() + b"\n")
             await writer.drain()
         writer.close()
@@ -60,7 +60,7 @@ async def serving_operator(folder: Path, now: Now) -> AsyncIterator[None]:
                 path.unlink(missing_ok=True)
 
 
-async def _answered(reader: asyncio.StreamReader, folder: Path, now: Now) -> dict[str, Any]:
+async def _answer_request(reader: asyncio.StreamReader, folder: Path, now: Now) -> dict[str, Any]:
     try:
         async with asyncio.timeout(ASK_SECONDS):
             asked = json.loads(await reader.readline())

@@ -37,7 +37,7 @@ class Retention:
 FOR_A_YEAR: Final = Retention()
 
 
-def timed_jobs(stores: Stores, retention: Retention, now: Now) -> list[Job]:
+def list_retention_jobs(stores: Stores, retention: Retention, now: Now) -> list[Job]:
     """What has to be looked at from time to time."""
 
     async def look_at_chains() -> None:

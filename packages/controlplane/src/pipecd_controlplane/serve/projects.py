@@ -40,7 +40,7 @@ def list_projects(*, data_dir: Path) -> None:
     async def work(kept: Stores) -> list[project_pb2.Project]:
         return await kept.projects.all()
 
-    for each in _with(data_dir, work):
+    for each in _run_with_stores(data_dir, work):
         admin = "no static admin" if each.static_admin_disabled else each.static_admin.username
         sso = each.shared_sso_name or ("own single sign-on" if each.HasField("sso") else "-")
         click.echo(f"{each.id}\t{admin}\t{sso}\t{make_printable_line(each.desc)}")
@@ -82,7 +82,7 @@ def add(
 
         await kept.database.write(insert)
 
-    _with(data_dir, work)
+    _run_with_stores(data_dir, work)
     _tell(project_id, password)
 
 
@@ -101,11 +101,11 @@ def reset_password(project_id: str, *, data_dir: Path) -> None:
         await settings.set_static_admin(project_id, ADMIN, password)
         await settings.switch_static_admin(project_id, disabled=False)
 
-    _with(data_dir, work)
+    _run_with_stores(data_dir, work)
     _tell(project_id, password)
 
 
-def _with(folder: Path, work: Callable[[Stores], Awaitable[T]]) -> T:
+def _run_with_stores(folder: Path, work: Callable[[Stores], Awaitable[T]]) -> T:
     folder = folder.absolute()
 
     async def run() -> T:

@@ -21,6 +21,7 @@ BUILT_IN: Final = tuple(
         "backup": "pipecd_controlplane.ops.commands:backup",
         "project": "pipecd_controlplane.serve.projects:project",
         "restore": "pipecd_controlplane.ops.commands:restore",
+        "server": "pipecd_controlplane.serve.server_command:server",
     }.items()
 )
 

@@ -3,7 +3,7 @@
 
 from typing import Final
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, select
 
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Change, Kind
@@ -12,16 +12,6 @@ from pipecd_controlplane.store.entities import Now
 
 T: Final = schema.piped_alarm
 
-SEEN_AGAIN: Final = (
-    update(T)
-    .where(
-        T.c.piped_id == bindparam("this_piped"),
-        T.c.project_id == bindparam("this_project"),
-        T.c.name == bindparam("this_name"),
-    )
-    .values(sentence=bindparam("sentence"), seen_at=bindparam("seen_at"))
-)
-INSERT: Final = insert(T)
 SINCE: Final = (
     select(T.c.piped_id, T.c.sentence)
     .where(T.c.project_id == bindparam("project_id"), T.c.seen_at > bindparam("since"))
@@ -42,17 +32,9 @@ class Alarms:
 
         async def work(transaction: Transaction) -> None:
             transaction.changed(Change(kind=Kind.PIPED, id=piped_id, project_id=project_id))
-            if await transaction.run(
-                SEEN_AGAIN,
-                this_piped=piped_id,
-                this_project=project_id,
-                this_name=name,
-                sentence=sentence,
-                seen_at=now,
-            ):
-                return
-            await transaction.run(
-                INSERT,
+            await transaction.upsert(
+                T,
+                ("sentence", "seen_at"),
                 piped_id=piped_id,
                 project_id=project_id,
                 name=name,

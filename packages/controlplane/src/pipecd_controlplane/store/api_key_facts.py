@@ -5,14 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, select, update
 
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.database import Database, Transaction, View
 
 T: Final = schema.api_key_fact
 
-INSERT: Final = insert(T)
 BY_KEY: Final = select(T.c.expires_at, T.c.last_used_at).where(T.c.key_id == bindparam("key_id"))
 OF_PROJECT: Final = select(T.c.key_id, T.c.expires_at, T.c.last_used_at).where(
     T.c.project_id == bindparam("project_id")
@@ -52,8 +51,9 @@ class ApiKeyFacts:
     async def add_in(
         self, transaction: Transaction, project_id: str, key_id: str, *, expires_at: int
     ) -> None:
-        await transaction.run(
-            INSERT, key_id=key_id, project_id=project_id, expires_at=expires_at, last_used_at=0
+        """What is known already stays."""
+        await transaction.insert_if_absent(
+            T, key_id=key_id, project_id=project_id, expires_at=expires_at, last_used_at=0
         )
 
     async def used(self, uses: Mapping[tuple[str, str], int]) -> None:
@@ -61,8 +61,7 @@ class ApiKeyFacts:
 
         async def work(transaction: Transaction) -> None:
             for (project_id, key_id), used_at in uses.items():
-                if await transaction.one(BY_KEY, key_id=key_id) is None:
-                    await self.add_in(transaction, project_id, key_id, expires_at=0)
+                await self.add_in(transaction, project_id, key_id, expires_at=0)
                 await transaction.run(USED, this_key=key_id, used_at=used_at)
 
         await self._database.write(work)

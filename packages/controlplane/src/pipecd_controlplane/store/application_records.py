@@ -2,52 +2,48 @@
 """What a piped says of an application as a whole: each report replaces the one before."""
 
 from collections.abc import Callable
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import ClassVar
 
-from google.protobuf.message import Message
-from sqlalchemy import Table, bindparam, insert, select, update
+from sqlalchemy import Select, Update, bindparam, select, update
 
 from pipecd_controlplane.store import schema
-from pipecd_controlplane.store.changes import Change, Kind
-from pipecd_controlplane.store.database import Database, Transaction
-from pipecd_controlplane.store.entities import Now
-from pipecd_controlplane.store.piped_records import Record
+from pipecd_controlplane.store.changes import Kind
+from pipecd_controlplane.store.database import StaleReadError, Transaction
+from pipecd_controlplane.store.records import M, Record, Records
 from pipecd_wire.model import analysis_result_pb2, application_live_state_pb2
 
-M = TypeVar("M", bound=Message)
 
-
-class ApplicationRecords(Generic[M]):
+class ApplicationRecords(Records[M]):
     """One message per application. Subclasses say of which type."""
 
-    table: ClassVar[Table]
-    message: type[M]
-    kind: ClassVar[Kind | None] = None
-    """What is told when it changes; None for what nobody waits for."""
+    _get: ClassVar["Select[tuple[bytes, int, int]]"]
+    _replace: ClassVar[Update]
 
-    def __init__(self, database: Database, now: Now) -> None:
-        self._database = database
-        self._now = now
-        c = self.table.c
-        self._get: Final = select(c.data, c.updated_at).where(
+    def __init_subclass__(cls) -> None:
+        c = cls.table.c
+        cls._get = select(c.data, c.updated_at, c.version).where(
             c.application_id == bindparam("application_id"),
             c.project_id == bindparam("project_id"),
         )
-        self._replace: Final = (
-            update(self.table)
+        cls._replace = (
+            update(cls.table)
             .where(
                 c.application_id == bindparam("this_application"),
                 c.project_id == bindparam("this_project"),
+                c.version == bindparam("this_version"),
             )
-            .values(updated_at=bindparam("updated_at"), data=bindparam("data"))
+            .values(
+                updated_at=bindparam("updated_at"),
+                version=bindparam("version"),
+                data=bindparam("data"),
+            )
         )
-        self._insert: Final = insert(self.table)
 
     async def find(self, project_id: str, application_id: str) -> Record[M] | None:
         row = await self._database.one(
             self._get, project_id=project_id, application_id=application_id
         )
-        return Record(message=self.message.FromString(row[0]), updated_at=row[1]) if row else None
+        return self._record(row[0], row[1]) if row else None
 
     async def change_in(
         self,
@@ -58,33 +54,35 @@ class ApplicationRecords(Generic[M]):
     ) -> None:
         """Write what `edit` makes of what is there; None leaves it as it is."""
         row = await transaction.one(self._get, project_id=project_id, application_id=application_id)
-        known = (
-            None
-            if row is None
-            else Record(message=self.message.FromString(row[0]), updated_at=row[1])
-        )
-        message = edit(known)
+        message = edit(self._record(row[0], row[1]) if row else None)
         if message is None:
             return
         data, now = message.SerializeToString(), self._now()
         if row is None:
-            await transaction.run(
-                self._insert,
+            written = await transaction.insert_if_absent(
+                self.table,
                 application_id=application_id,
                 project_id=project_id,
                 updated_at=now,
+                version=1,
                 data=data,
             )
         else:
-            await transaction.run(
-                self._replace,
-                this_application=application_id,
-                this_project=project_id,
-                updated_at=now,
-                data=data,
+            written = (
+                await transaction.run(
+                    self._replace,
+                    this_application=application_id,
+                    this_project=project_id,
+                    this_version=row[2],
+                    updated_at=now,
+                    version=row[2] + 1,
+                    data=data,
+                )
+                > 0
             )
-        if self.kind is not None:
-            transaction.changed(Change(kind=self.kind, id=application_id, project_id=project_id))
+        if not written:
+            raise StaleReadError
+        self._publish(transaction, project_id, application_id)
 
 
 class LiveStates(ApplicationRecords[application_live_state_pb2.ApplicationLiveStateSnapshot]):

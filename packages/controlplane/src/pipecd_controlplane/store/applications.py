@@ -11,8 +11,7 @@ from pipecd_controlplane.store.changes import Kind
 from pipecd_controlplane.store.database import Value, View
 from pipecd_controlplane.store.entities import Entities
 from pipecd_controlplane.store.labels import Labels
-from pipecd_controlplane.store.listing import Filter, List
-from pipecd_controlplane.store.paging import PAGE_BYTES, Page, fill
+from pipecd_controlplane.store.listing import Filter, ListQuery
 from pipecd_wire.model import application_pb2
 
 T: Final = schema.application
@@ -35,7 +34,7 @@ COUNTS: Final = (
     .group_by(T.c.kind, T.c.plugin_based, T.c.disabled, L.c.value)
 )
 
-LIST: Final = List(T, schema.application_label, ("name",))
+LIST: Final = ListQuery(T, schema.application_label, ("name",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +82,7 @@ class Applications(Entities[application_pb2.Application]):
     kind = Kind.APPLICATION
     table = T
     message = application_pb2.Application
+    _list = LIST
     _labels = Labels(schema.application_label)
 
     def columns(self, entity: application_pb2.Application) -> dict[str, Value]:
@@ -111,30 +111,6 @@ class Applications(Entities[application_pb2.Application]):
     ) -> list[application_pb2.Application]:
         rows = await view.all(ENABLED_OF_PIPED, project_id=project_id, piped_id=piped_id)
         return [self._parse(row[0]) for row in rows]
-
-    async def page(
-        self,
-        project_id: str,
-        wanted: ApplicationFilter,
-        *,
-        limit: int,
-        cursor: str,
-        max_bytes: int = PAGE_BYTES,
-    ) -> Page[application_pb2.Application]:
-        rows = wanted.rows()
-
-        async def work(view: View) -> Page[application_pb2.Application]:
-            return await fill(
-                view,
-                await LIST.statement(view, project_id, rows),
-                {"project_id": project_id, **rows.parameters()},
-                parse=self._parse,
-                limit=limit,
-                cursor=cursor,
-                max_bytes=max_bytes,
-            )
-
-        return await self._database.read(work)
 
     async def counts(self, project_id: str) -> list[ApplicationCount]:
         """How many there are of each sort; those deleted do not count."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deployment chains: several applications, block after block."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import bindparam, select
@@ -9,8 +10,7 @@ from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Kind
 from pipecd_controlplane.store.database import Value, View
 from pipecd_controlplane.store.entities import Entities
-from pipecd_controlplane.store.listing import Filter, List
-from pipecd_controlplane.store.paging import Page, fill
+from pipecd_controlplane.store.listing import Filter, ListQuery
 from pipecd_wire.model import deployment_chain_pb2 as pb
 
 T: Final = schema.deployment_chain
@@ -22,11 +22,21 @@ UNFINISHED: Final = (
     .limit(bindparam("most"))
 )
 
-LIST: Final = List(T, None, ())
+LIST: Final = ListQuery(T, None, ())
 
 COMPLETED: Final = frozenset(
     {pb.DEPLOYMENT_CHAIN_SUCCESS, pb.DEPLOYMENT_CHAIN_FAILURE, pb.DEPLOYMENT_CHAIN_CANCELLED}
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainFilter:
+    """Which chains of a project are wanted."""
+
+    updated_since: int = 0
+
+    def rows(self) -> Filter:
+        return Filter(updated_since=self.updated_since)
 
 
 class Chains(Entities[pb.DeploymentChain]):
@@ -36,6 +46,7 @@ class Chains(Entities[pb.DeploymentChain]):
     kind = Kind.CHAIN
     table = T
     message = pb.DeploymentChain
+    _list = LIST
 
     def columns(self, entity: pb.DeploymentChain) -> dict[str, Value]:
         return {
@@ -50,22 +61,5 @@ class Chains(Entities[pb.DeploymentChain]):
         async def work(view: View) -> list[tuple[str, str]]:
             rows = await view.all(UNFINISHED, most=most)
             return [(project_id, chain_id) for project_id, chain_id in rows]
-
-        return await self._database.read(work)
-
-    async def page(
-        self, project_id: str, *, updated_since: int, limit: int, cursor: str
-    ) -> Page[pb.DeploymentChain]:
-        rows = Filter(updated_since=updated_since)
-
-        async def work(view: View) -> Page[pb.DeploymentChain]:
-            return await fill(
-                view,
-                await LIST.statement(view, project_id, rows),
-                {"project_id": project_id, **rows.parameters()},
-                parse=self._parse,
-                limit=limit,
-                cursor=cursor,
-            )
 
         return await self._database.read(work)

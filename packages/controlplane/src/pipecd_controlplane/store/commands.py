@@ -3,7 +3,7 @@
 
 from typing import Final
 
-from sqlalchemy import bindparam, insert, select
+from sqlalchemy import bindparam, select
 
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Kind
@@ -28,7 +28,6 @@ MOST_AT_ONCE: Final = 1000
 """Commands of one list, the oldest first: the others come when these are handled."""
 ALL: Final = 2**31
 
-INSERT_OUTPUT: Final = insert(schema.command_output)
 OUTPUT: Final = select(schema.command_output.c.data).where(
     schema.command_output.c.command_id == bindparam("command_id"),
     schema.command_output.c.project_id == bindparam("project_id"),
@@ -73,23 +72,27 @@ class Commands(Entities[command_pb2.Command]):
         self, project_id: str, piped_id: str, outcome: command_pb2.Command, output: bytes
     ) -> None:
         """Keep the outcome of a command of this piped. The first one stays."""
-        first = False
-
-        def change(command: command_pb2.Command) -> None:
-            nonlocal first
-            if command.piped_id != piped_id:
-                raise self.missing(command.id)
-            first = command.status == command_pb2.COMMAND_NOT_HANDLED_YET
-            if first:
-                command.status = outcome.status
-                command.handled_at = outcome.handled_at
-                command.metadata.update(outcome.metadata)
 
         async def work(transaction: Transaction) -> None:
+            first = False
+
+            def change(command: command_pb2.Command) -> None:
+                nonlocal first
+                if command.piped_id != piped_id:
+                    raise self.missing(command.id)
+                first = command.status == command_pb2.COMMAND_NOT_HANDLED_YET
+                if first:
+                    command.status = outcome.status
+                    command.handled_at = outcome.handled_at
+                    command.metadata.update(outcome.metadata)
+
             await self.update_in(transaction, project_id, outcome.id, change)
             if first and output:
-                await transaction.run(
-                    INSERT_OUTPUT, command_id=outcome.id, project_id=project_id, data=output
+                await transaction.insert_if_absent(
+                    schema.command_output,
+                    command_id=outcome.id,
+                    project_id=project_id,
+                    data=output,
                 )
 
         await self._database.write(work)

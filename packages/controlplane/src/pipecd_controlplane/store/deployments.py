@@ -12,8 +12,8 @@ from pipecd_controlplane.store.changes import Kind
 from pipecd_controlplane.store.database import Transaction, Value, View
 from pipecd_controlplane.store.entities import Entities
 from pipecd_controlplane.store.labels import Labels
-from pipecd_controlplane.store.listing import Filter, List
-from pipecd_controlplane.store.paging import PAGE_BYTES, Page, fill
+from pipecd_controlplane.store.listing import Filter, ListQuery
+from pipecd_controlplane.store.paging import Page, fill
 from pipecd_model.deployment import is_completed
 from pipecd_wire.model import deployment_pb2
 
@@ -63,7 +63,7 @@ OF_CHAIN: Final = (
     .order_by(T.c.created_at, T.c.id)
 )
 
-LIST: Final = List(
+LIST: Final = ListQuery(
     T, schema.deployment_label, ("application_id", "application_name", "status", "kind")
 )
 
@@ -103,6 +103,7 @@ class Deployments(Entities[deployment_pb2.Deployment]):
     kind = Kind.DEPLOYMENT
     table = T
     message = deployment_pb2.Deployment
+    _list = LIST
     _labels = Labels(schema.deployment_label)
 
     def columns(self, entity: deployment_pb2.Deployment) -> dict[str, Value]:
@@ -154,30 +155,6 @@ class Deployments(Entities[deployment_pb2.Deployment]):
     ) -> list[deployment_pb2.Deployment]:
         rows = await view.all(ALL_NOT_COMPLETED, project_id=project_id, piped_id=piped_id)
         return [self._parse(row[0]) for row in rows]
-
-    async def page(
-        self,
-        project_id: str,
-        wanted: DeploymentFilter,
-        *,
-        limit: int,
-        cursor: str,
-        max_bytes: int = PAGE_BYTES,
-    ) -> Page[deployment_pb2.Deployment]:
-        rows = wanted.rows()
-
-        async def work(view: View) -> Page[deployment_pb2.Deployment]:
-            return await fill(
-                view,
-                await LIST.statement(view, project_id, rows),
-                {"project_id": project_id, **rows.parameters()},
-                parse=self._parse,
-                limit=limit,
-                cursor=cursor,
-                max_bytes=max_bytes,
-            )
-
-        return await self._database.read(work)
 
     async def of_traces_in(
         self, view: View, project_id: str, commit_hashes: Iterable[str]

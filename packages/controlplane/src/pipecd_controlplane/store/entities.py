@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from google.protobuf.message import Message
-from sqlalchemy import Table, bindparam, insert, select, update
+from sqlalchemy import Table, bindparam, select, update
 
 from pipecd_controlplane.store.changes import Change, Kind
-from pipecd_controlplane.store.database import Database, DuplicateError, Transaction, Value
+from pipecd_controlplane.store.database import Database, StaleReadError, Transaction, Value, View
 from pipecd_controlplane.store.labels import Labels, labelled
+from pipecd_controlplane.store.listing import Filter, ListQuery
+from pipecd_controlplane.store.paging import PAGE_BYTES, Page, fill
 from pipecd_model.errors import ConflictError, NotFoundError
 
 M = TypeVar("M", bound=Message)
@@ -27,6 +29,12 @@ class _Fields(Protocol):
     updated_at: int
 
 
+class RowFilter(Protocol):
+    """Which entities of a project are wanted, in the words of their noun."""
+
+    def rows(self) -> Filter: ...
+
+
 class Entities(ABC, Generic[M]):
     """Messages of one type, each a row. Subclasses say which, and by what they are found."""
 
@@ -40,12 +48,12 @@ class Entities(ABC, Generic[M]):
         cls._get = select(table.c.data, table.c.version).where(
             table.c.id == bindparam("id"), table.c.project_id == bindparam("project_id")
         )
-        cls._insert = insert(table)
         cls._updates = {}
 
     _get: ClassVar[Any]
-    _insert: ClassVar[Any]
     _updates: ClassVar[dict[frozenset[str], Any]]
+    _list: ClassVar[ListQuery]
+    """How pages of these entities are found; only for what is listed in pages."""
     _labels: ClassVar[Labels | None] = None
     """Where the labels of these entities are kept; None for what has none."""
 
@@ -81,6 +89,45 @@ class Entities(ABC, Generic[M]):
             raise self.missing(entity_id)
         return entity
 
+    async def page(
+        self,
+        project_id: str,
+        wanted: RowFilter,
+        *,
+        limit: int,
+        cursor: str,
+        max_bytes: int = PAGE_BYTES,
+    ) -> Page[M]:
+        """Some of those that are wanted, newest first; `limit` 0 is as many as fit."""
+
+        async def work(view: View) -> Page[M]:
+            return await self.page_in(
+                view, project_id, wanted, limit=limit, cursor=cursor, max_bytes=max_bytes
+            )
+
+        return await self._database.read(work)
+
+    async def page_in(
+        self,
+        view: View,
+        project_id: str,
+        wanted: RowFilter,
+        *,
+        limit: int,
+        cursor: str,
+        max_bytes: int = PAGE_BYTES,
+    ) -> Page[M]:
+        rows = wanted.rows()
+        return await fill(
+            view,
+            await self._list.statement(view, project_id, rows),
+            {"project_id": project_id, **rows.parameters()},
+            parse=self._parse,
+            limit=limit,
+            cursor=cursor,
+            max_bytes=max_bytes,
+        )
+
     async def add(self, entity: M) -> None:
         """Raises ConflictError when the id is taken."""
 
@@ -99,17 +146,16 @@ class Entities(ABC, Generic[M]):
 
     async def add_in(self, transaction: Transaction, entity: M) -> None:
         fields = _fields(entity)
-        try:
-            await transaction.run(
-                self._insert,
-                id=fields.id,
-                project_id=fields.project_id,
-                version=1,
-                data=entity.SerializeToString(),
-                **self.columns(entity),
-            )
-        except DuplicateError:
-            raise ConflictError(f"the {self.noun} {fields.id!r} exists already") from None
+        added = await transaction.insert_if_absent(
+            self.table,
+            id=fields.id,
+            project_id=fields.project_id,
+            version=1,
+            data=entity.SerializeToString(),
+            **self.columns(entity),
+        )
+        if not added:
+            raise ConflictError(f"the {self.noun} {fields.id!r} exists already")
         await self.written(transaction, None, entity)
         transaction.changed(self._change(entity, self.piped_of(entity)))
 
@@ -120,18 +166,16 @@ class Entities(ABC, Generic[M]):
         entity_id: str,
         change: Callable[[M], None],
     ) -> M:
-        while True:
-            row = await transaction.one(self._get, id=entity_id, project_id=project_id)
-            if row is None:
-                raise self.missing(entity_id)
-            before, version = self._parse(row[0]), row[1]
-            after = self._parse(row[0])
-            change(after)
-            if after == before:
-                return before
-            _fields(after).updated_at = self._now()
-            if await self._replace(transaction, before, after, version):
-                break
+        row = await transaction.one(self._get, id=entity_id, project_id=project_id)
+        if row is None:
+            raise self.missing(entity_id)
+        before, version = self._parse(row[0]), row[1]
+        after = self._parse(row[0])
+        change(after)
+        if after == before:
+            return before
+        _fields(after).updated_at = self._now()
+        await self._replace(transaction, before, after, version)
         await self.written(transaction, before, after)
         for piped_id in {self.piped_of(before), self.piped_of(after)}:
             transaction.changed(self._change(after, piped_id))
@@ -146,7 +190,7 @@ class Entities(ABC, Generic[M]):
         if dict(was.labels) != dict(now.labels):
             transaction.changed(Change(kind=Kind.LABELS, id=now.id, project_id=now.project_id))
 
-    async def _replace(self, transaction: Transaction, before: M, after: M, version: int) -> bool:
+    async def _replace(self, transaction: Transaction, before: M, after: M, version: int) -> None:
         """Write if nobody else has since it was read. An index is touched only by what changed."""
         was, now = self.columns(before), self.columns(after)
         changed = {name: value for name, value in now.items() if was[name] != value}
@@ -158,7 +202,8 @@ class Entities(ABC, Generic[M]):
             data=after.SerializeToString(),
             **changed,
         )
-        return touched == 1
+        if not touched:
+            raise StaleReadError
 
     @classmethod
     def _update(cls, changed: frozenset[str]) -> Any:

@@ -12,8 +12,8 @@ from pipecd_controlplane.store.changes import Kind
 from pipecd_controlplane.store.database import Value, View
 from pipecd_controlplane.store.entities import Entities
 from pipecd_controlplane.store.labels import Labels
-from pipecd_controlplane.store.listing import Filter, List
-from pipecd_controlplane.store.paging import START, Page, fill
+from pipecd_controlplane.store.listing import Filter, ListQuery
+from pipecd_controlplane.store.paging import START
 from pipecd_wire.model import event_pb2
 
 T: Final = schema.event
@@ -29,7 +29,7 @@ LATEST: Final = (
     .limit(1)
 )
 
-LIST: Final = List(T, schema.event_label, ("name", "status"))
+LIST: Final = ListQuery(T, schema.event_label, ("name", "status"))
 
 AGENT_BYTES: Final = 8 * 1024 * 1024
 """An agent takes 10 MiB, and never asks for a second page."""
@@ -60,6 +60,7 @@ class Events(Entities[event_pb2.Event]):
     kind = Kind.EVENT
     table = T
     message = event_pb2.Event
+    _list = LIST
     _labels = Labels(schema.event_label)
 
     def columns(self, entity: event_pb2.Event) -> dict[str, Value]:
@@ -116,23 +117,6 @@ class Events(Entities[event_pb2.Event]):
                     position = (created_at, row_id)
                 if not rows:
                     return found
-
-        return await self._database.read(work)
-
-    async def page(
-        self, project_id: str, wanted: EventFilter, *, limit: int, cursor: str
-    ) -> Page[event_pb2.Event]:
-        rows = wanted.rows()
-
-        async def work(view: View) -> Page[event_pb2.Event]:
-            return await fill(
-                view,
-                await LIST.statement(view, project_id, rows),
-                {"project_id": project_id, **rows.parameters()},
-                parse=self._parse,
-                limit=limit,
-                cursor=cursor,
-            )
 
         return await self._database.read(work)
 

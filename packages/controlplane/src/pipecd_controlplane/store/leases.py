@@ -10,23 +10,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, select, update
 
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Change, Kind
-from pipecd_controlplane.store.database import Database, Row, Transaction
+from pipecd_controlplane.store.database import Database, Row, StaleReadError, Transaction
 
 T: Final = schema.lease
 
 GET: Final = select(
     T.c.epoch, T.c.instance_id, T.c.data_folder_id, T.c.renewals, T.c.contested
 ).where(T.c.piped_id == bindparam("piped_id"), T.c.project_id == bindparam("project_id"))
-INSERT: Final = insert(T)
 REPLACE: Final = (
     update(T)
     .where(
         T.c.piped_id == bindparam("this_piped"),
         T.c.project_id == bindparam("this_project"),
+        # As it was read: each renewal, each change of hands and each release changes one of these.
+        T.c.epoch == bindparam("this_epoch"),
+        T.c.renewals == bindparam("this_renewals"),
+        T.c.instance_id == bindparam("this_instance"),
     )
     .values(
         epoch=bindparam("epoch"),
@@ -75,13 +78,24 @@ class LeaseRecords:
             if after == before:
                 return after
             if row is None:
-                await transaction.run(
-                    INSERT, piped_id=piped_id, project_id=project_id, **_columns(after)
+                written = await transaction.insert_if_absent(
+                    T, piped_id=piped_id, project_id=project_id, **_columns(after)
                 )
             else:
-                await transaction.run(
-                    REPLACE, this_piped=piped_id, this_project=project_id, **_columns(after)
+                written = (
+                    await transaction.run(
+                        REPLACE,
+                        this_piped=piped_id,
+                        this_project=project_id,
+                        this_epoch=before.epoch,
+                        this_renewals=before.renewals,
+                        this_instance=before.instance_id,
+                        **_columns(after),
+                    )
+                    > 0
                 )
+            if not written:
+                raise StaleReadError
             if (after.epoch, after.instance_id) != (before.epoch, before.instance_id):
                 transaction.changed(
                     Change(kind=Kind.LEASE, id=piped_id, project_id=project_id, piped_id=piped_id)

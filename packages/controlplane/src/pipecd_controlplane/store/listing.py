@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What of a list is wanted, as a statement that an index answers in the list's order.
 
-One of the filters leads, the one that keeps fewest rows: its index holds them in the order of the
-pages, so a page costs the same however deep it is. Several values of it are several such walks,
-merged. The other filters are looked at row by row.
+One of the filters drives, the one that keeps fewest rows: its index holds them in the order of the
+pages, so a page costs the same however deep it is. Several values of it are several such
+scans, merged. The other filters are looked at row by row.
 """
 
 from dataclasses import dataclass, field
@@ -71,15 +71,15 @@ Shape = tuple[tuple[tuple[str, int], ...], int, bool]
 
 
 ALL_ROWS: Final = ""
-"""The leader when no filter can lead."""
+"""The driving filter when none can drive."""
 
 FREQUENT: Final = 1000
 """Rows up to which filters are told apart: beyond, any of them finds a page soon enough."""
 
 
 @dataclass(frozen=True, slots=True)
-class List:
-    """One kind of list: its table, that of its labels, and the columns whose index can lead."""
+class ListQuery:
+    """One kind of list: its table, that of its labels, and the columns whose index can drive."""
 
     table: Table
     labels: Table | None
@@ -91,10 +91,10 @@ class List:
         Parameters: those of the filter, `project_id`, and of the page `created_at`, `after` and
         `batch`.
         """
-        leader = await self._leader(view, project_id, wanted)
-        return listing(self, wanted.shape(), leader)
+        driving = await self._find_driving(view, project_id, wanted)
+        return build_listing(self, wanted.shape(), driving)
 
-    async def _leader(self, view: View, project_id: str, wanted: Filter) -> str:
+    async def _find_driving(self, view: View, project_id: str, wanted: Filter) -> str:
         """The filter that keeps fewest rows: a column's name, or a label's place."""
         counts = {name: len(values) for name, values in wanted.columns.items() if values}
         able = [name for name in self.leading if name in counts]
@@ -117,31 +117,31 @@ def _place(number: int) -> str:
 
 
 @cache
-def _probe(of: List, leader: str, count: int) -> Any:
+def _probe(of: ListQuery, driving: str, count: int) -> Any:
     """How many rows a filter keeps, counted no further than matters."""
     if of.labels is not None and not count:
-        number = int(leader.removeprefix("label "))
+        number = int(driving.removeprefix("label "))
         found = select(of.labels.c.key).where(
             of.labels.c.project_id == bindparam("project_id"), *_label(of.labels, number)
         )
     else:
         found = select(of.table.c.id).where(
-            of.table.c.project_id == bindparam("project_id"), _any(of.table, leader, count)
+            of.table.c.project_id == bindparam("project_id"), _any(of.table, driving, count)
         )
     return select(func.count()).select_from(found.limit(FREQUENT).subquery())
 
 
 @cache
-def listing(of: List, shape: Shape, leader: str) -> Any:
-    """The statement for filters of this shape; see `List.statement`."""
-    count = dict(shape[0]).get(leader, 1)
+def build_listing(of: ListQuery, shape: Shape, driving: str) -> Any:
+    """The statement for filters of this shape; see `ListQuery.statement`."""
+    count = dict(shape[0]).get(driving, 1)
     if count == 1:
-        return _walk(of, shape, leader, 0).limit(bindparam("batch"))
-    walks = [
-        _walk(of, shape, leader, number).limit(bindparam("batch")).subquery()
+        return _index_scan(of, shape, driving, 0).limit(bindparam("batch"))
+    scans = [
+        _index_scan(of, shape, driving, number).limit(bindparam("batch")).subquery()
         for number in range(count)
     ]
-    merged = union_all(*(select(walk.c.data, walk.c.created_at, walk.c.id) for walk in walks))
+    merged = union_all(*(select(scan.c.data, scan.c.created_at, scan.c.id) for scan in scans))
     rows = merged.subquery()
     return (
         select(rows.c.data, rows.c.created_at, rows.c.id)
@@ -150,18 +150,18 @@ def listing(of: List, shape: Shape, leader: str) -> Any:
     )
 
 
-def _walk(of: List, shape: Shape, leader: str, number: int) -> "Select[Any]":
+def _index_scan(of: ListQuery, shape: Shape, driving: str, number: int) -> "Select[Any]":
     """The rows in their order along one index: of a label, of one value of a column, of all."""
     columns, label_count, since = shape
     table, labels = of.table, of.labels
-    by_label = leader.startswith("label ")
+    by_label = driving.startswith("label ")
     first = labels.alias("first") if labels is not None and by_label else None
     created_at = table.c.created_at if first is None else first.c.created_at
     row_id = table.c.id if first is None else first.c.entity_id
     statement = select(table.c.data, created_at, row_id.label("id")).where(
         tuple_(created_at, row_id) < tuple_(bindparam("created_at"), bindparam("after"))
     )
-    leading_place = int(leader.removeprefix("label ")) if by_label else None
+    leading_place = int(driving.removeprefix("label ")) if by_label else None
     if first is None or leading_place is None:
         statement = statement.where(table.c.project_id == bindparam("project_id"))
     else:
@@ -169,7 +169,7 @@ def _walk(of: List, shape: Shape, leader: str, number: int) -> "Select[Any]":
             first.c.project_id == bindparam("project_id"), *_label(first, leading_place)
         )
     for name, count in columns:
-        if name == leader:
+        if name == driving:
             statement = statement.where(table.c[name] == bindparam(f"{name}_{number}"))
         else:
             statement = statement.where(_any(table, name, count))

@@ -20,6 +20,8 @@ class SqliteFolder:
     """The embedded database, in a data folder that one process owns."""
 
     folder: Path
+    repeat_units: bool = False
+    """For tests: run each unit of work twice and compare, see `sqlite.repeating`."""
 
 
 DatabaseConfig: TypeAlias = SqliteFolder
@@ -29,7 +31,9 @@ DatabaseConfig: TypeAlias = SqliteFolder
 @asynccontextmanager
 async def open_database(config: DatabaseConfig, on_commit: OnCommit) -> AsyncIterator[Database]:
     """The database while the block runs. Raises StateError when it cannot be used."""
-    async with open_sqlite(config.folder, on_commit=on_commit) as database:
+    async with open_sqlite(
+        config.folder, on_commit=on_commit, repeat_units=config.repeat_units
+    ) as database:
         yield database
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, bindparam, delete, func, insert, or_, select
+from sqlalchemy import ColumnElement, Select, bindparam, delete, func, or_, select
 
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.database import Database, Transaction, View
@@ -18,9 +18,7 @@ T: Final = schema.deployment_outcome
 LABELS: Final = Labels(schema.deployment_label)
 DAY: Final = 86_400
 
-INSERT: Final = insert(T)
 OLDEST: Final = select(T.c.deployment_id).where(T.c.completed_at < bindparam("before")).limit(500)
-KNOWN: Final = select(T.c.deployment_id).where(T.c.deployment_id == bindparam("this_deployment"))
 DELETE: Final = delete(T).where(T.c.deployment_id == bindparam("this_deployment"))
 
 
@@ -47,10 +45,8 @@ class Tally:
 
 async def add_in(transaction: Transaction, deployment: pb.Deployment) -> None:
     """Keep how it ended. One that was forgotten and told again has ended once."""
-    if await transaction.one(KNOWN, this_deployment=deployment.id) is not None:
-        return
-    await transaction.run(
-        INSERT,
+    await transaction.insert_if_absent(
+        T,
         deployment_id=deployment.id,
         project_id=deployment.project_id,
         application_id=deployment.application_id,

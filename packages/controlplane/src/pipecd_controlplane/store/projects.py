@@ -4,23 +4,27 @@
 from collections.abc import Callable
 from typing import Final
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, select, update
 
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Change, Kind
-from pipecd_controlplane.store.database import Database, DuplicateError, Transaction, View
+from pipecd_controlplane.store.database import Database, StaleReadError, Transaction, View
 from pipecd_controlplane.store.entities import Now
 from pipecd_model.errors import ConflictError, NotFoundError
 from pipecd_wire.model import project_pb2
 
-GET: Final = select(schema.project.c.data).where(schema.project.c.id == bindparam("id"))
+GET: Final = select(schema.project.c.data, schema.project.c.version).where(
+    schema.project.c.id == bindparam("id")
+)
 IDS: Final = select(schema.project.c.id).order_by(schema.project.c.id)
 ALL: Final = select(schema.project.c.data).order_by(schema.project.c.id)
-INSERT: Final = insert(schema.project)
 UPDATE: Final = (
     update(schema.project)
-    .where(schema.project.c.id == bindparam("this_id"))
-    .values(data=bindparam("data"))
+    .where(
+        schema.project.c.id == bindparam("this_id"),
+        schema.project.c.version == bindparam("this_version"),
+    )
+    .values(version=bindparam("version"), data=bindparam("data"))
 )
 
 
@@ -36,10 +40,10 @@ class Projects:
         return project_pb2.Project.FromString(row[0]) if row else None
 
     async def ids(self) -> list[str]:
-        async def work(view: View) -> list[str]:
-            return [row[0] for row in await view.all(IDS)]
+        return await self._database.read(self.ids_in)
 
-        return await self._database.read(work)
+    async def ids_in(self, view: View) -> list[str]:
+        return [row[0] for row in await view.all(IDS)]
 
     async def all(self) -> list[project_pb2.Project]:
         async def work(view: View) -> list[project_pb2.Project]:
@@ -59,12 +63,18 @@ class Projects:
             raise _missing(project_id)
         return project_pb2.Project.FromString(row[0])
 
+    async def add_if_absent_in(
+        self, transaction: Transaction, project: project_pb2.Project
+    ) -> bool:
+        """Returns False when the id is taken."""
+        return await transaction.insert_if_absent(
+            schema.project, id=project.id, version=1, data=project.SerializeToString()
+        )
+
     async def add_in(self, transaction: Transaction, project: project_pb2.Project) -> None:
         """Raises ConflictError when the id is taken."""
-        try:
-            await transaction.run(INSERT, id=project.id, data=project.SerializeToString())
-        except DuplicateError:
-            raise ConflictError(f"the project {project.id!r} exists already") from None
+        if not await self.add_if_absent_in(transaction, project):
+            raise ConflictError(f"the project {project.id!r} exists already")
 
     async def update(self, project_id: str, change: Callable[[project_pb2.Project], None]) -> None:
         """Change the project; `change` may raise to refuse."""
@@ -80,10 +90,21 @@ class Projects:
         project_id: str,
         change: Callable[[project_pb2.Project], None],
     ) -> None:
-        project = await self.get_in(transaction, project_id)
+        row = await transaction.one(GET, id=project_id)
+        if row is None:
+            raise _missing(project_id)
+        project, version = project_pb2.Project.FromString(row[0]), row[1]
         change(project)
         project.updated_at = self._now()
-        await transaction.run(UPDATE, this_id=project_id, data=project.SerializeToString())
+        written = await transaction.run(
+            UPDATE,
+            this_id=project_id,
+            this_version=version,
+            version=version + 1,
+            data=project.SerializeToString(),
+        )
+        if not written:
+            raise StaleReadError
         transaction.changed(Change(kind=Kind.PROJECT, id=project_id, project_id=project_id))
 
 

@@ -7,7 +7,7 @@ Each call takes one step and answers how many rows went, and where the next step
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Table, bindparam, delete, select, tuple_
+from sqlalchemy import ColumnElement, Table, bindparam, delete, select, tuple_
 
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.database import Database, Transaction, View
@@ -35,8 +35,11 @@ ENDED: Final = (
     .order_by(DEPLOYMENT.c.completed_at, DEPLOYMENT.c.id)
     .limit(STEP)
 )
-APPLICATION: Final = select(schema.application.c.data).where(
-    schema.application.c.id == bindparam("application_id")
+APPLICATION: Final = (
+    select(schema.application.c.data)
+    .where(schema.application.c.id == bindparam("application_id"))
+    # What it names must not become another one before the deployment is gone.
+    .with_for_update(read=True)
 )
 OF_DEPLOYMENT: Final = (
     delete(DEPLOYMENT).where(DEPLOYMENT.c.id == bindparam("this_deployment")),
@@ -72,32 +75,31 @@ WAITING: Final = (
     )
     .limit(STEP)
 )
-CHAINS: Final = (
-    select(schema.deployment_chain.c.id)
-    .where(
-        schema.deployment_chain.c.completed == 1,
-        schema.deployment_chain.c.updated_at < bindparam("before"),
-    )
-    .limit(STEP)
-)
+OVER: Final = (schema.deployment_chain.c.completed == 1,)
 
 
-def _older(table: Table) -> Any:
-    return select(table.c.id).where(table.c.updated_at < bindparam("before")).limit(STEP)
+def _older(table: Table, *conditions: "ColumnElement[bool]") -> Any:
+    old = table.c.updated_at < bindparam("before")
+    return select(table.c.id).where(*conditions, old).limit(STEP)
 
 
-def _delete(table: Table, key: str = "id") -> Any:
-    return delete(table).where(table.c[key] == bindparam("this_row"))
+def _delete(table: Table, *conditions: "ColumnElement[bool]") -> Any:
+    """Delete a row that is still old: it may have been changed since it was found."""
+    old = table.c.updated_at < bindparam("before")
+    return delete(table).where(table.c.id == bindparam("this_row"), *conditions, old)
 
 
 EVENTS: Final = _older(schema.event)
 TRACES: Final = _older(schema.deployment_trace)
+CHAINS: Final = _older(schema.deployment_chain, *OVER)
 
 DELETE_EVENT: Final = _delete(schema.event)
 DELETE_TRACE: Final = _delete(schema.deployment_trace)
-DELETE_CHAIN: Final = _delete(schema.deployment_chain)
-DELETE_COMMAND: Final = _delete(COMMAND)
-DELETE_OUTPUT: Final = _delete(schema.command_output, "command_id")
+DELETE_CHAIN: Final = _delete(schema.deployment_chain, *OVER)
+DELETE_COMMAND: Final = delete(COMMAND).where(COMMAND.c.id == bindparam("this_row"))
+DELETE_OUTPUT: Final = delete(schema.command_output).where(
+    schema.command_output.c.command_id == bindparam("this_row")
+)
 
 DELETED: Final = select(schema.application.c.id).where(
     schema.application.c.deleted == 1, schema.application.c.updated_at < bindparam("before")
@@ -185,8 +187,8 @@ class Purge:
         async def work(transaction: Transaction) -> int:
             rows = await transaction.all(old, before=before)
             for (row_id,) in rows:
-                await transaction.run(remove, this_row=row_id)
-                if labels is not None:
+                removed = await transaction.run(remove, this_row=row_id, before=before)
+                if removed and labels is not None:
                     await labels.remove(transaction, row_id)
             return len(rows)
 

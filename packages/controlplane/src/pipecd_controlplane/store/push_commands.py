@@ -3,17 +3,16 @@
 
 from typing import Final
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, select, update
 
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Change, Kind
-from pipecd_controlplane.store.database import Database, DuplicateError, Transaction, View
+from pipecd_controlplane.store.database import Database, Transaction, View
 from pipecd_model.errors import ConflictError, NotFoundError
 from pipecd_wire.pipecd.push import push_pb2
 
 T: Final = schema.own_command
 
-INSERT: Final = insert(T)
 UNHANDLED_OF_PIPED: Final = (
     select(T.c.data)
     .where(
@@ -36,7 +35,7 @@ STATE: Final = select(T.c.handled).where(
 )
 HANDLE: Final = (
     update(T)
-    .where(T.c.id == bindparam("this_id"))
+    .where(T.c.id == bindparam("this_id"), T.c.handled == 0)
     .values(handled=1, succeeded=bindparam("succeeded"), reason=bindparam("reason"))
 )
 
@@ -51,19 +50,18 @@ class PushCommands:
         """Raises ConflictError when the id is taken."""
 
         async def work(transaction: Transaction) -> None:
-            try:
-                await transaction.run(
-                    INSERT,
-                    id=command.id,
-                    project_id=project_id,
-                    piped_id=piped_id,
-                    handled=0,
-                    succeeded=0,
-                    reason="",
-                    data=command.SerializeToString(),
-                )
-            except DuplicateError:
-                raise ConflictError(f"the command {command.id!r} exists already") from None
+            added = await transaction.insert_if_absent(
+                T,
+                id=command.id,
+                project_id=project_id,
+                piped_id=piped_id,
+                handled=0,
+                succeeded=0,
+                reason="",
+                data=command.SerializeToString(),
+            )
+            if not added:
+                raise ConflictError(f"the command {command.id!r} exists already")
             transaction.changed(_change(project_id, piped_id, command.id))
 
         await self._database.write(work)
@@ -95,9 +93,10 @@ class PushCommands:
                 raise NotFoundError(f"there is no command {command_id!r}")
             if row[0]:
                 return
-            await transaction.run(
+            if not await transaction.run(
                 HANDLE, this_id=command_id, succeeded=int(succeeded), reason=reason
-            )
+            ):
+                return  # another outcome came first
             transaction.changed(_change(project_id, piped_id, command_id))
 
         await self._database.write(work)

@@ -4,32 +4,41 @@
 from typing import Any, Final
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table
+from sqlalchemy.dialects import postgresql
 
-SCHEMA_VERSION: Final = 6
+SCHEMA_VERSION: Final = 7
 """Grows when a table is added; a file of an older version gets what it lacks when it is opened."""
 
 metadata: Final = MetaData()
 
+TEXT: Final = String().with_variant(postgresql.VARCHAR(collation="C"), "postgresql")
+"""Texts are compared byte by byte everywhere: cursors of pages depend on it."""
+
 
 def _entity(name: str, *columns: "Column[Any]") -> Table:
-    """A table of messages. `version` grows with each write: the hold for compare-and-set."""
+    """A table of messages, each with the columns that it is found by."""
     return Table(
         name,
         metadata,
-        Column("id", String, primary_key=True),
-        Column("project_id", String, nullable=False),
+        Column("id", TEXT, primary_key=True),
+        Column("project_id", TEXT, nullable=False),
         *columns,
-        Column("version", Integer, nullable=False),
+        _version(),
         Column("data", LargeBinary, nullable=False),
     )
 
 
 def _text(name: str) -> "Column[Any]":
-    return Column(name, String, nullable=False)
+    return Column(name, TEXT, nullable=False)
 
 
 def _number(name: str) -> "Column[Any]":
     return Column(name, BigInteger, nullable=False)
+
+
+def _version() -> "Column[Any]":
+    """Grows with each write: the hold for compare-and-set."""
+    return Column("version", Integer, nullable=False)
 
 
 def _labels(name: str) -> Table:
@@ -37,8 +46,8 @@ def _labels(name: str) -> Table:
     table = Table(
         name,
         metadata,
-        Column("entity_id", String, primary_key=True),
-        Column("key", String, primary_key=True),
+        Column("entity_id", TEXT, primary_key=True),
+        Column("key", TEXT, primary_key=True),
         _text("project_id"),
         _text("value"),
         _number("created_at"),
@@ -52,8 +61,9 @@ def _labels(name: str) -> Table:
 project: Final = Table(
     "project",
     metadata,
-    Column("id", String, primary_key=True),
+    Column("id", TEXT, primary_key=True),
     Column("data", LargeBinary, nullable=False),
+    _version(),
 )
 
 piped: Final = _entity("piped", _number("created_at"))
@@ -65,7 +75,7 @@ api_key: Final = _entity("api_key")
 api_key_fact: Final = Table(
     "api_key_fact",
     metadata,
-    Column("key_id", String, primary_key=True),
+    Column("key_id", TEXT, primary_key=True),
     _text("project_id"),
     _number("expires_at"),
     _number("last_used_at"),
@@ -76,7 +86,7 @@ Index("api_key_fact_of_project", api_key_fact.c.project_id)
 session: Final = Table(
     "session",
     metadata,
-    Column("id", String, primary_key=True),
+    Column("id", TEXT, primary_key=True),
     _text("project_id"),
     _text("secret_hash"),
     _text("subject"),
@@ -84,6 +94,7 @@ session: Final = Table(
     _number("created_at"),
     _number("expires_at"),
     Column("data", LargeBinary, nullable=False),
+    _version(),
 )
 Index("session_of_project", session.c.project_id, session.c.created_at)
 Index("session_expiry", session.c.expires_at)
@@ -158,7 +169,7 @@ deployment_label: Final = _labels("deployment_label")
 deployment_outcome: Final = Table(
     "deployment_outcome",
     metadata,
-    Column("deployment_id", String, primary_key=True),
+    Column("deployment_id", TEXT, primary_key=True),
     _text("project_id"),
     _text("application_id"),
     _number("status"),
@@ -228,7 +239,7 @@ Index("command_by_state", command.c.status, command.c.created_at)
 command_output: Final = Table(
     "command_output",
     metadata,
-    Column("command_id", String, primary_key=True),
+    Column("command_id", TEXT, primary_key=True),
     _text("project_id"),
     Column("data", LargeBinary, nullable=False),
 )
@@ -236,7 +247,7 @@ command_output: Final = Table(
 own_command: Final = Table(
     "own_command",
     metadata,
-    Column("id", String, primary_key=True),
+    Column("id", TEXT, primary_key=True),
     _text("project_id"),
     _text("piped_id"),
     _number("handled"),
@@ -250,8 +261,8 @@ Index("own_command_of_piped", own_command.c.piped_id, own_command.c.handled)
 stage_log: Final = Table(
     "stage_log",
     metadata,
-    Column("deployment_id", String, primary_key=True),
-    Column("stage_id", String, primary_key=True),
+    Column("deployment_id", TEXT, primary_key=True),
+    Column("stage_id", TEXT, primary_key=True),
     Column("retried_count", Integer, primary_key=True),
     _text("project_id"),
     _number("chunks"),
@@ -262,8 +273,8 @@ stage_log: Final = Table(
 stage_log_chunk: Final = Table(
     "stage_log_chunk",
     metadata,
-    Column("deployment_id", String, primary_key=True),
-    Column("stage_id", String, primary_key=True),
+    Column("deployment_id", TEXT, primary_key=True),
+    Column("stage_id", TEXT, primary_key=True),
     Column("retried_count", Integer, primary_key=True),
     Column("number", BigInteger, primary_key=True),
     _number("last_index"),
@@ -282,28 +293,29 @@ Index(
 )
 
 
-def _of_piped(name: str) -> Table:
-    """What a piped says of itself, replaced by each report."""
+def _record(name: str, key: str, *columns: "Column[Any]") -> Table:
+    """What a piped says of itself or of an application, replaced by each report."""
     return Table(
         name,
         metadata,
-        Column("piped_id", String, primary_key=True),
+        Column(key, TEXT, primary_key=True),
         _text("project_id"),
         _number("updated_at"),
         Column("data", LargeBinary, nullable=False),
+        *columns,
     )
 
 
-plugin_state: Final = _of_piped("plugin_state")
-piped_stat: Final = _of_piped("piped_stat")
-unregistered_application: Final = _of_piped("unregistered_application")
+plugin_state: Final = _record("plugin_state", "piped_id")
+piped_stat: Final = _record("piped_stat", "piped_id")
+unregistered_application: Final = _record("unregistered_application", "piped_id")
 
 # Which instance of a piped may work. `renewals` tells whether its holder lives; `contested`, that
 # the holder before fell silent without a goodbye.
 lease: Final = Table(
     "lease",
     metadata,
-    Column("piped_id", String, primary_key=True),
+    Column("piped_id", TEXT, primary_key=True),
     _text("project_id"),
     _number("epoch"),
     _text("instance_id"),
@@ -315,8 +327,8 @@ lease: Final = Table(
 piped_alarm: Final = Table(
     "piped_alarm",
     metadata,
-    Column("piped_id", String, primary_key=True),
-    Column("name", String, primary_key=True),
+    Column("piped_id", TEXT, primary_key=True),
+    Column("name", TEXT, primary_key=True),
     _text("project_id"),
     _text("sentence"),
     _number("raised_at"),
@@ -326,25 +338,12 @@ piped_alarm: Final = Table(
 shared_object: Final = Table(
     "shared_object",
     metadata,
-    Column("application_id", String, primary_key=True),
-    Column("plugin_name", String, primary_key=True),
-    Column("key", String, primary_key=True),
+    Column("application_id", TEXT, primary_key=True),
+    Column("plugin_name", TEXT, primary_key=True),
+    Column("key", TEXT, primary_key=True),
     _text("project_id"),
     Column("data", LargeBinary, nullable=False),
 )
 
-
-def _of_application(name: str) -> Table:
-    """What a piped says of an application, replaced by each report."""
-    return Table(
-        name,
-        metadata,
-        Column("application_id", String, primary_key=True),
-        _text("project_id"),
-        _number("updated_at"),
-        Column("data", LargeBinary, nullable=False),
-    )
-
-
-live_state: Final = _of_application("live_state")
-analysis_result: Final = _of_application("analysis_result")
+live_state: Final = _record("live_state", "application_id", _version())
+analysis_result: Final = _record("analysis_result", "application_id", _version())

@@ -8,13 +8,13 @@ from sqlalchemy import bindparam, delete, insert, select, update
 
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Change, Kind
-from pipecd_controlplane.store.database import Database, Transaction, View
+from pipecd_controlplane.store.database import Database, StaleReadError, Transaction, View
 from pipecd_wire.pipecd.api import access_pb2
 
 T: Final = schema.session
 
 INSERT: Final = insert(T)
-BY_ID: Final = select(T.c.data, T.c.secret_hash).where(T.c.id == bindparam("id"))
+BY_ID: Final = select(T.c.data, T.c.secret_hash, T.c.version).where(T.c.id == bindparam("id"))
 OPEN_OF_PROJECT: Final = (
     select(T.c.data)
     .where(T.c.project_id == bindparam("project_id"), T.c.expires_at > bindparam("now"))
@@ -26,8 +26,12 @@ OPENED_VIA: Final = select(T.c.id).where(
 )
 REPLACE: Final = (
     update(T)
-    .where(T.c.id == bindparam("this_id"), T.c.project_id == bindparam("this_project"))
-    .values(data=bindparam("data"))
+    .where(
+        T.c.id == bindparam("this_id"),
+        T.c.project_id == bindparam("this_project"),
+        T.c.version == bindparam("this_version"),
+    )
+    .values(version=bindparam("version"), data=bindparam("data"))
 )
 END_EXPIRED: Final = delete(T).where(T.c.expires_at <= bindparam("now"))
 
@@ -49,6 +53,7 @@ class Sessions:
                 via=session.via,
                 created_at=session.created_at,
                 expires_at=session.expires_at,
+                version=1,
                 data=session.SerializeToString(),
             )
             transaction.changed(_change(session.project_id, session.id))
@@ -99,16 +104,22 @@ class Sessions:
     ) -> None:
         """Change what is kept of an open session; one that is over stays over."""
         row = await transaction.one(BY_ID, id=session_id)
-        session = access_pb2.Session.FromString(row[0]) if row else None
-        if session is None or session.project_id != project_id:
+        if row is None:
+            return
+        session, version = access_pb2.Session.FromString(row[0]), row[2]
+        if session.project_id != project_id:
             return
         change(session)
-        await transaction.run(
+        written = await transaction.run(
             REPLACE,
             this_id=session_id,
             this_project=project_id,
+            this_version=version,
+            version=version + 1,
             data=session.SerializeToString(),
         )
+        if not written:
+            raise StaleReadError
         transaction.changed(_change(project_id, session_id))
 
     async def end_expired(self, *, now: int) -> int:

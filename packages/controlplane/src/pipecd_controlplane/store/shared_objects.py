@@ -3,7 +3,7 @@
 
 from typing import Final
 
-from sqlalchemy import ColumnElement, bindparam, insert, select, update
+from sqlalchemy import ColumnElement, bindparam, select
 
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.database import Database, Transaction
@@ -21,8 +21,6 @@ def _here() -> "ColumnElement[bool]":
 
 
 GET: Final = select(T.c.data).where(_here())
-REPLACE: Final = update(T).where(_here()).values(data=bindparam("data"))
-INSERT: Final = insert(T)
 
 
 class SharedObjects:
@@ -47,22 +45,14 @@ class SharedObjects:
         self, project_id: str, application_id: str, plugin_name: str, key: str, data: bytes
     ) -> None:
         async def work(transaction: Transaction) -> None:
-            replaced = await transaction.run(
-                REPLACE,
-                this_project=project_id,
-                this_application=application_id,
-                this_plugin=plugin_name,
-                this_key=key,
+            await transaction.upsert(
+                T,
+                ("data",),
+                project_id=project_id,
+                application_id=application_id,
+                plugin_name=plugin_name,
+                key=key,
                 data=data,
             )
-            if not replaced:
-                await transaction.run(
-                    INSERT,
-                    project_id=project_id,
-                    application_id=application_id,
-                    plugin_name=plugin_name,
-                    key=key,
-                    data=data,
-                )
 
         await self._database.write(work)

@@ -14,7 +14,14 @@ from sqlalchemy import ColumnElement, FromClause, bindparam, func, insert, selec
 
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Change, Kind
-from pipecd_controlplane.store.database import Database, Transaction, Value, View
+from pipecd_controlplane.store.database import (
+    Database,
+    Row,
+    StaleReadError,
+    Transaction,
+    Value,
+    View,
+)
 from pipecd_model.errors import StateError
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import logblock_pb2
@@ -46,10 +53,15 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 HEAD: Final = select(HEADS.c.chunks, HEADS.c.last_index, HEADS.c.completed, HEADS.c.bytes).where(
     _here(HEADS), HEADS.c.project_id == bindparam("this_project")
 )
-NEW_HEAD: Final = insert(HEADS)
 MOVE_HEAD: Final = (
     update(HEADS)
-    .where(_here(HEADS))
+    .where(
+        _here(HEADS),
+        HEADS.c.project_id == bindparam("this_project"),
+        # As it was read: each append adds a chunk, or only a seal.
+        HEADS.c.chunks == bindparam("this_chunks"),
+        HEADS.c.completed == bindparam("this_completed"),
+    )
     .values(
         chunks=bindparam("chunks"),
         last_index=bindparam("last_index"),
@@ -168,29 +180,23 @@ class StageLogs:
             new, size = _fit(new, size, self._max_bytes)
             if not new and completed <= bool(sealed):
                 return
+            # The head first: whoever has moved it owns the next number of a chunk.
+            await _move_head(
+                transaction,
+                project_id,
+                key,
+                head,
+                {
+                    "chunks": chunks + bool(new),
+                    "last_index": max(last_index, *(block.index for block in new))
+                    if new
+                    else last_index,
+                    "completed": int(completed),
+                    "bytes": size,
+                },
+            )
             if new:
-                first_of_new = min(block.index for block in new)
-                last_of_new = max(block.index for block in new)
-                await transaction.run(
-                    NEW_CHUNK,
-                    **_key_columns(key),
-                    number=chunks + 1,
-                    first_index=first_of_new,
-                    last_index=last_of_new,
-                    late=int(first_of_new <= last_index),
-                    data=apiservice.StageLog(blocks=new).SerializeToString(),
-                )
-                chunks, last_index = chunks + 1, max(last_index, last_of_new)
-            state: dict[str, Value] = {
-                "chunks": chunks,
-                "last_index": last_index,
-                "completed": int(completed),
-                "bytes": size,
-            }
-            if head is None:
-                await transaction.run(NEW_HEAD, **_key_columns(key), project_id=project_id, **state)
-            else:
-                await transaction.run(MOVE_HEAD, **key.parameters(), **state)
+                await _add_chunk(transaction, key, chunks + 1, new, last_index)
             transaction.changed(Change(kind=Kind.STAGE_LOG, id=str(key), project_id=project_id))
 
         await self._database.write(work)
@@ -219,6 +225,54 @@ class StageLogs:
             return parts
 
         return await self._database.read(work)
+
+
+async def _move_head(
+    transaction: Transaction,
+    project_id: str,
+    key: LogKey,
+    head: Row | None,
+    state: dict[str, Value],
+) -> None:
+    """Write the head of a log if nobody else has since it was read."""
+    if head is None:
+        moved = await transaction.insert_if_absent(
+            HEADS, **_key_columns(key), project_id=project_id, **state
+        )
+    else:
+        moved = (
+            await transaction.run(
+                MOVE_HEAD,
+                **key.parameters(),
+                this_project=project_id,
+                this_chunks=head[0],
+                this_completed=head[2],
+                **state,
+            )
+            > 0
+        )
+    if not moved:
+        raise StaleReadError
+
+
+async def _add_chunk(
+    transaction: Transaction,
+    key: LogKey,
+    number: int,
+    blocks: list[logblock_pb2.LogBlock],
+    last_index: int,
+) -> None:
+    """Write new blocks as one chunk; `last_index` is the highest of those before."""
+    first_of_new = min(block.index for block in blocks)
+    await transaction.run(
+        NEW_CHUNK,
+        **_key_columns(key),
+        number=number,
+        first_index=first_of_new,
+        last_index=max(block.index for block in blocks),
+        late=int(first_of_new <= last_index),
+        data=apiservice.StageLog(blocks=blocks).SerializeToString(),
+    )
 
 
 async def _part_in(

@@ -5,12 +5,18 @@ SQLAlchemy is the compiler and nothing else: executing through it costs ten time
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
-from sqlalchemy import Executable
+from sqlalchemy import Executable, Table, and_
 from sqlalchemy.engine import Dialect
 
 from pipecd_controlplane.store.database import Value
+
+
+class InsertOf(Protocol):
+    """The `insert` of a dialect that knows ON CONFLICT, as those of SQLite and PostgreSQL do."""
+
+    def __call__(self, table: Table, /) -> Any: ...
 
 
 class Compiled:
@@ -23,7 +29,11 @@ class Compiled:
         self.text: str = str(compiled)
         self._names: tuple[str, ...] = tuple(compiled.positiontup or ())
         # Constants of the statement (`completed = 0`) are parameters to the driver as well.
-        self._fixed = {name: value for name, value in compiled.params.items() if value is not None}
+        self._fixed = {
+            name: compiled.params[name]
+            for parameter, name in compiled.bind_names.items()
+            if not parameter.required
+        }
 
     def arguments(self, parameters: Mapping[str, Value]) -> tuple[Value, ...]:
         return tuple(
@@ -34,10 +44,12 @@ class Compiled:
 class Statements:
     """Every statement that was used so far, compiled for one dialect."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, insert: InsertOf) -> None:
         self._dialect = dialect
+        self._insert = insert
         # The statement is kept beside its text: while it lives, nobody else has its id.
         self._compiled: dict[int, tuple[Executable, Compiled]] = {}
+        self._inserts: dict[tuple[str, tuple[str, ...]], Compiled] = {}
 
     def __getitem__(self, statement: Executable) -> Compiled:
         found = self._compiled.get(id(statement))
@@ -45,3 +57,25 @@ class Statements:
             found = (statement, Compiled(statement, self._dialect))
             self._compiled[id(statement)] = found
         return found[1]
+
+    def insert_if_absent(self, table: Table) -> Compiled:
+        """Add a row, or touch none."""
+        key = (table.name, ())
+        if key not in self._inserts:
+            statement = self._insert(table).on_conflict_do_nothing()
+            self._inserts[key] = Compiled(statement, self._dialect)
+        return self._inserts[key]
+
+    def upsert(self, table: Table, replaced: tuple[str, ...]) -> Compiled:
+        """Add a row, or replace columns of the one that is there; touch none of another project."""
+        key = (table.name, replaced)
+        if key not in self._inserts:
+            statement = self._insert(table)
+            new = statement.excluded
+            statement = statement.on_conflict_do_update(
+                index_elements=list(table.primary_key.columns),
+                set_={name: new[name] for name in replaced},
+                where=and_(table.c.project_id == new.project_id),
+            )
+            self._inserts[key] = Compiled(statement, self._dialect)
+        return self._inserts[key]

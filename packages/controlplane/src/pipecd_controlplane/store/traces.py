@@ -1,19 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """Traces: the source commits behind what was deployed."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import Kind
-from pipecd_controlplane.store.database import Value, View
+from pipecd_controlplane.store.database import Value
 from pipecd_controlplane.store.entities import Entities
-from pipecd_controlplane.store.listing import Filter, List
-from pipecd_controlplane.store.paging import Page, fill
+from pipecd_controlplane.store.listing import Filter, ListQuery
 from pipecd_wire.model import deployment_trace_pb2
 
 T: Final = schema.deployment_trace
 
-LIST: Final = List(T, None, ("commit_hash",))
+LIST: Final = ListQuery(T, None, ("commit_hash",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceFilter:
+    """Which traces of a project are wanted; what is empty does not matter."""
+
+    commit_hash: str = ""
+    updated_since: int = 0
+
+    def rows(self) -> Filter:
+        return Filter(
+            columns={"commit_hash": (self.commit_hash,)} if self.commit_hash else {},
+            updated_since=self.updated_since,
+        )
 
 
 class Traces(Entities[deployment_trace_pb2.DeploymentTrace]):
@@ -23,6 +37,7 @@ class Traces(Entities[deployment_trace_pb2.DeploymentTrace]):
     kind = Kind.TRACE
     table = T
     message = deployment_trace_pb2.DeploymentTrace
+    _list = LIST
 
     def columns(self, entity: deployment_trace_pb2.DeploymentTrace) -> dict[str, Value]:
         return {
@@ -30,26 +45,3 @@ class Traces(Entities[deployment_trace_pb2.DeploymentTrace]):
             "created_at": entity.created_at,
             "updated_at": entity.updated_at,
         }
-
-    async def page_in(
-        self,
-        view: View,
-        project_id: str,
-        *,
-        commit_hash: str,
-        updated_since: int,
-        limit: int,
-        cursor: str,
-    ) -> Page[deployment_trace_pb2.DeploymentTrace]:
-        rows = Filter(
-            columns={"commit_hash": (commit_hash,)} if commit_hash else {},
-            updated_since=updated_since,
-        )
-        return await fill(
-            view,
-            await LIST.statement(view, project_id, rows),
-            {"project_id": project_id, **rows.parameters()},
-            parse=self._parse,
-            limit=limit,
-            cursor=cursor,
-        )

@@ -26,15 +26,10 @@ async def ensure_project(stores: Stores, folder: Path, project_id: str | None, n
     Key and password are written before they count: a crash in between leaves files that the next
     start replaces, never a key that nobody has.
     """
-    existing = await stores.projects.ids()
-    if existing:
-        if project_id is not None and project_id not in existing:
-            raise ConfigError(
-                f"the data folder {str(folder)!r} has no project {project_id!r}",
-                hint=f"it has {', '.join(map(repr, existing))}; --project is for the first start",
-            )
+    if existing := await stores.projects.ids():
+        _check_project(existing, folder, project_id)
         return
-    project_id = project_id or DEFAULT_PROJECT
+    wanted_id, project_id = project_id, project_id or DEFAULT_PROJECT
     at = now()
     password = new_password()
     project = project_pb2.Project(
@@ -66,8 +61,25 @@ async def ensure_project(stores: Stores, folder: Path, project_id: str | None, n
             hint="see that its disk has free space and that this user may write there",
         ) from error
 
-    async def work(transaction: Transaction) -> None:
-        await stores.projects.add_in(transaction, project)
+    async def work(transaction: Transaction) -> bool:
+        """Make the first project, unless another process has done it meanwhile."""
+        if await stores.projects.ids_in(transaction):
+            return False
+        if not await stores.projects.add_if_absent_in(transaction, project):
+            return False
         await stores.api_keys.add_in(transaction, record)
+        return True
 
-    await stores.database.write(work)
+    if not await stores.database.write(work):
+        for name in (KEY_FILE, PASSWORD_FILE):  # what was written here opens nothing
+            (folder / name).unlink(missing_ok=True)
+        _check_project(await stores.projects.ids(), folder, wanted_id)
+
+
+def _check_project(existing: list[str], folder: Path, project_id: str | None) -> None:
+    """Raises ConfigError when the project that was asked for is not there."""
+    if project_id is not None and project_id not in existing:
+        raise ConfigError(
+            f"the data folder {str(folder)!r} has no project {project_id!r}",
+            hint=f"it has {', '.join(map(repr, existing))}; --project is for the first start",
+        )

@@ -13,15 +13,13 @@ from pipecd_wire.pipecd.api import access_pb2
 
 async def ensure_projects(stores: Stores, projects: Sequence[ProjectConfig], now: Now) -> None:
     """Make the projects of the file as the file says; what else they have stays."""
-    existing = set(await stores.projects.ids())
+    at = now()
     for config in projects:
 
         async def work(transaction: Transaction, config: ProjectConfig = config) -> None:
-            if config.id not in existing:
-                at = now()
-                await stores.projects.add_in(
-                    transaction, pb.Project(id=config.id, created_at=at, updated_at=at)
-                )
+            await stores.projects.add_if_absent_in(
+                transaction, pb.Project(id=config.id, created_at=at, updated_at=at)
+            )
             known = await stores.projects.get_in(transaction, config.id)
             wanted = pb.Project()
             wanted.CopyFrom(known)
@@ -29,7 +27,7 @@ async def ensure_projects(stores: Stores, projects: Sequence[ProjectConfig], now
             if wanted == known:
                 return
             await stores.projects.update_in(
-                transaction, config.id, lambda project: project.CopyFrom(wanted)
+                transaction, config.id, lambda project: _take(project, config)
             )
             if (wanted.static_admin, wanted.static_admin_disabled) != (
                 known.static_admin,

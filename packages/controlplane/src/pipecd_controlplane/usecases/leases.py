@@ -48,12 +48,23 @@ class Instance:
 class _Seen:
     """What this process knows of one lease that the record cannot say."""
 
-    epoch: int
-    renewals: int
+    record: LeaseRecord
     at: float
-    """When the record was first seen as it is."""
+    """When the record was first seen with this epoch and these renewals."""
     settled_at: float = 0.0
     """When the silent holder before this one cannot be at work any more."""
+
+    def is_same(self, record: LeaseRecord) -> bool:
+        return (self.record.epoch, self.record.renewals) == (record.epoch, record.renewals)
+
+    def is_taken_over(self, record: LeaseRecord) -> bool:
+        """Did another data folder get it from a holder that was silent?"""
+        return (
+            record.contested
+            and record.epoch != self.record.epoch
+            and bool(self.record.instance_id)
+            and record.data_folder_id != self.record.data_folder_id
+        )
 
 
 class Leases:
@@ -85,9 +96,9 @@ class Leases:
         agent = instance.agent
         seen = self._observe(agent, await self._records.get(agent.project_id, agent.piped_id))
         # Judged by what was seen: a renewal that comes in between makes another record of it.
-        silent = (seen.epoch, seen.renewals) if self._time_left(seen) <= 0 else None
+        before = seen.record
+        silent = (before.epoch, before.renewals) if self._time_left(seen) <= 0 else None
         settled = self._clock() >= seen.settled_at
-        at_work_until = seen.at + self._times.take_over
 
         def edit(record: LeaseRecord) -> LeaseRecord:
             if record.instance_id == instance.instance_id:
@@ -97,9 +108,6 @@ class Leases:
             if record.instance_id and not is_silent and not (same and same_folder):
                 return record
             taken_over = bool(record.instance_id) and not same
-            if taken_over:
-                # Here and not after the commit: who asked may leave while it is written.
-                seen.settled_at = max(seen.settled_at, at_work_until)
             return LeaseRecord(
                 epoch=record.epoch + 1,
                 instance_id=instance.instance_id,
@@ -119,7 +127,7 @@ class Leases:
     async def renew(self, agent: Agent, instance_id: str, epoch: int) -> push_pb2.Lease:
         """Keep it. Raises StateError when this instance does not hold it."""
         known = self._observe(agent, await self._records.get(agent.project_id, agent.piped_id))
-        settled = self._clock() >= known.settled_at
+        settled, known_epoch = self._clock() >= known.settled_at, known.record.epoch
 
         def edit(record: LeaseRecord) -> LeaseRecord:
             if (record.instance_id, record.epoch) != (instance_id, epoch):
@@ -129,7 +137,7 @@ class Leases:
                     else f"the lease of the piped {agent.piped_id!r} was given up",
                     hint="start no work, and watch again",
                 )
-            contested = record.contested and not (settled and known.epoch == record.epoch)
+            contested = record.contested and not (settled and known_epoch == record.epoch)
             return replace(record, renewals=record.renewals + 1, contested=contested)
 
         record = await self._records.change(agent.project_id, agent.piped_id, edit)
@@ -143,7 +151,7 @@ class Leases:
                 return record
             return replace(record, instance_id="", data_folder_id="")
 
-        await self._records.change(agent.project_id, agent.piped_id, edit)
+        self._observe(agent, await self._records.change(agent.project_id, agent.piped_id, edit))
 
     async def check_epoch(self, agent: Agent) -> None:
         """Raises StateError for a caller whose lease went to another instance since.
@@ -175,10 +183,14 @@ class Leases:
         if seen is None:
             # Nobody knows how long the one before has been silent: as if it had spoken just now.
             settled_at = now + self._times.take_over if record.contested else 0.0
-            seen = _Seen(record.epoch, record.renewals, now, settled_at)
+            seen = _Seen(record, now, settled_at)
             self._seen[agent.piped_id] = seen
-        elif (seen.epoch, seen.renewals) != (record.epoch, record.renewals):
-            seen.epoch, seen.renewals, seen.at = record.epoch, record.renewals, now
+        elif not seen.is_same(record):
+            # By whoever sees it first: who asked may have left while it was written.
+            if seen.is_taken_over(record):
+                seen.settled_at = max(seen.settled_at, seen.at + self._times.take_over)
+            seen.at = now
+        seen.record = record
         return seen
 
     def _lease(self, instance_id: str, record: LeaseRecord, seen: _Seen) -> push_pb2.Lease:

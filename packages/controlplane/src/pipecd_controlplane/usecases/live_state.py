@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
-from pipecd_controlplane.store.piped_records import Record
+from pipecd_controlplane.store.records import Record
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import limits
 from pipecd_controlplane.usecases.ownership import Agent, own_application

@@ -4,7 +4,7 @@
 A project uses the shared way that the configuration file names, or one of its own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 from pipecd_controlplane.store.stores import Stores
@@ -64,6 +64,14 @@ class SsoSettings:
         if section == "oidc" and not wanted.oidc.issuer:
             raise ConfigError("invalid request: sso: oidc.issuer is not set")
 
+        # Once, and not within the unit of work, which may be run again.
+        given = {name: getattr(_client(wanted), name) for name in SECRETS}
+        closed = {
+            name: self._vault.encrypt(secret, place=_place(project_id, name))
+            for name, secret in given.items()
+            if secret
+        }
+
         def edit(project: pb.Project) -> None:
             kept = pb.ProjectSSOConfig()
             kept.CopyFrom(wanted)
@@ -71,13 +79,7 @@ class SsoSettings:
             client = _client(kept)
             before = getattr(project.sso, section)
             for name in SECRETS:
-                given = getattr(client, name)
-                closed = (
-                    self._vault.encrypt(given, place=_place(project_id, name))
-                    if given
-                    else getattr(before, name)
-                )
-                setattr(client, name, closed)
+                setattr(client, name, closed.get(name) or getattr(before, name))
             project.sso.CopyFrom(kept)
             project.shared_sso_name = ""
 
@@ -95,18 +97,28 @@ class SsoSettings:
             closed = [getattr(client, name) for name in SECRETS] if client else []
             if any(is_encrypted(each) and not self._vault.is_current(each) for each in closed):
                 try:
-                    await self._stores.projects.update(project.id, self._renew)
+                    await self._stores.projects.update(project.id, self._renewal(project))
                     changed += 1
                 except StateError as error:
                     log.warning("sso.secret_lost", project_id=project.id, error=str(error))
         return changed
 
-    def _renew(self, project: pb.Project) -> None:
+    def _renewal(self, project: pb.Project) -> Callable[[pb.Project], None]:
+        """Close the secrets of a project anew; returns what puts them in place of the old ones."""
         client = _client(project.sso)
+        renewed: dict[str, tuple[str, str]] = {}
         for name in SECRETS:
-            place = _place(project.id, name)
-            opened = self._vault.decrypt(getattr(client, name), place=place)
-            setattr(client, name, self._vault.encrypt(opened, place=place))
+            place, before = _place(project.id, name), getattr(client, name)
+            opened = self._vault.decrypt(before, place=place)
+            renewed[name] = (before, self._vault.encrypt(opened, place=place))
+
+        def edit(current: pb.Project) -> None:
+            client = _client(current.sso)
+            for name, (before, after) in renewed.items():
+                if getattr(client, name) == before:
+                    setattr(client, name, after)
+
+        return edit
 
 
 Section = Literal["github", "oidc"]

@@ -8,6 +8,7 @@ from typing import Final
 from pipecd_controlplane.store.database import Transaction, View
 from pipecd_controlplane.store.paging import PAGE_BYTES, Page, Position
 from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.store.traces import TraceFilter
 from pipecd_controlplane.usecases import limits
 from pipecd_wire.model import deployment_pb2, deployment_trace_pb2
 
@@ -87,8 +88,7 @@ async def list_traces(
         page = await stores.traces.page_in(
             view,
             project_id,
-            commit_hash=commit_hash,
-            updated_since=updated_since,
+            TraceFilter(commit_hash=commit_hash, updated_since=updated_since),
             limit=limit,
             cursor=cursor,
         )

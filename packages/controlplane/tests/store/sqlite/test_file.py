@@ -52,7 +52,7 @@ async def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 async def test_a_database_of_an_older_version_gets_what_it_lacks(tmp_path: Path) -> None:
     await opened(tmp_path)
     with closing(sqlite3.connect(tmp_path / DATABASE_FILE, isolation_level=None)) as older:
-        older.execute("INSERT INTO project (id, data) VALUES ('p', x'')")
+        older.execute("INSERT INTO project (id, data, version) VALUES ('p', x'', 1)")
         older.execute("DROP TABLE lease")
         older.execute("PRAGMA user_version = 1")
 

@@ -14,9 +14,10 @@ import pytest
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.applications import ApplicationFilter
 from pipecd_controlplane.store.deployments import DeploymentFilter
-from pipecd_controlplane.store.sqlite import migrations
+from pipecd_controlplane.store.migrations import MIGRATIONS
 from pipecd_controlplane.store.sqlite.database import open_sqlite
 from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
+from pipecd_controlplane.store.sqlite.migrations import FILLS
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_model.errors import StateError
 from pipecd_wire.model import deployment_pb2
@@ -157,4 +158,6 @@ def version_of(script: Path) -> int:
 
 def test_every_change_of_a_table_has_a_version() -> None:
     """A fresh file says today's version: steps that lead past it would never run."""
-    assert max([*migrations.CHANGES, *migrations.FILLS]) <= schema.SCHEMA_VERSION
+    versions = [migration.version for migration in MIGRATIONS]
+    assert versions == sorted(set(versions))
+    assert max([*versions, *FILLS]) <= schema.SCHEMA_VERSION

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from pipecd_sdk.conformance import (
-    Outcome,
+    CaseOutcome,
+    CaseVerdict,
     Profile,
     ProfileError,
-    Verdict,
     judge_plugin,
     load_cases,
     load_profile,
@@ -24,7 +24,11 @@ from pipectl.skeleton import BadNameError, skeleton
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _PREFIX = "pipecd-plugin-"
-_COLOURS = {Outcome.HOLDS: "green", Outcome.BROKEN: "red", Outcome.NOT_ASKED: "bright_black"}
+_COLOURS = {
+    CaseOutcome.HOLDS: "green",
+    CaseOutcome.BROKEN: "red",
+    CaseOutcome.NOT_ASKED: "bright_black",
+}
 
 
 @click.group()
@@ -139,12 +143,12 @@ def test(
         profile,
         load_cases(),
         invite=not as_go_agent,
-        patience=patience,
+        patience_factor=patience,
         tools=tools_dir.absolute() if tools_dir else None,
     )
     verdicts = asyncio.run(_told(judging, quiet=as_json))
-    broken = [each for each in verdicts if each.outcome is Outcome.BROKEN]
-    held = [each for each in verdicts if each.outcome is Outcome.HOLDS]
+    broken = [each for each in verdicts if each.outcome is CaseOutcome.BROKEN]
+    held = [each for each in verdicts if each.outcome is CaseOutcome.HOLDS]
     if as_json:
         print_json({"plugin": profile.name, "cases": [_as_json(each) for each in verdicts]})
     else:
@@ -160,10 +164,10 @@ def _profile(file: Path | None, name: str | None, command: Sequence[str]) -> Pro
         profile = load_profile(file)
     except ProfileError as error:
         raise click.UsageError(str(error)) from None
-    return profile if name is None else profile.named(name)
+    return profile if name is None else profile.rename(name)
 
 
-async def _told(judging: AsyncIterator[Verdict], *, quiet: bool) -> list[Verdict]:
+async def _told(judging: AsyncIterator[CaseVerdict], *, quiet: bool) -> list[CaseVerdict]:
     """All verdicts, each shown as soon as it is there."""
     part = ""
     verdicts = []
@@ -178,7 +182,7 @@ async def _told(judging: AsyncIterator[Verdict], *, quiet: bool) -> list[Verdict
     return verdicts
 
 
-def _show(verdict: Verdict) -> None:
+def _show(verdict: CaseVerdict) -> None:
     colour = _COLOURS[verdict.outcome]
     outcome = click.style(verdict.outcome.value.ljust(10), fg=colour)
     stage = f"{verdict.stage} " if verdict.stage else ""
@@ -187,7 +191,7 @@ def _show(verdict: Verdict) -> None:
         echo(click.style(f"             {text}", fg=colour))
 
 
-def _as_json(verdict: Verdict) -> dict[str, str]:
+def _as_json(verdict: CaseVerdict) -> dict[str, str]:
     return {
         "part": verdict.case.part,
         "id": verdict.case.id,

@@ -130,7 +130,7 @@ class Discovery:
                 self._wake.set()
 
     async def _tell(self) -> None:
-        await self._mirror.filled()
+        await self._mirror.wait_filled()
         while True:
             await self._wake.wait()
             self._wake.clear()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls to the control plane: the piped's token, limits, and errors of our own.
 
-The one place of piped that talks to the control plane; whoever calls picks between `ask` (an
-answer is needed now) and `tell` (it must arrive, however long that takes).
+The one place of piped that talks to the control plane; callers pick between `call` (the response is
+needed now) and `call_until_accepted` (the request must arrive, however long that takes).
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -16,7 +16,8 @@ from pipecd_wire.headers import AUTHORIZATION, format_piped_token
 from pipecd_wire.pipecd.push.push_pb2 import WatchRequest, WatchResponse
 from pipecd_wire.pipecd.push.push_pb2_grpc import PushServiceStub
 from pipecd_wire.pipedservice.service_pb2_grpc import PipedServiceStub
-from pipecd_wire.rpc import CallError, Channel, ClientTls, Retry, call, connect, stream
+from pipecd_wire.rpc import CallError, Channel, ClientTls, Retry, connect, stream
+from pipecd_wire.rpc import call as call_rpc
 
 if TYPE_CHECKING:
     from pipecd_wire.pipecd.push.push_pb2_grpc import PushServiceAsyncStub
@@ -62,7 +63,7 @@ class UnknownRpcError(errors.PipecdError):
 class ControlPlane:
     """The control plane as piped calls it.
 
-    `await control.ask(control.service.GetDeployment, request)`; the errors are those of
+    `await control.call(control.service.GetDeployment, request)`; the errors are those of
     `pipecd_model.errors`, so that callers need to know nothing of gRPC.
     """
 
@@ -76,25 +77,31 @@ class ControlPlane:
         """Is there a connection? Calls make one, and make another when it is lost."""
         return bool(self._channel.get_state().name == "READY")
 
-    async def ask(
+    async def call(
         self,
         method: Rpc[Request_contra, Response_co],
         request: Request_contra,
         *,
         deadline: float = 15,
     ) -> Response_co:
-        """Call and wait for the answer; a control plane that is away is tried a few times."""
+        """Call and return the response; retries a few times while the control plane is away."""
         return await _call(method, request, deadline, QUESTION)
 
-    async def tell(
+    async def call_until_accepted(
         self, method: Rpc[Request_contra, Response_co], request: Request_contra
     ) -> Response_co:
-        """Call until it is taken; raises only when the control plane refuses for good."""
+        """Retry with backoff until it is accepted; raises only when it is refused for good."""
         return await _call(method, request, 15, REPORT)
 
-    async def deliver(self, method: str, request: Message) -> None:
-        """Tell something of `PipedService` by the method's name: how the outbox delivers."""
-        await self.tell(getattr(self.service, method), request)
+    async def deliver_named(self, method: str, request: Message) -> None:
+        """Call an RPC by its name until it is accepted: how the outbox delivers.
+
+        Raises UnknownRpcError for a name that is not in `deliverable_rpcs`.
+        """
+        rpc = deliverable_rpcs(self.service).get(method)
+        if rpc is None:
+            raise UnknownRpcError(f"no report is delivered by {method}")
+        await self.call_until_accepted(rpc, request)
 
     async def watch(self, request: WatchRequest) -> AsyncGenerator[WatchResponse, None]:
         """Follow what the control plane pushes, until the stream breaks."""
@@ -106,12 +113,33 @@ class ControlPlane:
             raise own_error(error) from None
 
 
+def deliverable_rpcs(service: "PipedServiceAsyncStub") -> dict[str, Rpc[Any, object]]:
+    """Returns the RPCs that the outbox delivers, by the names that its journal has on disk."""
+    return {
+        "ReportApplicationDeployingStatus": service.ReportApplicationDeployingStatus,
+        "ReportApplicationMostRecentDeployment": service.ReportApplicationMostRecentDeployment,
+        "ReportApplicationSyncState": service.ReportApplicationSyncState,
+        "ReportCommandHandled": service.ReportCommandHandled,
+        "ReportDeploymentCompleted": service.ReportDeploymentCompleted,
+        "ReportDeploymentPlanned": service.ReportDeploymentPlanned,
+        "ReportDeploymentStatusChanged": service.ReportDeploymentStatusChanged,
+        "ReportStageStatusChanged": service.ReportStageStatusChanged,
+        "ReportUnregisteredApplicationConfigurations": (
+            service.ReportUnregisteredApplicationConfigurations
+        ),
+        "SaveDeploymentPluginMetadata": service.SaveDeploymentPluginMetadata,
+        "SaveDeploymentSharedMetadata": service.SaveDeploymentSharedMetadata,
+        "SaveStageMetadata": service.SaveStageMetadata,
+        "UpdateApplicationConfigurations": service.UpdateApplicationConfigurations,
+    }
+
+
 async def _call(
     method: Rpc[Request_contra, Response_co], request: Request_contra, deadline: float, retry: Retry
 ) -> Response_co:
     callable_: Any = method
     try:
-        response: Response_co = await call(callable_, request, deadline=deadline, retry=retry)
+        response: Response_co = await call_rpc(callable_, request, deadline=deadline, retry=retry)
     except CallError as error:
         raise own_error(error) from None
     return response

@@ -17,26 +17,26 @@ from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 
-_UNDER: Final[ContextVar[int | None]] = ContextVar("lease epoch", default=None)
+_CURRENT: Final[ContextVar[int | None]] = ContextVar("lease epoch", default=None)
 
 
 @contextmanager
-def under(epoch: int | None) -> Iterator[None]:
+def lease_epoch(epoch: int | None) -> Iterator[None]:
     """Make all calls of the block under this epoch; None: under that of the lease, as outside."""
-    before = _UNDER.set(epoch)
+    before = _CURRENT.set(epoch)
     try:
         yield
     finally:
-        _UNDER.reset(before)
+        _CURRENT.reset(before)
 
 
-def chosen_epoch() -> int | None:
-    """The epoch of the block that this is called in, None outside of any."""
-    return _UNDER.get()
+def current_lease_epoch() -> int | None:
+    """Returns the epoch of the enclosing `lease_epoch` block, None outside of any."""
+    return _CURRENT.get()
 
 
-def kept_epoch(file: Path) -> int:
-    """The epoch of a data folder, 0 when none was kept."""
+def read_epoch(file: Path) -> int:
+    """Returns the epoch in the file, 0 when there is none."""
     try:
         text = file.read_text(encoding="ascii").strip()
         return int(text) if text.isdigit() else 0
@@ -44,8 +44,8 @@ def kept_epoch(file: Path) -> int:
         return 0
 
 
-def keep_epoch(file: Path, epoch: int) -> None:
-    """Keep it; a disk that takes nothing is told, and no reason to stop."""
+def write_epoch(file: Path, epoch: int) -> None:
+    """Write the epoch atomically; a disk that takes nothing is logged, and no reason to stop."""
     try:
         write_atomically(file, f"{epoch}\n".encode())
     except OSError as error:

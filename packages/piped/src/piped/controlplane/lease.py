@@ -22,26 +22,26 @@ from pipecd_runtime.signals import Signal
 from pipecd_wire.headers import LEASE_EPOCH_HEADER
 from pipecd_wire.pipecd.push import push_pb2 as push
 from piped.controlplane.client import ControlPlane, UnknownRpcError
-from piped.controlplane.epoch import chosen_epoch, keep_epoch, kept_epoch
+from piped.controlplane.epoch import current_lease_epoch, read_epoch, write_epoch
 
 log = logger(__name__)
 
-SHORTEST_PAUSE: Final = 0.2
-"""Seconds between two renewals at least."""
+SHORTEST_PAUSE_SECONDS: Final = 0.2
+"""Between two renewals at least."""
 
-ANSWER: Final = 5.0
-"""Seconds that a renewal is waited for; the next one is due anyway."""
+RENEWAL_TIMEOUT_SECONDS: Final = 5.0
+"""How long a renewal is waited for; the next one is due anyway."""
 
-GOODBYE: Final = 2.0
-"""Seconds that a stopping piped gives to the release."""
+RELEASE_TIMEOUT_SECONDS: Final = 2.0
+"""How long a stopping piped waits for the release."""
 
 
-def awake_or_asleep() -> float:
+def boot_time() -> float:
     """Seconds that only grow, also while the machine sleeps."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-class Standing(Enum):
+class LeaseState(Enum):
     """What this instance was told last."""
 
     UNKNOWN = "unknown"
@@ -60,12 +60,12 @@ class Lease:
         self,
         instance_id: str,
         kept: Path | None = None,
-        clock: Callable[[], float] = awake_or_asleep,
+        clock: Callable[[], float] = boot_time,
     ) -> None:
         """`kept`: the file with the epoch of the piped before, whose last reports we may send."""
         self.instance_id = instance_id
-        self.standing = Standing.UNKNOWN
-        self.epoch = kept_epoch(kept) if kept is not None else 0
+        self.state = LeaseState.UNKNOWN
+        self.epoch = read_epoch(kept) if kept is not None else 0
         """The one in which this data folder held the lease last; 0 when it never did."""
         self._inherited: int | None = None
         """The epoch of the piped before, when nobody was at work between it and this one."""
@@ -81,11 +81,11 @@ class Lease:
     @property
     def held(self) -> bool:
         """Is this the instance that works? Past its time it starts nothing all the same."""
-        return self.standing in {Standing.HELD, Standing.UNLIMITED}
+        return self.state in {LeaseState.HELD, LeaseState.UNLIMITED}
 
     def epoch_now(self) -> int:
         """The epoch of whoever calls this: that of its block, or the lease's."""
-        chosen = chosen_epoch()
+        chosen = current_lease_epoch()
         return self.epoch if chosen is None or chosen == self._inherited else chosen
 
     def metadata(self) -> list[tuple[str, str]]:
@@ -96,10 +96,10 @@ class Lease:
         """The time on the lease's clock."""
         return self._clock()
 
-    def take(self, lease: push.Lease | None, *, asked: float) -> None:
-        """Take what was answered to a call of the moment `asked`; None: there are no leases."""
+    def apply(self, lease: push.Lease | None, *, asked: float) -> None:
+        """Apply the response to a call that was sent at `asked`; None: there are no leases."""
         if lease is None:
-            self._take_none()
+            self._apply_none()
         elif lease.epoch >= self._newest:  # else it was overtaken on its way
             self._newest = lease.epoch
             self._time = _seconds(lease.time)
@@ -108,11 +108,11 @@ class Lease:
                 self._hold(lease, asked)
             else:
                 self._lose()
-        self._tell()
+        self._notify()
 
-    def _take_none(self) -> None:
-        if self.standing in {Standing.UNKNOWN, Standing.UNLIMITED}:
-            self.standing = Standing.UNLIMITED
+    def _apply_none(self) -> None:
+        if self.state in {LeaseState.UNKNOWN, LeaseState.UNLIMITED}:
+            self.state = LeaseState.UNLIMITED
         else:
             # A gateway whose control plane is away may say so: no reason to work beside another.
             log.warning(
@@ -122,26 +122,26 @@ class Lease:
             )
 
     def _hold(self, lease: push.Lease, asked: float) -> None:
-        if self.standing is not Standing.HELD or self.epoch != lease.epoch:
+        if self.state is not LeaseState.HELD or self.epoch != lease.epoch:
             log.info("lease.held", epoch=lease.epoch)
-        self.standing = Standing.HELD
+        self.state = LeaseState.HELD
         self._begun_from = self._clock() + _seconds(lease.begun_after)
         if self.epoch != lease.epoch:
             first = not self._renewed
             self._inherited = self.epoch if first and lease.epoch == self.epoch + 1 else None
             self.epoch = lease.epoch
             if self._kept is not None:
-                keep_epoch(self._kept, lease.epoch)
+                write_epoch(self._kept, lease.epoch)
         self._renewed = max(self._renewed, asked)
 
     def _lose(self) -> None:
-        if self.standing is not Standing.ELSEWHERE:
+        if self.state is not LeaseState.ELSEWHERE:
             log.warning(
                 "lease.elsewhere",
                 reason="another instance of this piped is at work; this one starts nothing",
                 hint="stop one of them, or give it a piped id of its own",
             )
-        self.standing = Standing.ELSEWHERE
+        self.state = LeaseState.ELSEWHERE
 
     def may_begin(self, *, begun: bool) -> bool:
         """May a deployment be taken up; one that another instance may have `begun`, later?"""
@@ -149,40 +149,40 @@ class Lease:
 
     def may_start(self, *, rollback: bool) -> bool:
         """May a stage start, forward or of a rollback?"""
-        if self.standing is Standing.UNLIMITED:
+        if self.state is LeaseState.UNLIMITED:
             return True
         lasts = self._take_over if rollback else self._time
-        return self.standing is Standing.HELD and self._clock() < self._renewed + lasts
+        return self.state is LeaseState.HELD and self._clock() < self._renewed + lasts
 
-    async def deployment(self, *, begun: bool) -> None:
+    async def wait_for_deployment(self, *, begun: bool) -> None:
         """Wait until a deployment may be taken up."""
-        await self._until(
+        await self._wait_for(
             lambda: self.may_begin(begun=begun),
             lambda: self._begun_from if begun and self.may_start(rollback=False) else None,
         )
 
-    async def stage(self, *, rollback: bool) -> None:
+    async def wait_for_stage(self, *, rollback: bool) -> None:
         """Wait until a stage may start."""
         if not self.may_start(rollback=rollback):
-            log.warning("lease.stage_waits", rollback=rollback, standing=self.standing.value)
-        await self._until(lambda: self.may_start(rollback=rollback))
+            log.warning("lease.stage_waits", rollback=rollback, standing=self.state.value)
+        await self._wait_for(lambda: self.may_start(rollback=rollback))
 
-    async def gone(self) -> None:
+    async def wait_until_lost(self) -> None:
         """Wait until another instance goes on with what this one has begun."""
-        await self._until(
+        await self._wait_for(
             lambda: self._is_elsewhere() and self._clock() >= self._renewed + self._take_over,
             lambda: self._renewed + self._take_over if self._is_elsewhere() else None,
         )
 
-    async def while_held(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do something for ever, but only while this is the instance that works."""
+    async def run_while_held(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work` while this instance holds the lease, and again each time it gets it back."""
         while True:
-            await self._until(lambda: self.held)
+            await self._wait_for(lambda: self.held)
             epoch = self.epoch
             async with asyncio.TaskGroup() as tasks:
                 working = tasks.create_task(_run(work))
                 watching = tasks.create_task(
-                    self._until(lambda: not self.held or self.epoch != epoch)  # noqa: B023 - ends with the block
+                    self._wait_for(lambda: not self.held or self.epoch != epoch)  # noqa: B023 - ends with the block
                 )
                 await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
                 if working.done():
@@ -191,16 +191,16 @@ class Lease:
             if not working.cancelled():
                 return
 
-    async def keep(self, control: ControlPlane) -> None:
-        """Renew it for ever, while it is held."""
+    async def renew_forever(self, control: ControlPlane) -> None:
+        """Renew the lease for ever, while it is held."""
         tried = 0.0
         while True:
-            if self.standing is not Standing.HELD:
+            if self.state is not LeaseState.HELD:
                 tried = 0.0
-                await self._until(lambda: self.standing is Standing.HELD)
-            due = max(self._renewed, tried) + max(SHORTEST_PAUSE, self._time / 3)
+                await self._wait_for(lambda: self.state is LeaseState.HELD)
+            due = max(self._renewed, tried) + max(SHORTEST_PAUSE_SECONDS, self._time / 3)
             if self._clock() < due:
-                await self._change(due - self._clock())
+                await self._wait_for_change(due - self._clock())
             else:
                 tried = self._clock()
                 await self.renew(control)
@@ -210,51 +210,55 @@ class Lease:
         asked, epoch = self._clock(), self.epoch
         request = push.RenewLeaseRequest(instance_id=self.instance_id, epoch=epoch)
         try:
-            answer = await control.ask(control.push.RenewLease, request, deadline=ANSWER)
+            answer = await control.call(
+                control.push.RenewLease, request, deadline=RENEWAL_TIMEOUT_SECONDS
+            )
         except StateError:
-            if epoch == self.epoch and self.standing is Standing.HELD:
+            if epoch == self.epoch and self.state is LeaseState.HELD:
                 self._lose()
-                self._tell()
+                self._notify()
                 self.on_refused()
         except UnknownRpcError:
-            self.take(None, asked=asked)
+            self.apply(None, asked=asked)
         except PipecdError as error:
             log.debug("lease.not_renewed", reason=str(error))
         else:
-            self.take(answer.lease, asked=asked)
+            self.apply(answer.lease, asked=asked)
 
     async def release(self, control: ControlPlane) -> None:
         """Give it back, so that another instance need not wait."""
-        if self.standing is not Standing.HELD:
+        if self.state is not LeaseState.HELD:
             return
-        self.standing = Standing.UNKNOWN
+        self.state = LeaseState.UNKNOWN
         request = push.ReleaseLeaseRequest(instance_id=self.instance_id, epoch=self.epoch)
         try:
-            async with asyncio.timeout(GOODBYE):
-                await control.ask(control.push.ReleaseLease, request, deadline=GOODBYE)
+            async with asyncio.timeout(RELEASE_TIMEOUT_SECONDS):
+                await control.call(
+                    control.push.ReleaseLease, request, deadline=RELEASE_TIMEOUT_SECONDS
+                )
         except (PipecdError, TimeoutError) as error:
             log.info("lease.not_released", reason=str(error))
         else:
             log.info("lease.released", epoch=self.epoch)
 
     def _is_elsewhere(self) -> bool:
-        return self.standing is Standing.ELSEWHERE
+        return self.state is LeaseState.ELSEWHERE
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changed.send()
 
-    async def _until(
+    async def _wait_for(
         self,
         holds: Callable[[], bool],
         due: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """Wait until something holds; `due` is when it may without that anything is told."""
+        """Wait until a condition holds; `due` is when it may hold without any change."""
         while not holds():
             at = due()
-            await self._change(None if at is None else at - self._clock())
+            await self._wait_for_change(None if at is None else at - self._clock())
 
-    async def _change(self, limit: float | None) -> None:
-        """Wait for news, and not longer than the limit."""
+    async def _wait_for_change(self, limit: float | None) -> None:
+        """Wait for a change of the lease, not longer than the limit."""
         try:
             async with asyncio.timeout(limit):
                 await self._changed.wait()

@@ -22,8 +22,8 @@ from pipecd_wire.model.deployment_pb2 import Deployment
 
 STAGE_COMMANDS: Final = frozenset({Command.APPROVE_STAGE, Command.SKIP_STAGE})
 
-HANDLED_MEMORY: Final = 600.0
-"""Seconds a handled command is remembered at least: a listing that was under way still has it."""
+HANDLED_MEMORY_SECONDS: Final = 600.0
+"""How long a handled command is remembered at least: a listing that was under way still has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class Changes:
         return await self._queue.get()
 
     def put(self, change: Change) -> None:
-        """Add a change; only the mirror does."""
+        """Add a change; only the state does."""
         self._queue.put_nowait(change)
 
 
@@ -98,12 +98,12 @@ class ControlPlaneState:
         """The commands that nobody here has handled yet."""
         return MappingProxyType(self._commands)
 
-    async def filled(self) -> None:
+    async def wait_filled(self) -> None:
         """Wait for the first snapshot."""
         await self._filled.wait()
 
     def changes(self) -> Changes:
-        """Follow the mirror from now on; the caller keeps the answer as long as it listens."""
+        """Follow the state from now on; the caller holds the result as long as it listens."""
         changes = Changes()
         if self._filled.is_set():
             changes.put(self._everything())
@@ -137,8 +137,8 @@ class ControlPlaneState:
         """Has it a deployment that has not come to its end?"""
         return any(each.application_id == application_id for each in self._deployments.values())
 
-    def handled(self, command_id: str) -> None:
-        """Forget a command: it is done, and no later listing brings it back."""
+    def forget_command(self, command_id: str) -> None:
+        """Forget a command for good: no later listing brings it back. See `CommandInbox.finish`."""
         self._handled[command_id] = self._clock()
         self._commands.pop(command_id, None)
 
@@ -149,7 +149,7 @@ class ControlPlaneState:
         deployments: Iterable[Deployment] | None = None,
         commands: Iterable[Command] | None = None,
     ) -> None:
-        """Take full listings; what is not in one is gone. A kind that is not given stays."""
+        """Replace with full listings; what is not in one is gone. A kind not given stays."""
         removed: frozenset[str] = frozenset()
         if applications is not None:
             listed = {application.id: application for application in applications}
@@ -171,7 +171,7 @@ class ControlPlaneState:
         )
 
     def merge(self, change: Change) -> None:
-        """Take a change."""
+        """Apply a change."""
         for application in change.applications:
             self._applications[application.id] = application
         for application_id in change.removed_applications:
@@ -196,7 +196,7 @@ class ControlPlaneState:
             )
         )
 
-    def completed(self, deployment_id: str) -> None:
+    def forget_deployment(self, deployment_id: str) -> None:
         """Forget a deployment that has come to its end here."""
         self._deployments.pop(deployment_id, None)
 
@@ -208,7 +208,7 @@ class ControlPlaneState:
         self._handled = {
             command_id: at
             for command_id, at in self._handled.items()
-            if command_id in listed or now - at < HANDLED_MEMORY
+            if command_id in listed or now - at < HANDLED_MEMORY_SECONDS
         }
         self._commands = {
             command_id: command for command_id, command in listed.items() if self._is_open(command)

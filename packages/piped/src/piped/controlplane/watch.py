@@ -83,7 +83,7 @@ class Watch:
             try:
                 await self._follow()
             except UnknownRpcError:
-                self._lease.take(None, asked=self._asked)
+                self._lease.apply(None, asked=self._asked)
                 log.info("controlplane.polled", reason="it has no push service")
                 await self._poll_until(time.monotonic() + self._pace.try_push)
             except PipecdError as error:
@@ -133,12 +133,12 @@ class Watch:
                     deployments=listed.deployments,
                     commands=listed.commands,
                 )
-                self._lease.take(
+                self._lease.apply(
                     listed.lease if listed.HasField("lease") else None, asked=self._asked
                 )
                 self._on_own(listed.own_commands)
             case "lease":
-                self._lease.take(message.lease, asked=self._asked)
+                self._lease.apply(message.lease, asked=self._asked)
             case "change":
                 self._on_own(message.change.own_commands)
                 self._mirror.merge(
@@ -191,17 +191,17 @@ class Watch:
         if not due:
             return
         service = self._control.service
-        ask = self._control.ask
+        call = self._control.call
         applications = deployments = commands = None
         if "applications" in due:
             applications = (
-                await ask(service.ListApplications, pb.ListApplicationsRequest())
+                await call(service.ListApplications, pb.ListApplicationsRequest())
             ).applications
         if "deployments" in due:
             deployments = await self._list_deployments()
         if "commands" in due:
             commands = (
-                await ask(service.ListUnhandledCommands, pb.ListUnhandledCommandsRequest())
+                await call(service.ListUnhandledCommands, pb.ListUnhandledCommandsRequest())
             ).commands
         for kind in due:
             self._due[kind] = time.monotonic() + getattr(self._pace, kind)
@@ -211,7 +211,7 @@ class Watch:
         listed: list[Deployment] = []
         cursor = ""
         while True:
-            page = await self._control.ask(
+            page = await self._control.call(
                 self._control.service.ListNotCompletedDeployments,
                 pb.ListNotCompletedDeploymentsRequest(cursor=cursor),
             )

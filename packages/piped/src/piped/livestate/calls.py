@@ -19,4 +19,4 @@ class LiveStateCalls:
     async def tell(self, snapshot: ApplicationLiveStateSnapshot) -> None:
         """Tell it once; raises PipecdError when it was not taken."""
         request = ReportApplicationLiveStateRequest(snapshot=snapshot)
-        await self._control.ask(self._control.service.ReportApplicationLiveState, request)
+        await self._control.call(self._control.service.ReportApplicationLiveState, request)

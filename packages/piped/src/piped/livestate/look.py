@@ -28,7 +28,7 @@ class LivePlugin(Protocol):
     def restarts(self) -> int:
         """How often it was started again; another process may offer other things."""
 
-    async def ready(self, limit: float, /) -> None:
+    async def wait_ready(self, limit: float, /) -> None:
         """Wait until it answers; PluginError when it does not in time."""
 
     async def get_livestate(
@@ -116,7 +116,7 @@ class Looker:
         A request without deploy targets is refused by one that has, and unknown to one that has
         not.
         """
-        await plugin.ready(READY)
+        await plugin.wait_ready(READY)
         known = self._offers.get(plugin.name)
         if known is not None and known[0] == plugin.restarts:
             return known[1]

@@ -50,7 +50,7 @@ TellSyncState = Callable[[str, ApplicationSyncState], None]
 class Successes(Protocol):
     """What was deployed last."""
 
-    async def of(self, application_id: str) -> ApplicationDeploymentReference | None:
+    async def get(self, application_id: str) -> ApplicationDeploymentReference | None:
         """The last success of an application."""
 
 
@@ -173,7 +173,7 @@ class LiveStates:
         if self._mirror.is_deploying(application_id):
             self._tell_deploying(application, told)
             return
-        deployed = await self._successes.of(application_id)
+        deployed = await self._successes.get(application_id)
         if deployed is None:
             return
         view = await self._looker.view(application, deployed)

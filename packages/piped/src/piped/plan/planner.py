@@ -87,7 +87,7 @@ class Planner:
         # A choice between two plugins must not hang on which of them was faster to start, and one
         # that never starts must not hold up everybody. An older kind of file is read by what they
         # offer.
-        await self._plugins.settled(START)
+        await self._plugins.wait_settled(START)
         source = await read_target(self._sources, deployment)
         config = read_config(source)
         chosen, plugins = await self._choose_plugins(config, deployment)
@@ -161,7 +161,7 @@ class Planner:
         self, config: ApplicationConfig, deployment: Deployment
     ) -> tuple[dict[int, Plugin], list[Plugin]]:
         """The plugin of each stage of the pipeline, and all of them in order, each once."""
-        await self._plugins.settled(START)
+        await self._plugins.wait_settled(START)
         declared = [*config.plugins, *deployment.deploy_targets_by_plugin]
         if config.pipeline.stages:
             chosen = {

@@ -34,7 +34,7 @@ class Plugin(Protocol):
     def stages_without_files(self) -> frozenset[str]:
         """Those of its stages that need no files of the commit."""
 
-    async def ready(self, limit: float, /) -> None:
+    async def wait_ready(self, limit: float, /) -> None:
         """Wait until it answers; PluginError with what is wrong when it does not in time."""
 
     async def determine_versions(
@@ -73,7 +73,7 @@ class Plugins(Protocol):
     def plugins(self) -> Mapping[str, Plugin]:
         """By name."""
 
-    async def settled(self, limit: float, /) -> None:
+    async def wait_settled(self, limit: float, /) -> None:
         """Wait until each has been ready or has failed once, so that all stages are known."""
 
     def choose(

@@ -62,7 +62,7 @@ async def wait_ready(plugin: Plugin) -> None:
     """Wait until a plugin can be called; raises PluginError when it is in a crash loop."""
     while True:
         try:
-            await plugin.ready(LOOK_SECONDS)
+            await plugin.wait_ready(LOOK_SECONDS)
         except PluginStoppingError:
             raise
         except PluginLostError as lost:

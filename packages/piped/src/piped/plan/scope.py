@@ -18,7 +18,7 @@ class DeploymentScope:
     known: KnownSecrets
 
     @contextmanager
-    def opened(self, deployment: Deployment) -> Iterator[MetadataStore]:
+    def open(self, deployment: Deployment) -> Iterator[MetadataStore]:
         """Keep the metadata and the secrets of a deployment open while the block runs."""
         with self.known.opened(deployment), self.metadata.opened(deployment) as store:
             yield store

@@ -12,6 +12,7 @@ from pipecd_model.errors import PipecdError
 from pipecd_runtime.logs import logger
 from pipecd_wire.pipecd.push import push_pb2 as push
 from piped.controlplane.client import ControlPlane, UnknownRpcError
+from piped.facts import Facts, PluginFailed
 from piped.plugins.plugin import Plugin
 from piped.plugins.state import Phase
 
@@ -34,22 +35,26 @@ class PluginStateReporter:
         self,
         control: ControlPlane,
         plugins: Iterable[Plugin],
+        facts: Facts,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._control = control
         self._plugins = plugins
+        self._facts = facts
         self._clock = clock
         self._changed = asyncio.Event()
         self._changed.set()
         self._seen: dict[str, _Seen] = {}
 
     def on_change(self, plugin: Plugin) -> None:
-        """Queue a report because a plugin is in another state than before."""
+        """Queue a report because a plugin is in another state; a failure is also published."""
         seen = self._seen.setdefault(plugin.name, _Seen(since=self._clock()))
         phase = plugin.state.phase
         if phase is not seen.phase:
             seen.phase, seen.since = phase, self._clock()
             seen.starts += phase is Phase.STARTING
+            if phase is Phase.FAILED:
+                self._facts.publish(PluginFailed(plugin=plugin.name, reason=plugin.state.sentence))
         self._changed.set()
 
     async def run(self) -> None:
@@ -58,7 +63,7 @@ class PluginStateReporter:
             await self._changed.wait()
             self._changed.clear()
             try:
-                await self._control.tell(
+                await self._control.call_until_accepted(
                     self._control.push.ReportPlugins,
                     push.ReportPluginsRequest(
                         plugins=[self._state(each) for each in self._plugins]

@@ -2,21 +2,18 @@
 """Answers commands that ask for a plan preview; a few at a time, each within its limit."""
 
 import asyncio
-import time
-from collections.abc import Callable
 from typing import Final, Protocol
 
 from pipecd_model import gojson
 from pipecd_model.errors import PipecdError
 from pipecd_runtime.logs import logger
-from pipecd_wire.model.command_pb2 import COMMAND_FAILED, COMMAND_SUCCEEDED, Command
+from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.planpreview_pb2 import (
     ApplicationPlanPreviewResult,
     PlanPreviewCommandResult,
 )
-from pipecd_wire.pipedservice.service_pb2 import ReportCommandHandledRequest
 from piped.controlplane.state import ControlPlaneState
-from piped.report.outbox import Outbox
+from piped.report.commands import CommandInbox, CommandOutcome
 
 log = logger(__name__)
 
@@ -49,14 +46,12 @@ class PlanPreviews:
         piped_id: str,
         mirror: ControlPlaneState,
         builder: Builder,
-        outbox: Outbox,
-        clock: Callable[[], float] = time.time,
+        commands: CommandInbox,
     ) -> None:
         self._piped_id = piped_id
         self._mirror = mirror
         self._builder = builder
-        self._outbox = outbox
-        self._clock = clock
+        self._commands = commands
         self._places = asyncio.Semaphore(AT_ONCE)
         self._taken: set[str] = set()
 
@@ -92,17 +87,7 @@ class PlanPreviews:
             applications=len(result.results),
             reason=result.error,
         )
-        self._mirror.handled(command.id)
-        self._outbox.put(
-            command.id,
-            "ReportCommandHandled",
-            ReportCommandHandledRequest(
-                command_id=command.id,
-                status=COMMAND_FAILED if result.error else COMMAND_SUCCEEDED,
-                handled_at=max(1, int(self._clock())),
-                output=output,
-            ),
-        )
+        self._commands.finish(command, CommandOutcome(succeeded=not result.error, output=output))
 
 
 def encode(result: PlanPreviewCommandResult) -> bytes:

@@ -52,7 +52,7 @@ def this_platform() -> Platform:
     return Platform(os=platform.system().lower(), architecture=GO_ARCH.get(machine, machine))
 
 
-class Registry:
+class OciRepository:
     """One repository of a registry."""
 
     def __init__(self, talk: Conversation, reference: Reference, *, insecure: bool) -> None:
@@ -164,6 +164,6 @@ def _algorithm(digest: str) -> str:
     return "sha512" if digest.startswith("sha512:") else "sha256"
 
 
-def summing(layer: Descriptor) -> "hashlib._Hash":
+def new_hash(layer: Descriptor) -> "hashlib._Hash":
     """What computes the sum that a layer's digest names."""
     return hashlib.new(_algorithm(layer.digest))

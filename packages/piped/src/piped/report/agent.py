@@ -16,8 +16,8 @@ from piped.controlplane.client import ControlPlane
 
 log = logger(__name__)
 
-STAT_INTERVAL: Final = 60.0
-"""Seconds; the control plane shows a piped as gone after twice as long."""
+STAT_INTERVAL_SECONDS: Final = 60.0
+"""The control plane shows a piped as gone after twice as long."""
 
 
 async def introduce(
@@ -31,7 +31,7 @@ async def introduce(
     if public_key:
         encryption = Piped.SecretEncryption(type="KEY_PAIR", public_key=public_key)
     try:
-        answer = await control.tell(
+        answer = await control.call_until_accepted(
             control.service.ReportPipedMeta,
             pb.ReportPipedMetaRequest(
                 version=version,
@@ -72,10 +72,10 @@ class Stats:
         """Report for ever."""
         while True:
             try:
-                await self._control.ask(
+                await self._control.call(
                     self._control.service.ReportStat,
                     pb.ReportStatRequest(piped_stats=self._metrics().encode()),
                 )
             except PipecdError as error:
                 log.debug("piped.stat_not_told", reason=str(error))
-            await asyncio.sleep(STAT_INTERVAL)
+            await asyncio.sleep(STAT_INTERVAL_SECONDS)

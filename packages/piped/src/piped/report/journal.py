@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The journal of the outbox: reports that the control plane has not taken, kept on disk.
+"""The journal of the outbox: reports that are not delivered yet, durable on disk.
 
 One file that only grows until nothing waits any more. Each record has its length and a checksum
-before it; a report's record is followed, sooner or later, by one that says it was taken. What a
+before it; a report's record is followed, sooner or later, by one that says it was delivered. What a
 death or a power cut left half written at the end is cut off, never guessed.
 
 Memory holds only where each report stands, so that many can wait for a day. A disk that takes
@@ -35,15 +35,15 @@ REWRITE: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """A report that was found."""
+class FoundReport:
+    """A report that an earlier piped has not delivered."""
 
     number: int
     lane: str
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordPosition:
     """Where the record of a report stands in the file."""
 
     start: int
@@ -61,13 +61,13 @@ class Journal:
         self._descriptor = -1
         self._size = 0
         self._number = 0
-        self._records: dict[int, Place | bytes] = {}
+        self._records: dict[int, RecordPosition | bytes] = {}
         self._waiting = 0
         self._written = self._synced = 0
         self._syncing = asyncio.Lock()
 
-    def open(self) -> list[Kept]:
-        """What an earlier piped has not been able to tell, the oldest first."""
+    def open(self) -> list[FoundReport]:
+        """Open the file; returns the backlog of an earlier piped, the oldest report first."""
         lanes: dict[int, str] = {}
         try:
             if self._file.exists():
@@ -85,7 +85,7 @@ class Journal:
         if whole < self._size:
             log.warning("outbox.tail_cut", file=str(self._file), bytes=self._size - whole)
         self._rewrite()
-        return [Kept(number=number, lane=lanes[number]) for number in self._records]
+        return [FoundReport(number=number, lane=lanes[number]) for number in self._records]
 
     def close(self) -> None:
         """Let go of the file."""
@@ -94,7 +94,7 @@ class Journal:
             self._descriptor = -1
 
     def put(self, lane: str, method: str, request: Message) -> int:
-        """Keep a report; the value is its number. It survives the end of this process at once."""
+        """Append a report and return its number. It survives the end of this process at once."""
         self._number += 1
         about = {
             "number": self._number,
@@ -125,8 +125,8 @@ class Journal:
             return None
         return about["method"], request
 
-    def taken(self, number: int) -> None:
-        """A report need not be kept any more."""
+    def mark_delivered(self, number: int) -> None:
+        """Drop a report: it is delivered, or refused for good."""
         self._waiting -= _length(self._records.pop(number))
         self._append(json.dumps({"taken": number}).encode() + b"\n")
 
@@ -166,7 +166,9 @@ class Journal:
             else:
                 frames.write(self._descriptor, frames.framed(record))
                 if number:
-                    self._records[number] = Place(self._size + frames.HEAD.size, len(record))
+                    self._records[number] = RecordPosition(
+                        self._size + frames.HEAD.size, len(record)
+                    )
                 self._size += frames.HEAD.size + len(record)
         except OSError as error:
             # Half a record behind good ones would hide all that comes after it.
@@ -178,7 +180,7 @@ class Journal:
         """Write all that waits into a new file and put it in the old one's place."""
         new = self.folder / "journal.new"
         descriptor = -1
-        places: dict[int, Place | bytes] = {}
+        places: dict[int, RecordPosition | bytes] = {}
         size = 0
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -187,7 +189,7 @@ class Journal:
             for number, held in self._records.items():
                 record = self._record(held)
                 frames.write(descriptor, frames.framed(record))
-                places[number] = Place(size + frames.HEAD.size, len(record))
+                places[number] = RecordPosition(size + frames.HEAD.size, len(record))
                 size += frames.HEAD.size + len(record)
             os.fsync(descriptor)
             new.replace(self._file)
@@ -206,7 +208,7 @@ class Journal:
             self.fault = ""
             log.info("outbox.disk_back", folder=str(self.folder))
 
-    def _record(self, held: Place | bytes) -> bytes:
+    def _record(self, held: RecordPosition | bytes) -> bytes:
         if isinstance(held, bytes):
             return held
         return os.pread(self._descriptor, held.length, held.start)
@@ -230,7 +232,7 @@ class Journal:
                 del lanes[about["taken"]]
         else:
             number = about["number"]
-            self._records[number] = Place(end - len(record), len(record))
+            self._records[number] = RecordPosition(end - len(record), len(record))
             self._waiting += len(record)
             self._number = max(self._number, number)
             lanes[number] = about["lane"]
@@ -241,5 +243,5 @@ def _about(record: bytes) -> dict[str, Any]:
     return about
 
 
-def _length(held: Place | bytes) -> int:
+def _length(held: RecordPosition | bytes) -> int:
     return len(held) if isinstance(held, bytes) else held.length

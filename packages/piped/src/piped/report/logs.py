@@ -257,7 +257,7 @@ class StageLogs:
             return None
         if not await self._is_settled(key, chunk.kind, chunk.payload):
             return False
-        spool.taken(chunk)
+        spool.mark_delivered(chunk)
         await self._tell_room()
         return True
 
@@ -280,9 +280,9 @@ class StageLogs:
         request = pb.ReportStageLogsRequest.FromString(payload)
         if kind is Kind.LINES:
             request.MergeFrom(pb.ReportStageLogsRequest(**key._asdict()))
-            await control.ask(control.service.ReportStageLogs, request)
+            await control.call(control.service.ReportStageLogs, request)
         else:
-            await control.ask(
+            await control.call(
                 control.service.ReportStageLogsFromLastCheckpoint,
                 pb.ReportStageLogsFromLastCheckpointRequest(
                     **key._asdict(), blocks=request.blocks, completed=kind is Kind.END

@@ -28,37 +28,43 @@ if TYPE_CHECKING:
 
     Client = ControlPlane | OrderedClient
 
-PATIENCE: Final = 2.0
-"""Seconds. Longer than a control plane takes that is there, and shorter than anybody notices."""
+PATIENCE_SECONDS: Final = 2.0
+"""Longer than a control plane takes that is there, and shorter than anybody notices."""
 
-AWAY: Final = 0.2
-"""Seconds for one that has not answered the last time."""
+AWAY_SECONDS: Final = 0.2
+"""For one that has not answered the last time."""
 
 PLUGIN: Final = "pipecd/plugin"
 """Key in a stage's metadata: the plugin that was chosen for it, kept for resume and rollback."""
 
-Keep = Callable[[str, Message], Awaitable[None]]
-"""Puts a report of an application on disk, behind all others of it."""
+PutDurably = Callable[[str, str, Message], Awaitable[None]]
+"""Queues a report, given the application, the RPC and the request; returns when it is durable."""
 
 
 class Saving:
     """The way of a deployment's metadata to the control plane."""
 
-    def __init__(self, application_id: str, control: "Client", keep: Keep, patience: float) -> None:
+    def __init__(
+        self,
+        application_id: str,
+        control: "Client",
+        put_durably: PutDurably,
+        patience_seconds: float,
+    ) -> None:
         self._application_id = application_id
         self.control = control
-        self._keep = keep
-        self._patience = patience
+        self._put_durably = put_durably
+        self._patience_seconds = patience_seconds
         self._is_away = False
 
-    async def __call__(self, telling: Awaitable[object], request: Message) -> None:
-        """Tell; what the control plane does not take in time is kept for later instead."""
+    async def __call__(self, method: str, calling: Awaitable[object], request: Message) -> None:
+        """Call; what is not accepted in time is queued durably instead, under the RPC's name."""
         try:
-            async with asyncio.timeout(AWAY if self._is_away else self._patience):
-                await telling
+            async with asyncio.timeout(AWAY_SECONDS if self._is_away else self._patience_seconds):
+                await calling
         except TimeoutError:
             self._is_away = True
-            await self._keep(self._application_id, request)
+            await self._put_durably(self._application_id, method, request)
         else:
             self._is_away = False
 
@@ -95,8 +101,8 @@ class MetadataStore:
         kept = deployment.metadata_v2
         stages = {stage.id: dict(stage.metadata) for stage in deployment.stages}
         plugins = {name: dict(values.keyValues) for name, values in kept.plugins.items()}
-        self._stages = {name: self._of_stage(name, values) for name, values in stages.items()}
-        self._plugins = {name: self._of_plugin(name, values) for name, values in plugins.items()}
+        self._stages = {name: self._make_stage(name, values) for name, values in stages.items()}
+        self._plugins = {name: self._make_plugin(name, values) for name, values in plugins.items()}
         self._shared = Values(kept.shared.keyValues, self._save_shared)
 
     def check_plugin(self, stage_id: str, plugin: str) -> None:
@@ -116,7 +122,7 @@ class MetadataStore:
         """Keep values of a stage; they are safe when this returns."""
         # A rollback stage may have been planned after this store was opened.
         if stage_id not in self._stages:
-            self._stages[stage_id] = self._of_stage(stage_id, {})
+            self._stages[stage_id] = self._make_stage(stage_id, {})
         await self._stages[stage_id].put(values)
 
     def get_plugin(self, plugin: str, key: str) -> str | None:
@@ -126,7 +132,7 @@ class MetadataStore:
     async def put_plugin(self, plugin: str, values: Mapping[str, str]) -> None:
         """Keep values of a plugin with the deployment, as `put_stage` does."""
         if plugin not in self._plugins:
-            self._plugins[plugin] = self._of_plugin(plugin, {})
+            self._plugins[plugin] = self._make_plugin(plugin, {})
         await self._plugins[plugin].put(values)
 
     def get_shared(self, key: str) -> str | None:
@@ -137,40 +143,52 @@ class MetadataStore:
         """Keep values for every plugin, as `put_stage` does. Plugins cannot."""
         await self._shared.put(values)
 
-    def _of_stage(self, stage_id: str, values: Mapping[str, str]) -> Values:
+    def _make_stage(self, stage_id: str, values: Mapping[str, str]) -> Values:
         async def save(merged: dict[str, str]) -> None:
             request = pb.SaveStageMetadataRequest(
                 deployment_id=self._id, stage_id=stage_id, metadata=merged
             )
-            telling = self._saving.control.tell(self._service.SaveStageMetadata, request)
-            await self._saving(telling, request)
+            calling = self._saving.control.call_until_accepted(
+                self._service.SaveStageMetadata, request
+            )
+            await self._saving("SaveStageMetadata", calling, request)
 
         return Values(values, save)
 
-    def _of_plugin(self, plugin: str, values: Mapping[str, str]) -> Values:
+    def _make_plugin(self, plugin: str, values: Mapping[str, str]) -> Values:
         async def save(merged: dict[str, str]) -> None:
             request = pb.SaveDeploymentPluginMetadataRequest(
                 deployment_id=self._id, plugin_name=plugin, metadata=merged
             )
-            telling = self._saving.control.tell(self._service.SaveDeploymentPluginMetadata, request)
-            await self._saving(telling, request)
+            calling = self._saving.control.call_until_accepted(
+                self._service.SaveDeploymentPluginMetadata, request
+            )
+            await self._saving("SaveDeploymentPluginMetadata", calling, request)
 
         return Values(values, save)
 
     async def _save_shared(self, merged: dict[str, str]) -> None:
         request = pb.SaveDeploymentSharedMetadataRequest(deployment_id=self._id, metadata=merged)
-        telling = self._saving.control.tell(self._service.SaveDeploymentSharedMetadata, request)
-        await self._saving(telling, request)
+        calling = self._saving.control.call_until_accepted(
+            self._service.SaveDeploymentSharedMetadata, request
+        )
+        await self._saving("SaveDeploymentSharedMetadata", calling, request)
 
 
 class MetadataStores:
     """The stores of the deployments that piped works on now."""
 
-    def __init__(self, control: "Client", keep: Keep, *, patience: float = PATIENCE) -> None:
-        """`patience`: seconds that one put waits for the control plane before it is kept."""
+    def __init__(
+        self,
+        control: "Client",
+        put_durably: PutDurably,
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        """`patience_seconds`: how long one put waits for the control plane before it is queued."""
         self._control = control
-        self._keep = keep
-        self._patience = patience
+        self._put_durably = put_durably
+        self._patience_seconds = patience_seconds
         self._stores: dict[str, MetadataStore] = {}
         self._users: defaultdict[str, int] = defaultdict(int)
 
@@ -178,7 +196,9 @@ class MetadataStores:
         """The store of a deployment; the first to open it fills it from the message."""
         self._users[deployment.id] += 1
         if deployment.id not in self._stores:
-            saving = Saving(deployment.application_id, self._control, self._keep, self._patience)
+            saving = Saving(
+                deployment.application_id, self._control, self._put_durably, self._patience_seconds
+            )
             self._stores[deployment.id] = MetadataStore(deployment, saving)
         return self._stores[deployment.id]
 
@@ -202,8 +222,8 @@ class MetadataStores:
         """The open store of a deployment, None when piped does not work on it."""
         return self._stores.get(deployment_id)
 
-    def of(self, deployment_id: str) -> MetadataStore:
-        """The open store of a deployment; an error when piped does not work on it."""
+    def get(self, deployment_id: str) -> MetadataStore:
+        """Returns the open store of a deployment; raises StateError when piped does not run it."""
         try:
             return self._stores[deployment_id]
         except KeyError:

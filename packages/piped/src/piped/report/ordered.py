@@ -40,7 +40,9 @@ class OrderedClient:
         """The RPCs to choose from."""
         return self._control.service
 
-    async def tell(self, method: Rpc[Request, Response_co], request: Request) -> Response_co:
+    async def call_until_accepted(
+        self, method: Rpc[Request, Response_co], request: Request
+    ) -> Response_co:
         """Wait for the reports of the request's deployment, then call until it is accepted."""
         await self._wait_delivered(request.deployment_id)
-        return await self._control.tell(method, request)
+        return await self._control.call_until_accepted(method, request)

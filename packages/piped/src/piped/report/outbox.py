@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The outbox: reports to the control plane, in order, each repeated until it is taken.
+"""The outbox: reports to the control plane, in order, each retried until it is delivered.
 
-Whoever reports does not wait: the next stage starts while the last one's end is still on its way.
-Reports of one lane (an application) keep their order; lanes do not wait for each other. With a
-journal they are on disk before `put` returns, and the next piped on the same data folder delivers
-what this one could not; memory then holds little more than their number. What the control plane
-refuses for good is told to the operator and dropped.
+A report is queued by `put`, durable once it survives a power cut, delivered once the control plane
+has acknowledged it. Whoever reports does not wait: the next stage starts while the last one's end
+is still queued. Reports of one lane (an application) keep their order; lanes do not wait for each
+other. With a journal they are in a file before `put` returns, and the next piped on the same data
+folder delivers this one's backlog; memory then holds little more than their number. What the
+control plane refuses for good is logged for the operator and dropped.
 """
 
 import asyncio
@@ -20,33 +21,33 @@ from google.protobuf.message import Message
 from pipecd_model.errors import PipecdError, UnauthenticatedError
 from pipecd_runtime.logs import logger
 from pipecd_runtime.tasks import UnwrappedTaskGroup
-from piped.controlplane.epoch import under
+from piped.controlplane.epoch import lease_epoch
 from piped.report.journal import Journal
 
 log = logger(__name__)
 
-TRY_DISK: Final = 1.0
-"""Seconds between two tries of a disk that took nothing."""
+DISK_RETRY_SECONDS: Final = 1.0
+"""Between two tries of a disk that took nothing."""
 
-TRY_AGAIN: Final = 5.0
-"""Seconds until a report is tried again that was not heard although the control plane answers."""
+RETRY_SECONDS: Final = 5.0
+"""Until a report is retried that was not accepted although the control plane answers."""
 
-LEFT_LIMIT: Final = 30.0
-"""Seconds that all of piped waits for what an earlier one has left."""
+BACKLOG_LIMIT_SECONDS: Final = 30.0
+"""How long all of piped waits for the backlog of an earlier one."""
 
 
 class Deliver(Protocol):
-    """Hands one report over; returns when it is taken, raises PipecdError when it is refused."""
+    """Delivers one report: returns when it is accepted, raises PipecdError when it is refused."""
 
     async def __call__(self, method: str, request: Message) -> None:
         """Deliver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """One thing to tell the control plane."""
+class QueuedReport:
+    """One report that is not delivered yet."""
 
-    told: tuple[str, Message] | None = None
+    content: tuple[str, Message] | None = None
     """The name of the RPC in `grpc.service.pipedservice.PipedService`, and its request. None when
     both are in the journal."""
     number: int = 0
@@ -56,18 +57,18 @@ class Report:
 
 
 class Lane:
-    """The reports of one application that are not taken yet, the oldest first."""
+    """The reports of one application that are not delivered yet, the oldest first."""
 
     __slots__ = ("empty", "reports", "sending")
 
     def __init__(self) -> None:
-        self.reports: deque[Report] = deque()
+        self.reports: deque[QueuedReport] = deque()
         self.sending: asyncio.Task[None] | None = None
         self.empty = asyncio.Event()
 
 
 class Outbox:
-    """Takes reports at once and delivers them in the background, while it is open."""
+    """Queues reports at once and delivers them in the background, while it is open."""
 
     def __init__(
         self,
@@ -75,25 +76,25 @@ class Outbox:
         journal: Journal | None = None,
         epoch: Callable[[], int | None] = lambda: None,
         *,
-        pause: float = TRY_AGAIN,
+        retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         """Without a journal reports end with this process. `epoch`: that of the lease now.
 
-        `pause`: seconds until one that was not heard is tried again.
+        `retry_seconds`: until one is retried that was not accepted.
         """
-        self._pause = pause
+        self._retry_seconds = retry_seconds
         self._epoch = epoch
         self._deliver = deliver
         self._journal = journal
         self._lanes: dict[str, Lane] = {}
         self._tasks: asyncio.TaskGroup | None = None
-        self._left: dict[str, Lane] = {}
-        self._found = 0
+        self._backlog: dict[str, Lane] = {}
+        self._backlog_size = 0
 
     @asynccontextmanager
     async def open(self, *, drain: float = 10) -> AsyncIterator["Outbox"]:
-        """Deliver while the block runs; at its end what is left gets `drain` seconds more."""
-        self._find_left()
+        """Deliver while the block runs; at its end what is queued gets `drain` seconds more."""
+        self._find_backlog()
         try:
             async with UnwrappedTaskGroup() as tasks:
                 self._tasks = tasks
@@ -120,82 +121,82 @@ class Outbox:
 
     @property
     def waiting(self) -> int:
-        """How many reports are not taken yet."""
+        """How many reports are not delivered yet."""
         return sum(len(lane.reports) for lane in self._lanes.values())
 
     def put(self, lane: str, method: str, request: Message) -> None:
-        """Report behind everything that this lane was given before."""
+        """Queue a report behind everything that this lane was given before."""
         if self._journal is not None and self._tasks is not None:
-            report = Report(number=self._journal.put(lane, method, request))
+            report = QueuedReport(number=self._journal.put(lane, method, request))
         else:
-            report = Report(told=(method, request))
+            report = QueuedReport(content=(method, request))
         self._add(lane, report)
         self._start(lane)
 
-    async def kept(self, lane: str) -> None:
-        """Wait until nothing of the lane can be lost: it has been taken, or is safely on disk."""
+    async def wait_durable(self, lane: str) -> None:
+        """Wait until nothing of the lane can be lost: it is delivered, or safely on disk."""
         if self._journal is None or lane not in self._lanes:
             return
         await self._journal.sync()
         while self._journal.fault and lane in self._lanes:
-            # Neither told nor kept: what comes next must not happen twice.
+            # Neither delivered nor durable: what comes next must not happen twice.
             with suppress(TimeoutError):
-                async with asyncio.timeout(TRY_DISK):
-                    await self.taken(lane)
+                async with asyncio.timeout(DISK_RETRY_SECONDS):
+                    await self.wait_delivered(lane)
 
-    async def left_taken(self, limit: float = LEFT_LIMIT) -> None:
-        """Wait until all that an earlier piped has left has been taken or refused.
+    async def wait_backlog_delivered(self, limit: float = BACKLOG_LIMIT_SECONDS) -> None:
+        """Wait until the backlog of an earlier piped has been delivered or refused.
 
         Not for ever: one report that the control plane stumbles over must not stop all others. See
-        `is_behind` for whom it concerns.
+        `has_backlog` for whom it concerns.
         """
-        if self._left:
-            log.info("outbox.catching_up", reports=self._found)
+        if self._backlog:
+            log.info("outbox.catching_up", reports=self._backlog_size)
         try:
             async with asyncio.timeout(limit):
-                for lane in list(self._left):
-                    await self.caught_up(lane)
+                for lane in list(self._backlog):
+                    await self.wait_lane_backlog_delivered(lane)
         except TimeoutError:
-            log.warning("outbox.left_behind", lanes=[*self._left])
+            log.warning("outbox.left_behind", lanes=[*self._backlog])
 
-    def is_behind(self, lane: str) -> bool:
-        """Does the control plane lack something that an earlier piped has left of a lane?"""
-        return lane in self._left
+    def has_backlog(self, lane: str) -> bool:
+        """Are there undelivered reports of an earlier piped in a lane?"""
+        return lane in self._backlog
 
-    async def caught_up(self, lane: str) -> None:
-        """Wait until it does not."""
-        if lane in self._left:
-            await self._left[lane].empty.wait()
+    async def wait_lane_backlog_delivered(self, lane: str) -> None:
+        """Wait until a lane has no backlog."""
+        if lane in self._backlog:
+            await self._backlog[lane].empty.wait()
 
-    async def taken(self, lane: str) -> None:
-        """Wait until the lane is empty: all it was given has been taken or refused."""
+    async def wait_delivered(self, lane: str) -> None:
+        """Wait until the lane is empty: all it was given has been delivered or refused."""
         if lane in self._lanes:
             await self._lanes[lane].empty.wait()
 
-    def _find_left(self) -> None:
+    def _find_backlog(self) -> None:
         if self._journal is None:
             return
         early = self._lanes
         self._lanes = {}
-        for kept in self._journal.open():
-            self._add(kept.lane, Report(number=kept.number))
-            self._found += 1
-        self._left = dict(self._lanes)
+        for found in self._journal.open():
+            self._add(found.lane, QueuedReport(number=found.number))
+            self._backlog_size += 1
+        self._backlog = dict(self._lanes)
         for name, lane in early.items():
             for report in lane.reports:
-                if report.told is not None:
-                    number = self._journal.put(name, *report.told)
-                    self._add(name, replace(report, told=None, number=number))
+                if report.content is not None:
+                    number = self._journal.put(name, *report.content)
+                    self._add(name, replace(report, content=None, number=number))
 
-    def _add(self, name: str, report: Report) -> None:
+    def _add(self, name: str, report: QueuedReport) -> None:
         if name not in self._lanes:
             self._lanes[name] = Lane()
         self._lanes[name].reports.append(replace(report, epoch=self._epoch()))
 
     async def _mend(self) -> None:
-        """Try a disk that took nothing until it does."""
+        """Retry a disk that took nothing until it does."""
         while self._journal is not None:
-            await asyncio.sleep(TRY_DISK)
+            await asyncio.sleep(DISK_RETRY_SECONDS)
             self._journal.recover()
 
     def _start(self, name: str) -> None:
@@ -208,27 +209,27 @@ class Outbox:
         while lane.reports:
             report = lane.reports[0]
             if not await self._is_settled(name, report):
-                await asyncio.sleep(self._pause)
+                await asyncio.sleep(self._retry_seconds)
                 continue
             lane.reports.popleft()
             if self._journal is not None:
-                self._journal.taken(report.number)
+                self._journal.mark_delivered(report.number)
         del self._lanes[name]
-        self._left.pop(name, None)
+        self._backlog.pop(name, None)
         lane.empty.set()
 
-    async def _is_settled(self, name: str, report: Report) -> bool:
-        """Has the control plane taken a report, or said that it never will?"""
+    async def _is_settled(self, name: str, report: QueuedReport) -> bool:
+        """Deliver a report; has the control plane accepted it, or refused it for good?"""
         try:
-            told = self._told(report)
+            content = self._read(report)
         except OSError as error:
             log.error("outbox.unreadable", lane=name, reason=error.strerror)  # noqa: TRY400
             return False
-        if told is None:
+        if content is None:
             return True
-        method, request = told
+        method, request = content
         try:
-            with under(report.epoch):
+            with lease_epoch(report.epoch):
                 await self._deliver(method, request)
         except UnauthenticatedError as error:
             # The key is refused, not what was said with it.
@@ -238,9 +239,9 @@ class Outbox:
             log.error("report.refused", lane=name, method=method, reason=str(error))  # noqa: TRY400 - raised on purpose
         return True
 
-    def _told(self, report: Report) -> tuple[str, Message] | None:
-        if report.told is not None or self._journal is None:
-            return report.told
+    def _read(self, report: QueuedReport) -> tuple[str, Message] | None:
+        if report.content is not None or self._journal is None:
+            return report.content
         return self._journal.read(report.number)
 
     async def _drain(self, limit: float) -> None:

@@ -120,7 +120,7 @@ class Spool:
             self._drop_first()
         return None
 
-    def taken(self, chunk: Chunk) -> None:
+    def mark_delivered(self, chunk: Chunk) -> None:
         """The control plane has a chunk, or will never have it."""
         self._read = chunk.end
         if self._read >= self._files[0].size:

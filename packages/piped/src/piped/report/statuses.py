@@ -1,40 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What piped says about deployments and stages: one method per fact, sent through the outbox.
+"""Reports facts about deployments, stages and applications to the control plane.
 
-All reports of an application share a lane, so that the control plane hears them in the order in
-which they became true.
+All reports of an application share a lane of the outbox, so that they are delivered in the order in
+which they became true. The plan alone is delivered at once, behind everything else of its lane.
 """
-
-import time
-from collections.abc import Callable
 
 from google.protobuf.message import Message
 
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
-from pipecd_wire.model.command_pb2 import COMMAND_FAILED, COMMAND_SUCCEEDED, Command
-from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
+from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
+from piped.facts import (
+    Completed,
+    Facts,
+    Planned,
+    StageChanged,
+    Started,
+    StatusChanged,
+    SyncChanged,
+    Triggered,
+)
 from piped.report.outbox import Deliver, Outbox
 
 
-class Statuses:
-    """The voice of the scheduler."""
+class StatusReporter:
+    """Turns facts into reports."""
 
-    def __init__(
-        self, outbox: Outbox, deliver: Deliver, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, outbox: Outbox, deliver: Deliver) -> None:
         self._outbox = outbox
         self._deliver = deliver
-        self._clock = clock
         self._lanes: dict[str, str] = {}
 
-    async def planned(self, deployment: Deployment) -> None:
-        """Tell the plan, and wait until it is known: logs and metadata of a stage need the stage.
+    def subscribe_to(self, facts: Facts) -> None:
+        """Report every fact from now on."""
+        facts.subscribe(Triggered, self.report_triggered)
+        facts.subscribe(Started, self.report_started)
+        facts.subscribe_awaited(self.report_planned)
+        facts.subscribe(StatusChanged, self.report_status)
+        facts.subscribe(StageChanged, self.report_stage)
+        facts.subscribe(Completed, self.report_completed)
+        facts.subscribe(SyncChanged, self.report_sync)
+
+    def report_triggered(self, fact: Triggered) -> None:
+        """Report the deployment that its application was triggered with last."""
+        deployment = fact.deployment
+        self._outbox.put(
+            deployment.application_id,
+            "ReportApplicationMostRecentDeployment",
+            pb.ReportApplicationMostRecentDeploymentRequest(
+                application_id=deployment.application_id,
+                status=deployment_pb2.DEPLOYMENT_PENDING,
+                deployment=reference(deployment),
+            ),
+        )
+
+    def report_started(self, fact: Started) -> None:
+        """Report that the application is being deployed."""
+        self._report_deploying(fact.deployment, now=True)
+
+    async def report_planned(self, fact: Planned) -> None:
+        """Deliver the plan, and return when it is: logs and metadata of a stage need the stage.
 
         Raises PipecdError when the control plane refuses it.
         """
-        await self._outbox.taken(deployment.application_id)
+        deployment = fact.deployment
+        await self._outbox.wait_delivered(deployment.application_id)
         await self._deliver(
             "ReportDeploymentPlanned",
             pb.ReportDeploymentPlannedRequest(
@@ -51,10 +82,12 @@ class Statuses:
             ),
         )
 
-    def changed(self, deployment: Deployment) -> None:
-        """Tell that a deployment runs, or rolls back."""
+    def report_status(self, fact: StatusChanged) -> None:
+        """Report that a deployment runs, or rolls back."""
+        deployment = fact.deployment
         self._put(
             deployment,
+            "ReportDeploymentStatusChanged",
             pb.ReportDeploymentStatusChangedRequest(
                 deployment_id=deployment.id,
                 status=deployment.status,
@@ -64,12 +97,14 @@ class Statuses:
             ),
         )
 
-    def stage(self, deployment: Deployment, stage: PipelineStage) -> None:
-        """Tell where a stage stands. The wire wants a time with every status, not only an end."""
+    def report_stage(self, fact: StageChanged) -> None:
+        """Report a stage. The wire wants a time with every status, not only with an end."""
+        stage = fact.stage
         self._put(
-            deployment,
+            fact.deployment,
+            "ReportStageStatusChanged",
             pb.ReportStageStatusChangedRequest(
-                deployment_id=deployment.id,
+                deployment_id=fact.deployment.id,
                 stage_id=stage.id,
                 status=stage.status,
                 status_reason=stage.status_reason,
@@ -80,15 +115,17 @@ class Statuses:
             ),
         )
 
-    def completed(self, deployment: Deployment) -> None:
-        """Tell the end. A success becomes what the next deployment compares with and goes back to.
+    def report_completed(self, fact: Completed) -> None:
+        """Report the end. A success becomes what the next deployment is compared with.
 
-        That is told first: were piped to die in between, the end would be told again, while a
-        reference that was never told would be lost.
+        That is reported first: were piped to die in between, the end would be reported again, while
+        a reference that was never reported would be lost.
         """
+        deployment = fact.deployment
         if deployment.status == deployment_pb2.DEPLOYMENT_SUCCESS:
             self._put(
                 deployment,
+                "ReportApplicationMostRecentDeployment",
                 pb.ReportApplicationMostRecentDeploymentRequest(
                     application_id=deployment.application_id,
                     status=deployment.status,
@@ -97,6 +134,7 @@ class Statuses:
             )
         self._put(
             deployment,
+            "ReportDeploymentCompleted",
             pb.ReportDeploymentCompletedRequest(
                 deployment_id=deployment.id,
                 status=deployment.status,
@@ -108,9 +146,41 @@ class Statuses:
             ),
         )
         del self._lanes[deployment.id]
+        if fact.was_started:  # one that is cancelled in the queue leaves the running one alone
+            self._report_deploying(deployment, now=False)
 
-    def deploying(self, deployment: Deployment, *, now: bool) -> None:
-        """Tell whether the application is being deployed."""
+    def report_sync(self, fact: SyncChanged) -> None:
+        """Report whether an application is what its repository says."""
+        self._outbox.put(
+            fact.application_id,
+            "ReportApplicationSyncState",
+            pb.ReportApplicationSyncStateRequest(
+                application_id=fact.application_id, state=fact.state
+            ),
+        )
+
+    async def wait_durable(self, deployment: Deployment) -> None:
+        """Wait until no report of a deployment so far can be lost any more."""
+        await self._outbox.wait_durable(deployment.application_id)
+
+    async def put_durably(self, application_id: str, method: str, request: Message) -> None:
+        """Queue a report in its turn; it cannot be lost any more when this returns."""
+        self._outbox.put(application_id, method, request)
+        await self._outbox.wait_durable(application_id)
+
+    async def wait_delivered(self, deployment_id: str) -> None:
+        """Wait until all reports of a deployment so far are delivered."""
+        await self._outbox.wait_delivered(self._lanes.get(deployment_id, ""))
+
+    def has_backlog(self, application_id: str) -> bool:
+        """Are there undelivered reports of an earlier piped about an application?"""
+        return self._outbox.has_backlog(application_id)
+
+    async def wait_backlog_delivered(self, application_id: str) -> None:
+        """Wait until there are none: what is stored of a deployment is true only then."""
+        await self._outbox.wait_lane_backlog_delivered(application_id)
+
+    def _report_deploying(self, deployment: Deployment, *, now: bool) -> None:
         self._outbox.put(
             deployment.application_id,
             "ReportApplicationDeployingStatus",
@@ -119,57 +189,13 @@ class Statuses:
             ),
         )
 
-    def handled(self, command: Command, *, failure: str = "") -> None:
-        """Tell what came of a command; a failure says why in `metadata["reason"]`."""
-        self._outbox.put(
-            command.application_id or command.id,
-            "ReportCommandHandled",
-            pb.ReportCommandHandledRequest(
-                command_id=command.id,
-                status=COMMAND_FAILED if failure else COMMAND_SUCCEEDED,
-                metadata={"reason": failure} if failure else {},
-                handled_at=int(self._clock()),
-            ),
-        )
-
-    async def kept(self, deployment: Deployment) -> None:
-        """Wait until nothing that was told of a deployment can be lost any more."""
-        await self._outbox.kept(deployment.application_id)
-
-    async def keep(self, application_id: str, request: Message) -> None:
-        """Tell something in its turn; it cannot be lost any more when this returns."""
-        method = request.DESCRIPTOR.name.removesuffix("Request")
-        self._outbox.put(application_id, method, request)
-        await self._outbox.kept(application_id)
-
-    async def heard(self, deployment_id: str) -> None:
-        """Wait until everything that was told of a deployment so far is known."""
-        await self._outbox.taken(self._lanes.get(deployment_id, ""))
-
-    def is_behind(self, application_id: str) -> bool:
-        """Does the control plane lack something that an earlier piped said of an application?"""
-        return self._outbox.is_behind(application_id)
-
-    async def caught_up(self, application_id: str) -> None:
-        """Wait until it does not: what it has stored of a deployment is true only then."""
-        await self._outbox.caught_up(application_id)
-
-    def _put(self, deployment: Deployment, request: "Request") -> None:
-        method = request.DESCRIPTOR.name.removesuffix("Request")
+    def _put(self, deployment: Deployment, method: str, request: Message) -> None:
         self._lanes[deployment.id] = deployment.application_id
         self._outbox.put(deployment.application_id, method, request)
 
 
-Request = (
-    pb.ReportDeploymentStatusChangedRequest
-    | pb.ReportStageStatusChangedRequest
-    | pb.ReportApplicationMostRecentDeploymentRequest
-    | pb.ReportDeploymentCompletedRequest
-)
-
-
 def reference(deployment: Deployment) -> ApplicationDeploymentReference:
-    """A deployment as its application remembers it."""
+    """Returns a deployment as its application remembers it."""
     return ApplicationDeploymentReference(
         deployment_id=deployment.id,
         trigger=deployment.trigger,

@@ -19,24 +19,25 @@ from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.controlplane.state import Change, ControlPlaneState
-from piped.report.statuses import Statuses
-from piped.schedule.needs import Permit
+from piped.report.commands import CommandInbox, CommandOutcome
+from piped.report.statuses import StatusReporter
 from piped.schedule.run import DeploymentRun
+from piped.schedule.services import Permit
 
 log = logger(__name__)
 
-DONE_MEMORY: Final = 600.0
-"""Seconds that a finished deployment is remembered at least: a listing under way still has it."""
+DONE_MEMORY_SECONDS: Final = 600.0
+"""How long a finished deployment is remembered at least: a listing under way still has it."""
 
-READ_AGAIN: Final = 1.0
-"""Seconds between two tries to read a deployment that was given out of hand."""
+READ_AGAIN_SECONDS: Final = 1.0
+"""Between two tries to read a deployment that was given out of hand."""
 
 AT_ONCE: Final = 100
 """Deployments that run at the same time, those that only wait included."""
 
 
 @dataclass(slots=True)
-class Line:
+class ApplicationQueue:
     """The deployments of one application: those that wait, and the one that runs."""
 
     waiting: list[Deployment] = field(default_factory=list)
@@ -50,28 +51,28 @@ class Controller:
 
     def __init__(
         self,
-        mirror: ControlPlaneState,
-        statuses: Statuses,
+        state: ControlPlaneState,
+        reports: StatusReporter,
+        commands: CommandInbox,
         start: Callable[[Deployment], DeploymentRun],
-        stored: Callable[[str], Awaitable[Deployment]],
+        read_deployment: Callable[[str], Awaitable[Deployment]],
         permit: Permit,
         *,
         at_once: int = AT_ONCE,
-        on_completed: Callable[[Deployment], None] = lambda _: None,
         on_handed_over: Callable[[], Awaitable[object]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`on_handed_over` ends what outlives piped, once another instance goes on with it."""
-        self._mirror = mirror
-        self._statuses = statuses
+        self._state = state
+        self._reports = reports
+        self._commands = commands
         self._start = start
-        self._stored = stored
+        self._read_deployment = read_deployment
         self._permit = permit
-        self._on_completed = on_completed
         self._on_handed_over = on_handed_over
         self._clock = clock
         self._slots = asyncio.Semaphore(at_once)
-        self._lines: dict[str, Line] = {}
+        self._queues: dict[str, ApplicationQueue] = {}
         self._where: dict[str, str] = {}
         self._done: dict[str, tuple[float, int]] = {}
         """When a deployment was finished here, and under which lease."""
@@ -82,11 +83,11 @@ class Controller:
 
     async def run(self) -> None:
         """Take what the mirror says until cancelled; the workers are then cancelled too."""
-        changes = self._mirror.changes()
+        changes = self._state.changes()
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             tasks.create_task(self._hand_over(), name="hand over")
-            for application_id in self._lines:
+            for application_id in self._queues:
                 self._work(application_id)
             async for change in changes:
                 # Whoever gets the lease gets a snapshot with it.
@@ -101,26 +102,26 @@ class Controller:
     def queue(self) -> dict[str, list[str]]:
         """The deployments that wait, by application, the next one first."""
         return {
-            application_id: [deployment.id for deployment in line.waiting]
-            for application_id, line in self._lines.items()
-            if line.waiting
+            application_id: [deployment.id for deployment in queue.waiting]
+            for application_id, queue in self._queues.items()
+            if queue.waiting
         }
 
     @property
     def running(self) -> list[str]:
         """The deployments that run now."""
-        return [line.running.deployment.id for line in self._lines.values() if line.running]
+        return [queue.running.deployment.id for queue in self._queues.values() if queue.running]
 
     def stop(self) -> None:
         """Begin nothing new: no deployment, no stage. What runs settles."""
         self._stopping = True
-        for application_id, line in self._lines.items():
-            if line.running is not None:
-                line.running.terminate()
+        for application_id, queue in self._queues.items():
+            if queue.running is not None:
+                queue.running.terminate()
             elif application_id in self._workers:
                 self._workers[application_id].cancel()  # it only waits
 
-    async def settled(self) -> None:
+    async def wait_settled(self) -> None:
         """After `stop`: wait until nothing runs any more."""
         while self._workers:
             await asyncio.wait(self._workers.values())
@@ -128,35 +129,35 @@ class Controller:
     async def _hand_over(self) -> None:
         """Stop what runs when another instance is at work on it, also what an earlier piped ran."""
         while True:
-            await self._permit.gone()
-            for line in self._lines.values():
-                if line.running is not None:
-                    line.running.hand_over()
+            await self._permit.wait_until_lost()
+            for queue in self._queues.values():
+                if queue.running is not None:
+                    queue.running.hand_over()
             if self._on_handed_over is not None:
                 await self._on_handed_over()
-            await self._permit.deployment(begun=False)
+            await self._permit.wait_for_deployment(begun=False)
 
     def _take(self, change: Change) -> None:
-        for line in self._lines.values():
-            self._refresh(line)
+        for queue in self._queues.values():
+            self._refresh(queue)
         for deployment in change.deployments:
             self._add(deployment)
         if change.snapshot:
             self._forget_done()
         # After the deployments: a cancel is for one of them.
         for command in change.commands:
-            if command.type == Command.CANCEL_DEPLOYMENT and command.id in self._mirror.commands:
+            if command.type == Command.CANCEL_DEPLOYMENT and command.id in self._state.commands:
                 self._cancel(command)
 
     def _add(self, deployment: Deployment) -> None:
         application_id = deployment.application_id
-        line = self._lines.get(application_id) or Line(epoch=self._permit.epoch)
-        self._refresh(line)
+        queue = self._queues.get(application_id) or ApplicationQueue(epoch=self._permit.epoch)
+        self._refresh(queue)
         if self._stopping or self._is_known(deployment.id) or is_completed(deployment.status):
             return
-        self._lines[application_id] = line
-        line.waiting.append(deployment)
-        line.waiting.sort(key=_precedence)
+        self._queues[application_id] = queue
+        queue.waiting.append(deployment)
+        queue.waiting.sort(key=_precedence)
         self._where[deployment.id] = application_id
         self._work(application_id)
 
@@ -164,32 +165,32 @@ class Controller:
         _, epoch = self._done.get(deployment_id, (0.0, -1))
         return deployment_id in self._where or epoch == self._permit.epoch
 
-    def _refresh(self, line: Line) -> None:
+    def _refresh(self, queue: ApplicationQueue) -> None:
         """Forget what waits since before another instance was at work; the snapshot has it anew."""
-        if line.epoch != self._permit.epoch:
-            line.epoch = self._permit.epoch
-            for deployment in line.waiting:
+        if queue.epoch != self._permit.epoch:
+            queue.epoch = self._permit.epoch
+            for deployment in queue.waiting:
                 del self._where[deployment.id]
                 self._early_cancels.pop(deployment.id, None)
-            line.waiting.clear()
+            queue.waiting.clear()
 
     def _forget_done(self) -> None:
         now = self._clock()
         self._done = {
             deployment_id: (at, epoch)
             for deployment_id, (at, epoch) in self._done.items()
-            if deployment_id in self._mirror.deployments or now - at < DONE_MEMORY
+            if deployment_id in self._state.deployments or now - at < DONE_MEMORY_SECONDS
         }
 
     def _cancel(self, command: Command) -> None:
         deployment_id = command.cancel_deployment.deployment_id
-        line = self._lines.get(self._where.get(deployment_id, ""))
-        if line is None:
+        queue = self._queues.get(self._where.get(deployment_id, ""))
+        if queue is None:
             self._cancel_unknown(deployment_id, command)
-        elif line.running is not None and line.running.deployment.id == deployment_id:
-            line.running.cancel(command)
+        elif queue.running is not None and queue.running.deployment.id == deployment_id:
+            queue.running.cancel(command)
         else:
-            self._cancel_waiting(line, deployment_id, command)
+            self._cancel_waiting(queue, deployment_id, command)
 
     def _cancel_unknown(self, deployment_id: str, command: Command) -> None:
         """A deployment that is over, or one that we have not been told of yet."""
@@ -201,7 +202,7 @@ class Controller:
 
     async def _look_up(self, deployment_id: str) -> None:
         try:
-            over = is_completed((await self._stored(deployment_id)).status)
+            over = is_completed((await self._read_deployment(deployment_id)).status)
         except NotFoundError:
             over = True
         except PipecdError as error:
@@ -212,18 +213,19 @@ class Controller:
                 self._refuse(command)
 
     def _refuse(self, command: Command) -> None:
-        self._statuses.handled(command, failure="the deployment is over")
-        self._mirror.handled(command.id)
+        self._commands.finish(command, CommandOutcome.fail("the deployment is over"))
 
-    def _cancel_waiting(self, line: Line, deployment_id: str, command: Command) -> None:
-        deployment = next((each for each in line.waiting if each.id == deployment_id), None)
+    def _cancel_waiting(
+        self, queue: ApplicationQueue, deployment_id: str, command: Command
+    ) -> None:
+        deployment = next((each for each in queue.waiting if each.id == deployment_id), None)
         is_new = deployment is not None and deployment.status == pb.DEPLOYMENT_PENDING
         if deployment is None or not is_new or self._tasks is None:
             # It has been begun by an earlier piped: what was done has to be undone, in its turn.
             # Or it is being read anew.
             self._early_cancels.setdefault(deployment_id, []).append(command)
             return
-        line.waiting.remove(deployment)
+        queue.waiting.remove(deployment)
         run = self._start(deployment)
         run.cancel(command)
         self._tasks.create_task(self._run(run))
@@ -234,64 +236,63 @@ class Controller:
             self._workers[application_id] = worker
 
     async def _worker(self, application_id: str) -> None:
-        line = self._lines[application_id]
+        queue = self._queues[application_id]
         try:
-            while line.waiting and not self._stopping:
-                await self._permit.deployment(begun=_is_begun(line.waiting[0]))
-                if self._statuses.is_behind(application_id):
-                    await self._catch_up(application_id, line)
+            while queue.waiting and not self._stopping:
+                await self._permit.wait_for_deployment(begun=_is_begun(queue.waiting[0]))
+                if self._reports.has_backlog(application_id):
+                    await self._catch_up(application_id, queue)
                     continue
                 async with self._slots:
-                    deployment = self._next(line)
+                    deployment = self._next(queue)
                     if deployment is None:
                         continue
-                    run = line.running = self._start(deployment)
+                    run = queue.running = self._start(deployment)
                     for command in self._early_cancels.pop(deployment.id, ()):
                         run.cancel(command)
                     await self._run(run)
-                    line.running = None
-                if not run.completed and not self._stopping:
+                    queue.running = None
+                if not run.is_completed and not self._stopping:
                     await self._read_again(deployment.id)
         finally:
             del self._workers[application_id]
-            if not line.waiting:
-                del self._lines[application_id]
+            if not queue.waiting:
+                del self._queues[application_id]
 
-    def _next(self, line: Line) -> Deployment | None:
+    def _next(self, queue: ApplicationQueue) -> Deployment | None:
         """The one to begin with; None when that is not so any more after the waiting."""
-        self._refresh(line)
-        if not line.waiting or self._stopping:
+        self._refresh(queue)
+        if not queue.waiting or self._stopping:
             return None
-        begun = _is_begun(line.waiting[0])
-        return line.waiting.pop(0) if self._permit.may_begin(begun=begun) else None
+        begun = _is_begun(queue.waiting[0])
+        return queue.waiting.pop(0) if self._permit.may_begin(begun=begun) else None
 
     async def _run(self, run: DeploymentRun) -> None:
         await run.run()
-        if run.completed:
+        if run.is_completed:
             del self._where[run.deployment.id]
             self._done[run.deployment.id] = (self._clock(), run.epoch)
-            self._mirror.completed(run.deployment.id)
-            self._on_completed(run.deployment)
+            self._state.forget_deployment(run.deployment.id)
 
-    async def _catch_up(self, application_id: str, line: Line) -> None:
+    async def _catch_up(self, application_id: str, queue: ApplicationQueue) -> None:
         """Wait until all is known that an earlier piped has done, and take what waits anew."""
-        await self._statuses.caught_up(application_id)
-        waiting, line.waiting = line.waiting, []
+        await self._reports.wait_backlog_delivered(application_id)
+        waiting, queue.waiting = queue.waiting, []
         for deployment in waiting:
             await self._read_again(deployment.id)
 
     async def _read_again(self, deployment_id: str) -> None:
         """Take a deployment as it is now, if this is (still, or again) the instance that works."""
-        await self._statuses.heard(deployment_id)
+        await self._reports.wait_delivered(deployment_id)
         found = None
         while self._permit.held and found is None:
             try:
-                found = await self._stored(deployment_id)
+                found = await self._read_deployment(deployment_id)
             except NotFoundError:
                 break
             except PipecdError as error:
                 log.info("deployment.not_read", deployment=deployment_id, reason=str(error))
-                await asyncio.sleep(READ_AGAIN)
+                await asyncio.sleep(READ_AGAIN_SECONDS)
         del self._where[deployment_id]
         if found is not None and not is_completed(found.status):
             self._add(found)

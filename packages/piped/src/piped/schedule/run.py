@@ -16,13 +16,15 @@ from pipecd_runtime.logs import log_context, logger
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment, DeploymentStatus, PipelineStage
-from piped.controlplane.epoch import under
+from piped.controlplane.epoch import lease_epoch
+from piped.facts import Completed, Planned, Started, StatusChanged
 from piped.plan.retrying import retry_while_unavailable
 from piped.plan.sources import read_config, read_target
+from piped.report.commands import SUCCEEDED, CommandOutcome
 from piped.report.statuses import reference
-from piped.schedule.needs import Needs
-from piped.schedule.stage import Outcome
-from piped.schedule.stages import Prepared, Stages
+from piped.schedule.services import RunServices
+from piped.schedule.stage import StageOutcome
+from piped.schedule.stages import PreparedCommit, StageRunner
 from piped.schedule.stop import (
     Cancelled,
     HandedOver,
@@ -55,14 +57,14 @@ def name_once(stage: PipelineStage, what: str, reason: str) -> str:
 class DeploymentRun:
     """Runs one deployment."""
 
-    def __init__(self, deployment: Deployment, needs: Needs) -> None:
+    def __init__(self, deployment: Deployment, services: RunServices) -> None:
         self.deployment = Deployment()
         self.deployment.CopyFrom(deployment)
-        self._needs = needs
+        self._services = services
         self._scope = StopScope()
-        self._stages: Stages | None = None
+        self._stages: StageRunner | None = None
         self._stopping: Terminated | None = None
-        self.epoch = needs.permit.epoch
+        self.epoch = services.permit.epoch
         """The lease under which it runs."""
         self._planned_at = 0.0
         self._begun = deployment.status != pb.DEPLOYMENT_PENDING
@@ -110,7 +112,7 @@ class DeploymentRun:
         """Run until the deployment is completed, or until piped stops."""
         deployment = self.deployment
         about = log_context(deployment=deployment.id, application=deployment.application_name)
-        with about, under(self.epoch):
+        with about, lease_epoch(self.epoch):
             try:
                 ending = await self._run()
             except StopRequestedError as stopped:
@@ -128,7 +130,7 @@ class DeploymentRun:
                     reason="internal error of piped; its log has the details",
                 )
             # Also where no stage had the time for it: whatever comes next begins after all of it.
-            await self._needs.scripts.end(deployment.id)
+            await self._services.scripts.end(deployment.id)
             self._complete(ending)
 
     def _leave(self, why: str) -> None:
@@ -137,7 +139,7 @@ class DeploymentRun:
 
     def _is_elsewhere(self) -> bool:
         """Has the lease gone to another instance? Then no fault here is the deployment's."""
-        return not self._needs.permit.held or self._needs.permit.epoch != self.epoch
+        return not self._services.permit.held or self._services.permit.epoch != self.epoch
 
     async def _run(self) -> Ending:
         deployment = self.deployment
@@ -145,9 +147,9 @@ class DeploymentRun:
             prepared = await self._prepare()
         except StopRequestedError as stopped:
             return self._ending(stopped, None)
-        with self._needs.metadata.opened(deployment):
-            self._stages = Stages(
-                deployment, prepared, self._needs, began=self._began(), epoch=self.epoch
+        with self._services.scope.open(deployment):
+            self._stages = StageRunner(
+                deployment, prepared, self._services, began=self._began(), epoch=self.epoch
             )
             self._stages.stopping = self._stopping is not None
             if self._rolling_back:
@@ -160,22 +162,22 @@ class DeploymentRun:
                 ending = await self._roll_back(self._stages, prepared.config, ending)
         return ending
 
-    async def _prepare(self) -> Prepared:
+    async def _prepare(self) -> PreparedCommit:
         """Plan what is not planned; read the application's file of what is."""
-        deployment, needs = self.deployment, self._needs
+        deployment, services = self.deployment, self._services
         scope = self._scope
         if deployment.status != pb.DEPLOYMENT_PENDING:
             async with scope:
-                source = await read_target(needs.sources, deployment)
-                return Prepared(config=read_config(source), source=source)
+                source = await read_target(services.sources, deployment)
+                return PreparedCommit(config=read_config(source), source=source)
         async with scope:
             self._begun = True
-            needs.statuses.deploying(deployment, now=True)
+            services.facts.publish(Started(deployment=deployment))
             running = await retry_while_unavailable(
-                lambda: needs.successes.of(deployment.application_id)
+                lambda: services.successes.get(deployment.application_id)
             )
-            with needs.metadata.opened(deployment):
-                plan = await needs.planner.plan(deployment, running)
+            with services.scope.open(deployment):
+                plan = await services.planner.plan(deployment, running)
             deployment.summary = plan.summary
             deployment.trigger.sync_strategy = plan.strategy
             deployment.versions.extend(plan.versions)
@@ -185,15 +187,15 @@ class DeploymentRun:
                 deployment.running_config_filename = running.config_filename
             deployment.status = pb.DEPLOYMENT_PLANNED
             deployment.status_reason = "the deployment is planned"
-            await needs.statuses.planned(deployment)
-        self._planned_at = needs.clock()
+            await services.facts.publish_planned(Planned(deployment=deployment))
+        self._planned_at = services.clock()
         log.info("deployment.planned", stages=len(deployment.stages), summary=plan.summary)
-        return Prepared(config=plan.config, source=plan.source)
+        return PreparedCommit(config=plan.config, source=plan.source)
 
-    async def _forward(self, stages: Stages) -> Ending:
+    async def _forward(self, stages: StageRunner) -> Ending:
         for stage in forward_stages(self.deployment):
             if stage_is_completed(stage.status):
-                outcome = Outcome(status=stage.status, reason=stage.status_reason)
+                outcome = StageOutcome(status=stage.status, reason=stage.status_reason)
             else:
                 try:
                     outcome = await stages.run(stage, self._new_scope())
@@ -239,7 +241,9 @@ class DeploymentRun:
         status = pb.DEPLOYMENT_CANCELLED if self._cancels else pb.DEPLOYMENT_FAILURE
         return Ending(status=status, reason=reason)
 
-    async def _roll_back(self, stages: Stages, config: ApplicationConfig, ending: Ending) -> Ending:
+    async def _roll_back(
+        self, stages: StageRunner, config: ApplicationConfig, ending: Ending
+    ) -> Ending:
         deployment = self.deployment
         self._heeds_cancel = False
         wish = self._cancelled if not self._rolling_back else None
@@ -273,16 +277,16 @@ class DeploymentRun:
 
     async def _build_rollback(self, config: ApplicationConfig) -> None:
         """Plan the rollback that the application's file does not want but a person does."""
-        deployment, needs = self.deployment, self._needs
-        built = await needs.planner.rollback_stages(deployment, config)
+        deployment, services = self.deployment, self._services
+        built = await services.planner.rollback_stages(deployment, config)
         # The plan replaces all stages: what plugins have kept with them since must not be lost.
-        stored = await retry_while_unavailable(lambda: needs.stored(deployment.id))
+        stored = await retry_while_unavailable(lambda: services.read_deployment(deployment.id))
         kept = {stage.id: stage for stage in stored.stages}
         for stage in deployment.stages:
             if stage.id in kept:
                 stage.metadata.update(kept[stage.id].metadata)
         deployment.stages.extend(built)
-        await needs.statuses.planned(deployment)
+        await services.facts.publish_planned(Planned(deployment=deployment))
 
     def _began(self) -> float:
         """When the deployment was planned: its stages are made then, and run at once."""
@@ -303,26 +307,24 @@ class DeploymentRun:
         if deployment.status != status:
             deployment.status = status
             deployment.status_reason = reason
-            deployment.updated_at = int(self._needs.clock())
-            self._needs.statuses.changed(deployment)
+            deployment.updated_at = int(self._services.clock())
+            self._services.facts.publish(StatusChanged(deployment=deployment))
 
     def _complete(self, ending: Ending) -> None:
-        deployment, needs = self.deployment, self._needs
+        deployment, services = self.deployment, self._services
         if self._cancels and ending.status != pb.DEPLOYMENT_CANCELLED:
             by = ", ".join(command.commander for command in self._cancels if command.commander)
             ending = ending.also(f"the cancel {f'of {by} ' if by else ''}came too late")
         deployment.status = ending.status
         deployment.status_reason = ending.reason
-        deployment.completed_at = deployment.updated_at = int(needs.clock())
-        needs.statuses.completed(deployment)
-        if self._begun:  # one that is cancelled while it waits leaves the running one alone
-            needs.statuses.deploying(deployment, now=False)
+        deployment.completed_at = deployment.updated_at = int(services.clock())
+        services.facts.publish(Completed(deployment=deployment, was_started=self._begun))
         if ending.status == pb.DEPLOYMENT_SUCCESS:
-            needs.successes.remember(deployment.application_id, reference(deployment))
-        late = "" if ending.status == pb.DEPLOYMENT_CANCELLED else "the deployment ended otherwise"
+            services.successes.remember(deployment.application_id, reference(deployment))
+        in_time = ending.status == pb.DEPLOYMENT_CANCELLED
+        outcome = SUCCEEDED if in_time else CommandOutcome.fail("the deployment ended otherwise")
         for command in self._cancels:
-            needs.statuses.handled(command, failure=late)
-            needs.commands.handled(command.id)
+            services.commands.finish(command, outcome)
         log.info(
             "deployment.finished",
             status=DeploymentStatus.Name(deployment.status),
@@ -330,6 +332,6 @@ class DeploymentRun:
         )
 
     @property
-    def completed(self) -> bool:
+    def is_completed(self) -> bool:
         """Is the deployment over?"""
         return is_completed(self.deployment.status)

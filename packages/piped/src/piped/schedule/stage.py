@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One stage, forward or rollback: run it to its end, or to the first reason to stop it.
 
-A failed stage is a result, not an error: whatever happens becomes an `Outcome` with a sentence.
+A failed stage is a result, not an error: whatever happens becomes a `StageOutcome` with a
+sentence.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ RESTARTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class StageOutcome:
     """How a stage ended. A status that is not an end means that the stage was left as it is."""
 
     status: StageStatus.ValueType
@@ -58,7 +59,7 @@ async def run_stage(
     execute: Callable[[], Awaitable[ExecuteStageResponse]],
     scope: StopScope,
     limits: Iterable[Limit],
-) -> Outcome:
+) -> StageOutcome:
     """Run the stage inside the scope; each limit that passes stops it."""
     loop = asyncio.get_running_loop()
     timers = []
@@ -72,21 +73,21 @@ async def run_stage(
         async with scope:
             answer = await execute()
     except StopRequestedError as stopped:
-        return _stopped(stopped.reason)
+        return _outcome_of_stop(stopped.reason)
     except PipecdError as error:
         if scope.reason is not None:
             # It was being stopped; that its end could not be seen is part of the same story.
-            return _stopped(scope.reason, error.with_hint())
-        return Outcome(status=pb.STAGE_FAILURE, reason=error.with_hint())
+            return _outcome_of_stop(scope.reason, error.with_hint())
+        return StageOutcome(status=pb.STAGE_FAILURE, reason=error.with_hint())
     except Exception:  # noqa: BLE001 - one of the doors: a bug fails the stage, not piped
         log.bug("stage.bug", stage=stage.name)
-        return Outcome(
+        return StageOutcome(
             status=pb.STAGE_FAILURE, reason="internal error of piped; its log has the details"
         )
     finally:
         for timer in timers:
             timer.cancel()
-    return _answered(stage, answer)
+    return _read_answer(stage, answer)
 
 
 @dataclass(slots=True)
@@ -135,27 +136,27 @@ async def _ready(plugin: Plugin, stopping: Callable[[], bool]) -> None:
         raise
 
 
-def _answered(stage: PipelineStage, answer: ExecuteStageResponse) -> Outcome:
+def _read_answer(stage: PipelineStage, answer: ExecuteStageResponse) -> StageOutcome:
     if not is_completed(answer.status):
-        return Outcome(
+        return StageOutcome(
             status=pb.STAGE_FAILURE,
             reason=f"the plugin answered {_name(answer.status)}, which is no end of a stage",
         )
     reason = shorten_reason(answer.message)
     if not reason and answer.status == pb.STAGE_FAILURE:
         reason = f"{stage.name} failed, see its log"
-    return Outcome(status=answer.status, reason=reason)
+    return StageOutcome(status=answer.status, reason=reason)
 
 
-def _stopped(reason: StopReason, also: str = "") -> Outcome:
+def _outcome_of_stop(reason: StopReason, also: str = "") -> StageOutcome:
     text = f"{reason}; {also}" if also else str(reason)
     match reason:
         case Cancelled():
-            return Outcome(status=pb.STAGE_CANCELLED, reason=text)
+            return StageOutcome(status=pb.STAGE_CANCELLED, reason=text)
         case TimedOut():
-            return Outcome(status=pb.STAGE_FAILURE, reason=text)
+            return StageOutcome(status=pb.STAGE_FAILURE, reason=text)
         case Terminated():  # not the stage's fault: left for the next piped
-            return Outcome(status=pb.STAGE_RUNNING, reason=text)
+            return StageOutcome(status=pb.STAGE_RUNNING, reason=text)
         case other:
             assert_never(other)
 

@@ -18,22 +18,23 @@ from pipecd_wire.model.common_pb2 import QUICK_SYNC
 from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi.api_pb2 import ExecutePluginInput, ExecuteStageResponse
+from piped.facts import StageChanged, WaitsForApproval
 from piped.plan.protocols import PLUGIN, Plugin
 from piped.plan.sources import enter_running, open_target
 from piped.plan.stages import config_bytes
-from piped.schedule.needs import Needs
+from piped.schedule.services import RunServices
 from piped.schedule.skip import skip_reason
-from piped.schedule.stage import Asked, Limit, Outcome, execute_on, run_stage
+from piped.schedule.stage import Asked, Limit, StageOutcome, execute_on, run_stage
 from piped.schedule.stop import HandedOver, StopRequestedError, StopScope, Terminated, TimedOut
 
 log = logger(__name__)
 
-TELL_LIMIT: Final = 30.0
-"""Seconds for a plugin to end what it shall not go on with; then piped does it."""
+END_LIMIT_SECONDS: Final = 30.0
+"""For a plugin to end what it shall not go on with; then piped does it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PreparedCommit:
     """What is known of the commit before its first stage."""
 
     config: ApplicationConfig
@@ -41,11 +42,17 @@ class Prepared:
     """Without files."""
 
 
-class Stages:
+class StageRunner:
     """Runs the stages of a deployment, one at a time."""
 
     def __init__(
-        self, deployment: Deployment, prepared: Prepared, needs: Needs, *, began: float, epoch: int
+        self,
+        deployment: Deployment,
+        prepared: PreparedCommit,
+        services: RunServices,
+        *,
+        began: float,
+        epoch: int,
     ) -> None:
         """`began`: when the deployment was planned; its time counts from then.
 
@@ -54,43 +61,43 @@ class Stages:
         self._deployment = deployment
         self._config = prepared.config
         self._source = prepared.source
-        self._needs = needs
+        self._services = services
         self._began = began
         self._epoch = epoch
         self.with_a_plugin = False
         """Does a plugin work on a stage right now?"""
         self.stopping = False
 
-    async def run(self, stage: PipelineStage, scope: StopScope) -> Outcome:
+    async def run(self, stage: PipelineStage, scope: StopScope) -> StageOutcome:
         """Run a stage and tell its status, unless it is skipped.
 
         Raises StopRequestedError when the scope was stopped before the stage began, and always when
         piped stops: then the stage is as it was.
         """
         # Whatever became of those who ran the others: one at a time, and rollbacks after all.
-        await self._needs.scripts.end(self._deployment.id, but=stage.id)
+        await self._services.scripts.end(self._deployment.id, but=stage.id)
         # One that an earlier piped has begun: our control plane keeps the moment in `updated_at`,
         # upstream's in `completed_at`.
         began = float(stage.completed_at or stage.updated_at)
         if stage.status == pb.STAGE_NOT_STARTED_YET:
-            decided = await self._before(stage, scope)
+            decided = await self._decide_before(stage, scope)
             if decided is not None:
-                self._tell(stage, decided)
+                self._end(stage, decided)
                 return decided
-            began = self._needs.clock()
+            began = self._services.clock()
             stage.status = pb.STAGE_RUNNING
             stage.completed_at = stage.updated_at = int(began)
-            self._needs.statuses.stage(self._deployment, stage)
+            self._publish_begin(stage)
         limits = self._limits(stage, began)
         asked = Asked()
         outcome = await run_stage(stage, lambda: self._execute(stage, asked), scope, limits)
         if not outcome.ended:
             if isinstance(scope.reason, HandedOver):
-                await self._needs.scripts.end(self._deployment.id)
+                await self._services.scripts.end(self._deployment.id)
             raise StopRequestedError(Terminated())
         can_tell = not asked.has_ended and (scope.reason is not None or not asked.was_asked)
         await self._end_scripts(stage, told_by_plugin=can_tell and not self.stopping)
-        self._tell(stage, outcome)
+        self._end(stage, outcome)
         return outcome
 
     async def _end_scripts(self, stage: PipelineStage, *, told_by_plugin: bool) -> None:
@@ -100,10 +107,10 @@ class Stages:
         the plugin was, or while the commit was made ready. Then it is asked now, `told_by_plugin`,
         to end a script that it shall not go on with, and to put the rest in its log.
         """
-        scripts, deployment_id = self._needs.scripts, self._deployment.id
+        scripts, deployment_id = self._services.scripts, self._deployment.id
         if told_by_plugin and scripts.stop(deployment_id, stage.id):
             try:
-                async with asyncio.timeout(TELL_LIMIT):
+                async with asyncio.timeout(END_LIMIT_SECONDS):
                     await self._execute(stage, Asked(), files=False)
             except (PipecdError, StopRequestedError, TimeoutError) as error:
                 log.warning("stage.end_not_told", stage=stage.name, reason=str(error))
@@ -111,13 +118,13 @@ class Stages:
                 log.bug("stage.bug", stage=stage.name)
         await scripts.end(deployment_id, only=stage.id)
 
-    async def _before(self, stage: PipelineStage, scope: StopScope) -> Outcome | None:
+    async def _decide_before(self, stage: PipelineStage, scope: StopScope) -> StageOutcome | None:
         """Decide whether the stage runs at all; its outcome when it does not."""
         if scope.reason is not None:
             raise StopRequestedError(scope.reason)
         async with scope:
-            await self._needs.permit.stage(rollback=is_rollback(stage))
-        if self._needs.permit.epoch != self._epoch:
+            await self._services.permit.wait_for_stage(rollback=is_rollback(stage))
+        if self._services.permit.epoch != self._epoch:
             # What is known here of the deployment is older than what the other one did.
             raise StopRequestedError(HandedOver())
         if is_rollback(stage):
@@ -132,17 +139,17 @@ class Stages:
             async with scope:
                 why = await self._skip_reason(entry)
         except PipecdError as error:
-            return Outcome(
+            return StageOutcome(
                 status=pb.STAGE_FAILURE, reason=f"skipOn cannot be decided: {error.with_hint()}"
             )
-        return Outcome(status=pb.STAGE_SKIPPED, reason=why) if why else None
+        return StageOutcome(status=pb.STAGE_SKIPPED, reason=why) if why else None
 
     async def _skip_reason(self, entry: StageConfig) -> str:
         deployment = self._deployment
         running = deployment.running_commit_hash
 
         async def changed() -> list[str]:
-            return await self._needs.sources.changed_paths(
+            return await self._services.sources.changed_paths(
                 deployment.git_path, running, deployment.trigger.commit.hash
             )
 
@@ -165,7 +172,7 @@ class Stages:
             else:
                 await self._open_sources(run, opened)
             # Whoever comes after us must know that the stage before has ended: it is not run again.
-            await self._needs.statuses.kept(self._deployment)
+            await self._services.reports.wait_durable(self._deployment)
             self.with_a_plugin = True
             try:
                 return await execute_on(plugin, run, asked, stopping=lambda: self.stopping)
@@ -173,7 +180,7 @@ class Stages:
                 self.with_a_plugin = False
 
     async def _open_sources(self, run: ExecutePluginInput, opened: AsyncExitStack) -> None:
-        deployment, sources = self._deployment, self._needs.sources
+        deployment, sources = self._deployment, self._services.sources
         target = await opened.enter_async_context(open_target(sources, deployment))
         run.target_deployment_source.CopyFrom(target)
         if deployment.running_commit_hash:
@@ -188,7 +195,7 @@ class Stages:
                 run.running_deployment_source.CopyFrom(running)
 
     def _plugin_of(self, stage: PipelineStage) -> Plugin:
-        plugins = self._needs.plugins
+        plugins = self._services.plugins
         if stage.metadata.get(PLUGIN, "") in plugins.plugins:
             return plugins.plugins[stage.metadata[PLUGIN]]
         # Planned by another agent, or the plugin has been given another name since.
@@ -222,7 +229,7 @@ class Stages:
         else:
             allowed = entry.timeout
         own = Limit(
-            seconds=began + allowed.total_seconds() - self._needs.clock(),
+            seconds=began + allowed.total_seconds() - self._services.clock(),
             sentence=f"{stage.name} took longer than {allowed}",
         )
         return [own] if is_rollback(stage) else [own, self._deployment_limit()]
@@ -230,21 +237,25 @@ class Stages:
     def _deployment_limit(self) -> Limit:
         allowed = self._config.timeout
         return Limit(
-            seconds=self._began + allowed.total_seconds() - self._needs.clock(),
+            seconds=self._began + allowed.total_seconds() - self._services.clock(),
             sentence=f"the deployment took longer than {allowed}",
         )
 
-    def _tell(self, stage: PipelineStage, outcome: Outcome) -> None:
+    def _publish_begin(self, stage: PipelineStage) -> None:
+        facts = self._services.facts
+        facts.publish(StageChanged(deployment=self._deployment, stage=stage))
+        if stage.available_operation == pb.MANUAL_OPERATION_APPROVE:
+            facts.publish(WaitsForApproval(deployment=self._deployment, stage=stage))
+
+    def _end(self, stage: PipelineStage, outcome: StageOutcome) -> None:
         stage.status = outcome.status
         stage.status_reason = outcome.reason
-        stage.completed_at = stage.updated_at = int(self._needs.clock())
-        self._needs.statuses.stage(self._deployment, stage)
+        stage.completed_at = stage.updated_at = int(self._services.clock())
+        self._services.facts.publish(StageChanged(deployment=self._deployment, stage=stage))
         log.info(
             "stage.finished",
             stage=stage.name,
             status=pb.StageStatus.Name(outcome.status),
             reason=outcome.reason,
         )
-        for command in self._needs.commands.stage_commands(self._deployment.id, stage.id):
-            self._needs.statuses.handled(command)
-            self._needs.commands.handled(command.id)
+        self._services.commands.finish_stage(self._deployment.id, stage.id)

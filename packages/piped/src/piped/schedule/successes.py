@@ -2,7 +2,7 @@
 """What each application runs: the last deployment of it that succeeded.
 
 Known from this process's own deployments first, which are the newest there are; then from the
-mirror, which was filled at the start; the control plane is asked for what neither has.
+state that the control plane pushed; it is asked for what neither has.
 """
 
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ from pipecd_wire.pipedservice.service_pb2 import GetApplicationMostRecentDeploym
 from piped.controlplane.client import ControlPlane
 
 
-class LastSuccesses:
-    """Remembers successes, and asks for those it has not seen."""
+class LastSuccessful:
+    """Remembers successes, and asks the control plane for those it has not seen."""
 
     def __init__(self, applications: Mapping[str, Application], control: ControlPlane) -> None:
         self._applications = applications
         self._control = control
         self._own: dict[str, ApplicationDeploymentReference] = {}
 
-    async def of(self, application_id: str) -> ApplicationDeploymentReference | None:
-        """The last success of an application, None when there was none yet."""
+    async def get(self, application_id: str) -> ApplicationDeploymentReference | None:
+        """Returns the last success of an application, None when there was none yet."""
         if application_id in self._own:
             return self._own[application_id]
         known = self._applications.get(application_id)
@@ -32,7 +32,7 @@ class LastSuccesses:
                 return known.most_recently_successful_deployment
             return None
         try:
-            answer = await self._control.ask(
+            answer = await self._control.call(
                 self._control.service.GetApplicationMostRecentDeployment,
                 GetApplicationMostRecentDeploymentRequest(
                     application_id=application_id, status=DEPLOYMENT_SUCCESS
@@ -43,5 +43,5 @@ class LastSuccesses:
         return answer.deployment
 
     def remember(self, application_id: str, success: ApplicationDeploymentReference) -> None:
-        """Take a new one."""
+        """Replace the last success of an application."""
         self._own[application_id] = success

@@ -9,6 +9,7 @@ from pipecd_model.errors import ConflictError, PipecdError, UnavailableError
 from pipecd_runtime.logs import logger
 from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.git import Repository
+from piped.trigger.calls import deployment_outcome
 from piped.trigger.deployment import DeploymentRequest, build_deployment
 from piped.trigger.history import TriggerHistory
 from piped.trigger.services import TriggerServices
@@ -69,8 +70,7 @@ class Creator:
         self._history.record_deployed(wanted.application, wanted.head, deployment.id)
         self._calls.report_triggered(deployment)
         if wanted.command is not None:
-            self._services.state.handled(wanted.command.id)
-            self._calls.report_handled(wanted.command, deployment.id)
+            self._calls.finish_command(wanted.command, deployment_outcome(deployment.id))
         log.info(
             "deployment.triggered",
             deployment=deployment.id,

@@ -11,6 +11,7 @@ from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.git import Repository
+from piped.report.commands import CommandOutcome
 
 
 class Configs(Protocol):
@@ -43,8 +44,5 @@ class Calls(Protocol):
     def report_sync_state(self, application_id: str, state: ApplicationSyncState, /) -> None:
         """Report the sync state of an application."""
 
-    def report_handled(self, command: Command, deployment_id: str, /) -> None:
-        """Report that a command became a deployment."""
-
-    def report_refused(self, command: Command, reason: str, /) -> None:
-        """Report that a command became nothing, and why."""
+    def finish_command(self, command: Command, outcome: CommandOutcome, /) -> None:
+        """A command became a deployment, or nothing: its outcome is reported, and it is gone."""

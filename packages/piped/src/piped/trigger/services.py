@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.controlplane.state import ControlPlaneState
+from piped.report.commands import CommandOutcome
 from piped.trigger.protocols import Calls, Configs
 
 
@@ -24,8 +25,7 @@ class TriggerServices:
 
     def refuse(self, command: Command, reason: str) -> None:
         """Report a command as failed, with the reason, and forget it."""
-        self.state.handled(command.id)
-        self.calls.report_refused(command, reason)
+        self.calls.finish_command(command, CommandOutcome.fail(reason))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

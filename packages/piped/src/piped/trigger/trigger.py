@@ -58,7 +58,7 @@ class Trigger:
 
     async def _follow_state(self) -> None:
         changes = self._state.changes()
-        await self._state.filled()
+        await self._state.wait_filled()
         while True:
             self._apply(await self._next(changes))
             self._report_missing_repositories()

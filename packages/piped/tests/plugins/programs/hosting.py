@@ -9,12 +9,12 @@ from typing import Any
 from pipecd_model.config import PluginConfig
 from pipecd_wire.rpc import connect
 from piped.controlplane.client import ControlPlane
-from piped.plugins import PluginBackend, PluginHost, Tools
+from piped.plugins import PluginBackend, PluginHost, ToolsFolder
 from piped.report.logs import StageLogs
 from piped.report.metadata import MetadataStores
 
 
-async def _kept(_application_id: str, _request: object) -> None:
+async def _kept(_application_id: str, _method: str, _request: object) -> None:
     """There is no outbox here, and nothing to keep."""
 
 
@@ -28,7 +28,7 @@ async def main(url: str, record: str, folder: Path) -> None:
             metadata=MetadataStores(control, _kept),
             commands=no_commands,
             control=control,
-            tools=Tools(folder / "tools"),
+            tools=ToolsFolder(folder / "tools"),
         )
         async with PluginHost([config], data_dir=folder, backend=backend):
             await asyncio.sleep(3600)

@@ -24,9 +24,9 @@ from pipecd_sdk._glue.management import (
     take_invitation,
 )
 from pipecd_sdk._glue.parent import OrphanedError, die_with_parent
-from pipecd_sdk._glue.piped import Piped
+from pipecd_sdk._glue.piped import PipedClient
 from pipecd_sdk._glue.plan import ConfigApi, PlanApi
-from pipecd_sdk._glue.running import Running
+from pipecd_sdk._glue.running import StageRuns
 from pipecd_sdk.clock import Clock
 from pipecd_sdk.config import ConfigFaultsError
 from pipecd_sdk.plugin import StagePlugin
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 FAILED: Final = 1
 MISCONFIGURED: Final = 2
-LAST_ANSWERS: Final = 1.0
+LAST_ANSWERS_SECONDS: Final = 1.0
 """Seconds for answers that are already made to leave."""
 
 
@@ -86,7 +86,7 @@ class _Process:
         metadata = [(PLUGIN_TOKEN_HEADER, token)] if token else []
         try:
             async with connect(self._flags.piped, metadata=lambda: metadata) as channel:
-                piped = Piped(channel, plugin=self._setup.name, managed=bool(token))
+                piped = PipedClient(channel, plugin=self._setup.name, managed=bool(token))
                 async with asyncio.TaskGroup() as tasks:
                     await self._serve(piped, tasks)
         except* (RefusedError, AddressError) as failures:
@@ -95,8 +95,8 @@ class _Process:
             self._exit_code = FAILED
         return self._exit_code
 
-    async def _serve(self, piped: Piped, tasks: asyncio.TaskGroup) -> None:
-        running = Running(tasks)
+    async def _serve(self, piped: PipedClient, tasks: asyncio.TaskGroup) -> None:
+        running = StageRuns(tasks)
         endpoints = Endpoints(admit=admit_all)
         endpoints.add(
             api_pb2.DESCRIPTOR.services_by_name["DeploymentService"],
@@ -122,13 +122,13 @@ class _Process:
         managing = tasks.create_task(self._manage(piped, port))
         try:
             await self._asked.wait()
-            grace = self._flags.grace_period.total_seconds()
-            if not await running.stop(grace=grace, insisted=self._insisted):
+            grace_seconds = self._flags.grace_period.total_seconds()
+            if not await running.stop(grace_seconds=grace_seconds, insisted=self._insisted):
                 # A handler that does not end must not keep the process: nobody waits longer.
                 log.error("plugin.stuck", extra={"fields": {"plugin": self._setup.name}})
                 os._exit(FAILED)
         finally:
-            await server.stop(LAST_ANSWERS)
+            await server.stop(LAST_ANSWERS_SECONDS)
         managing.cancel()
 
     def _listen(self, server: Server) -> int:
@@ -148,7 +148,7 @@ class _Process:
             server.listen(f"[::1]:{port}", tls)
         return port
 
-    async def _manage(self, piped: Piped, port: int) -> None:
+    async def _manage(self, piped: PipedClient, port: int) -> None:
         if not piped.managed:
             return
         interval = await announce(

@@ -10,14 +10,14 @@ from pipecd_sdk._glue.entry import Setup
 from pipecd_sdk._glue.piped import (
     ApplicationObjects,
     DeploymentMetadata,
-    Piped,
+    PipedClient,
     PipedTools,
-    StageCommands,
+    StageCommandStream,
     StageMetadata,
     StageSecrets,
-    shared_metadata,
+    get_shared_metadata,
 )
-from pipecd_sdk._glue.running import Run, Running
+from pipecd_sdk._glue.running import StageRun, StageRuns
 from pipecd_sdk._glue.stage_log import StageLogSender
 from pipecd_sdk.clock import Clock
 from pipecd_sdk.context import DeployTarget, StageContext
@@ -35,7 +35,12 @@ class ExecuteApi:
     """The RPC that runs a stage."""
 
     def __init__(
-        self, plugin: StagePlugin, setup: Setup, piped: Piped, running: Running, clock: Clock
+        self,
+        plugin: StagePlugin,
+        setup: Setup,
+        piped: PipedClient,
+        running: StageRuns,
+        clock: Clock,
     ) -> None:
         self._plugin = plugin
         self._setup = setup
@@ -55,7 +60,7 @@ class ExecuteApi:
             raise StatusError("INVALID_ARGUMENT", f"this plugin has no stage {given.stage.name!r}")
         targets = targets_of(self._plugin, self._setup, given.deployment)
 
-        async def work(run: Run) -> StageResult | None:
+        async def work(run: StageRun) -> StageResult | None:
             sender, commands, ctx = self._prepare(given, targets, run)
             run.hurry = sender.hurry
             if self._running.reports_until is not None:
@@ -86,8 +91,8 @@ class ExecuteApi:
         )
 
     def _prepare(
-        self, given: api_pb2.ExecutePluginInput, targets: list[DeployTarget], run: Run
-    ) -> tuple[StageLogSender, StageCommands, StageContext]:
+        self, given: api_pb2.ExecutePluginInput, targets: list[DeployTarget], run: StageRun
+    ) -> tuple[StageLogSender, StageCommandStream, StageContext]:
         deployment_id, stage_id = given.deployment.id, given.stage.id
         sender = StageLogSender(
             self._piped.service,
@@ -96,7 +101,7 @@ class ExecuteApi:
             retried_count=given.stage.retried_count,
             pace=stage_log.OURS if self._piped.managed else stage_log.UPSTREAMS,
         )
-        commands = StageCommands(self._piped, deployment_id, stage_id)
+        commands = StageCommandStream(self._piped, deployment_id, stage_id)
         ctx = StageContext(
             deployment=messages.deployment_of(given.deployment),
             stage=messages.stage_of(given.stage),
@@ -109,7 +114,7 @@ class ExecuteApi:
             clock=self._clock,
             tools=self._tools,
             shared=ApplicationObjects(self._piped, given.deployment.application_id),
-            deployment_shared=lambda key: shared_metadata(self._piped, deployment_id, key),
+            deployment_shared=lambda key: get_shared_metadata(self._piped, deployment_id, key),
             secrets=Secrets(StageSecrets(self._piped, deployment_id).open),
             quick_sync=not given.stage_config,
             is_handed_over=lambda: run.is_handed_over,
@@ -126,10 +131,10 @@ def targets_of(
     names = by_plugin[setup.name].deploy_targets if setup.name in by_plugin else ()
     if not names and not plugin.needs_targets:
         return []
-    return named_targets(setup, names, whose="the deployment")
+    return require_targets(setup, names, whose="the deployment")
 
 
-def named_targets(setup: Setup, names: Sequence[str], *, whose: str) -> list[DeployTarget]:
+def require_targets(setup: Setup, names: Sequence[str], *, whose: str) -> list[DeployTarget]:
     """The deploy targets of these names, refused as a Go plugin refuses them."""
     if not names:
         raise StatusError(
@@ -144,7 +149,7 @@ def named_targets(setup: Setup, names: Sequence[str], *, whose: str) -> list[Dep
 class WaitApi:
     """The RPC that tells when a cancelled stage has really ended."""
 
-    def __init__(self, running: Running) -> None:
+    def __init__(self, running: StageRuns) -> None:
         self._running = running
 
     @rpc("WaitStage")

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
-from pipecd_sdk._glue.piped import Piped
+from pipecd_sdk._glue.piped import PipedClient
 from pipecd_wire.headers import PIPED_TOKEN_HEADER, PIPED_TOKEN_VARIABLE, PLUGIN_TOKEN_VARIABLE
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.rpc import (
@@ -23,7 +23,7 @@ from pipecd_wire.rpc import (
 
 log = logging.getLogger(__name__)
 
-PING_INTERVAL: Final = 5.0
+PING_INTERVAL_SECONDS: Final = 5.0
 
 # piped may be slow to serve, but a plugin that it never hears of is one that it starts again.
 _READY: Final = Retry(attempts=None, base=0.05, cap=1.0)
@@ -70,7 +70,7 @@ def authenticator_of(invitation: Invitation) -> Authenticator:
 
 
 async def announce(
-    piped: Piped, *, version: str, port: int, stages_without_files: list[str]
+    piped: PipedClient, *, version: str, port: int, stages_without_files: list[str]
 ) -> float | None:
     """Say Ready; the seconds between pings, None when this piped knows no plugin management."""
     request = plugin_pb2.ReadyRequest(
@@ -86,15 +86,15 @@ async def announce(
         if error.status == "UNIMPLEMENTED":
             return None
         raise RefusedError(f"piped refused Ready: {error}") from error
-    return answer.ping_interval.ToTimedelta().total_seconds() or PING_INTERVAL
+    return answer.ping_interval.ToTimedelta().total_seconds() or PING_INTERVAL_SECONDS
 
 
-async def keep_pinging(piped: Piped, interval: float) -> None:
+async def keep_pinging(piped: PipedClient, interval_seconds: float) -> None:
     """Ping until the process ends; raises RefusedError when piped has given up on it."""
     while True:
-        await asyncio.sleep(interval)
+        await asyncio.sleep(interval_seconds)
         try:
-            await call(piped.management.Ping, plugin_pb2.PingRequest(), deadline=interval)
+            await call(piped.management.Ping, plugin_pb2.PingRequest(), deadline=interval_seconds)
         except CallError as error:
             if error.status in {"FAILED_PRECONDITION", "UNAUTHENTICATED"}:
                 raise RefusedError(f"piped refused Ping: {error}") from error

@@ -80,9 +80,9 @@ class Reader:
         return Sources(target=self.source(message.target_deployment_source), running=running)
 
     def source(self, message: source_pb2.DeploymentSource) -> Source:
-        return _source_of(message, self._reading(message))
+        return _source_of(message, self._make_reader(message))
 
-    def _reading(self, message: source_pb2.DeploymentSource) -> Callable[[], Any]:
+    def _make_reader(self, message: source_pb2.DeploymentSource) -> Callable[[], Any]:
         if not self._plugin.has_application_config():
             return self._plugin.application_config
         return cache(
@@ -95,14 +95,14 @@ class Reader:
         )
 
 
-def _source_of(message: source_pb2.DeploymentSource, reading: Callable[[], Any]) -> Source:
+def _source_of(message: source_pb2.DeploymentSource, read: Callable[[], Any]) -> Source:
     return Source(
         commit_hash=message.commit_hash,
         application_directory=message.application_directory,
         config_filename=message.application_config_filename,
         config=message.application_config,
         shared_config_directory=message.shared_config_directory,
-        read_options=reading,
+        read_options=read,
     )
 
 

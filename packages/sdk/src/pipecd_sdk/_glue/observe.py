@@ -12,8 +12,8 @@ from typing import Final
 from pipecd_sdk import _observation
 from pipecd_sdk._glue import messages
 from pipecd_sdk._glue.entry import Setup
-from pipecd_sdk._glue.execute import named_targets
-from pipecd_sdk._glue.piped import ApplicationObjects, Piped, PipedTools
+from pipecd_sdk._glue.execute import require_targets
+from pipecd_sdk._glue.piped import ApplicationObjects, PipedClient, PipedTools
 from pipecd_sdk.clock import Clock
 from pipecd_sdk.livestate import Drift, Health, LiveContext, LiveState, Resource, SyncState
 from pipecd_sdk.plugin import StagePlugin
@@ -33,7 +33,7 @@ LONGEST_REASON: Final = 64 * 1024
 
 
 def add_observation(
-    endpoints: Endpoints, plugin: StagePlugin, setup: Setup, piped: Piped, clock: Clock
+    endpoints: Endpoints, plugin: StagePlugin, setup: Setup, piped: PipedClient, clock: Clock
 ) -> None:
     """Serve what the plugin offers."""
     if isinstance(plugin, LiveState | Drift):
@@ -47,7 +47,7 @@ def add_observation(
 class LivestateApi:
     """What runs."""
 
-    def __init__(self, plugin: StagePlugin, setup: Setup, piped: Piped, clock: Clock) -> None:
+    def __init__(self, plugin: StagePlugin, setup: Setup, piped: PipedClient, clock: Clock) -> None:
         self._plugin = plugin
         self._setup = setup
         self._piped = piped
@@ -64,7 +64,7 @@ class LivestateApi:
             application_name=request.application_name,
             piped_id=request.piped_id,
             source=self._reader.source(request.deploy_source),
-            targets=named_targets(self._setup, request.deploy_targets, whose="the application"),
+            targets=require_targets(self._setup, request.deploy_targets, whose="the application"),
             clock=self._clock,
             tools=self._tools,
             shared=ApplicationObjects(self._piped, request.application_id),
@@ -77,7 +77,7 @@ class LivestateApi:
         ]
         return livestate_pb2.GetLivestateResponse(
             application_live_state=live_pb2.ApplicationLiveState(
-                resources=_fitting(resources, request.application_id),
+                resources=_fit_resources(resources, request.application_id),
                 health_status=_health(seen.healths),
             ),
             sync_state=_to_sync_state(seen.sync, now),
@@ -87,7 +87,7 @@ class LivestateApi:
 class PreviewApi:
     """What would change."""
 
-    def __init__(self, plugin: StagePlugin, setup: Setup, piped: Piped, clock: Clock) -> None:
+    def __init__(self, plugin: StagePlugin, setup: Setup, piped: PipedClient, clock: Clock) -> None:
         self._plugin = plugin
         self._setup = setup
         self._piped = piped
@@ -105,7 +105,7 @@ class PreviewApi:
             application_name=request.application_name,
             piped_id=request.piped_id,
             source=self._reader.sources(request),
-            targets=named_targets(self._setup, request.deploy_targets, whose="the application"),
+            targets=require_targets(self._setup, request.deploy_targets, whose="the application"),
             clock=self._clock,
             tools=self._tools,
             shared=ApplicationObjects(self._piped, request.application_id),
@@ -134,7 +134,7 @@ def _to_resource(resource: Resource, target: str, plugin: str, now: int) -> live
     )
 
 
-def _fitting(
+def _fit_resources(
     resources: list[live_pb2.ResourceState], application_id: str
 ) -> list[live_pb2.ResourceState]:
     """As many of the first resources as fit into one answer."""

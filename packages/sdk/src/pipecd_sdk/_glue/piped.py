@@ -26,9 +26,9 @@ from pipecd_wire.rpc import CallError, Channel, Retry, call, stream
 
 log = logging.getLogger(__name__)
 
-POLL_INTERVAL: Final = 5.0
+POLL_INTERVAL_SECONDS: Final = 5.0
 """Seconds between two looks at the commands, as upstream's SDK."""
-REOPEN_PAUSE: Final = 0.5
+REOPEN_PAUSE_SECONDS: Final = 0.5
 
 
 class _Patient(Retry):
@@ -47,7 +47,7 @@ class _Patient(Retry):
 RETRY: Final = _Patient(attempts=6, base=0.2, cap=1, also=frozenset({"UNKNOWN"}))
 
 
-class Piped:
+class PipedClient:
     """The agent that started this plugin."""
 
     def __init__(
@@ -56,13 +56,13 @@ class Piped:
         *,
         plugin: str,
         managed: bool,
-        poll_interval: float = POLL_INTERVAL,
+        poll_interval_seconds: float = POLL_INTERVAL_SECONDS,
     ) -> None:
         self.service = service_pb2_grpc.PluginServiceStub(channel)
         self.management = plugin_pb2_grpc.PluginManagementServiceStub(channel)
         self.plugin = plugin
         self.managed = managed
-        self.poll_interval = poll_interval
+        self.poll_interval_seconds = poll_interval_seconds
 
 
 async def ask(method: Any, request: Any) -> Any:
@@ -76,7 +76,7 @@ async def ask(method: Any, request: Any) -> Any:
 class StageMetadata(Metadata):
     """What is kept with one stage."""
 
-    def __init__(self, piped: Piped, deployment_id: str, stage_id: str) -> None:
+    def __init__(self, piped: PipedClient, deployment_id: str, stage_id: str) -> None:
         self._service = piped.service
         self._ids = {"deployment_id": deployment_id, "stage_id": stage_id}
 
@@ -97,7 +97,7 @@ class StageMetadata(Metadata):
 class DeploymentMetadata(Metadata):
     """What is kept with one deployment for this plugin."""
 
-    def __init__(self, piped: Piped, deployment_id: str) -> None:
+    def __init__(self, piped: PipedClient, deployment_id: str) -> None:
         self._service = piped.service
         self._ids = {"deployment_id": deployment_id, "plugin_name": piped.plugin}
 
@@ -118,7 +118,7 @@ class DeploymentMetadata(Metadata):
 class ApplicationObjects(SharedObjects):
     """What is kept with one application for this plugin."""
 
-    def __init__(self, piped: Piped, application_id: str) -> None:
+    def __init__(self, piped: PipedClient, application_id: str) -> None:
         self._service = piped.service
         self._ids = {"application_id": application_id, "plugin_name": piped.plugin}
 
@@ -138,7 +138,7 @@ class ApplicationObjects(SharedObjects):
         await ask(self._service.PutApplicationSharedObject, request)
 
 
-async def shared_metadata(piped: Piped, deployment_id: str, key: str) -> str | None:
+async def get_shared_metadata(piped: PipedClient, deployment_id: str, key: str) -> str | None:
     """What piped itself keeps with a deployment."""
     request = service_pb2.GetDeploymentSharedMetadataRequest(deployment_id=deployment_id, key=key)
     answer = await ask(piped.service.GetDeploymentSharedMetadata, request)
@@ -148,7 +148,7 @@ async def shared_metadata(piped: Piped, deployment_id: str, key: str) -> str | N
 class PipedTools(Tools):
     """Programs that piped installs."""
 
-    def __init__(self, piped: Piped) -> None:
+    def __init__(self, piped: PipedClient) -> None:
         super().__init__()
         self._service = piped.service
 
@@ -169,7 +169,7 @@ class PipedTools(Tools):
 class StageSecrets:
     """The secrets of one deployment, while a stage of it runs here."""
 
-    def __init__(self, piped: Piped, deployment_id: str) -> None:
+    def __init__(self, piped: PipedClient, deployment_id: str) -> None:
         self._piped = piped
         self._deployment_id = deployment_id
 
@@ -185,10 +185,10 @@ class StageSecrets:
         return answer.value
 
 
-class StageCommands:
+class StageCommandStream:
     """The commands of a stage as they come, each once. Whoever made it closes it."""
 
-    def __init__(self, piped: Piped, deployment_id: str, stage_id: str) -> None:
+    def __init__(self, piped: PipedClient, deployment_id: str, stage_id: str) -> None:
         self._piped = piped
         self._ids = {"deployment_id": deployment_id, "stage_id": stage_id}
         self._seen: set[str] = set()
@@ -214,12 +214,12 @@ class StageCommands:
                 if error.status == "UNIMPLEMENTED":
                     break
                 log.debug("commands.broken", extra={"fields": {"error": str(error)}})
-            await asyncio.sleep(REOPEN_PAUSE)
+            await asyncio.sleep(REOPEN_PAUSE_SECONDS)
         while True:
             for message in await self._list():
                 if command := self._new(message):
                     yield command
-            await asyncio.sleep(self._piped.poll_interval)
+            await asyncio.sleep(self._piped.poll_interval_seconds)
 
     async def _watch(self) -> AsyncGenerator[command_pb2.Command, None]:
         request = plugin_pb2.WatchStageCommandsRequest(**self._ids)

@@ -8,7 +8,7 @@ from pipecd_sdk import _planning
 from pipecd_sdk._glue import messages
 from pipecd_sdk._glue.entry import Setup
 from pipecd_sdk._glue.execute import targets_of
-from pipecd_sdk._glue.piped import Piped
+from pipecd_sdk._glue.piped import PipedClient
 from pipecd_sdk._planning import StageRequest
 from pipecd_sdk._schema import schemas_of
 from pipecd_sdk.context import PlanContext
@@ -22,7 +22,7 @@ from pipecd_wire.rpc import rpc
 class PlanApi:
     """All of DeploymentService but ExecuteStage."""
 
-    def __init__(self, plugin: StagePlugin, setup: Setup, piped: Piped) -> None:
+    def __init__(self, plugin: StagePlugin, setup: Setup, piped: PipedClient) -> None:
         self._plugin = plugin
         self._setup = setup
         self._piped = piped

@@ -17,21 +17,21 @@ from pipecd_wire.refusals import make_stopping_error
 
 log = logging.getLogger(__name__)
 
-SHORTEST_RESERVE: Final = 5.0
+SHORTEST_RESERVE_SECONDS: Final = 5.0
 """Seconds of the grace period that are kept for ending what has not ended by itself."""
 
-LAST_MOMENT: Final = 2.0
+LAST_MOMENT_SECONDS: Final = 2.0
 """Seconds of the grace period that are kept for the end of the process, after the last reports."""
 
 Key = tuple[str, str]
 """Deployment id and stage id."""
 
-Work = Callable[["Run"], Awaitable[StageResult | None]]
+Work = Callable[["StageRun"], Awaitable[StageResult | None]]
 """Runs a stage; None when it was cancelled."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Run:
+class StageRun:
     """One call of a handler."""
 
     key: Key
@@ -50,12 +50,12 @@ class Run:
             self.task.cancel()
 
 
-class Running:
+class StageRuns:
     """Owner of all handlers. Its tasks belong to the given group, which waits for them."""
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
-        self._runs: dict[Key, Run] = {}
+        self._runs: dict[Key, StageRun] = {}
         self.is_stopping = False
         self.is_ending = False
         self.reports_until: float | None = None
@@ -70,7 +70,7 @@ class Running:
         await self.wait(key)
         if self.is_stopping:
             raise make_stopping_error()
-        run = Run(key=key, finishes_on_stop=finishes_on_stop)
+        run = StageRun(key=key, finishes_on_stop=finishes_on_stop)
         run.task = self._tasks.create_task(_guard(run, work), name=f"stage {key[1]}")
         self._runs[key] = run
         # Not in the task itself: one that is cancelled before it began does nothing at all.
@@ -90,7 +90,7 @@ class Running:
         while (run := self._runs.get(key)) is not None and run.task is not None:
             await asyncio.wait([run.task])
 
-    async def stop(self, *, grace: float, insisted: asyncio.Event) -> bool:
+    async def stop(self, *, grace_seconds: float, insisted: asyncio.Event) -> bool:
         """Take no new stage and end the running ones; is everything ended within the grace period?
 
         Handlers that finish on stop are waited for until little is left of it, or until somebody
@@ -98,13 +98,13 @@ class Running:
         what was cancelled is handed over to the next process.
         """
         self.is_stopping = True
-        over = time.monotonic() + grace
-        self.reports_until = over - min(LAST_MOMENT, grace / 4)
+        over = time.monotonic() + grace_seconds
+        self.reports_until = over - min(LAST_MOMENT_SECONDS, grace_seconds / 4)
         for run in self._runs.values():
             run.hurry(self.reports_until)
             if not run.finishes_on_stop:
                 run.cancel(hand_over=True)
-        patience = grace - min(SHORTEST_RESERVE, grace / 2)
+        patience = grace_seconds - min(SHORTEST_RESERVE_SECONDS, grace_seconds / 2)
         async with asyncio.TaskGroup() as waits:
             ended = waits.create_task(self._all_ended())
             insisting = waits.create_task(insisted.wait())
@@ -133,7 +133,7 @@ class Running:
             await asyncio.wait(tasks)
 
 
-async def _guard(run: Run, work: Work) -> StageResult | None:
+async def _guard(run: StageRun, work: Work) -> StageResult | None:
     """Run a stage; a bug of ours ends this stage and not the others."""
     try:
         return await work(run)

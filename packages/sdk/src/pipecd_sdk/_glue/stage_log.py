@@ -29,15 +29,15 @@ BATCH_TEXT: Final = 512 * 1024
 MOST_WAITING: Final = 5_000
 """Blocks on their way before `drain` waits."""
 MOST_WAITING_TEXT: Final = 16 * BATCH_TEXT
-LAST_FLUSH: Final = 60.0
+LAST_FLUSH_SECONDS: Final = 60.0
 """Seconds that the last lines may take; then the stage ends without them."""
-STOPPING_FLUSH: Final = 5.0
+STOPPING_FLUSH_SECONDS: Final = 5.0
 """The same while the process stops under a Go agent: that one is on its way out too, and has closed
 its door already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class SendingPace:
     """How often lines are sent."""
 
     flush: float
@@ -46,9 +46,9 @@ class Pace:
     """Seconds between checkpoints; None where an acknowledged line is a kept line."""
 
 
-OURS: Final = Pace(flush=0.1, checkpoint=None)
+OURS: Final = SendingPace(flush=0.1, checkpoint=None)
 # Upstream's control plane rewrites the whole log at each call: fewer of them.
-UPSTREAMS: Final = Pace(flush=1.0, checkpoint=120.0)
+UPSTREAMS: Final = SendingPace(flush=1.0, checkpoint=120.0)
 
 _BACK_OFF: Final = Retry(attempts=None, base=0.1, cap=2.0)
 
@@ -63,7 +63,7 @@ class StageLogSender:
         deployment_id: str,
         stage_id: str,
         retried_count: int,
-        pace: Pace,
+        pace: SendingPace,
     ) -> None:
         self._service = service
         self._ids: dict[str, Any] = {
@@ -141,7 +141,7 @@ class StageLogSender:
     def finish(self, *, completed: bool) -> None:
         """Let `run` send the rest and end; `completed` seals the log, it takes no more lines."""
         self._seal = completed
-        self._give_up_at = time.monotonic() + LAST_FLUSH
+        self._give_up_at = time.monotonic() + LAST_FLUSH_SECONDS
         self._limit_sending()
         self._some.set()
         self._enough.set()
@@ -156,7 +156,7 @@ class StageLogSender:
             if not taken and self._pace.checkpoint is None:
                 self._left_out += len(batch)
                 self._note_lost(batch)
-            self._acknowledged(batch)
+            self._drop_acknowledged(batch)
             if self._is_checkpoint_due():
                 if not await self._checkpoint(self._kept):
                     self._note_lost(self._kept)
@@ -193,7 +193,7 @@ class StageLogSender:
         )
         return await self._send(self._service.ReportStageLogsFromLastCheckpoint, request)
 
-    def _acknowledged(self, batch: list[logblock_pb2.LogBlock]) -> None:
+    def _drop_acknowledged(self, batch: list[logblock_pb2.LogBlock]) -> None:
         for block in batch:
             self._waiting.popleft()
             self._waiting_text -= len(block.log)
@@ -244,7 +244,7 @@ class StageLogSender:
         if self._stop_at is None or self._give_up_at is None:
             return
         if self._pace.checkpoint is not None:
-            self._stop_at = min(self._stop_at, time.monotonic() + STOPPING_FLUSH)
+            self._stop_at = min(self._stop_at, time.monotonic() + STOPPING_FLUSH_SECONDS)
         if self._sending is not None and not self._sending.expired():
             self._sending.reschedule(self._stop_at)
 

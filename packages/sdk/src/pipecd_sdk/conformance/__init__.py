@@ -7,16 +7,16 @@ them, `session.py` carries out their steps on a real process, `checks.py` judges
 
 from pipecd_sdk.conformance.case import Case, CaseFileError, load_cases
 from pipecd_sdk.conformance.profile import Profile, ProfileError, StageProfile, load_profile
-from pipecd_sdk.conformance.run import Outcome, Verdict, judge_plugin
+from pipecd_sdk.conformance.run import CaseOutcome, CaseVerdict, judge_plugin
 
 __all__ = [
     "Case",
     "CaseFileError",
-    "Outcome",
+    "CaseOutcome",
+    "CaseVerdict",
     "Profile",
     "ProfileError",
     "StageProfile",
-    "Verdict",
     "judge_plugin",
     "load_cases",
     "load_profile",

@@ -22,7 +22,7 @@ class Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     value: Any = None
 
 
-class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CaseStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One thing to do. `within` limits it, in seconds."""
 
     do: Literal["call", "begin", "cancel", "end", "kill", "stop", "start", "log", "ready"]
@@ -41,7 +41,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     id: str
     promise: str
-    steps: tuple[Step, ...]
+    steps: tuple[CaseStep, ...]
     needs: tuple[str, ...] = ()
     """What the plugin, or its profile, must offer for the case to make sense."""
     each_stage: bool = False

@@ -48,10 +48,10 @@ def failure(check: Check, answer: Any, known: Mapping[str, Any]) -> str:
     if rule(values, wanted):
         return ""
     beside = f" {wanted!r}" if check.value is not None else ""
-    return f"{check.path} must be {check.must}{beside}, and is {_shown(values)}"
+    return f"{check.path} must be {check.must}{beside}, and is {_format_values(values)}"
 
 
-def _shown(values: list[Any]) -> str:
+def _format_values(values: list[Any]) -> str:
     text = ", ".join(repr(value) for value in values) or "nothing"
     return text if len(text) <= 200 else f"{text[:200]}…"
 

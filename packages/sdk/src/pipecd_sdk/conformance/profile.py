@@ -67,11 +67,11 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
             entry["deployTargets"] = list(self.deploy_targets)
         return entry
 
-    def named(self, name: str) -> "Profile":
+    def rename(self, name: str) -> "Profile":
         """The same plugin under another name in the piped file."""
         return msgspec.structs.replace(self, name=name)
 
-    def at(self, folder: Path) -> "Profile":
+    def fill_folder(self, folder: Path) -> "Profile":
         """The profile with `$TMP` put in."""
         text = json.dumps(msgspec.to_builtins(self)).replace("$TMP", str(folder))
         return msgspec.json.decode(text, type=Profile)

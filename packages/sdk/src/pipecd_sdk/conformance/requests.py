@@ -20,7 +20,7 @@ POSITIONS: Final = (2, 3, 5, 7, 11, 13, 17, 19)
 GARBAGE: Final = base64.b64encode(b"\xff{{ not JSON").decode()
 
 
-def known_names(
+def make_known_names(
     profile: Profile, directory: Path, stage: StageProfile | None, defined: Sequence[str]
 ) -> dict[str, Any]:
     """What the `$names` of a case mean for this plugin and this stage."""
@@ -36,7 +36,9 @@ def known_names(
         "targets": profile.targets,
         "defined": list(defined),
         "indexes": list(POSITIONS[: len(planned)]),
-        "planned": [_planned(each, index) for each, index in zip(planned, POSITIONS, strict=False)],
+        "planned": [
+            _make_planned(each, index) for each, index in zip(planned, POSITIONS, strict=False)
+        ],
         "garbage": GARBAGE,
         "failed": [StageStatus.STAGE_FAILURE, StageStatus.STAGE_CANCELLED],
         "no_such_stage": _stage("NO_SUCH_STAGE", 2),
@@ -55,21 +57,21 @@ def known_names(
 def build(request_type: Any, given: Any, known: Mapping[str, Any]) -> Any:
     """The message of a case's request."""
     try:
-        return ParseDict(_filled(given or {}, known), request_type())
+        return ParseDict(_fill(given or {}, known), request_type())
     except ParseError as error:
         raise CaseFileError(f"the request does not fit its message: {error}") from None
 
 
-def _filled(given: Any, known: Mapping[str, Any]) -> Any:
+def _fill(given: Any, known: Mapping[str, Any]) -> Any:
     match given:
         case str() if given.startswith("$"):
             if given[1:] not in known:
                 raise CaseFileError(f"{given} is not known here")
             return known[given[1:]]
         case dict():
-            return {key: _filled(value, known) for key, value in given.items()}
+            return {key: _fill(value, known) for key, value in given.items()}
         case list():
-            return [_filled(value, known) for value in given]
+            return [_fill(value, known) for value in given]
     return given
 
 
@@ -77,7 +79,7 @@ def _options(options: Mapping[str, Any]) -> str:
     return base64.b64encode(json.dumps(options).encode()).decode()
 
 
-def _planned(stage: StageProfile, index: int) -> dict[str, Any]:
+def _make_planned(stage: StageProfile, index: int) -> dict[str, Any]:
     return {
         "name": stage.name,
         "index": index,

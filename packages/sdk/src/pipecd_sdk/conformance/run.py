@@ -10,15 +10,15 @@ from typing import Any
 
 import msgspec
 
-from pipecd_sdk.conformance.case import Case, Step
+from pipecd_sdk.conformance.case import Case, CaseStep
 from pipecd_sdk.conformance.profile import Profile, StageProfile
-from pipecd_sdk.conformance.requests import known_names
-from pipecd_sdk.conformance.session import BrokenPromiseError, Session
+from pipecd_sdk.conformance.requests import make_known_names
+from pipecd_sdk.conformance.session import BrokenPromiseError, ConformanceSession
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_wire.headers import SCRIPTS_VARIABLE
 
 
-class Outcome(Enum):
+class CaseOutcome(Enum):
     """How a case ended."""
 
     HOLDS = "holds"
@@ -27,12 +27,12 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class CaseVerdict:
     """What came of one case."""
 
     case: Case
     stage: str = ""
-    outcome: Outcome
+    outcome: CaseOutcome
     reason: str = ""
     """What was done instead, or why the case was not asked."""
 
@@ -51,25 +51,25 @@ async def judge_plugin(
     cases: Sequence[Case],
     *,
     invite: bool = True,
-    patience: float = 1.0,
+    patience_factor: float = 1.0,
     tools: Path | None = None,
-) -> AsyncIterator[Verdict]:
+) -> AsyncIterator[CaseVerdict]:
     """Walk the cases; one verdict for each, or for each stage where it is asked of stages.
 
     `invite` is how our piped starts a plugin; without it it is started as a Go agent does.
-    `patience` stretches the limits of the cases, for a plugin that is slow by nature.
+    `patience_factor` stretches the limits of the cases, for a plugin that is slow by nature.
     `tools` is a folder of programs as piped has one: `<name>-<version>` counts as installed.
     """
     with tempfile.TemporaryDirectory(prefix="pipecd-plugin-") as folder:
-        there = profile.at(Path(folder))
+        there = profile.fill_folder(Path(folder))
         directory = Path(folder) / "application"
         directory.mkdir()
         there.write_files(directory)
-        async with FakePiped(managed=invite, ping_interval=0.5) as piped:
+        async with FakePiped(managed=invite, ping_interval_seconds=0.5) as piped:
             piped.tools = tools or Path(folder) / "tools"
             piped.tools.mkdir(parents=True, exist_ok=True)
             scripts = {SCRIPTS_VARIABLE: str(Path(folder) / "scripts")}
-            session = Session(command, there, piped, scripts, patience)
+            session = ConformanceSession(command, there, piped, scripts, patience_factor)
             try:
                 async for verdict in _judge_all(session, there, directory, cases):
                     yield verdict
@@ -78,21 +78,21 @@ async def judge_plugin(
 
 
 async def _judge_all(
-    session: Session, profile: Profile, directory: Path, cases: Sequence[Case]
-) -> AsyncIterator[Verdict]:
+    session: ConformanceSession, profile: Profile, directory: Path, cases: Sequence[Case]
+) -> AsyncIterator[CaseVerdict]:
     try:
         offer = await _look(session, profile, directory)
     except BrokenPromiseError as broken:
         first, *others = cases
-        yield Verdict(case=first, outcome=Outcome.BROKEN, reason=str(broken))
+        yield CaseVerdict(case=first, outcome=CaseOutcome.BROKEN, reason=str(broken))
         for case in others:
-            yield Verdict(case=case, outcome=Outcome.NOT_ASKED, reason="it does not start")
+            yield CaseVerdict(case=case, outcome=CaseOutcome.NOT_ASKED, reason="it does not start")
         return
     if not profile.stages:
         profile = msgspec.structs.replace(
             profile, stages=tuple(StageProfile(name=name) for name in offer.defined)
         )
-        offer = await _with_plans(session, profile, directory, offer)
+        offer = await _add_plans(session, profile, directory, offer)
     else:
         offer = replace(offer, has=offer.has | {"plans"})
     for number, case in enumerate(cases):
@@ -103,18 +103,18 @@ async def _judge_all(
 
 
 async def _judge(
-    session: Session,
+    session: ConformanceSession,
     case: Case,
     profile: Profile,
     directory: Path,
     offer: Offer,
     stage: StageProfile | None,
     tag: str,
-) -> Verdict:
+) -> CaseVerdict:
     name = stage.name if stage else ""
-    if lacking := _lacking(case, profile, offer, stage):
-        return Verdict(case=case, stage=name, outcome=Outcome.NOT_ASKED, reason=lacking)
-    known = known_names(profile, directory, stage, offer.defined)
+    if lacking := _find_lack(case, profile, offer, stage):
+        return CaseVerdict(case=case, stage=name, outcome=CaseOutcome.NOT_ASKED, reason=lacking)
+    known = make_known_names(profile, directory, stage, offer.defined)
     known["deployment"]["id"] = f"deployment-{tag}"
     for each in ("stage", "no_such_stage"):
         if each in known:
@@ -122,11 +122,11 @@ async def _judge(
     try:
         await session.walk(case.steps, known)
     except BrokenPromiseError as broken:
-        return Verdict(case=case, stage=name, outcome=Outcome.BROKEN, reason=str(broken))
-    return Verdict(case=case, stage=name, outcome=Outcome.HOLDS)
+        return CaseVerdict(case=case, stage=name, outcome=CaseOutcome.BROKEN, reason=str(broken))
+    return CaseVerdict(case=case, stage=name, outcome=CaseOutcome.HOLDS)
 
 
-def _lacking(case: Case, profile: Profile, offer: Offer, stage: StageProfile | None) -> str:
+def _find_lack(case: Case, profile: Profile, offer: Offer, stage: StageProfile | None) -> str:
     for need in case.needs:
         match need:
             case "long" if stage is None or stage.long is None:
@@ -156,11 +156,11 @@ _WITHOUT = {
 }
 
 
-async def _look(session: Session, profile: Profile, directory: Path) -> Offer:
+async def _look(session: ConformanceSession, profile: Profile, directory: Path) -> Offer:
     """Start the plugin for the first time and see what it is."""
     await session.start()
-    known = known_names(profile, directory, None, ())
-    stages = Step(do="call", rpc="FetchDefinedStages", keep="stages")
+    known = make_known_names(profile, directory, None, ())
+    stages = CaseStep(do="call", rpc="FetchDefinedStages", keep="stages")
     await session.walk([stages], known)
     has = set()
     if session.piped.ready:
@@ -176,9 +176,11 @@ async def _look(session: Session, profile: Profile, directory: Path) -> Offer:
     return Offer(defined=tuple(known["stages"].stages), has=frozenset(has))
 
 
-async def _with_plans(session: Session, profile: Profile, directory: Path, offer: Offer) -> Offer:
+async def _add_plans(
+    session: ConformanceSession, profile: Profile, directory: Path, offer: Offer
+) -> Offer:
     """Without a profile, only a plugin whose stages need no options can be asked to plan."""
-    known = known_names(profile, directory, None, offer.defined)
+    known = make_known_names(profile, directory, None, offer.defined)
     request = {"rollback": True, "stages": "$planned"}
     if not await _answers(session, known, "BuildPipelineSyncStages", request):
         return offer
@@ -195,16 +197,20 @@ _PLANNED = {
 _PREVIEW = {"targetDeploymentSource": "$source", "deployTargets": "$targets"}
 
 
-async def _answers(session: Session, known: dict[str, Any], rpc: str, request: Any) -> bool:
+async def _answers(
+    session: ConformanceSession, known: dict[str, Any], rpc: str, request: Any
+) -> bool:
     try:
-        await session.walk([Step(do="call", rpc=rpc, request=request, keep="answer")], known)
+        await session.walk([CaseStep(do="call", rpc=rpc, request=request, keep="answer")], known)
     except BrokenPromiseError:
         return False
     return True
 
 
-async def _is_unknown(session: Session, known: dict[str, Any], rpc: str, request: Any) -> bool:
-    step = Step(do="call", rpc=rpc, request=request, status=("UNIMPLEMENTED",))
+async def _is_unknown(
+    session: ConformanceSession, known: dict[str, Any], rpc: str, request: Any
+) -> bool:
+    step = CaseStep(do="call", rpc=rpc, request=request, status=("UNIMPLEMENTED",))
     try:
         await session.walk([step], known)
     except BrokenPromiseError:

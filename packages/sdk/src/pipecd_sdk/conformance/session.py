@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pipecd_sdk.conformance.case import CaseFileError, Step
+from pipecd_sdk.conformance.case import CaseFileError, CaseStep
 from pipecd_sdk.conformance.checks import failure
 from pipecd_sdk.conformance.profile import Profile
 from pipecd_sdk.conformance.requests import build
@@ -23,7 +23,7 @@ from pipecd_wire.plugin.planpreviewapi import api_pb2 as preview_pb2
 from pipecd_wire.plugin.planpreviewapi import api_pb2_grpc as preview_grpc
 from pipecd_wire.rpc import CallError, call
 
-BEGIN: Final = 1.0
+BEGIN_SECONDS: Final = 1.0
 """Seconds that a stage gets to begin before it is cancelled or killed."""
 
 _SILENCE: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
@@ -41,7 +41,7 @@ class BrokenPromiseError(Exception):
     """The plugin did not do what the case asks; the message says what it did."""
 
 
-class Session:
+class ConformanceSession:
     """A plugin that can be called, killed and started again."""
 
     def __init__(
@@ -50,9 +50,9 @@ class Session:
         profile: Profile,
         piped: FakePiped,
         environment: Mapping[str, str],
-        patience: float,
+        patience_factor: float,
     ) -> None:
-        self._patience = patience
+        self._patience_factor = patience_factor
         self._command = command
         self._environment = environment
         self._profile = profile
@@ -103,12 +103,12 @@ class Session:
             raise CaseFileError("a step needs a call that was begun")
         return self._begun
 
-    async def walk(self, steps: Sequence[Step], known: dict[str, Any]) -> None:
+    async def walk(self, steps: Sequence[CaseStep], known: dict[str, Any]) -> None:
         """Do the steps of a case. Raises BrokenPromiseError."""
         await self.start()
         try:
             for step in steps:
-                within = step.within * self._patience
+                within = step.within * self._patience_factor
                 await self._do(msgspec.structs.replace(step, within=within), known)
         finally:
             if self._begun is not None:
@@ -116,7 +116,7 @@ class Session:
                 await asyncio.wait([self._begun])
                 self._begun = None
 
-    async def _do(self, step: Step, known: dict[str, Any]) -> None:
+    async def _do(self, step: CaseStep, known: dict[str, Any]) -> None:
         match step.do:
             case "call":
                 self._judge(step, await self._call(step, known), known)
@@ -138,7 +138,7 @@ class Session:
             case "ready":
                 self._judge(step, (await self._introduction(step.within), "OK", ""), known)
 
-    async def _call(self, step: Step, known: Mapping[str, Any]) -> tuple[Any, str, str]:
+    async def _call(self, step: CaseStep, known: Mapping[str, Any]) -> tuple[Any, str, str]:
         method, request = self._rpc(step, known)
         if step.rpc == "ExecuteStage":
             self.piped.reopen_log(request.input.stage.id)
@@ -147,7 +147,7 @@ class Session:
         except CallError as error:
             return None, error.status, error.message
 
-    def _rpc(self, step: Step, known: Mapping[str, Any]) -> tuple[Any, Any]:
+    def _rpc(self, step: CaseStep, known: Mapping[str, Any]) -> tuple[Any, Any]:
         for module, service, stub in _SERVICES:
             descriptor = module.DESCRIPTOR.services_by_name[service]
             if step.rpc in descriptor.methods_by_name:
@@ -156,15 +156,15 @@ class Session:
                 return getattr(stub(self._running.channel), step.rpc), request
         raise CaseFileError(f"no plugin offers an RPC {step.rpc!r}")
 
-    def _begin(self, step: Step, known: Mapping[str, Any]) -> None:
+    def _begin(self, step: CaseStep, known: Mapping[str, Any]) -> None:
         method, request = self._rpc(step, known)
         self._begun_stage = (request.input.deployment.id, request.input.stage.id)
         self.piped.reopen_log(request.input.stage.id)
         self._begun = asyncio.create_task(call(method, request, deadline=None))
 
-    async def _cancel(self, step: Step) -> None:
+    async def _cancel(self, step: CaseStep) -> None:
         begun = self._begun_call
-        await asyncio.wait([begun], timeout=BEGIN)
+        await asyncio.wait([begun], timeout=BEGIN_SECONDS)
         if begun.done():
             raise BrokenPromiseError("the stage ended by itself before it was cancelled")
         begun.cancel()
@@ -172,7 +172,7 @@ class Session:
         self._begun = None
         deployment_id, stage_id = self._begun_stage
         request = {"deploymentId": deployment_id, "stageId": stage_id}
-        method, message = self._rpc(Step(do="call", rpc="WaitStage", request=request), {})
+        method, message = self._rpc(CaseStep(do="call", rpc="WaitStage", request=request), {})
         try:
             await call(method, message, deadline=step.within)
         except CallError as error:
@@ -181,7 +181,7 @@ class Session:
                     f"its handler did not end within {step.within:g} s of the cancellation: {error}"
                 ) from None
 
-    async def _end(self, step: Step) -> tuple[Any, str, str]:
+    async def _end(self, step: CaseStep) -> tuple[Any, str, str]:
         begun = self._begun_call
         await asyncio.wait([begun], timeout=step.within)
         if not begun.done():
@@ -194,7 +194,7 @@ class Session:
 
     async def _signal(self, number: signal.Signals, within: float) -> None:
         if self._begun is not None:
-            await asyncio.wait([self._begun], timeout=BEGIN)
+            await asyncio.wait([self._begun], timeout=BEGIN_SECONDS)
         process = self._running.process
         if process.returncode is not None:
             raise BrokenPromiseError(f"it has ended by itself, with code {process.returncode}")
@@ -223,7 +223,7 @@ class Session:
             "pings": self.piped.calls["Ping"],
         }
 
-    def _judge(self, step: Step, got: tuple[Any, str, str], known: dict[str, Any]) -> None:
+    def _judge(self, step: CaseStep, got: tuple[Any, str, str], known: dict[str, Any]) -> None:
         answer, status, message = got
         answered = "ANSWERED" in step.status and status not in _SILENCE
         if status not in step.status and not answered:

@@ -25,7 +25,7 @@ GRACE: Final = timedelta(seconds=10)
 MOST_KEPT: Final = 16 * 1024 * 1024
 """Bytes of output that are kept; what comes after them only goes to the log."""
 CHUNK: Final = 64 * 1024
-LAST_OUTPUT: Final = 1.0
+LAST_OUTPUT_SECONDS: Final = 1.0
 """Seconds that what a program left running may keep its output open before it is ended too."""
 
 
@@ -70,7 +70,9 @@ async def run(
     grace: timedelta = GRACE,
     check: bool = True,
 ) -> Completed:
-    """Run a program to its end. A text is run by `/bin/sh`, a list without a shell.
+    """Runs a program to its end and returns what it printed.
+
+    A text is run by `/bin/sh`, a list without a shell.
 
     `env` is added to the environment of the plugin, without what PipeCD itself has in it. A word
     that comes from outside goes into the list as `word(text)` of `pipecd_sdk.kit.process`: it is
@@ -150,24 +152,24 @@ async def _follow(process: Process, output: "_Output", errors: "_Output") -> Non
         await process.wait()
         left = set(reading)
         try:
-            _, left = await asyncio.wait(reading, timeout=LAST_OUTPUT)
+            _, left = await asyncio.wait(reading, timeout=LAST_OUTPUT_SECONDS)
         finally:
             if left:
                 # What is in the background and has the output belongs to this run, and ends.
                 _signal(process, signal.SIGKILL)
-        _, left = await asyncio.wait(reading, timeout=LAST_OUTPUT)
+        _, left = await asyncio.wait(reading, timeout=LAST_OUTPUT_SECONDS)
         for task in left:  # it left the group as well; nobody waits for it
             task.cancel()
     output.finish()
     errors.finish()
 
 
-async def _end(process: Process, grace: float) -> None:
+async def _end(process: Process, grace_seconds: float) -> None:
     if process.returncode is not None:
         return
     _signal(process, signal.SIGTERM)
     with suppress(TimeoutError):
-        async with asyncio.timeout(grace):
+        async with asyncio.timeout(grace_seconds):
             await process.wait()
     _signal(process, signal.SIGKILL)  # also for children that outlived their parent's end
     await process.wait()

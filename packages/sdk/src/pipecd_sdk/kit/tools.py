@@ -43,9 +43,10 @@ _ACTIVE_IN_QUOTES: Final = re.compile(r"[\"$`\\\x00-\x1f]")
 
 
 def find_tool(name: str, version: str = "", *, sha256: Mapping[str, str] | None = None) -> Tool:
-    """A tool of the registry: kubectl, kustomize, helm, terraform.
+    """Returns a tool of the registry: kubectl, kustomize, helm, terraform.
 
-    `sha256` is that of the download, by platform; without it nothing is checked.
+    `sha256` is that of the download, by platform; without it nothing is checked. Raises ToolError
+    for any other name.
 
     Example:
         >>> find_tool("helm").version
@@ -68,10 +69,11 @@ def define_tool(
     member: str = "",
     sha256: Mapping[str, str] | None = None,
 ) -> Tool:
-    """A tool that is downloaded, and unpacked if its address ends in `.tar.gz` or `.zip`.
+    """Returns a tool that is downloaded, and unpacked if its URL ends in `.tar.gz` or `.zip`.
 
     `{version}`, `{os}` and `{arch}` in `url` and `member`, the path of the program in the archive,
-    are filled in. A download whose SHA-256 is not that of this platform is never unpacked.
+    are filled in. A download whose SHA-256 is not that of this platform is never unpacked. Raises
+    ToolError for a URL, path or checksum that cannot be one.
 
     Example:
         >>> tool = define_tool("hello", "1.0", "https://example.com/hello-{version}-{os}-{arch}",
@@ -83,9 +85,9 @@ def define_tool(
     script = [
         "set -e",
         'cd "{{ .TmpDir }}"',
-        f'curl -fsSL --retry 3 -o download "{_filled(url)}"',
+        f'curl -fsSL --retry 3 -o download "{_fill(url)}"',
         *(_check(sha256) if sha256 else ()),
-        *_unpack(url, _filled(member)),
+        *_unpack(url, _fill(member)),
     ]
     is_plain = not url.endswith((".tar.gz", ".zip"))
     return Tool(
@@ -98,7 +100,7 @@ def define_tool(
 
 
 def find_on_path(name: str) -> Path | None:
-    """A program that is installed already, None when there is none.
+    """Returns the path of a program that is on PATH, None when there is none.
 
     Example:
         >>> find_on_path("sh").name
@@ -122,7 +124,7 @@ def _check_words(url: str, member: str, sha256: Mapping[str, str]) -> None:
             )
 
 
-def _filled(text: str) -> str:
+def _fill(text: str) -> str:
     return (
         text.replace("{version}", "{{ .Version }}")
         .replace("{os}", "{{ .Os }}")

@@ -34,7 +34,7 @@ class YamlError(ValueError):
 
 
 def load(text: str | bytes) -> Any:
-    """The first document of a text, None when it is empty; raises YamlError.
+    """Returns the first document of a text, None when it is empty. Raises YamlError.
 
     Example:
         >>> load("replicas: 2\\npaused: no\\nstarted: 2024-01-02")
@@ -44,7 +44,7 @@ def load(text: str | bytes) -> Any:
 
 
 def load_all(text: str | bytes) -> list[Any]:
-    """All documents of a text but the empty ones; raises YamlError.
+    """Returns all documents of a text but the empty ones. Raises YamlError.
 
     Example:
         >>> load_all("a: 1\\n---\\n# nothing here\\n---\\nb: 2\\n")
@@ -54,7 +54,7 @@ def load_all(text: str | bytes) -> list[Any]:
 
 
 def dump(value: Any) -> str:
-    """Write plain values as one document, keys in their order.
+    """Returns plain values as the text of one document, keys in their order.
 
     Example:
         >>> print(dump({"on": "yes", "port": "80", "lines": "a\\nb\\n"}), end="")
@@ -71,7 +71,7 @@ def dump(value: Any) -> str:
 
 
 def dump_all(values: Iterable[Any]) -> str:
-    """Write several documents.
+    """Returns the text of several documents.
 
     Example:
         >>> print(dump_all([{"a": 1}, {"b": 2}]), end="")
@@ -97,11 +97,13 @@ def _documents(text: str) -> Iterator[Any]:
             parsed = dialect.parse(text[start:end])
             if parsed.faults:
                 line = text.count("\n", 0, start) + parsed.faults[0].line
-                raise YamlError(_told(line, parsed.faults[0].message, parsed.faults[0].hint))
+                raise YamlError(
+                    _format_fault(line, parsed.faults[0].message, parsed.faults[0].hint)
+                )
             yield parsed.value
     except _yaml.YAMLError as error:
         slip = explain(error, text)
-        raise YamlError(_told(slip.line, slip.message, slip.hint)) from None
+        raise YamlError(_format_fault(slip.line, slip.message, slip.hint)) from None
 
 
 def _places(text: str) -> list[tuple[int, int]]:
@@ -114,7 +116,7 @@ def _places(text: str) -> list[tuple[int, int]]:
     return list(pairwise([*starts, len(text)]))
 
 
-def _told(line: int, message: str, hint: str) -> str:
+def _format_fault(line: int, message: str, hint: str) -> str:
     return add_hint(f"line {line}: {message}", hint)
 
 

@@ -4,14 +4,14 @@
 import asyncio
 from pathlib import Path
 
-LOOK = 0.01
+POLL_SECONDS = 0.01
 
 
 async def wait_for_pid(file: Path, *, limit: float = 30) -> int:
     """The pid that a process writes to a file, as soon as its line is whole."""
     async with asyncio.timeout(limit):
         while not (text := _text(file)).endswith("\n"):  # noqa: ASYNC110 - files have no event
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL_SECONDS)
     return int(text)
 
 

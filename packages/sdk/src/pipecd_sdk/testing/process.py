@@ -35,7 +35,7 @@ from pipecd_wire.plugin.planpreviewapi import api_pb2 as preview_pb2
 from pipecd_wire.plugin.planpreviewapi import api_pb2_grpc as preview_grpc
 from pipecd_wire.rpc import Channel, ClientTls, call, connect, wait_until_ready
 
-START_LIMIT = 30.0
+START_LIMIT_SECONDS = 30.0
 
 
 class LaunchMode(Enum):
@@ -209,10 +209,10 @@ async def start_plugin(
                 process = await _spawn(start, variables, output, [number])
         leader = Leader(pid=process.pid, started=start_of(process.pid))
         try:
-            port = described["port"] or await _told_port(piped, process, output)
+            port = described["port"] or await _wait_for_port(piped, process, output)
             tls = ClientTls(roots=roots) if roots else None
             async with connect(f"localhost:{port}", tls=tls, metadata=lambda: proof) as channel:
-                await _connected(channel, process, output)
+                await _wait_connected(channel, process, output)
                 yield PluginProcess(
                     name=name, process=process, port=port, channel=channel, file=output
                 )
@@ -242,17 +242,17 @@ async def _spawn(
     )
 
 
-async def _told_port(piped: FakePiped, process: door.Process, output: IO[str]) -> int:
+async def _wait_for_port(piped: FakePiped, process: door.Process, output: IO[str]) -> int:
     told = piped.wait_until(lambda: any(each.pid == process.pid for each in piped.ready))
-    await _unless_it_ends(told, process, output)
+    await _wait_unless_ended(told, process, output)
     return next(each.port for each in piped.ready if each.pid == process.pid)
 
 
-async def _connected(channel: Channel, process: door.Process, output: IO[str]) -> None:
-    await _unless_it_ends(wait_until_ready(channel, limit=START_LIMIT), process, output)
+async def _wait_connected(channel: Channel, process: door.Process, output: IO[str]) -> None:
+    await _wait_unless_ended(wait_until_ready(channel, limit=START_LIMIT_SECONDS), process, output)
 
 
-async def _unless_it_ends(
+async def _wait_unless_ended(
     waiting: Coroutine[Any, Any, None], process: door.Process, output: IO[str]
 ) -> None:
     async with asyncio.TaskGroup() as tasks:

@@ -14,7 +14,7 @@ from pipecd_wire.rpc import StatusError, rpc
 _FIELD: Final = re.compile(r"{{\s*\.(Name|Version|OutPath|TmpDir|Os|Arch)\s*}}")
 
 
-class Keeper(Protocol):
+class Storage(Protocol):
     """What FakePiped keeps."""
 
     shared_metadata: dict[tuple[str, str], str]
@@ -25,16 +25,16 @@ class Keeper(Protocol):
 class StorageService:
     """Tools, shared objects, shared metadata."""
 
-    def __init__(self, kept: Keeper) -> None:
-        self._kept = kept
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
 
     @rpc("InstallTool")
     async def install_tool(
         self, _caller: object, request: service_pb2.InstallToolRequest
     ) -> service_pb2.InstallToolResponse:
-        if self._kept.tools is None:
+        if self._storage.tools is None:
             raise StatusError("FAILED_PRECONDITION", "the test has no folder for tools")
-        path = self._kept.tools / f"{request.name}-{request.version}"
+        path = self._storage.tools / f"{request.name}-{request.version}"
         if not path.exists():
             await _install(request, path)
         return service_pb2.InstallToolResponse(installed_path=str(path))
@@ -43,7 +43,7 @@ class StorageService:
     async def get_shared(
         self, _caller: object, request: service_pb2.GetDeploymentSharedMetadataRequest
     ) -> service_pb2.GetDeploymentSharedMetadataResponse:
-        value = self._kept.shared_metadata.get((request.deployment_id, request.key))
+        value = self._storage.shared_metadata.get((request.deployment_id, request.key))
         return service_pb2.GetDeploymentSharedMetadataResponse(
             value=value or "", found=value is not None
         )
@@ -53,16 +53,18 @@ class StorageService:
         self, _caller: object, request: service_pb2.GetApplicationSharedObjectRequest
     ) -> service_pb2.GetApplicationSharedObjectResponse:
         key = (request.application_id, request.plugin_name, request.key)
-        if key not in self._kept.shared_objects:
+        if key not in self._storage.shared_objects:
             raise StatusError("NOT_FOUND", "there is no such object")
-        return service_pb2.GetApplicationSharedObjectResponse(object=self._kept.shared_objects[key])
+        return service_pb2.GetApplicationSharedObjectResponse(
+            object=self._storage.shared_objects[key]
+        )
 
     @rpc("PutApplicationSharedObject")
     async def put_object(
         self, _caller: object, request: service_pb2.PutApplicationSharedObjectRequest
     ) -> service_pb2.PutApplicationSharedObjectResponse:
         key = (request.application_id, request.plugin_name, request.key)
-        self._kept.shared_objects[key] = request.object
+        self._storage.shared_objects[key] = request.object
         return service_pb2.PutApplicationSharedObjectResponse()
 
 

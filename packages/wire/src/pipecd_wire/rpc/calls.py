@@ -39,10 +39,10 @@ def method_handler(
     # No deserializer: grpc would answer bytes that are no message with UNKNOWN and a traceback.
     if endpoint.method.streams:
         return grpc.stream_stream_rpc_method_handler(
-            _streaming(endpoint, relayed, limits), response_serializer=serialize
+            _make_stream_behaviour(endpoint, relayed, limits), response_serializer=serialize
         )
     return grpc.stream_unary_rpc_method_handler(
-        _unary(endpoint, relayed, limits), response_serializer=_same
+        _make_unary_behaviour(endpoint, relayed, limits), response_serializer=_same
     )
 
 
@@ -50,7 +50,7 @@ def _same(data: bytes) -> bytes:
     return data
 
 
-def _unary(
+def _make_unary_behaviour(
     endpoint: Endpoint, relayed: Mapping[str, RelayedClient], limits: CallLimits
 ) -> Callable[[Any, Context], Awaitable[bytes]]:
     answers = _Answers(limits.answer_seconds)
@@ -59,7 +59,7 @@ def _unary(
         client = relayed.get(context.peer())
         try:
             metadata = _metadata(context, client, limits)
-            request = _reading(endpoint, context, client, limits.read_seconds)
+            request = _make_reader(endpoint, context, client, limits.read_seconds)
             answer = (await endpoint.unary(request, metadata)).SerializeToString()
         except StatusError as refusal:
             await context.abort(CODES[refusal.status], refusal.message, tuple(refusal.trailers))
@@ -70,7 +70,7 @@ def _unary(
     return behaviour
 
 
-def _streaming(
+def _make_stream_behaviour(
     endpoint: Endpoint, relayed: Mapping[str, RelayedClient], limits: CallLimits
 ) -> Callable[[Any, Context], Awaitable[None]]:
     # Written with `write` and not as a generator: grpc.aio leaves a generator of a cancelled call
@@ -79,7 +79,7 @@ def _streaming(
         client = relayed.get(context.peer())
         try:
             metadata = _metadata(context, client, limits)
-            request = _reading(endpoint, context, client, limits.read_seconds)
+            request = _make_reader(endpoint, context, client, limits.read_seconds)
             async with aclosing(endpoint.stream(request, metadata)) as responses:
                 async for response in responses:
                     async with asyncio.timeout(limits.answer_seconds):
@@ -92,7 +92,7 @@ def _streaming(
     return behaviour
 
 
-def _reading(
+def _make_reader(
     endpoint: Endpoint, context: Context, client: RelayedClient | None, limit: float | None
 ) -> ReadRequest:
     """Returns what reads the one message of a request, once its caller was let in."""

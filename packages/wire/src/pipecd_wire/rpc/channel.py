@@ -21,7 +21,7 @@ Pairs = Sequence[tuple[str, str]]
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 
-DEADLINE: Final = 15.0
+DEADLINE_SECONDS: Final = 15.0
 """Seconds a unary call may take unless its caller says otherwise: every wait has a limit."""
 
 UNREADABLE: Final = "the answer is not a message of the protocol"
@@ -123,7 +123,7 @@ async def call(
     method: "grpc.aio.UnaryUnaryMultiCallable[Request, Response]",
     request: Request,
     *,
-    deadline: float | None = DEADLINE,
+    deadline: float | None = DEADLINE_SECONDS,
     retry: Retry | None = None,
     metadata: Pairs = (),
 ) -> Response:
@@ -187,7 +187,7 @@ class _UnaryMetadata(grpc.aio.UnaryUnaryClientInterceptor):
         self._metadata = metadata
 
     async def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
-        return await continuation(_with(details, self._metadata()), request)
+        return await continuation(_add_metadata(details, self._metadata()), request)
 
 
 class _StreamMetadata(grpc.aio.UnaryStreamClientInterceptor):
@@ -195,10 +195,10 @@ class _StreamMetadata(grpc.aio.UnaryStreamClientInterceptor):
         self._metadata = metadata
 
     async def intercept_unary_stream(self, continuation: Any, details: Any, request: Any) -> Any:
-        return await continuation(_with(details, self._metadata()), request)
+        return await continuation(_add_metadata(details, self._metadata()), request)
 
 
-def _with(details: Any, pairs: Pairs) -> grpc.aio.ClientCallDetails:
+def _add_metadata(details: Any, pairs: Pairs) -> grpc.aio.ClientCallDetails:
     extended: grpc.aio.ClientCallDetails = details._replace(
         metadata=grpc.aio.Metadata(*(details.metadata or ()), *pairs)
     )

@@ -40,10 +40,10 @@ class GuardedRouter(grpc.GenericRpcHandler):
             handler = self._router.service(details)
             if handler is None:
                 return self._unknown
-            self._built[path] = self._guarded(handler)
+            self._built[path] = self._guard_handler(handler)
         return self._built[path]
 
-    def _guarded(self, handler: RpcHandler) -> RpcHandler:
+    def _guard_handler(self, handler: RpcHandler) -> RpcHandler:
         make: Callable[..., RpcHandler]
         if handler.response_streaming:
             make, inner = grpc.stream_stream_rpc_method_handler, handler.stream_stream
@@ -53,11 +53,11 @@ class GuardedRouter(grpc.GenericRpcHandler):
         return make(behaviour, response_serializer=handler.response_serializer)
 
     def _guard(self, behaviour: Behaviour) -> Behaviour:
-        async def guarded(requests: object, context: Context) -> Any:
+        async def authenticate_first(requests: object, context: Context) -> Any:
             await self._authenticate(context)
             return await behaviour(requests, context)
 
-        return guarded
+        return authenticate_first
 
     async def _authenticate(self, context: Context) -> None:
         call = IncomingCall(

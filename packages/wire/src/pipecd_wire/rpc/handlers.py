@@ -133,7 +133,7 @@ def gather(
     methods = {descriptor.name: describe(descriptor) for descriptor in service.methods}
     found: dict[str, Handler] = {}
     for api in apis:
-        for name, handler in _marked(api):
+        for name, handler in _iter_marked(api):
             if name not in methods:
                 raise NoHandlerError(f"{service.full_name} has no RPC {name!r} for {handler!r}")
             if name in found:
@@ -150,7 +150,7 @@ def gather(
     return [(method, found.get(name)) for name, method in methods.items()]
 
 
-def _marked(api: object) -> Iterable[tuple[str, Handler]]:
+def _iter_marked(api: object) -> Iterable[tuple[str, Handler]]:
     for attribute, function in inspect.getmembers(type(api), inspect.isfunction):
         if name := getattr(function, _MARK, None):
             yield name, getattr(api, attribute)

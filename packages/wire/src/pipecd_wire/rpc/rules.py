@@ -37,7 +37,7 @@ class Rule:
     """What the value must be, and the rule's name as the wire table spells it."""
 
 
-def of_field(field: FieldDescriptor) -> rules_pb2.FieldRules:
+def read_field_rules(field: FieldDescriptor) -> rules_pb2.FieldRules:
     """The rules declared for a field, empty when there are none."""
     rules = field.GetOptions().Extensions[rules_pb2.rules]
     if (entry := map_entry(field)) is not None:
@@ -58,44 +58,46 @@ def map_entry(field: FieldDescriptor) -> Descriptor | None:
     return entry if entry is not None and entry.GetOptions().map_entry else None
 
 
-def of_value(
+def iter_value_rules(
     field: FieldDescriptor, rules: rules_pb2.FieldRules, prefix: str = ""
 ) -> Iterator[Rule]:
     """The rules of one value; `prefix` says of which, when it stands in a list or a map."""
     match _kind(field):
         case "string":
-            yield from _of_string(rules.string, f"{prefix}string")
+            yield from _iter_string_rules(rules.string, f"{prefix}string")
         case "enum":
-            yield from _of_enum(cast(EnumDescriptor, field.enum_type), rules.enum, f"{prefix}enum")
+            yield from _iter_enum_rules(
+                cast(EnumDescriptor, field.enum_type), rules.enum, f"{prefix}enum"
+            )
         case "int32" | "int64" as kind:
             limits: Any = getattr(rules, kind)
-            yield from _greater(limits, f"{prefix}{kind}")
+            yield from _iter_lower_bounds(limits, f"{prefix}{kind}")
             if limits.HasField("gte"):
                 least = limits.gte
                 yield Rule(least.__le__, f"must be at least {least} ({prefix}{kind}.gte {least})")
         case "float":
-            yield from _greater(rules.float, f"{prefix}float")
+            yield from _iter_lower_bounds(rules.float, f"{prefix}float")
 
 
-def of_items(rules: rules_pb2.RepeatedRules) -> Iterator[Rule]:
+def iter_length_rules(rules: rules_pb2.RepeatedRules) -> Iterator[Rule]:
     """The rules of a list's length."""
     if rules.HasField("min_items"):
-        yield _at_least(rules.min_items, "item(s)", "repeated.min_items")
+        yield _make_minimum(rules.min_items, "item(s)", "repeated.min_items")
     if rules.HasField("max_items"):
         most = rules.max_items
         text = f"must have at most {most} item(s) (repeated.max_items {most})"
         yield Rule(lambda items: len(items) <= most, text)
 
 
-def of_pairs(rules: rules_pb2.MapRules) -> Iterator[Rule]:
+def iter_size_rules(rules: rules_pb2.MapRules) -> Iterator[Rule]:
     """The rules of a map's size."""
     if rules.HasField("min_pairs"):
-        yield _at_least(rules.min_pairs, "pair(s)", "map.min_pairs")
+        yield _make_minimum(rules.min_pairs, "pair(s)", "map.min_pairs")
 
 
-def _of_string(rules: rules_pb2.StringRules, name: str) -> Iterator[Rule]:
+def _iter_string_rules(rules: rules_pb2.StringRules, name: str) -> Iterator[Rule]:
     if rules.HasField("min_len"):
-        yield _at_least(rules.min_len, "character(s)", f"{name}.min_len")
+        yield _make_minimum(rules.min_len, "character(s)", f"{name}.min_len")
     if rules.HasField("pattern"):
         text = f"must match {rules.pattern!r} ({name}.pattern)"
         yield Rule(_re2(rules.pattern).search, text)
@@ -108,7 +110,7 @@ def _of_string(rules: rules_pb2.StringRules, name: str) -> Iterator[Rule]:
         yield Rule(frozenset(allowed).__contains__, text)
 
 
-def _of_enum(enum: EnumDescriptor, rules: rules_pb2.EnumRules, name: str) -> Iterator[Rule]:
+def _iter_enum_rules(enum: EnumDescriptor, rules: rules_pb2.EnumRules, name: str) -> Iterator[Rule]:
     values = enum.values_by_number
     if rules.defined_only:
         text = f"must be a value of {enum.name} ({name}.defined_only)"
@@ -118,13 +120,13 @@ def _of_enum(enum: EnumDescriptor, rules: rules_pb2.EnumRules, name: str) -> Ite
         yield Rule(frozenset(allowed).__contains__, text)
 
 
-def _greater(limits: Any, name: str) -> Iterator[Rule]:
+def _iter_lower_bounds(limits: Any, name: str) -> Iterator[Rule]:
     if limits.HasField("gt"):
         limit = limits.gt
         yield Rule(limit.__lt__, f"must be greater than {limit} ({name}.gt {limit})")
 
 
-def _at_least(least: int, what: str, name: str) -> Rule:
+def _make_minimum(least: int, what: str, name: str) -> Rule:
     text = f"must have at least {least} {what} ({name} {least})"
     return Rule(bool if least == 1 else lambda value: len(value) >= least, text)
 

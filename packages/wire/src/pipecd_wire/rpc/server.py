@@ -88,9 +88,9 @@ class Server:
     async def start(self) -> None:
         await self._server.start()
 
-    async def stop(self, grace: float) -> None:
-        """Take no new call, let running ones finish for `grace` seconds, then cancel them."""
-        await self._server.stop(grace)
+    async def stop(self, grace_seconds: float) -> None:
+        """Take no new call, let running ones finish for `grace_seconds`, then cancel them."""
+        await self._server.stop(grace_seconds)
 
 
 @asynccontextmanager
@@ -99,7 +99,7 @@ async def serving(
     address: str,
     *,
     tls: ServerTls | None = None,
-    grace: float = 10,
+    grace_seconds: float = 10,
     max_message: int = MAX_MESSAGE,
 ) -> AsyncIterator[int]:
     """Serve on one address while the block runs; the value is the port."""
@@ -109,7 +109,7 @@ async def serving(
     try:
         yield port
     finally:
-        await server.stop(grace)
+        await server.stop(grace_seconds)
 
 
 class _Router(grpc.GenericRpcHandler):

@@ -33,7 +33,7 @@ class Violation:
     def __str__(self) -> str:
         return f"{self.field}: {self.rule}"
 
-    def below(self, parent: str) -> "Violation":
+    def add_parent(self, parent: str) -> "Violation":
         return Violation(field=f"{parent}.{self.field}", rule=self.rule)
 
 
@@ -42,7 +42,7 @@ Check = Callable[[Any], Violation | None]
 """Looks at one field of a message for which a test of the value is not enough."""
 
 
-class Plan:
+class ValidationPlan:
     """All that has to be looked at in messages of one type.
 
     It is filled after it is made, because a message type may hold itself.
@@ -72,7 +72,7 @@ class Plan:
 
 
 # By descriptor and not by name, because two pools may hold different types of one name.
-_plans: dict[Descriptor, Plan | None] = {}
+_plans: dict[Descriptor, ValidationPlan | None] = {}
 
 
 def check(message: Message) -> Violation | None:
@@ -88,47 +88,51 @@ def check(message: Message) -> Violation | None:
     return plan.violation(message) if plan is not None else None
 
 
-def _learn(descriptor: Descriptor) -> Plan | None:
+def _learn(descriptor: Descriptor) -> ValidationPlan | None:
     """Read a message type and those below it.
 
     They are published together when all are whole: another thread never finds a half-filled one.
     """
-    learned: dict[Descriptor, Plan | None] = {}
+    learned: dict[Descriptor, ValidationPlan | None] = {}
     plan = _read(descriptor, learned)
     _plans.update(learned)
     return plan
 
 
-def _read(descriptor: Descriptor, learned: dict[Descriptor, Plan | None]) -> Plan | None:
+def _read(
+    descriptor: Descriptor, learned: dict[Descriptor, ValidationPlan | None]
+) -> ValidationPlan | None:
     if descriptor in learned:
         return learned[descriptor]
     if not _has_rules(descriptor):
         learned[descriptor] = None
         return None
-    plan = learned[descriptor] = Plan()
+    plan = learned[descriptor] = ValidationPlan()
     for field in descriptor.fields:
-        name, declared, held = field.name, rules.of_field(field), _held(field)
+        name, declared, held = field.name, rules.read_field_rules(field), _find_held_type(field)
         below = _read(held, learned) if held is not None else None
         simple: Iterable[Rule] = ()
         if (entry := rules.map_entry(field)) is not None:
-            simple = rules.of_pairs(declared.map)
-            plan.parts += _of_map(name, entry, declared.map, below)
+            simple = rules.iter_size_rules(declared.map)
+            plan.parts += _iter_map_checks(name, entry, declared.map, below)
         elif field.is_repeated:
-            simple = rules.of_items(declared.repeated)
-            plan.parts += _of_list(field, declared.repeated, below)
+            simple = rules.iter_length_rules(declared.repeated)
+            plan.parts += _iter_list_checks(field, declared.repeated, below)
         elif held is not None:
-            plan.parts += _of_message(name, declared.message.required, below)
+            plan.parts += _iter_message_checks(name, declared.message.required, below)
         elif field.has_presence:
-            plan.parts += [partial(_if_set, name, rule) for rule in rules.of_value(field, declared)]
+            plan.parts += [
+                partial(_if_set, name, rule) for rule in rules.iter_value_rules(field, declared)
+            ]
         else:
-            simple = rules.of_value(field, declared)
+            simple = rules.iter_value_rules(field, declared)
         plan.values += [
             (attrgetter(name), rule.test, Violation(field=name, rule=rule.text)) for rule in simple
         ]
     return plan
 
 
-def _held(field: FieldDescriptor) -> Descriptor | None:
+def _find_held_type(field: FieldDescriptor) -> Descriptor | None:
     """The message type that a field holds; for a map that of its values."""
     if (entry := rules.map_entry(field)) is not None:
         return entry.fields_by_name["value"].message_type
@@ -142,7 +146,7 @@ def _has_rules(root: Descriptor) -> bool:
         for field in waiting.pop().fields:
             if field.GetOptions().HasExtension(rules_pb2.rules):
                 return True
-            if (held := _held(field)) is not None and held not in seen:
+            if (held := _find_held_type(field)) is not None and held not in seen:
                 seen.add(held)
                 waiting.append(held)
     return False
@@ -155,7 +159,9 @@ def _if_set(name: str, rule: Rule, message: Any) -> Violation | None:
     return Violation(field=name, rule=rule.text)
 
 
-def _of_message(name: str, required: bool, below: Plan | None) -> Iterator[Check]:
+def _iter_message_checks(
+    name: str, required: bool, below: ValidationPlan | None
+) -> Iterator[Check]:
     missing = Violation(field=name, rule="must be set (message.required)") if required else None
 
     def part(message: Any) -> Violation | None:
@@ -164,17 +170,17 @@ def _of_message(name: str, required: bool, below: Plan | None) -> Iterator[Check
         if below is not None:
             found = below.violation(getattr(message, name))
             if found is not None:
-                return found.below(name)
+                return found.add_parent(name)
         return None
 
     if required or below is not None:
         yield part
 
 
-def _of_list(
-    field: FieldDescriptor, declared: rules_pb2.RepeatedRules, below: Plan | None
+def _iter_list_checks(
+    field: FieldDescriptor, declared: rules_pb2.RepeatedRules, below: ValidationPlan | None
 ) -> Iterator[Check]:
-    for rule in rules.of_value(field, declared.items, "repeated.items."):
+    for rule in rules.iter_value_rules(field, declared.items, "repeated.items."):
         yield partial(_items, field.name, rule)
     if below is not None:
         yield partial(_item_messages, field.name, below)
@@ -187,19 +193,21 @@ def _items(name: str, rule: Rule, message: Any) -> Violation | None:
     return None
 
 
-def _item_messages(name: str, below: Plan, message: Any) -> Violation | None:
+def _item_messages(name: str, below: ValidationPlan, message: Any) -> Violation | None:
     items = list(getattr(message, name))
     if below.passes(items):
         return None
     return _first(below, ((f"{name}[{index}]", item) for index, item in enumerate(items)))
 
 
-def _of_map(
-    name: str, entry: Descriptor, declared: rules_pb2.MapRules, below: Plan | None
+def _iter_map_checks(
+    name: str, entry: Descriptor, declared: rules_pb2.MapRules, below: ValidationPlan | None
 ) -> Iterator[Check]:
-    for rule in rules.of_value(entry.fields_by_name["key"], declared.keys, "map.keys."):
+    for rule in rules.iter_value_rules(entry.fields_by_name["key"], declared.keys, "map.keys."):
         yield partial(_keys, name, rule)
-    for rule in rules.of_value(entry.fields_by_name["value"], declared.values, "map.values."):
+    for rule in rules.iter_value_rules(
+        entry.fields_by_name["value"], declared.values, "map.values."
+    ):
         yield partial(_values, name, rule)
     if below is not None:
         yield partial(_value_messages, name, below)
@@ -208,31 +216,31 @@ def _of_map(
 def _keys(name: str, rule: Rule, message: Any) -> Violation | None:
     for key in getattr(message, name):
         if not rule.test(key):
-            return Violation(field=_at(name, key), rule=f"key {rule.text}")
+            return Violation(field=_format_key(name, key), rule=f"key {rule.text}")
     return None
 
 
 def _values(name: str, rule: Rule, message: Any) -> Violation | None:
     for key, value in getattr(message, name).items():
         if not rule.test(value):
-            return Violation(field=_at(name, key), rule=rule.text)
+            return Violation(field=_format_key(name, key), rule=rule.text)
     return None
 
 
-def _value_messages(name: str, below: Plan, message: Any) -> Violation | None:
+def _value_messages(name: str, below: ValidationPlan, message: Any) -> Violation | None:
     held = getattr(message, name)
     if below.passes(list(held.values())):
         return None
-    return _first(below, ((_at(name, key), value) for key, value in held.items()))
+    return _first(below, ((_format_key(name, key), value) for key, value in held.items()))
 
 
-def _first(plan: Plan, messages: Iterable[tuple[str, Any]]) -> Violation | None:
+def _first(plan: ValidationPlan, messages: Iterable[tuple[str, Any]]) -> Violation | None:
     for place, message in messages:
         if (found := plan.violation(message)) is not None:
-            return found.below(place)
+            return found.add_parent(place)
     return None
 
 
-def _at(name: str, key: object) -> str:
+def _format_key(name: str, key: object) -> str:
     """Cut short: the caller chose the key, and a status message has a limit."""
     return f"{name}[{key[:LONGEST_KEY]!r}]" if isinstance(key, str) else f"{name}[{key!r}]"

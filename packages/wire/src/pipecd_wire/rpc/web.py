@@ -101,7 +101,7 @@ class GrpcWeb:
                     nonlocal watching
                     self._identified(scope)
                     request = endpoint.parse(await exchange.read())
-                    watching = tasks.create_task(exchange.disconnected())
+                    watching = tasks.create_task(exchange.wait_disconnected())
                     return request
 
                 ending = await _run(endpoint, read, exchange)
@@ -160,7 +160,7 @@ class _Exchange:
             more = event.get("more_body", False)
         return reader.finish()
 
-    async def disconnected(self) -> None:
+    async def wait_disconnected(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         raise DisconnectedError

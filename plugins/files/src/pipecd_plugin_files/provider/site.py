@@ -24,8 +24,8 @@ from typing import Any, Final
 
 from pipecd_plugin_files.entry import Entry
 
-LOCK_LIMIT: Final = 60.0
-LOOK: Final = 0.05
+LOCK_LIMIT_SECONDS: Final = 60.0
+POLL_SECONDS: Final = 0.05
 FORMAT: Final = 1
 
 
@@ -38,7 +38,7 @@ class SiteError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class SiteRelease:
     """What is known of a release."""
 
     id: str
@@ -53,7 +53,7 @@ class Release:
     files: dict[str, Entry] = field(default_factory=dict, repr=False)
 
 
-class Site:
+class ReleaseSite:
     """A directory with releases. All of it blocks: for threads."""
 
     def __init__(self, root: Path, *, flush: bool = True) -> None:
@@ -86,7 +86,7 @@ class Site:
             )
         return tail
 
-    def read(self, release_id: str) -> Release | None:
+    def read(self, release_id: str) -> SiteRelease | None:
         """The record of a complete release, None when it is not there or not complete."""
         if not self.folder(release_id).is_dir():
             return None
@@ -96,7 +96,7 @@ class Site:
             return None
         return _release(raw) if raw.get("format") == FORMAT else None
 
-    def current(self) -> Release | None:
+    def current(self) -> SiteRelease | None:
         """The release that the link leads to, None when there is none or it is not ours."""
         release_id = self.current_id()
         return None if release_id is None else self.read(release_id)
@@ -142,7 +142,7 @@ class Site:
         folder.chmod(0o755)
         return folder
 
-    def complete(self, release: Release) -> None:
+    def complete(self, release: SiteRelease) -> None:
         """Give a release, which is made in its work folder, its name."""
         record = {"format": FORMAT, **asdict(release)}
         record["files"] = {
@@ -213,14 +213,14 @@ class Site:
 
 
 def _take(lock: int, root: Path) -> None:
-    over = time.monotonic() + LOCK_LIMIT
+    over = time.monotonic() + LOCK_LIMIT_SECONDS
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > over:
                 raise SiteError(f"another deployment is at work in {str(root)!r}") from None
-            time.sleep(LOOK)
+            time.sleep(POLL_SECONDS)
         else:
             return
 
@@ -235,7 +235,7 @@ def _flush(folder: Path) -> None:
         os.close(number)
 
 
-def _release(raw: dict[str, Any]) -> Release:
+def _release(raw: dict[str, Any]) -> SiteRelease:
     files = {path: Entry(*each) for path, each in raw["files"].items()}
-    names = Release.__dataclass_fields__.keys() - {"files"}
-    return Release(**{name: raw[name] for name in names}, files=files)
+    names = SiteRelease.__dataclass_fields__.keys() - {"files"}
+    return SiteRelease(**{name: raw[name] for name in names}, files=files)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from pipecd_plugin_files.entry import EXECUTABLE, PLAIN, Entry, deployed_mode, shown
+from pipecd_plugin_files.entry import EXECUTABLE, PLAIN, Entry, format_path, to_deployed_mode
 
 BLOCK: Final = 1024 * 1024
 
@@ -40,7 +40,7 @@ class Digests:
         self._known: dict[tuple[int, int, int, int, int], str] = {}
         self._lock = threading.Lock()
 
-    def of(self, path: str, seen: os.stat_result) -> str:
+    def compute(self, path: str, seen: os.stat_result) -> str:
         key = (seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
         if (known := self._known.get(key)) is not None:
             return known
@@ -57,7 +57,7 @@ def _no_follow(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW)
 
 
-def desired(root: str, excluded: Excluded, digests: Digests) -> dict[str, Entry]:
+def read_desired(root: str, excluded: Excluded, digests: Digests) -> dict[str, Entry]:
     """What a folder of the repository would become; raises TreeError."""
     found: dict[str, Entry] = {}
     real_root = os.path.realpath(root)
@@ -67,8 +67,8 @@ def desired(root: str, excluded: Excluded, digests: Digests) -> dict[str, Entry]
         else:
             seen = entry.stat(follow_symlinks=False)
             _must_be_file(seen, path)
-            mode = deployed_mode(seen.st_mode)
-            found[path] = Entry("file", mode, seen.st_size, digests.of(entry.path, seen))
+            mode = to_deployed_mode(seen.st_mode)
+            found[path] = Entry("file", mode, seen.st_size, digests.compute(entry.path, seen))
     return found
 
 
@@ -82,7 +82,7 @@ def present(root: str, digests: Digests) -> dict[str, Entry]:
             if stat.S_ISLNK(seen.st_mode):
                 found[path] = Entry("link", 0, 0, os.readlink(entry.path))  # noqa: PTH115
             elif stat.S_ISREG(seen.st_mode):
-                found[path] = Entry("file", mode, seen.st_size, digests.of(entry.path, seen))
+                found[path] = Entry("file", mode, seen.st_size, digests.compute(entry.path, seen))
             else:
                 found[path] = Entry("other", mode, 0, f"{stat.S_IFMT(seen.st_mode):o}")
         except FileNotFoundError:
@@ -119,7 +119,7 @@ def copy(
         try:
             source = os.open(entry.path, buffer_flags | os.O_NONBLOCK)
         except OSError as error:
-            raise TreeError(f"{shown(path)!r} cannot be read: {error.strerror}") from None
+            raise TreeError(f"{format_path(path)!r} cannot be read: {error.strerror}") from None
         try:
             seen = os.fstat(source)
             _must_be_file(seen, path)
@@ -171,7 +171,9 @@ def _walk(root: str, excluded: Excluded) -> Iterator[tuple[str, "os.DirEntry[str
             with os.scandir(folder) as entries:
                 listed = sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
-            raise TreeError(f"{shown(prefix) or '.'!r} cannot be read: {error.strerror}") from None
+            raise TreeError(
+                f"{format_path(prefix) or '.'!r} cannot be read: {error.strerror}"
+            ) from None
         below = []
         for entry in listed:
             path = prefix + entry.name
@@ -189,13 +191,15 @@ def _link(place: str, path: str, real_root: str) -> Entry:
     # Resolved and not only read: `a/../..` leads elsewhere when `a` is a link itself.
     real = os.path.realpath(place)
     if to.startswith("/") or (real != real_root and not real.startswith(f"{real_root}/")):
-        raise TreeError(f"the link {shown(path)!r} leads out of the folder: {shown(to)!r}")
+        raise TreeError(
+            f"the link {format_path(path)!r} leads out of the folder: {format_path(to)!r}"
+        )
     return Entry("link", 0, 0, to)
 
 
 def _must_be_file(seen: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(seen.st_mode):
-        raise TreeError(f"{shown(path)!r} is neither file, folder nor link")
+        raise TreeError(f"{format_path(path)!r} is neither file, folder nor link")
 
 
 def _umask() -> int:

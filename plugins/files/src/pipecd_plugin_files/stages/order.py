@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipecd_plugin_files.plan import release_id
-from pipecd_plugin_files.provider.site import Release, Site
+from pipecd_plugin_files.provider.site import ReleaseSite, SiteRelease
 from pipecd_plugin_files.provider.tree import Digests, copy, present
-from pipecd_plugin_files.source import Folder
+from pipecd_plugin_files.source import SourceFolder
 from pipecd_sdk import Deployment
 
 
@@ -16,7 +16,7 @@ from pipecd_sdk import Deployment
 class Order:
     """One deployment to one directory."""
 
-    site: Site
+    site: ReleaseSite
     deployment: Deployment
     keep: int
     digests: Digests
@@ -24,7 +24,9 @@ class Order:
     now: float
 
 
-def make(order: Order, folder: Folder, *, previous: str, rollback: bool = False) -> Release:
+def make(
+    order: Order, folder: SourceFolder, *, previous: str, rollback: bool = False
+) -> SiteRelease:
     """Copy a folder to a release of its own, which nothing leads to yet."""
     name = release_id(order.deployment) + ("-rollback" if rollback else "")
     taken, count = set(order.site.ids()), 1
@@ -33,7 +35,7 @@ def make(order: Order, folder: Folder, *, previous: str, rollback: bool = False)
         count += 1
         made = f"{name}.{count}"
     work = order.site.work_folder(made)
-    release = Release(
+    release = SiteRelease(
         id=made,
         application=order.deployment.application_id,
         deployment=order.deployment.id,
@@ -47,7 +49,7 @@ def make(order: Order, folder: Folder, *, previous: str, rollback: bool = False)
     return release
 
 
-def is_intact(order: Order, release: Release) -> bool:
+def is_intact(order: Order, release: SiteRelease) -> bool:
     """Is everything in a release as it was made?"""
     return present(str(order.site.folder(release.id)), order.digests) == release.files
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """FILES_ROLLBACK: lead the link of one directory back to where it led before the deployment."""
 
-from pipecd_plugin_files.source import Folder
+from pipecd_plugin_files.source import SourceFolder
 from pipecd_plugin_files.stages.order import Order, is_intact, make
 
 
-def roll_back(order: Order, running: Folder | None) -> str:
+def roll_back(order: Order, running: SourceFolder | None) -> str:
     """Undo this deployment in one directory; says what was done. May be done again.
 
     `running` is the folder of the commit that ran before, for a release that is gone or spoilt.

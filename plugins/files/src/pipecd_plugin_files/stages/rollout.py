@@ -5,12 +5,12 @@ Done again after a death it goes on where it was: a release that is whole is use
 swept, and a directory that has the release already is left alone.
 """
 
-from pipecd_plugin_files.provider.site import Release, SiteError
-from pipecd_plugin_files.source import Folder
+from pipecd_plugin_files.provider.site import SiteError, SiteRelease
+from pipecd_plugin_files.source import SourceFolder
 from pipecd_plugin_files.stages.order import Order, is_intact, make
 
 
-def roll_out(order: Order, folder: Folder) -> tuple[Release, bool]:
+def roll_out(order: Order, folder: SourceFolder) -> tuple[SiteRelease, bool]:
     """Make the release, lead the link to it, remove old ones; was there anything to do?"""
     site = order.site
     with site.locked():
@@ -19,13 +19,15 @@ def roll_out(order: Order, folder: Folder) -> tuple[Release, bool]:
         if current is not None and _is_made(order, folder, current):
             site.prune(order.keep)
             return current, False
-        release = _made_before(order, folder) or make(order, folder, previous=_before(order))
+        release = _find_unfinished(order, folder) or make(
+            order, folder, previous=_find_previous(order)
+        )
         site.switch(release.id)
         site.prune(order.keep)
     return release, True
 
 
-def _must_be_ours(order: Order, current: Release | None) -> None:
+def _must_be_ours(order: Order, current: SiteRelease | None) -> None:
     if current is not None and current.application != order.deployment.application_id:
         raise SiteError(
             f"{str(order.site.root)!r} belongs to another application",
@@ -33,7 +35,7 @@ def _must_be_ours(order: Order, current: Release | None) -> None:
         )
 
 
-def _is_made(order: Order, folder: Folder, release: Release) -> bool:
+def _is_made(order: Order, folder: SourceFolder, release: SiteRelease) -> bool:
     """Is it the release of this deployment, and as it should be?"""
     return (
         release.deployment == order.deployment.id
@@ -43,7 +45,7 @@ def _is_made(order: Order, folder: Folder, release: Release) -> bool:
     )
 
 
-def _made_before(order: Order, folder: Folder) -> Release | None:
+def _find_unfinished(order: Order, folder: SourceFolder) -> SiteRelease | None:
     """A release that this deployment made and did not get to switch to."""
     for release_id in reversed(order.site.ids()):
         release = order.site.read(release_id)
@@ -52,7 +54,7 @@ def _made_before(order: Order, folder: Folder) -> Release | None:
     return None
 
 
-def _before(order: Order) -> str:
+def _find_previous(order: Order) -> str:
     """The release to go back to: the last one that is not of this deployment."""
     current = order.site.current()
     if current is None:

@@ -4,7 +4,7 @@
 
 `PIPECD_CHAOS_KILL_AT=<boundary>` ends the process there as `kill -9` does; with
 `PIPECD_CHAOS_ONCE=<file>` only the first that gets there, which leaves the file behind. With
-`PIPECD_CHAOS_POWER=1` the death is a loss of power: what was not synced is lost with it.
+`PIPECD_CHAOS_POWER=1` the death is a loss of power: what was not sync is lost with it.
 `PIPECD_CHAOS_WITHOUT=exclusive|sync` takes one promise out, so that a test can show that it is
 missed. Without these variables nothing of this does anything.
 
@@ -38,12 +38,12 @@ BOUNDARIES = (
 _unsynced: set[str] = set()
 
 
-def reached(boundary: str) -> None:
+def hit(boundary: str) -> None:
     """Die here if a test wants it."""
     if os.environ.get(f"{PREFIX}KILL_AT") == boundary and _is_first():
         _die(power=bool(os.environ.get(f"{PREFIX}POWER")))
     if folder := os.environ.get(f"{PREFIX}ARMED"):
-        _do(*_taken(f"{folder}/{boundary}"))
+        _do(*_take(f"{folder}/{boundary}"))
 
 
 def _die(*, power: bool) -> None:
@@ -53,7 +53,7 @@ def _die(*, power: bool) -> None:
     os.kill(os.getpid(), 9)
 
 
-def _taken(armed: str) -> tuple[str, list[str]]:
+def _take(armed: str) -> tuple[str, list[str]]:
     """What is to be done here; nothing when it is not armed, or when somebody else was faster."""
     mine = f"{armed}.reached"
     try:
@@ -83,13 +83,13 @@ def is_without(promise: str) -> bool:
     return os.environ.get(f"{PREFIX}WITHOUT") == promise
 
 
-def wrote(path: str) -> None:
-    """A file that a loss of power would take."""
+def note_written(path: str) -> None:
+    """Takes note of a file that a loss of power would take."""
     _unsynced.add(path)
 
 
-def synced(path: str) -> None:
-    """It would not take this one any more."""
+def note_synced(path: str) -> None:
+    """Takes note of a file that a loss of power would not take any more."""
     _unsynced.discard(path)
 
 

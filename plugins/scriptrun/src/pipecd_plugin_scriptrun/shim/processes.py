@@ -16,7 +16,7 @@ SCRIPT_ID = "PIPECD_SCRIPT_ID"
 TERM, KILL, CONT = 15, 9, 18
 
 
-class Process:
+class LiveProcess:
     """One that lives."""
 
     __slots__ = ("group", "parent", "pid", "started")
@@ -59,7 +59,7 @@ class ScriptProcesses:
         """The pids of all that live now."""
         return {each.pid for each in self._find()}
 
-    def _find(self) -> list[Process]:
+    def _find(self) -> list[LiveProcess]:
         seen = {each.pid: each for each in _all_processes()}
         mine = {
             each.pid
@@ -90,13 +90,13 @@ def _signal_group(group: int, number: int) -> None:
         return  # gone, or another user's: passed over
 
 
-def _all_processes() -> list[Process]:
+def _all_processes() -> list[LiveProcess]:
     with os.scandir("/proc") as entries:
         pids = [int(entry.name) for entry in entries if entry.name.isdigit()]
     return [process for pid in pids if (process := _read(pid)) is not None]
 
 
-def _read(pid: int) -> Process | None:
+def _read(pid: int) -> LiveProcess | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
@@ -104,10 +104,10 @@ def _read(pid: int) -> Process | None:
         return None
     # The second field is the program's name in parentheses, and may hold anything.
     fields = text[text.rindex(b")") + 2 :].split()
-    return None if fields[0] == b"Z" else Process(pid, fields)
+    return None if fields[0] == b"Z" else LiveProcess(pid, fields)
 
 
-def _descendants(roots: set[int], processes: dict[int, Process]) -> set[int]:
+def _descendants(roots: set[int], processes: dict[int, LiveProcess]) -> set[int]:
     children: dict[int, list[int]] = {}
     for each in processes.values():
         children.setdefault(each.parent, []).append(each.pid)

@@ -29,14 +29,14 @@ OUTPUT = "output"
 ERRORS = "errors"
 EXIT = "exit"
 
-LOCK_LIMIT = 5.0
+LOCK_LIMIT_SECONDS = 5.0
 """Seconds to get the lock: somebody may look at it just now, or lose it to an earlier shim."""
 
 
 def take(folder: str, floor: int) -> int | None:
     """Make the start record; the value is the held lock, None when somebody else has made it."""
     lock = os.open(f"{folder}/{LOCK}", os.O_CREAT | os.O_RDWR, 0o600)
-    over = time.monotonic() + LOCK_LIMIT
+    over = time.monotonic() + LOCK_LIMIT_SECONDS
     while True:
         if os.path.exists(f"{folder}/{STARTED}") and not chaos.is_without("exclusive"):
             return None
@@ -67,7 +67,7 @@ def take(folder: str, floor: int) -> int | None:
         os.unlink(f"{folder}/{STARTED}")
         raise
     if not chaos.is_without("sync"):
-        chaos.synced(f"{folder}/{STARTED}")
+        chaos.note_synced(f"{folder}/{STARTED}")
     return lock
 
 
@@ -120,7 +120,7 @@ def sync_exit(folder: str) -> None:
 def write_synced(number: int, path: str, text: str) -> None:
     """Write the whole text to a new file, and wait for the disk."""
     try:
-        chaos.wrote(path)
+        chaos.note_written(path)
         if os.write(number, text.encode()) < len(text):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if not chaos.is_without("sync"):

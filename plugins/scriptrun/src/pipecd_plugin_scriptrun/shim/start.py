@@ -8,7 +8,7 @@ import sys
 if __name__ == "__main__":
     # Isolated, Python knows its standard library only. At the end: nothing of that is hidden.
     sys.path.append(os.path.abspath(f"{__file__}/../../.."))
-    from pipecd_plugin_scriptrun.shim.keeper import main
+    from pipecd_plugin_scriptrun.shim.runner import main
 
     # Without Python's own ending, which takes longer than the rest.
     os._exit(main())

@@ -2,6 +2,7 @@
 """What happened: events, traces of commits, deployment chains."""
 
 from pipecd_controlplane.auth.caller import Person
+from pipecd_controlplane.store.chains import ChainFilter
 from pipecd_controlplane.store.events import EventFilter
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import traces
@@ -59,7 +60,7 @@ class WebHistoryApi:
     ) -> pb.ListDeploymentChainsResponse:
         page = await self._stores.chains.page(
             caller.project_id,
-            updated_since=request.page_min_updated_at,
+            ChainFilter(updated_since=request.page_min_updated_at),
             limit=request.page_size,
             cursor=request.cursor,
         )

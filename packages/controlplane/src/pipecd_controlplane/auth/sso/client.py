@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-LIMIT: Final = 10.0
+REQUEST_TIMEOUT_SECONDS: Final = 10.0
 MOST_BYTES: Final = 1024 * 1024
 
 
@@ -47,7 +47,7 @@ class Provider:
                     if len(body) > MOST_BYTES:
                         raise _trouble(url, "it answers too much")
                 answer.raise_for_status()
-                return _parsed(body)
+                return _parse_json(body)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             # Never the request itself: it holds codes and secrets.
             raise _trouble(url, type(error).__name__) from None
@@ -55,7 +55,7 @@ class Provider:
             raise _trouble(url, "it does not answer JSON") from None
 
 
-def _parsed(body: bytes) -> Any:
+def _parse_json(body: bytes) -> Any:
     """Raises ValueError for what is no JSON, or holds text that cannot be written anywhere."""
     value = json.loads(body)
     # Half a pair of surrogates can be spelled in JSON and is no character.
@@ -74,7 +74,9 @@ async def provider(proxy_url: str) -> AsyncIterator[Provider]:
     import httpx2  # noqa: PLC0415
 
     try:
-        client = httpx2.AsyncClient(timeout=LIMIT, follow_redirects=False, proxy=proxy_url or None)
+        client = httpx2.AsyncClient(
+            timeout=REQUEST_TIMEOUT_SECONDS, follow_redirects=False, proxy=proxy_url or None
+        )
     except (ValueError, httpx2.InvalidURL):
         raise StateError(
             "the proxy of the single sign-on is no URL",

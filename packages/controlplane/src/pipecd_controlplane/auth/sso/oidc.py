@@ -20,12 +20,12 @@ DISCOVERY: Final = "/.well-known/openid-configuration"
 # Signatures by a key that only the provider has; nothing with a shared secret, never "none".
 ALGORITHMS: Final = ["RS256", "RS384", "RS512", "PS256", "PS384", "ES256", "ES384", "EdDSA"]
 AUTHORIZATION: Final = "authorization_endpoint"
-LEEWAY: Final = 60
+LEEWAY_SECONDS: Final = 60
 """Seconds by which our clock and the provider's may differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoints:
+class OidcEndpoints:
     """Where the provider does what."""
 
     authorization: str
@@ -66,7 +66,9 @@ class Oidc:
         async with provider(self._client.proxy_url) as issuer:
             endpoints = await self._discover(issuer)
             tokens = await self._exchange(issuer, endpoints, journey, code)
-            known = self._verified(tokens["id_token"], await issuer.get(endpoints.keys), journey)
+            known = self._verify_token(
+                tokens["id_token"], await issuer.get(endpoints.keys), journey
+            )
             access_token = tokens.get("access_token")
             if endpoints.userinfo and isinstance(access_token, str):
                 more = await issuer.get(endpoints.userinfo, token=access_token)
@@ -75,7 +77,7 @@ class Oidc:
                 known = {**known, **more}
         return told_claims.identity(self._client, known)
 
-    async def _discover(self, issuer: Provider) -> Endpoints:
+    async def _discover(self, issuer: Provider) -> OidcEndpoints:
         told = await issuer.get(self._client.issuer.rstrip("/") + DISCOVERY)
         if not isinstance(told, dict) or told.get("issuer") != self._client.issuer:
             raise StateError(
@@ -84,7 +86,7 @@ class Oidc:
             )
         methods = told.get("token_endpoint_auth_methods_supported")
         client = self._client
-        return Endpoints(
+        return OidcEndpoints(
             authorization=client.authorization_endpoint or _endpoint(told, AUTHORIZATION),
             token=client.token_endpoint or _endpoint(told, "token_endpoint"),
             userinfo=client.user_info_endpoint
@@ -95,7 +97,7 @@ class Oidc:
         )
 
     async def _exchange(
-        self, issuer: Provider, endpoints: Endpoints, journey: Journey, code: str
+        self, issuer: Provider, endpoints: OidcEndpoints, journey: Journey, code: str
     ) -> dict[str, Any]:
         form = {
             "grant_type": "authorization_code",
@@ -111,14 +113,14 @@ class Oidc:
             raise UnauthenticatedError("the provider did not accept the sign-in")
         return answer
 
-    def _verified(self, id_token: str, keys: Any, journey: Journey) -> dict[str, Any]:
+    def _verify_token(self, id_token: str, keys: Any, journey: Journey) -> dict[str, Any]:
         """The claims of an ID token that is whole, for us, of now and of this sign-in."""
         from joserfc import jwt  # noqa: PLC0415 - see provider
         from joserfc.jwk import KeySet  # noqa: PLC0415
 
         refusal = UnauthenticatedError("the provider's ID token is not good")
         rules = jwt.JWTClaimsRegistry(
-            leeway=LEEWAY,
+            leeway=LEEWAY_SECONDS,
             iss={"essential": True, "value": self._client.issuer},
             sub={"essential": True},
             aud={"essential": True, "value": self._client.client_id},
@@ -130,7 +132,7 @@ class Oidc:
             token = jwt.decode(id_token, KeySet.import_key_set(keys), algorithms=ALGORITHMS)
             rules.validate(token.claims)
             claims = dict(token.claims)
-            is_good = self._is_for_us(claims) and claims["iat"] <= time.time() + LEEWAY
+            is_good = self._is_for_us(claims) and claims["iat"] <= time.time() + LEEWAY_SECONDS
         except Exception as error:  # noqa: BLE001 - whatever a library makes of a stranger's bytes
             log.info("sso.token_refused", error=type(error).__name__)
             raise refusal from None

@@ -20,7 +20,7 @@ from pipecd_wire.model import project_pb2
 
 log = logger(__name__)
 
-LIMIT: Final = 10.0
+PROVIDER_TIMEOUT_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +59,8 @@ class SsoSignIn:
             log.info("sso.not_set_up", project_id=project_id, error=str(error))
             raise StateError("single sign-on is not set up for this project") from None
         journey = self._journeys.begin(project_id)
-        async with _limited():
-            url = await self._way(sso).start(journey)
+        async with _provider_timeout():
+            url = await self._make_provider(sso).start(journey)
         return url, self._journeys.cookie(journey)
 
     async def finish(self, cookie: str, state: str, code: str) -> Arrival:
@@ -70,22 +70,22 @@ class SsoSignIn:
             raise UnauthenticatedError("the provider did not accept the sign-in")
         project = await self._stores.projects.get(journey.project_id)
         sso = self._settings.read_config(project)
-        async with _limited():
-            identity = await self._way(sso).finish(journey, code)
+        async with _provider_timeout():
+            identity = await self._make_provider(sso).finish(journey, code)
         return Arrival(
             project_id=project.id,
-            identity=_with_role(project, identity),
+            identity=_require_role(project, identity),
             hours=sso.session_ttl or DEFAULT_HOURS,
         )
 
-    def _way(self, sso: project_pb2.ProjectSSOConfig) -> GitHub | Oidc:
+    def _make_provider(self, sso: project_pb2.ProjectSSOConfig) -> GitHub | Oidc:
         if sso.provider == project_pb2.ProjectSSOConfig.OIDC:
             return Oidc(sso.oidc, self._public_url())
         return GitHub(sso.github, self._public_url())
 
 
-def _with_role(project: project_pb2.Project, identity: UserIdentity) -> UserIdentity:
-    """Raises UnauthenticatedError for a stray whom the project does not want."""
+def _require_role(project: project_pb2.Project, identity: UserIdentity) -> UserIdentity:
+    """Returns the identity with a role. Raises UnauthenticatedError for whoever may have none."""
     if roles.roles_of(project, identity.groups, identity.roles):
         return identity
     if project.allow_stray_as_viewer:
@@ -98,10 +98,10 @@ def _with_role(project: project_pb2.Project, identity: UserIdentity) -> UserIden
 
 
 @asynccontextmanager
-async def _limited() -> AsyncIterator[None]:
+async def _provider_timeout() -> AsyncIterator[None]:
     """All calls to the provider together have a limit."""
     try:
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(PROVIDER_TIMEOUT_SECONDS):
             yield
     except TimeoutError:
         raise UnavailableError("the sign-in provider does not answer") from None

@@ -16,14 +16,19 @@ from queue import SimpleQueue
 from typing import Final, TypeVar
 
 from sqlalchemy import Executable
+from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
 from pipecd_controlplane.store.changes import OnCommit
 from pipecd_controlplane.store.database import Row, Transaction, Value, View
 from pipecd_controlplane.store.sqlite.file import DATABASE_FILE, connect, open_file
 from pipecd_controlplane.store.sqlite.folder import owned
-from pipecd_controlplane.store.sqlite.writer import SqliteView, Writer, run_through
+from pipecd_controlplane.store.sqlite.repeating import RepeatingUnitRunner
+from pipecd_controlplane.store.sqlite.unit_runner import UnitRunner
+from pipecd_controlplane.store.sqlite.views import SqliteView
+from pipecd_controlplane.store.sqlite.writer import Writer
 from pipecd_controlplane.store.statements import Statements
+from pipecd_controlplane.store.units import run_unit
 from pipecd_model.errors import UnavailableError
 from pipecd_runtime.logs import logger
 
@@ -68,7 +73,7 @@ class SqliteDatabase:
         try:
             connection.execute("BEGIN")
             try:
-                return run_through(work(SqliteView(connection, self._statements)))
+                return run_unit(work(SqliteView(connection, self._statements)))
             finally:
                 connection.execute("COMMIT")
         finally:
@@ -88,15 +93,18 @@ def _unreadable(error: sqlite3.Error) -> UnavailableError:
 
 
 @asynccontextmanager
-async def open_sqlite(folder: Path, on_commit: OnCommit) -> AsyncIterator[SqliteDatabase]:
+async def open_sqlite(
+    folder: Path, on_commit: OnCommit, *, repeat_units: bool = False
+) -> AsyncIterator[SqliteDatabase]:
     """The database in `folder` while the block runs. Raises StateError when it cannot be used."""
     dialect = SQLiteDialect(paramstyle="qmark")
-    statements = Statements(dialect)
+    statements = Statements(dialect, insert)
     with owned(folder):
         path = folder / DATABASE_FILE
         # `closing` and not the connection's own block, which only ends a transaction.
         with contextlib.closing(open_file(path, dialect)) as connection:
-            writer = Writer(connection, statements, on_commit)
+            runner_type = RepeatingUnitRunner if repeat_units else UnitRunner
+            writer = Writer(runner_type(connection, statements), on_commit)
             database = SqliteDatabase(path, statements, writer)
             try:
                 yield database

@@ -1,31 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps from one version of the schema to the next, for files that older pipecds wrote.
+"""Brings files that older pipecds wrote to today's schema.
 
-A table that is new needs no step: what is missing is made when the steps are done. A step is never
-changed once a release had it, so it names columns itself and does not ask `schema`.
+What became different is data for every driver, see `store.migrations`; here is how SQLite takes the
+steps, and what rows need that only SQLite files can hold: no other driver is as old.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from pipecd_controlplane.store import schema
+from pipecd_controlplane.store.migrations import MIGRATIONS, Migration
 from pipecd_wire.model import application_pb2
 from pipecd_wire.model import deployment_pb2 as pb
 
-Step: TypeAlias = Callable[[sqlite3.Connection], None]
+Fill: TypeAlias = Callable[[sqlite3.Connection], None]
 
 
 def migrate(connection: sqlite3.Connection, dialect: Dialect, *, version: int) -> None:
     """Bring a file of `version` (0 is an empty one) to today's, in the caller's transaction."""
     existing = bool(_names(connection))
     if existing:
-        for number, change in sorted(CHANGES.items()):
-            if version < number:
-                change(connection)
+        for migration in MIGRATIONS:
+            if version < migration.version:
+                _change(connection, migration)
     _create_missing(connection, dialect)
     if existing:
         for number, fill in sorted(FILLS.items()):
@@ -47,35 +48,16 @@ def _names(connection: sqlite3.Connection) -> set[str]:
     return {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
 
 
-def _add(connection: sqlite3.Connection, table: str, columns: Iterable[str]) -> None:
-    """Add columns such as `name TYPE` or `name TYPE DEFAULT value`."""
-    there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
-    for column in columns:
-        if column.partition(" ")[0] in there:
-            continue
-        if " DEFAULT " not in column:
-            column += " DEFAULT ''" if column.endswith(" VARCHAR") else " DEFAULT 0"  # noqa: PLW2901 - the same column, said in full
-        connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} NOT NULL")
-
-
-def _columns_to_3(connection: sqlite3.Connection) -> None:
-    """Lists are found by more: labels, time of change, chain, trace."""
-    _add(
-        connection,
-        "application",
-        ("deleted BIGINT", "plugin_based BIGINT", "sync_status BIGINT", "updated_at BIGINT"),
-    )
-    _add(
-        connection,
-        "deployment",
-        (
-            "updated_at BIGINT",
-            "completed_at BIGINT",
-            "chain_id VARCHAR",
-            "trace_commit_hash VARCHAR",
-        ),
-    )
-    for index in ("deployment_of_application", "deployment_of_project"):
+def _change(connection: sqlite3.Connection, migration: Migration) -> None:
+    for column in migration.columns:
+        there = {row[1] for row in connection.execute(f"PRAGMA table_info({column.table})")}
+        # A table that is missing altogether is made later, with all of its columns.
+        if there and column.name not in there:
+            connection.execute(
+                f"ALTER TABLE {column.table} ADD COLUMN {column.name} {column.type}"
+                f" DEFAULT {column.default!r} NOT NULL"
+            )
+    for index in migration.dropped_indexes:
         connection.execute(f"DROP INDEX IF EXISTS {index}")
 
 
@@ -149,22 +131,5 @@ def _label(
     )
 
 
-def _columns_to_4(connection: sqlite3.Connection) -> None:
-    """Chunks of stage logs are found by both ends. Those that are there may hold any index."""
-    _add(
-        connection,
-        "stage_log_chunk",
-        (f"first_index BIGINT DEFAULT {-(2**63)}", "late BIGINT DEFAULT 1"),
-    )
-
-
-def _columns_to_6(connection: sqlite3.Connection) -> None:
-    """Stage logs have a limit; what they held before does not count."""
-    _add(connection, "stage_log", ("bytes BIGINT",))
-
-
-CHANGES: Final[dict[int, Step]] = {3: _columns_to_3, 4: _columns_to_4, 6: _columns_to_6}
-"""By the version they lead to: what is done to the tables that are there."""
-
-FILLS: Final[dict[int, Step]] = {3: _rows_to_3}
+FILLS: Final[dict[int, Fill]] = {3: _rows_to_3}
 """By the version they lead to: what is done to the rows once all tables are there."""

@@ -9,16 +9,14 @@ import asyncio
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar, cast
 
-from sqlalchemy import Executable
-
 from pipecd_controlplane.store.changes import Change, OnCommit
-from pipecd_controlplane.store.database import DuplicateError, Row, Transaction, Value
-from pipecd_controlplane.store.statements import Statements
+from pipecd_controlplane.store.database import Transaction
+from pipecd_controlplane.store.sqlite.unit_runner import UnitRunner
 from pipecd_model.errors import UnavailableError
 from pipecd_runtime.logs import logger
 
@@ -28,41 +26,6 @@ T = TypeVar("T")
 
 GROUP: Final = 64
 """Units of work in one commit at most; more would make the first one wait for the last."""
-
-
-class SqliteView:
-    """Reads on one connection. The methods are coroutines that never wait."""
-
-    def __init__(self, connection: sqlite3.Connection, statements: Statements) -> None:
-        self._connection = connection
-        self._statements = statements
-
-    async def one(self, statement: Executable, **parameters: Value) -> Row | None:
-        return cast("Row | None", self._execute(statement, parameters).fetchone())
-
-    async def all(self, statement: Executable, **parameters: Value) -> list[Row]:
-        return self._execute(statement, parameters).fetchall()
-
-    def _execute(self, statement: Executable, parameters: dict[str, Value]) -> sqlite3.Cursor:
-        compiled = self._statements[statement]
-        return self._connection.execute(compiled.text, compiled.arguments(parameters))
-
-
-class SqliteTransaction(SqliteView):
-    """One unit of work's part of a commit."""
-
-    def __init__(self, connection: sqlite3.Connection, statements: Statements) -> None:
-        super().__init__(connection, statements)
-        self.changes: list[Change] = []
-
-    async def run(self, statement: Executable, **parameters: Value) -> int:
-        try:
-            return self._execute(statement, parameters).rowcount
-        except sqlite3.IntegrityError as error:
-            raise DuplicateError(str(error)) from error
-
-    def changed(self, change: Change) -> None:
-        self.changes.append(change)
 
 
 @dataclass(slots=True)
@@ -79,11 +42,9 @@ class Unit:
 class Writer:
     """Takes units of work from the event loop and answers them there, in order."""
 
-    def __init__(
-        self, connection: sqlite3.Connection, statements: Statements, on_commit: OnCommit
-    ) -> None:
-        self._connection = connection
-        self._statements = statements
+    def __init__(self, runner: UnitRunner, on_commit: OnCommit) -> None:
+        self._runner = runner
+        self._connection = runner.connection
         self._on_commit = on_commit
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[Unit | None] = SimpleQueue()
@@ -133,17 +94,12 @@ class Writer:
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         for unit in group:
-            execute("SAVEPOINT unit")
-            transaction = SqliteTransaction(self._connection, self._statements)
             try:
-                unit.result = run_through(unit.work(transaction))
-                unit.changes = transaction.changes
+                unit.result, unit.changes = self._runner.run(unit.work)
             except sqlite3.Error:
                 raise  # not the unit's fault; nothing that follows would fare better
             except Exception as error:  # noqa: BLE001 - it belongs to the caller who waits for it
                 unit.error = error
-                execute("ROLLBACK TO unit")
-            execute("RELEASE unit")
         execute("COMMIT")
 
     def _give_up(self, group: list[Unit], error: sqlite3.Error) -> None:
@@ -169,14 +125,3 @@ class Writer:
                 unit.future.set_exception(unit.error)
             else:
                 unit.future.set_result(unit.result)
-
-
-def run_through(work: Awaitable[T]) -> T:
-    """Run a unit of work to its end at once. It has nothing to wait for: its view never does."""
-    coroutine = cast("Coroutine[Any, Any, T]", work)
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        return cast("T", done.value)
-    coroutine.close()
-    raise RuntimeError("a unit of work awaited something other than its view")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""That piped shall stop, how urgently, and why: asked for by a signal, a command, or a failure."""
+"""That piped has to stop, how urgently, and why: a signal, a command, or a failure."""
 
 import asyncio
 import signal
@@ -14,35 +14,35 @@ log = logger(__name__)
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-class Stopping:
-    """A wish to stop; the second one is a wish to stop at once."""
+class ShutdownRequest:
+    """That piped has to stop; requested again, at once."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
-        self.at_once = asyncio.Event()
+        self.requested = asyncio.Event()
+        self.immediate = asyncio.Event()
         self.failure: Exception | None = None
 
-    def ask(self, why: str) -> None:
-        """Stop; asked again, stop at once."""
-        if not self.asked.is_set():
+    def request(self, why: str) -> None:
+        """Stop; requested again, stop at once."""
+        if not self.requested.is_set():
             log.info("piped.stopping", why=why)
-            self.asked.set()
+            self.requested.set()
         else:
             log.warning("piped.stopping_at_once", why=why)
-            self.at_once.set()
+            self.immediate.set()
 
     def fail(self, failure: Exception) -> None:
         """Stop, and end with this error."""
         self.failure = self.failure or failure
-        if not self.asked.is_set():
-            self.ask(f"failure: {failure}")
+        if not self.requested.is_set():
+            self.request(f"failure: {failure}")
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Let SIGTERM and SIGINT ask while the block runs."""
+        """Let SIGTERM and SIGINT request it while the block runs."""
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
-            loop.add_signal_handler(number, self.ask, f"signal {number.name}")
+            loop.add_signal_handler(number, self.request, f"signal {number.name}")
         try:
             yield
         finally:

@@ -30,16 +30,16 @@ UNFINISHED = 4
 NOT_STARTED = 5
 """Exit code: it cannot be started; `errors` says why."""
 
-PART_AFTER = 0.2
+PART_AFTER_SECONDS = 0.2
 """Seconds after which a line without an end is shown all the same."""
-FIRST_LOOK = 0.01
+FIRST_LOOK_SECONDS = 0.01
 """Seconds until it is looked at whether signalled processes are gone; doubled each time."""
-LONGEST_LOOK = 0.2
-SHORT_GRACE = 1.0
-KILL_LIMIT = 5.0
-OUTPUT_LIMIT = 1.0
+LONGEST_LOOK_SECONDS = 0.2
+SHORT_GRACE_SECONDS = 1.0
+KILL_LIMIT_SECONDS = 5.0
+OUTPUT_LIMIT_SECONDS = 1.0
 """Seconds to read what ended processes have written last."""
-FULL_DISK_PAUSE = 0.5
+FULL_DISK_PAUSE_SECONDS = 0.5
 LARGEST_OUTPUT = 1 << 30
 """Bytes of output that are kept: a script that writes for ever must not fill the disk."""
 
@@ -58,17 +58,17 @@ def main() -> int:
         errors = os.open(f"{folder}/{record.ERRORS}", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         os.dup2(errors, 2)
         os.chdir(directory)
-        keeper = Keeper(folder, dict(each.split("=", 1) for each in variables), float(grace))
-        keeper.prepare(os.fsencode(text))
-        chaos.reached("shim.before-record")
+        runner = ScriptRunner(folder, dict(each.split("=", 1) for each in variables), float(grace))
+        runner.prepare(os.fsencode(text))
+        chaos.hit("shim.before-record")
         lock = record.take(folder, int(floor))
         if lock is None:
-            keeper.forget()
+            runner.forget()
             return TAKEN
     except OSError as error:
         complain(error)
         return NOT_STARTED
-    keeper.run()
+    runner.run()
     return 0
 
 
@@ -122,13 +122,13 @@ def gather_orphans() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
-class Keeper:
+class ScriptRunner:
     """The script's parent."""
 
-    def __init__(self, folder: str, variables: dict[str, str], grace: float) -> None:
+    def __init__(self, folder: str, variables: dict[str, str], grace_seconds: float) -> None:
         self._folder = folder
         self._variables = variables
-        self._grace = grace
+        self._grace = grace_seconds
         self._asked = False
         self._hurry = False
         self._wake_end, wake = os.pipe()
@@ -170,16 +170,16 @@ class Keeper:
     def run(self) -> None:
         """Run the script to its end."""
         self._wake()
-        chaos.reached("shim.after-record")
+        chaos.hit("shim.after-record")
         script = f"{self._folder}/{record.SCRIPT}"
         os.rename(self._own_script, script)
         if not self._asked:
             self._start(script)
-            chaos.reached("shim.running")
+            chaos.hit("shim.running")
             self._keep()
             self._tell_rest()
             os.chdir("/")  # piped sees by our folder whether it is still in use
-            chaos.reached("shim.script-ended")
+            chaos.hit("shim.script-ended")
         remove(script)
         code = -TERM if self._code is None else self._code
         while True:
@@ -190,9 +190,9 @@ class Keeper:
                 return  # the whole record was taken away: nobody will ever ask
             except OSError as error:  # a full disk: whoever follows waits with us
                 complain(error)
-                time.sleep(FULL_DISK_PAUSE)
+                time.sleep(FULL_DISK_PAUSE_SECONDS)
         self._wake()  # what the script has done is done: nobody has to wait for the disk
-        chaos.reached("shim.exit-record")
+        chaos.hit("shim.exit-record")
         record.sync_exit(self._folder)
 
     def _start(self, script: str) -> None:
@@ -218,10 +218,10 @@ class Keeper:
         poll = select.poll()
         poll.register(self._wake_end, select.POLLIN)
         poll.register(self._pipe, select.POLLIN)
-        ending: Ending | None = None
+        ending: ScriptEnding | None = None
         while True:
             if (self._asked or self._code) and ending is None:
-                ending = Ending(self._variables.get(SCRIPT_ID, ""), self._grace, self._note)
+                ending = ScriptEnding(self._variables.get(SCRIPT_ID, ""), self._grace, self._note)
             if ending is not None and ending.look(hurry=self._hurry, quiet=self._pipe < 0):
                 while self._pipe >= 0 and self._read():
                     pass
@@ -239,11 +239,11 @@ class Keeper:
                     self._pipe = -1
             self._cut_part()
 
-    def _patience(self, ending: "Ending | None") -> float | None:
+    def _patience(self, ending: "ScriptEnding | None") -> float | None:
         """Milliseconds until something is to be done, even if nothing happens."""
         moments = [] if ending is None else [ending.next_look]
         if self._part_since is not None:
-            moments.append(self._part_since + PART_AFTER)
+            moments.append(self._part_since + PART_AFTER_SECONDS)
         return max(min(moments) - time.monotonic(), 0) * 1000 + 1 if moments else None
 
     def _read(self) -> bool:
@@ -256,11 +256,14 @@ class Keeper:
             return False
         self._append(frames.OUTPUT, data)
         self._part_since = None if data.endswith(b"\n") else time.monotonic()
-        chaos.reached("shim.output")
+        chaos.hit("shim.output")
         return True
 
     def _cut_part(self) -> None:
-        if self._part_since is not None and time.monotonic() >= self._part_since + PART_AFTER:
+        if (
+            self._part_since is not None
+            and time.monotonic() >= self._part_since + PART_AFTER_SECONDS
+        ):
             self._part_since = None
             self._append(frames.CUT)
 
@@ -333,17 +336,17 @@ class Keeper:
                 self._append(frames.SHELL_ENDED)
 
 
-class Ending:
+class ScriptEnding:
     """A script that is to end, with all that came from it: asked first, killed after a while.
 
     They are asked once: what is started after that belongs to somebody's cleaning up.
     """
 
-    def __init__(self, token: str, grace: float, note: "Callable[[str], None]") -> None:
+    def __init__(self, token: str, grace_seconds: float, note: "Callable[[str], None]") -> None:
         self._processes = ScriptProcesses(token, below=os.getpid())
         self._note = note
-        self._over = time.monotonic() + grace
-        self._pause = FIRST_LOOK
+        self._over = time.monotonic() + grace_seconds
+        self._pause = FIRST_LOOK_SECONDS
         self._gone_at: float | None = None
         self._killing = False
         self._hurried = False
@@ -355,15 +358,15 @@ class Ending:
         now = time.monotonic()
         if hurry and not self._hurried:
             self._hurried = True
-            self._over = min(self._over, now + SHORT_GRACE)
+            self._over = min(self._over, now + SHORT_GRACE_SECONDS)
         if now < self.next_look:
             return False
         self.next_look = now + self._pause
-        self._pause = min(self._pause * 2, LONGEST_LOOK)
+        self._pause = min(self._pause * 2, LONGEST_LOOK_SECONDS)
         alive = self._processes.find()
         if not alive:
             self._gone_at = self._gone_at or now
-            return quiet or now >= self._gone_at + OUTPUT_LIMIT
+            return quiet or now >= self._gone_at + OUTPUT_LIMIT_SECONDS
         if now < self._over:
             return False
         if self._killing:
@@ -376,10 +379,10 @@ class Ending:
 
     def _kill(self) -> None:
         self._killing = True
-        self._over = time.monotonic() + KILL_LIMIT
-        self._pause = FIRST_LOOK
+        self._over = time.monotonic() + KILL_LIMIT_SECONDS
+        self._pause = FIRST_LOOK_SECONDS
         self.next_look = time.monotonic()
         # Again and again: what was just being born has not been seen the first time.
-        over = time.monotonic() + KILL_LIMIT
+        over = time.monotonic() + KILL_LIMIT_SECONDS
         while self._processes.signal(KILL) and time.monotonic() < over:
-            time.sleep(FIRST_LOOK)
+            time.sleep(FIRST_LOOK_SECONDS)

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pipecd_plugin_scriptrun.records import Record
-from pipecd_plugin_scriptrun.spare import SPARE
+from pipecd_plugin_scriptrun.prefork import SHIMS
+from pipecd_plugin_scriptrun.records import ScriptRecord
 
-FIRST_PAUSE: Final = 0.02
+FIRST_PAUSE_SECONDS: Final = 0.02
 """Seconds until the next look at a record whose shim was started by somebody else; then longer."""
-LONGEST_PAUSE: Final = 0.2
-OWN_PAUSE: Final = 0.5
+LONGEST_PAUSE_SECONDS: Final = 0.2
+OWN_PAUSE_SECONDS: Final = 0.5
 """The same for our own shim, which wakes us by itself."""
 PIPE_ROOM: Final = 32 * 1024
 """Bytes that an empty pipe takes at once."""
@@ -36,12 +36,12 @@ class Script:
 class Shim:
     """Keeps one script, or shall."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: ScriptRecord) -> None:
         self._record = record
         self._pid: int | None = None
         self._wake_end: int | None = None
         self._woken = asyncio.Event()
-        self._pause = FIRST_PAUSE
+        self._pause = FIRST_PAUSE_SECONDS
         self.exit_code: int | None = None
         """Of our own one, after its end."""
 
@@ -53,7 +53,7 @@ class Shim:
     async def start(self, script: Script, *, floor: int) -> None:
         """Give it the script, which has begun when its start record is there. Raises OSError."""
         self.exit_code = None
-        idle = SPARE.take()
+        idle = SHIMS.take()
         job = _job(self._record, script, floor)
         self._pid, self._wake_end = idle.pid, idle.wake
         os.set_blocking(self._wake_end, False)
@@ -80,8 +80,8 @@ class Shim:
 
     async def wait(self) -> None:
         """Wait until there may be something new."""
-        pause = OWN_PAUSE if self.is_own else self._pause
-        self._pause = min(self._pause * 1.5, LONGEST_PAUSE)
+        pause = OWN_PAUSE_SECONDS if self.is_own else self._pause
+        self._pause = min(self._pause * 1.5, LONGEST_PAUSE_SECONDS)
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await self._woken.wait()
@@ -89,11 +89,11 @@ class Shim:
 
     def has_news(self) -> None:
         """There was something new: look sooner again."""
-        self._pause = FIRST_PAUSE
+        self._pause = FIRST_PAUSE_SECONDS
 
     def signal(self, number: signal.Signals) -> bool:
         """Signal the shim of the record; False while it is not there."""
-        started = self._record.started()
+        started = self._record.read_started()
         if started is not None and self._record.is_locked():
             pid = started.pid
         elif self._pid is not None:
@@ -108,7 +108,7 @@ class Shim:
         """Listen no more. It goes on, until it has nothing more to do."""
         self._close()
         if self._pid is not None:
-            SPARE.reap_later(self._pid)
+            SHIMS.reap_later(self._pid)
             self._pid = None
 
     def _close(self) -> None:
@@ -118,7 +118,7 @@ class Shim:
             self._wake_end = None
 
 
-def _job(record: Record, script: Script, floor: int) -> bytes:
+def _job(record: ScriptRecord, script: Script, floor: int) -> bytes:
     """What the shim reads: a length, then texts with a null character behind each."""
     texts = [
         str(record.folder),

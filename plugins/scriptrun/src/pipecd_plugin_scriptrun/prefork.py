@@ -14,12 +14,12 @@ from typing import Final
 from pipecd_plugin_scriptrun.shim import chaos, start
 from pipecd_sdk.kit.process import own, spawn_detached, word
 
-KEEP_FOR: Final = 60.0
+KEEP_SECONDS: Final = 60.0
 """Seconds without a script after which the spare one is let go."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Idle:
+class IdleShim:
     """A shim without a script."""
 
     pid: int
@@ -29,11 +29,11 @@ class Idle:
     """The end of a pipe: something has changed, or the shim has ended."""
 
 
-class Spare:
+class ShimPool:
     """At most one idle shim."""
 
     def __init__(self) -> None:
-        self._idle: Idle | None = None
+        self._idle: IdleShim | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._ending: list[int] = []
 
@@ -42,11 +42,11 @@ class Spare:
         loop = asyncio.get_running_loop()
         if self._expiry is not None:
             self._expiry.cancel()
-        self._expiry = loop.call_later(KEEP_FOR, self.drop)
+        self._expiry = loop.call_later(KEEP_SECONDS, self.drop)
         if self._idle is None:
             self._idle = spawn()
 
-    def take(self) -> Idle:
+    def take(self) -> IdleShim:
         """The spare one, or a new one."""
         self._reap()
         idle, self._idle = self._idle, None
@@ -68,7 +68,7 @@ class Spare:
         self._ending = [pid for pid in self._ending if os.waitpid(pid, os.WNOHANG)[0] == 0]
 
 
-def spawn() -> Idle:
+def spawn() -> IdleShim:
     """Start a shim. Raises OSError."""
     command = (word(sys.executable), *own("-I", "-S"), word(str(start.__file__)))
     source, job = os.pipe()
@@ -90,8 +90,8 @@ def spawn() -> Idle:
     finally:
         os.close(source)
         os.close(wake)
-    return Idle(pid=pid, job=job, wake=wake_end)
+    return IdleShim(pid=pid, job=job, wake=wake_end)
 
 
-SPARE: Final = Spare()
+SHIMS: Final = ShimPool()
 """Of this process, whatever runs in it."""

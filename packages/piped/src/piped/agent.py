@@ -20,7 +20,7 @@ from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.rpc import ClientTls
 from piped.appconfig import Discovery
 from piped.controlplane.client import ControlPlane
-from piped.controlplane.epoch import under
+from piped.controlplane.epoch import lease_epoch
 from piped.controlplane.lease import Lease
 from piped.controlplane.state import ControlPlaneState
 from piped.controlplane.watch import Watch
@@ -29,20 +29,20 @@ from piped.plugins import PluginHost, PluginStateReporter
 from piped.preview.handler import PlanPreviews
 from piped.push_commands import PushCommandRunner
 from piped.report.agent import Stats, introduce
+from piped.report.commands import CommandInbox
 from piped.report.outbox import Outbox
-from piped.report.statuses import Statuses
 from piped.schedule.controller import Controller
 from piped.scripts.records import ScriptRecords
-from piped.stopping import Stopping
+from piped.shutdown import ShutdownRequest
 from piped.trigger import Trigger
 
 log = logger(__name__)
 
-FORGET: Final = 2.0
-"""Seconds in which the records of scripts go whose deployment has just ended."""
+RECORDS_SECONDS: Final = 2.0
+"""In which the records of scripts are removed whose deployment has just ended."""
 
-SETTLE: Final = 10.0
-"""Seconds in which deployments let go after their plugins have gone."""
+SETTLE_SECONDS: Final = 10.0
+"""In which deployments let go after their plugins have gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,26 +63,26 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piped:
+class Agent:
     """The parts, put together: what runs, and how it ends."""
 
     settings: Settings
-    stopping: Stopping
+    shutdown: ShutdownRequest
     control: ControlPlane
     lease: Lease
-    mirror: ControlPlaneState
+    state: ControlPlaneState
     outbox: Outbox
-    statuses: Statuses
+    commands: CommandInbox
     host: PluginHost
     controller: Controller
     records: ScriptRecords
-    own: PushCommandRunner
+    push_commands: PushCommandRunner
     trigger: Trigger
     discovery: Discovery
     live_states: LiveStates
     previews: PlanPreviews
     stats: Stats
-    states: PluginStateReporter
+    plugin_states: PluginStateReporter
     public_key: str
     """Closes secrets for this piped; empty when it opens none."""
 
@@ -92,8 +92,8 @@ class Piped:
 
             def start(name: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
                 """Start what only the instance at work does."""
-                held = partial(self.lease.while_held, run)
-                return tasks.create_task(guarded(name, held), name=name)
+                held = partial(self.lease.run_while_held, run)
+                return tasks.create_task(run_guarded(name, held), name=name)
 
             intake = [
                 start("trigger", self.trigger.run),
@@ -101,16 +101,16 @@ class Piped:
                 start("live states", self.live_states.run),
                 start("previews", self.previews.run),
                 start("restart", self._watch_for_restart),
-                start("own commands", self.own.run),
+                start("own commands", self.push_commands.run),
             ]
             working = [
                 tasks.create_task(self._follow_control_plane(), name="control plane"),
                 tasks.create_task(self._schedule(), name="controller"),
-                tasks.create_task(guarded("lease", self._keep_lease), name="lease"),
+                tasks.create_task(run_guarded("lease", self._keep_lease), name="lease"),
                 start("stats", self.stats.run),
                 start("plugin states", self._tell_plugin_states),
             ]
-            await self.stopping.asked.wait()
+            await self.shutdown.requested.wait()
             for task in intake:
                 task.cancel()
             await self._settle()
@@ -120,7 +120,7 @@ class Piped:
     async def _follow_control_plane(self) -> None:
         settings = self.settings
         try:
-            with under(0):  # whoever holds the lease, this instance says who it is
+            with lease_epoch(0):  # whoever holds the lease, this instance says who it is
                 await introduce(
                     self.control,
                     settings.config,
@@ -128,44 +128,45 @@ class Piped:
                     public_key=self.public_key,
                 )
         except PipecdError as error:
-            self.stopping.fail(error)
+            self.shutdown.fail(error)
             return
         # What an earlier piped could not tell comes first: a stage that has ended is not run again.
-        await self.outbox.left_taken()
+        await self.outbox.wait_backlog_delivered()
         watch = Watch(
             self.control,
-            self.mirror,
+            self.state,
             self.lease,
             data_folder_id=settings.data_folder_id,
-            on_own=self.own.take,
+            on_own=self.push_commands.take,
         )
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(guarded("script records", self.records.run), name="script records")
-            await guarded("watch", watch.run)
+            tasks.create_task(
+                run_guarded("script records", self.records.run), name="script records"
+            )
+            await run_guarded("watch", watch.run)
 
     async def _keep_lease(self) -> None:
-        await self.lease.keep(self.control)
+        await self.lease.renew_forever(self.control)
 
     async def _tell_plugin_states(self) -> None:
         for plugin in self.host.plugins.values():
-            self.states.on_change(plugin)  # another instance may have told of its own
-        await self.states.run()
+            self.plugin_states.on_change(plugin)  # another instance may have told of its own
+        await self.plugin_states.run()
 
     async def _schedule(self) -> None:
         try:
             await self.controller.run()
         except Exception as bug:  # noqa: BLE001 - what it knew of its deployments is not to be trusted
             log.bug("component.failed", component="controller")
-            self.stopping.fail(bug)
+            self.shutdown.fail(bug)
 
     async def _watch_for_restart(self) -> None:
         """Stop when a person asks for a restart; whoever watches piped starts it again."""
-        async for change in self.mirror.changes():
+        async for change in self.state.changes():
             for command in change.commands:
-                if command.type == Command.RESTART_PIPED and not self.stopping.asked.is_set():
-                    self.statuses.handled(command)
-                    self.mirror.handled(command.id)
-                    self.stopping.ask(f"restart asked for by {command.commander or 'a person'}")
+                if command.type == Command.RESTART_PIPED and not self.shutdown.requested.is_set():
+                    self.commands.finish(command)
+                    self.shutdown.request(f"restart asked for by {command.commander or 'a person'}")
 
     async def _settle(self) -> None:
         """No new stage; plugins are told to stop, and finish what cannot be left."""
@@ -174,20 +175,20 @@ class Piped:
             hurrying = tasks.create_task(self._hurry())
             await self.host.stop(self.settings.grace)
             try:
-                async with asyncio.timeout(SETTLE):
-                    await self.controller.settled()
+                async with asyncio.timeout(SETTLE_SECONDS):
+                    await self.controller.wait_settled()
             except TimeoutError:
                 log.error("piped.unsettled", deployments=self.controller.running)  # noqa: TRY400
             hurrying.cancel()
-        if not self.stopping.at_once.is_set():
-            await self.records.settle(FORGET)
+        if not self.shutdown.immediate.is_set():
+            await self.records.settle(RECORDS_SECONDS)
 
     async def _hurry(self) -> None:
-        await self.stopping.at_once.wait()
+        await self.shutdown.immediate.wait()
         self.host.kill()
 
 
-async def guarded(name: str, run: Callable[[], Awaitable[None]]) -> None:
+async def run_guarded(name: str, run: Callable[[], Awaitable[None]]) -> None:
     """Run a component for ever: one that ends by itself has a bug, and is started again."""
     backoff = Backoff(first_seconds=1, longest_seconds=60, jitter=0)
     while True:

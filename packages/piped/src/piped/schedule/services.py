@@ -1,35 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the run of a deployment needs from the rest of piped, built once in `app.py`."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
 from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
-from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
+from piped.facts import Facts
 from piped.plan.planner import Planner
 from piped.plan.protocols import Plugins, Sources
 from piped.plan.stages import Clock
-from piped.report.statuses import Statuses
+from piped.report.commands import CommandInbox
+from piped.report.statuses import StatusReporter
 
 
-class Commands(Protocol):
-    """The commands that wait to be handled."""
+class Scope(Protocol):
+    """What is open while a deployment is planned or runs: its metadata, and its secrets."""
 
-    def stage_commands(self, deployment_id: str, stage_id: str) -> Sequence[Command]:
-        """Those for one stage."""
-
-    def handled(self, command_id: str) -> None:
-        """Forget one."""
-
-
-class Metadata(Protocol):
-    """What plugins keep with a deployment, there for them while it runs."""
-
-    def opened(self, deployment: Deployment) -> AbstractContextManager[object]:
-        """Open it while the block runs."""
+    def open(self, deployment: Deployment) -> AbstractContextManager[object]:
+        """Keep it open while the block runs."""
 
 
 class Permit(Protocol):
@@ -45,13 +36,13 @@ class Permit(Protocol):
     def may_begin(self, *, begun: bool) -> bool:
         """May a deployment be taken up, a new one or one that another instance may have begun?"""
 
-    async def deployment(self, *, begun: bool) -> None:
-        """Wait until it may."""
+    async def wait_for_deployment(self, *, begun: bool) -> None:
+        """Wait until a deployment may be taken up."""
 
-    async def stage(self, *, rollback: bool) -> None:
+    async def wait_for_stage(self, *, rollback: bool) -> None:
         """Wait until a stage may start."""
 
-    async def gone(self) -> None:
+    async def wait_until_lost(self) -> None:
         """Wait until another instance goes on with what this one has begun."""
 
 
@@ -73,26 +64,27 @@ class Scripts(Protocol):
 class Successes(Protocol):
     """What each application runs: its last deployment that succeeded."""
 
-    async def of(self, application_id: str) -> ApplicationDeploymentReference | None:
-        """The last one, None when there was none yet."""
+    async def get(self, application_id: str) -> ApplicationDeploymentReference | None:
+        """Returns the last success of an application, None when there was none yet."""
 
     def remember(self, application_id: str, success: ApplicationDeploymentReference) -> None:
-        """Take a new one."""
+        """Replace the last success of an application."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
-    """Everything a run uses."""
+class RunServices:
+    """Everything that the run of a deployment uses."""
 
     planner: Planner
     plugins: Plugins
     sources: Sources
-    statuses: Statuses
-    commands: Commands
-    metadata: Metadata
+    facts: Facts
+    reports: StatusReporter
+    commands: CommandInbox
+    scope: Scope
     successes: Successes
     permit: Permit
     scripts: Scripts
-    stored: Callable[[str], Awaitable[Deployment]]
-    """The deployment as the control plane has it."""
+    read_deployment: Callable[[str], Awaitable[Deployment]]
+    """Returns a deployment as the control plane has it."""
     clock: Clock

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of a command: it comes with the control plane's state, and is finished once.
+
+Whoever carries a command out finishes it: its outcome is reported, and the state forgets it, so
+that no later listing brings it back. Commands to a stage (approve, skip) are read by the stage's
+plugin, perhaps several of them, and it never says which of them counted: all that are there count
+as handled when the stage ends, whatever its end is. Until then they stay open, so that a plugin or
+piped that is restarted gets them again.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pipecd_wire.model.command_pb2 import COMMAND_FAILED, COMMAND_SUCCEEDED, Command
+from pipecd_wire.pipedservice import service_pb2 as pb
+from piped.controlplane.state import ControlPlaneState
+from piped.report.outbox import Outbox
+
+REASON: Final = "reason"
+"""Where a command that failed says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandOutcome:
+    """What came of a command."""
+
+    succeeded: bool = True
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    output: bytes = b""
+
+    @classmethod
+    def fail(cls, reason: str) -> "CommandOutcome":
+        """Returns the outcome of a command that could not be carried out."""
+        return cls(succeeded=False, metadata={REASON: reason})
+
+
+SUCCEEDED: Final = CommandOutcome()
+
+
+class CommandInbox:
+    """The open commands of this piped."""
+
+    def __init__(
+        self, state: ControlPlaneState, outbox: Outbox, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._state = state
+        self._outbox = outbox
+        self._clock = clock
+
+    def finish(self, command: Command, outcome: CommandOutcome = SUCCEEDED) -> None:
+        """Report the outcome of a command, and forget the command."""
+        self._outbox.put(
+            lane_of(command),
+            "ReportCommandHandled",
+            pb.ReportCommandHandledRequest(
+                command_id=command.id,
+                status=COMMAND_SUCCEEDED if outcome.succeeded else COMMAND_FAILED,
+                metadata=outcome.metadata,
+                handled_at=max(1, int(self._clock())),
+                output=outcome.output,
+            ),
+        )
+        self._state.forget_command(command.id)
+
+    def finish_stage(self, deployment_id: str, stage_id: str) -> None:
+        """A stage has ended: finish all its open commands."""
+        for command in self._state.stage_commands(deployment_id, stage_id):
+            self.finish(command)
+
+
+def lane_of(command: Command) -> str:
+    """Returns the lane of a command's outcome: that of its application, where it has one.
+
+    Somebody waits for a preview: it never queues behind the reports of an application.
+    """
+    if command.type == Command.BUILD_PLAN_PREVIEW:
+        return command.id
+    return command.application_id or command.id
