@@ -17,7 +17,7 @@ class SecretKeys:
 
     opener: Opener
     public: str
-    """In PEM form; everybody may know it."""
+    """In PEM form; no secret."""
 
 
 def read_keys(management: SecretManagementConfig | None) -> SecretKeys | None:
@@ -63,7 +63,7 @@ def _public(config: KeyPairConfig) -> bytes:
 def _half(name: str, file: str, data: Base64Secret | None) -> bytes:
     if data is not None:
         try:
-            return data.decoded()
+            return data.decode()
         except ValueError:
             raise ConfigError(
                 f"{name}Data is not base64", hint="write base64 of the key's PEM file"
