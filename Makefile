@@ -15,6 +15,7 @@ TYPED_TESTS := \
 	packages/controlplane/tests/*.py \
 	packages/controlplane/tests/api \
 	packages/controlplane/tests/matrix \
+	packages/controlplane/tests/store \
 	packages/controlplane/tests/usecases \
 	packages/controlplane/tests/web \
 	packages/controlplane/tests/wire \

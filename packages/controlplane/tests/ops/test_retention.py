@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from pipecd_controlplane.ops.retention import (
     DAY,
@@ -15,6 +16,7 @@ from pipecd_controlplane.ops.retention import (
 )
 from pipecd_controlplane.serve import config
 from pipecd_controlplane.store import purge as steps
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.events import EventFilter
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores
@@ -42,9 +44,7 @@ async def ended(kept: Stores, build: Any, deployment_id: str, at: int, **fields:
 
 
 async def rows(kept: Stores, table: str) -> int:
-    found = await kept.database.read(
-        lambda view: view.all(steps.select(steps.schema.metadata.tables[table]))
-    )
+    found = await kept.database.read(lambda view: view.all(select(schema.metadata.tables[table])))
     return len(found)
 
 
@@ -143,7 +143,7 @@ async def test_old_events_traces_chains_and_commands_go(kept: Stores, build: Any
             )
         )
     await kept.commands.add(build.command(id="handled"))
-    await kept.commands.handled(
+    await kept.commands.record_outcome(
         "ours",
         "piped",
         command_pb2.Command(id="handled", status=command_pb2.COMMAND_SUCCEEDED, handled_at=5),
@@ -162,7 +162,7 @@ async def test_old_events_traces_chains_and_commands_go(kept: Stores, build: Any
     assert page.items == []
     assert await rows(kept, "event_label") == 0
     assert await rows(kept, "deployment_trace") == 0
-    assert [chain_id for _, chain_id in await kept.chains.unfinished()] == ["going on"]
+    assert [chain_id for _, chain_id in await kept.chains.list_unfinished()] == ["going on"]
     assert await rows(kept, "deployment_chain") == 1
     assert await kept.commands.find("ours", "handled") is None
     assert await kept.commands.find("ours", "waiting") is not None

@@ -374,7 +374,7 @@ async def test_suggestions_of_both_are_listed_together(
         (v0, common_pb2.TERRAFORM, "c/old"),
         (v0, common_pb2.TERRAFORM, "a/old"),
     ):
-        known = (await plane.stores.unregistered.of_project("default")).get(agent.id)
+        known = (await plane.stores.unregistered.list_by_project("default")).get(agent.id)
         told = list(known.message.applications) if known else []
         info = common_pb2.ApplicationInfo(
             name=path, kind=kind, repo_id="repo", path=path, piped_id="whoever"

@@ -155,7 +155,7 @@ async def follow_in(
     lost: frozenset[Node] = frozenset(),
 ) -> None:
     """Bring a chain up to its deployments. A chain that is not there is none of ours."""
-    deployments = await stores.deployments.of_chain_in(transaction, project_id, chain_id)
+    deployments = await stores.deployments.list_by_chain_in(transaction, project_id, chain_id)
     try:
         await stores.chains.update_in(
             transaction,
@@ -169,7 +169,7 @@ async def follow_in(
 
 async def look(stores: Stores, now: Now) -> None:
     """The timed look at every chain that goes on."""
-    for project_id, chain_id in await stores.chains.unfinished():
+    for project_id, chain_id in await stores.chains.list_unfinished():
         await _look_at(stores, project_id, chain_id, now)
 
 
