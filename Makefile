@@ -19,6 +19,8 @@ TYPED_TESTS := \
 	packages/controlplane/tests/usecases \
 	packages/controlplane/tests/web \
 	packages/controlplane/tests/wire \
+	packages/model/tests \
+	packages/pipectl/tests \
 	packages/piped/tests/controlplane \
 	packages/piped/tests/plan \
 	packages/piped/tests/plugins \
@@ -36,6 +38,11 @@ TYPED_TESTS := \
 	plugins/waitapproval/tests \
 	tests/chaos \
 	tests/conformance \
+	tests/docs \
+	tests/integration/config \
+	tests/integration/floods \
+	tests/integration/interop \
+	tests/integration/pipectl \
 	tests/integration/piped \
 	tests/packaging \
 	tests/support/src

@@ -17,7 +17,7 @@ from report import Bar, info, report
 
 from pipecd_model.config import load_application
 from pipecd_model.lint import LintContext, lint
-from pipectl.documents import FilesAround, found
+from pipectl.documents import FilesAround, find_documents
 
 FILES = 5_000
 LINTED = 1_000
@@ -125,7 +125,7 @@ def parse_folder(folder: Path) -> None:
 
 def lint_folder(folder: Path) -> None:
     count = 0
-    for path, data in found([folder]):
+    for path, data in find_documents([folder]):
         problems = lint(data, file=str(path), context=LintContext(files=FilesAround(path)))
         assert not problems.faults, problems.faults
         count += 1

@@ -27,7 +27,7 @@ from pipecd_model.config.schemastruct import struct_from_schema
 from pipecd_model.config.shape import Field, shape
 from pipecd_model.config.structschema import default_of
 from pipecd_model.config.values import Duration, Secret
-from pipecd_model.known_plugins import known_plugins
+from pipecd_model.known_plugins import load_known_plugins
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = Path("docs/reference")
@@ -147,17 +147,17 @@ def _inner(cls: type[ConfigModel], each: Field) -> Iterator[tuple[type[ConfigMod
         for name, kind in cls.variants.items():
             yield kind, f" of type {name}"
         return
-    yield from _held(each.type, "")
+    yield from _find_structs(each.type, "")
 
 
-def _held(kind: Any, marks: str) -> Iterator[tuple[type[ConfigModel], str]]:
+def _find_structs(kind: Any, marks: str) -> Iterator[tuple[type[ConfigModel], str]]:
     if isinstance(kind, type) and issubclass(kind, ConfigModel):
         yield kind, marks
         return
     origin = typing.get_origin(kind)
     suffix = "[]" if origin is tuple else ".<name>" if origin is dict else ""
     for argument in typing.get_args(kind):
-        yield from _held(argument, marks + suffix)
+        yield from _find_structs(argument, marks + suffix)
 
 
 def _section(cls: type[ConfigModel], path: str) -> str:
@@ -249,7 +249,7 @@ def _stages() -> str:
 What the stages of well-known plugins take under `with`. `pipectl lint` judges by it where a plugin
 is not installed; where it is, by what that plugin says of itself.
 """
-    for plugin in known_plugins().values():
+    for plugin in load_known_plugins().values():
         text += f"\n## {plugin.name}\n"
         tables: dict[str, list[str]] = {}
         for name, schema in plugin.stages.items():

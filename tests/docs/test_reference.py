@@ -17,7 +17,7 @@ from pipecd_model.config.document import KINDS
 from pipecd_model.config.jsonschema import NAMES, document_schema
 from pipecd_model.config.schemastruct import struct_from_schema
 from pipecd_model.config.shape import shape
-from pipecd_model.known_plugins import known_plugins
+from pipecd_model.known_plugins import load_known_plugins
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,7 +54,7 @@ def test_every_setting_is_explained(generator: ModuleType) -> None:
     structs = {struct for cls in KINDS.values() for struct, _ in generator._structs(cls)}
     structs |= {
         struct_from_schema(schema)
-        for plugin in known_plugins().values()
+        for plugin in load_known_plugins().values()
         for schema in plugin.stages.values()
     }
 

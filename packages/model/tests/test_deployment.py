@@ -52,12 +52,3 @@ def test_a_stage_is_found_by_its_id() -> None:
 def test_a_stage_that_is_not_there_is_not_found() -> None:
     with pytest.raises(NotFoundError, match="the deployment 'd' has no stage 'x'"):
         deployments.stage(pb.Deployment(id="d"), "x")
-
-
-def test_deploy_targets_are_those_of_the_plugin() -> None:
-    deployment = pb.Deployment()
-    deployment.deploy_targets_by_plugin["kubernetes"].deploy_targets.extend(["dev", "prod"])
-
-    assert deployments.deploy_targets(deployment, "kubernetes") == ("dev", "prod")
-    assert deployments.deploy_targets(deployment, "terraform") == ()
-    assert list(deployment.deploy_targets_by_plugin) == ["kubernetes"]  # asking adds nothing

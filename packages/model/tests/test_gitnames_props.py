@@ -15,7 +15,7 @@ pieces = st.sampled_from(
 )
 names = st.one_of(
     st.lists(pieces, min_size=1, max_size=6).map("".join),
-    st.text(st.characters(blacklist_categories=("Cs",)), min_size=1, max_size=12),
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12),
 ).filter(lambda name: "\0" not in name)
 
 

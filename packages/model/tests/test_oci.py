@@ -111,7 +111,7 @@ def test_a_document_keeps_its_bytes_when_it_is_written_again() -> None:
         {"schemaVersion": 2, "mediaType": "m", "layers": [descriptor()]}, separators=(",", ":")
     ).encode()
 
-    assert parse_document(content).encoded() == content
+    assert parse_document(content).encode() == content
 
 
 def test_a_challenge_is_read() -> None:

@@ -158,10 +158,11 @@ def test_the_ends_of_a_stage_are_these() -> None:
 
 
 def test_a_stage_has_the_number_that_people_count() -> None:
-    assert stages.shown_number(pb.PipelineStage(name="WAIT", index=2)) == "3"
+    assert stages.format_stage_number(pb.PipelineStage(name="WAIT", index=2)) == "3"
     assert (
-        stages.shown_number(pb.PipelineStage(name="K8S_ROLLBACK", index=2, rollback=True)) == "3r"
+        stages.format_stage_number(pb.PipelineStage(name="K8S_ROLLBACK", index=2, rollback=True))
+        == "3r"
     )
-    assert stages.shown_number(pb.PipelineStage(name="SCRIPT_RUN_ROLLBACK", index=1)) == "2r"
+    assert stages.format_stage_number(pb.PipelineStage(name="SCRIPT_RUN_ROLLBACK", index=1)) == "2r"
     # That of a v0 piped is for the whole deployment, and always has the index 0.
-    assert stages.shown_number(pb.PipelineStage(name="ROLLBACK", predefined=True)) == "r"
+    assert stages.format_stage_number(pb.PipelineStage(name="ROLLBACK", predefined=True)) == "r"

@@ -113,27 +113,27 @@ def answer(plugin: str, chosen: common_pb2.SyncStrategy.ValueType) -> Answer:
 def test_the_first_plugin_that_wants_a_pipeline_wins() -> None:
     answers = [answer("a", QUICK_SYNC), answer("b", PIPELINE), answer("c", PIPELINE)]
 
-    assert strategy.of_answers(answers).summary == "b"
+    assert strategy.choose_by_answers(answers).summary == "b"
 
 
 def test_otherwise_the_last_opinion_stands() -> None:
     answers = [answer("a", QUICK_SYNC), answer("b", QUICK_SYNC), Answer(plugin="wait")]
 
-    assert strategy.of_answers(answers) == Choice(strategy=QUICK_SYNC, summary="b")
+    assert strategy.choose_by_answers(answers) == Choice(strategy=QUICK_SYNC, summary="b")
 
 
 def test_a_plugin_that_fails_is_passed_over_while_another_has_an_opinion() -> None:
     answers = [Answer(plugin="a", error="broken"), answer("b", QUICK_SYNC)]
 
-    assert strategy.of_answers(answers).strategy == QUICK_SYNC
+    assert strategy.choose_by_answers(answers).strategy == QUICK_SYNC
 
 
 def test_if_nobody_can_say_planning_fails_with_what_each_said() -> None:
     answers = [Answer(plugin="a", error="broken"), Answer(plugin="wait")]
 
     with pytest.raises(PluginError, match="a: broken"):
-        strategy.of_answers(answers)
+        strategy.choose_by_answers(answers)
 
 
 def test_if_nobody_has_an_opinion_the_pipeline_runs() -> None:
-    assert strategy.of_answers([Answer(plugin="wait")]).strategy == PIPELINE
+    assert strategy.choose_by_answers([Answer(plugin="wait")]).strategy == PIPELINE

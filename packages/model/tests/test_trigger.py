@@ -13,7 +13,7 @@ def application(spec: str = "{}") -> ApplicationConfig:
 
 
 def touched(*changed: str, app_dir: str = "apps/shop", **rules: tuple[str, ...]) -> bool:
-    return trigger.touched(
+    return trigger.is_touched(
         changed,
         app_dir=app_dir,
         paths=rules.get("paths", ()),

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_everything_is_printed_through_one_function() -> None:
     assert not around
 
 
-def _is_printing(node: ast.AST) -> bool:
+def _is_printing(node: ast.AST) -> TypeGuard[ast.Call]:
     if not isinstance(node, ast.Call):
         return False
     called = ast.unparse(node.func)

@@ -13,13 +13,13 @@ from pipecd_wire.model import deployment_pb2 as pb
 from piped.git.state import Reach, RepositoryState
 from piped.health import PipedHealth
 from piped.metrics import Numbers, PipedMetrics
-from piped.plugins import Limits, Phase, Plugin, PluginState
+from piped.plugins import Phase, Plugin, PluginLimits, PluginState
 
 
 def plugin_of(
     phase: Phase = Phase.READY, sentence: str = "serves STEP", *, restarts: int = 0
 ) -> Plugin:
-    plugin = Plugin("script", Limits(), lambda _: None)
+    plugin = Plugin("script", PluginLimits(), lambda _: None)
     for _ in range(restarts + 1):
         plugin.become(Phase.STARTING, "starts")
     plugin.version = "1.2"

@@ -55,7 +55,7 @@ class Agent:
             kept=self.kept,
             stored=self.stored,
             running=lambda: self.running,
-            longest_pause=0.2,
+            longest_pause_seconds=0.2,
         )
 
     async def kept(self, deployment: pb.Deployment) -> None:
@@ -118,7 +118,7 @@ async def test_records_go_when_the_end_is_safe_and_not_before(agent: Agent) -> N
     agent.known["d1"] = pb.Deployment(id="d1", status=pb.DEPLOYMENT_RUNNING)
     agent.safe.clear()
     async with agent.at_work():
-        agent.records.completed(ended("d1"))
+        agent.records.on_completed(ended("d1"))
         await until(lambda: agent.waited_for == ["d1"])
         assert names_in(agent.scripts) == ["d1"]
 
@@ -133,8 +133,8 @@ async def test_a_script_that_goes_on_after_its_deployment_keeps_its_record(agent
         record(agent.scripts, "d2")
         with (folder / "lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            agent.records.completed(ended("d1"))
-            agent.records.completed(ended("d2"))
+            agent.records.on_completed(ended("d1"))
+            agent.records.on_completed(ended("d2"))
             await until(lambda: names_in(agent.scripts) == ["d1"])
             assert (folder / "started").exists()
 
@@ -185,10 +185,10 @@ async def test_records_that_cannot_be_removed_are_told_once_and_tried_again(
     async with agent.at_work():
         # A link is not followed, nor removed: it is none of ours.
         (agent.scripts / "d1").symlink_to(agent.scripts / "elsewhere")
-        agent.records.completed(ended("d1"))
+        agent.records.on_completed(ended("d1"))
         await until(lambda: bool(caplog.records))
         record(agent.scripts, "d2")
-        agent.records.completed(ended("d2"))
+        agent.records.on_completed(ended("d2"))
         await until(lambda: not (agent.scripts / "d2").exists())
         (agent.scripts / "d1").unlink()
         record(agent.scripts, "d1")
@@ -204,8 +204,8 @@ async def test_a_piped_that_stops_takes_the_records_of_what_has_just_ended_along
     """They may hold what a script has printed, secrets included."""
     record(agent.scripts, "d1")
     lock = record(agent.scripts, "d2") / "lock"
-    agent.records.completed(ended("d1"))
-    agent.records.completed(ended("d2"))
+    agent.records.on_completed(ended("d1"))
+    agent.records.on_completed(ended("d2"))
     with lock.open("r+") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         await agent.records.settle(0.5)

@@ -3,7 +3,11 @@
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from types import FunctionType
+
+import pytest
 
 import pipecd_sdk
 from pipecd_sdk import testing
@@ -13,6 +17,10 @@ from pipecd_wire.model import deployment_pb2
 from pipecd_wire.plugin.deploymentapi import api_pb2
 from pipecd_wire.rpc import call
 
+MODULES = ["pipecd_sdk", "pipecd_sdk.testing"] + [
+    f"pipecd_sdk.kit.{name}"
+    for name in ("diff", "patterns", "process", "script_records", "shell", "tools", "yaml")
+]
 PUBLIC = [
     "ApplicationConfig",
     "BadValueError",
@@ -126,6 +134,21 @@ def test_every_public_name_is_there_and_explained() -> None:
     values = {"Exit", "Skip"}  # their words are beside them
     for name in set(PUBLIC) - values:
         assert getattr(pipecd_sdk, name).__doc__, name
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_class_and_function_of_the_sdk_has_an_example(module: str) -> None:
+    named = import_module(module)
+    public = [getattr(named, name) for name in named.__all__]
+    ours = [each for each in public if getattr(each, "__module__", "").startswith("pipecd_sdk")]
+
+    without = [
+        each.__qualname__
+        for each in ours
+        if isinstance(each, type | FunctionType) and "Example:" not in (each.__doc__ or "")
+    ]
+
+    assert without == []
 
 
 def test_the_test_kit_is_public_too() -> None:

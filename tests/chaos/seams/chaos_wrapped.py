@@ -31,8 +31,8 @@ _FUNCTIONS = {
     "piped.lease@": ("piped.controlplane.epoch", "write_epoch"),
     # What plugins ask of piped.
     "piped.plugin-start.after": ("piped.programs.process", "_start"),
-    "piped.log-taken.after": ("piped.report.logs", "StageLogs.report"),
-    "piped.log-closed@": ("piped.report.logs", "StageLogs.checkpoint"),
+    "piped.log-taken.after": ("piped.report.logs", "SpooledStageLogs.report"),
+    "piped.log-closed@": ("piped.report.logs", "SpooledStageLogs.checkpoint"),
     "piped.log-append@": ("piped.report.spool", "Spool.append"),
     "piped.log-sent@": ("piped.report.spool", "Spool.mark_delivered"),
     "piped.metadata-saved.after": ("piped.report.metadata", "Values.put"),

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from pipecd_test_support.interop import InteropServer, ServeInterop
+
 BUF = Path(sys.executable).with_name("buf")
 PROTO = Path(__file__).parents[3] / "proto"
 
@@ -64,7 +66,7 @@ def documents(text: str) -> list[Any]:
 
 
 async def buf(
-    place: Any,
+    place: InteropServer,
     protocol: str,
     method: str,
     data: dict[str, Any],
@@ -92,7 +94,7 @@ async def buf(
     return Buf(process.returncode, output.decode(), errors.decode())
 
 
-async def test_a_unary_call(serve: Any, protocol: str) -> None:
+async def test_a_unary_call(serve: ServeInterop, protocol: str) -> None:
     async with serve() as place:
         called = await buf(place, protocol, GET_APPLICATION, {"applicationId": "app-1"})
 
@@ -109,7 +111,7 @@ async def test_a_unary_call(serve: Any, protocol: str) -> None:
     ]
 
 
-async def test_a_server_stream(serve: Any, protocol: str) -> None:
+async def test_a_server_stream(serve: ServeInterop, protocol: str) -> None:
     request = {"deploymentId": "d", "stageId": "s", "fromIndex": "1"}
 
     async with serve() as place:
@@ -123,7 +125,7 @@ async def test_a_server_stream(serve: Any, protocol: str) -> None:
     ]
 
 
-async def test_a_refusal_with_its_sentence(serve: Any, protocol: str) -> None:
+async def test_a_refusal_with_its_sentence(serve: ServeInterop, protocol: str) -> None:
     async with serve() as place:
         called = await buf(place, protocol, GET_APPLICATION, {"applicationId": "none"})
 
@@ -131,7 +133,7 @@ async def test_a_refusal_with_its_sentence(serve: Any, protocol: str) -> None:
     assert called.message == "no application 'none' (größer?)"
 
 
-async def test_an_error_after_some_messages_of_a_stream(serve: Any, protocol: str) -> None:
+async def test_an_error_after_some_messages_of_a_stream(serve: ServeInterop, protocol: str) -> None:
     request = {"deploymentId": "d", "stageId": "lost"}
 
     async with serve() as place:
@@ -142,7 +144,7 @@ async def test_an_error_after_some_messages_of_a_stream(serve: Any, protocol: st
     assert len(called.answers) == 3
 
 
-async def test_a_request_that_breaks_a_rule(serve: Any, protocol: str) -> None:
+async def test_a_request_that_breaks_a_rule(serve: ServeInterop, protocol: str) -> None:
     async with serve() as place:
         called = await buf(place, protocol, GET_APPLICATION, {})
 
@@ -150,7 +152,7 @@ async def test_a_request_that_breaks_a_rule(serve: Any, protocol: str) -> None:
     assert called.message.startswith("invalid request: application_id")
 
 
-async def test_a_stranger(serve: Any, protocol: str) -> None:
+async def test_a_stranger(serve: ServeInterop, protocol: str) -> None:
     async with serve() as place:
         called = await buf(place, protocol, GET_APPLICATION, {}, key="API-KEY wrong")
 
@@ -158,7 +160,9 @@ async def test_a_stranger(serve: Any, protocol: str) -> None:
     assert called.message == "who are you?"
 
 
-async def test_the_legacy_path_of_a_service(serve: Any, protocol: str, tmp_path: Path) -> None:
+async def test_the_legacy_path_of_a_service(
+    serve: ServeInterop, protocol: str, tmp_path: Path
+) -> None:
     schema = tmp_path / "legacy"
     schema.mkdir()
     (schema / "service.proto").write_text(LEGACY)

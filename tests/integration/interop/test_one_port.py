@@ -3,11 +3,12 @@
 
 import asyncio
 import ssl
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from pipecd_test_support.interop import InteropServer, ServeInterop
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
 from pipecd_wire.pipecd.api import api_pb2
@@ -21,7 +22,9 @@ MAX_MESSAGE = 10 * 1024 * 1024
 RESOURCE_EXHAUSTED = "grpc-status:8"
 
 
-def connected(place: Any) -> Any:
+def connecting(
+    place: InteropServer,
+) -> AbstractAsyncContextManager[Channel]:
     tls = None if place.roots is None else ClientTls(roots=place.roots)
     return connect(
         place.address,
@@ -38,7 +41,7 @@ async def get_application(channel: Channel, application_id: str) -> str:
     return response.application.id
 
 
-async def http(place: Any, request: bytes) -> bytes:
+async def http(place: InteropServer, request: bytes) -> bytes:
     host, port = place.address.split(":")
     context = None
     if place.roots is not None:
@@ -67,18 +70,18 @@ def id_of_length(length: int) -> str:
     return "app" + "x" * (length - (overhead - length) - len("app"))
 
 
-async def test_a_message_of_ten_mebibytes_passes(serve: Any) -> None:
+async def test_a_message_of_ten_mebibytes_passes(serve: ServeInterop) -> None:
     largest = id_of_length(MAX_MESSAGE - 100)  # the answer carries it too, and a little more
 
-    async with asyncio.timeout(LIMIT), serve() as place, connected(place) as channel:
+    async with asyncio.timeout(LIMIT), serve() as place, connecting(place) as channel:
         assert await get_application(channel, largest) == largest
         assert largest.encode() in await http(place, grpc_web(largest))
 
 
-async def test_a_message_over_ten_mebibytes_is_refused(serve: Any) -> None:
+async def test_a_message_over_ten_mebibytes_is_refused(serve: ServeInterop) -> None:
     too_large = id_of_length(MAX_MESSAGE + 1)
 
-    async with asyncio.timeout(LIMIT), serve() as place, connected(place) as channel:
+    async with asyncio.timeout(LIMIT), serve() as place, connecting(place) as channel:
         with pytest.raises(CallError) as failed:
             await get_application(channel, too_large)
         over_web = await http(place, grpc_web(too_large))
@@ -87,26 +90,26 @@ async def test_a_message_over_ten_mebibytes_is_refused(serve: Any) -> None:
     assert RESOURCE_EXHAUSTED.encode() in over_web
 
 
-async def test_fifty_clients_of_all_kinds_at_once(serve: Any) -> None:
-    async def one_call(place: Any, number: int) -> None:
-        async with connected(place) as channel:
+async def test_fifty_clients_of_all_kinds_at_once(serve: ServeInterop) -> None:
+    async def one_call(place: InteropServer, number: int) -> None:
+        async with connecting(place) as channel:
             assert await get_application(channel, f"app-{number}") == f"app-{number}"
 
-    async def one_stream(place: Any, _number: int) -> None:
+    async def one_stream(place: InteropServer, _number: int) -> None:
         request = api_pb2.FollowStageLogRequest(deployment_id="d", stage_id="s")
-        async with connected(place) as channel:
+        async with connecting(place) as channel:
             follow = DeploymentServiceStub(channel).FollowStageLog
             assert len([response async for response in stream(follow, request)]) == 4
 
-    async def one_web_call(place: Any, number: int) -> None:
+    async def one_web_call(place: InteropServer, number: int) -> None:
         answer = await http(place, grpc_web(f"app-{number}"))
         assert f"app-{number}".encode() in answer
 
-    async def one_page(place: Any, _number: int) -> None:
+    async def one_page(place: InteropServer, _number: int) -> None:
         answer = await http(place, b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
         assert answer.endswith(b"ok")
 
-    async def one_that_leaves(place: Any, _number: int) -> None:
+    async def one_that_leaves(place: InteropServer, _number: int) -> None:
         await http(place, b"PRI * HTTP/2.0\r\n\r\nnonsense")
 
     kinds = (one_call, one_stream, one_web_call, one_page, one_that_leaves)

@@ -168,7 +168,7 @@ def test_a_call_that_changes_something_has_an_idempotency_key(
 
     assert done.returncode == 0, done.stderr
     (metadata,) = [metadata for called, metadata in server.calls if called == method]
-    assert uuid.UUID(metadata[IDEMPOTENCY_KEY_HEADER])
+    assert str(uuid.UUID(metadata[IDEMPOTENCY_KEY_HEADER])) == metadata[IDEMPOTENCY_KEY_HEADER]
 
 
 def test_a_call_that_only_reads_has_no_idempotency_key() -> None:

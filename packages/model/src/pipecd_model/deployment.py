@@ -35,9 +35,3 @@ def stage(deployment: pb.Deployment, stage_id: str) -> pb.PipelineStage:
         deployment_id=deployment.id,
         stage_id=stage_id,
     )
-
-
-def deploy_targets(deployment: pb.Deployment, plugin: str) -> tuple[str, ...]:
-    """Name the places this deployment goes to through a plugin."""
-    targets = deployment.deploy_targets_by_plugin
-    return tuple(targets[plugin].deploy_targets) if plugin in targets else ()

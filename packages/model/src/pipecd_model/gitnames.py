@@ -53,7 +53,7 @@ class BranchName(str):
     def __new__(cls, text: str) -> Self:
         if why := _fault_of_branch(text):
             raise BadGitNameError(
-                f"{_shown(text)} is not the name of a branch: {why}",
+                f"{_shorten(text)} is not the name of a branch: {why}",
                 hint="give the name as `git branch` shows it, e.g. main",
             )
         return super().__new__(cls, text)
@@ -73,7 +73,7 @@ class CommitHash(str):
         lowered = text.lower()
         if not _HASH.fullmatch(lowered):
             raise BadGitNameError(
-                f"{_shown(text)} is not the hash of a commit",
+                f"{_shorten(text)} is not the hash of a commit",
                 hint="give all of its 40 hexadecimal digits, as `git rev-parse` shows them",
             )
         return super().__new__(cls, lowered)
@@ -87,7 +87,7 @@ class RemoteAddress(str):
     def __new__(cls, text: str) -> Self:
         if why := _fault_of_remote(text):
             raise BadGitNameError(
-                f"{_shown(text)} is not the address of a repository: {why}",
+                f"{_shorten(text)} is not the address of a repository: {why}",
                 hint="e.g. git@host:owner/name.git, https://host/owner/name.git or a path",
             )
         return super().__new__(cls, text)
@@ -110,7 +110,7 @@ class RepositoryPath(str):
     def __new__(cls, text: str) -> Self:
         if why := _fault_of_path(text):
             raise BadGitNameError(
-                f"{_shown(text)} is not inside the repository: {why}",
+                f"{_shorten(text)} is not inside the repository: {why}",
                 hint="write the path from the repository's root",
             )
         clean = posixpath.normpath(text)
@@ -121,12 +121,12 @@ def check_commit(text: str) -> None:
     """Raise BadGitNameError unless the text is the hash of a commit, or the beginning of one."""
     if not _ABBREVIATION.fullmatch(text.lower()):
         raise BadGitNameError(
-            f"{_shown(text)} is not the hash of a commit",
+            f"{_shorten(text)} is not the hash of a commit",
             hint="give its hexadecimal digits, as `git rev-parse` shows them",
         )
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     return repr(text if len(text) <= 100 else f"{text[:100]}…")
 
 

@@ -54,7 +54,7 @@ def parse_description(name: str, text: str) -> PluginDescription:
 
 
 @cache
-def known_plugins() -> Mapping[str, PluginDescription]:
+def load_known_plugins() -> Mapping[str, PluginDescription]:
     """Return the plugins of this project by their usual names."""
     text = resources.files("pipecd_model").joinpath(FILE).read_text("utf-8")
     return {name: _description(name, each) for name, each in json.loads(text).items()}
@@ -64,13 +64,13 @@ def find_by_stage(
     stage: str, plugins: Mapping[str, PluginDescription] | None = None
 ) -> PluginDescription | None:
     """Find the plugin that offers a stage; None for one that only its own piped knows."""
-    known = known_plugins() if plugins is None else plugins
+    known = load_known_plugins() if plugins is None else plugins
     return next((plugin for plugin in known.values() if stage in plugin.stages), None)
 
 
 @cache
 def _rollback_stages() -> frozenset[str]:
-    names = (name for plugin in known_plugins().values() for name in plugin.rollback_stages)
+    names = (name for plugin in load_known_plugins().values() for name in plugin.rollback_stages)
     return frozenset({_ANY_ROLLBACK, *names})
 
 
@@ -79,14 +79,14 @@ def is_planned_automatically(stage: str) -> bool:
     return stage in _rollback_stages()
 
 
-def configured_names(offered: Mapping[str, Collection[str]]) -> dict[str, str]:
+def find_configured_names(offered: Mapping[str, Collection[str]]) -> dict[str, str]:
     """Say how a piped calls known plugins: usual name to configured one, where they differ.
 
     `offered` has the stages of each of its plugins. A plugin that several could be meant by, or
     that has its usual name, is not in the result.
     """
     names: dict[str, str] = {}
-    for plugin in known_plugins().values():
+    for plugin in load_known_plugins().values():
         if plugin.name in offered:
             continue
         meant = [name for name, stages in offered.items() if set(stages) & set(plugin.stages)]

@@ -108,7 +108,7 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class OciDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """A manifest, which has layers, or an index, which has manifests."""
 
     schema_version: int
@@ -119,15 +119,15 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
     manifests: tuple[Descriptor, ...] = ()
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """The bytes whose digest is the document's name."""
         return msgspec.json.encode(self)
 
 
-def parse_document(content: bytes) -> Document:
+def parse_document(content: bytes) -> OciDocument:
     """Read a manifest or an index. Raises ConfigError."""
     try:
-        document = msgspec.json.decode(content, type=Document)
+        document = msgspec.json.decode(content, type=OciDocument)
     except msgspec.DecodeError as error:
         raise ConfigError(f"not a manifest: {error}") from None
     if document.layers and document.manifests:

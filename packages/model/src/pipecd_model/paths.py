@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from pipecd_model.regex import BadRegexError, Regex, compiled
+from pipecd_model.regex import BadRegexError, Regex, compile_regex
 
 
 class BadPatternError(ValueError):
@@ -66,7 +66,7 @@ def _compile(written: str) -> _Pattern | None:
             raise BadPatternError("a lone '!' excludes nothing")
     pattern = posixpath.normpath(pattern)
     try:
-        regex = compiled(_regex(pattern), dot_matches_all=True)
+        regex = compile_regex(_regex(pattern), dot_matches_all=True)
     except BadRegexError as error:
         raise BadPatternError(f"bad pattern {written!r}: {error}") from None
     return _Pattern(regex, excludes=excludes, parts=pattern.count("/") + 1)
@@ -95,7 +95,7 @@ def _regex(pattern: str) -> str:
             index += 1
         elif char == "[":
             found = _SET.match(pattern, index)
-            out.append(f"[{_IN_A_SET.sub(_escaped, found[0])}" if found else "[")
+            out.append(f"[{_IN_A_SET.sub(_escape, found[0])}" if found else "[")
             index = found.end() if found else index
         else:
             out.append(char)
@@ -106,5 +106,5 @@ _SET = re.compile(r"\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 _IN_A_SET = re.compile(r"\\.|[\[&~|]|-(?=-)", re.DOTALL)  # what Python may one day read as more
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     return found[0] if found[0].startswith("\\") else f"\\{found[0]}"

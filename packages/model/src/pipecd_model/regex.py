@@ -34,7 +34,7 @@ class Regex:
         """How many groups it has."""
         return int(self._compiled.groups)
 
-    def found_in(self, text: str) -> bool:
+    def is_found_in(self, text: str) -> bool:
         """Is there something in the text that it means?"""
         return self._compiled.search(_plain(text)) is not None
 
@@ -56,7 +56,7 @@ class Regex:
 
 
 @lru_cache(maxsize=4096)
-def compiled(pattern: str, *, dot_matches_all: bool = False) -> Regex:
+def compile_regex(pattern: str, *, dot_matches_all: bool = False) -> Regex:
     """Compile an expression; raises `BadRegexError`, or `MissingExtraError` without RE2."""
     # Not every program reads expressions, and this one is a library of its own.
     try:

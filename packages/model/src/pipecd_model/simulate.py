@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pipecd_model.config import ApplicationConfig, StageConfig
-from pipecd_model.config.schema import spelling
+from pipecd_model.config.schema import find_key
 from pipecd_model.errors import ConfigError
-from pipecd_model.known_plugins import PluginDescription, find_by_stage, known_plugins
+from pipecd_model.known_plugins import PluginDescription, find_by_stage, load_known_plugins
 from pipecd_model.stage import (
     SCRIPT_RUN,
     SCRIPT_RUN_ROLLBACK,
     forward_stages,
-    in_rollback_order,
     is_rollback,
     rollback_stages,
+    sort_rollback_stages,
 )
 from pipecd_wire.model import deployment_pb2 as pb
 
@@ -40,7 +40,7 @@ class Stop(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class SimulatedStep:
     """A stage, what becomes of it, and why."""
 
     number: int
@@ -65,12 +65,12 @@ def simulate(
     stop_at: int | None = None,
     stop: Stop = Stop.FAILS,
     installed: Plugins | None = None,
-) -> tuple[Step, ...]:
+) -> tuple[SimulatedStep, ...]:
     """Go through a deployment that stops at a stage, counted from 1, or succeeds.
 
     What the plugins that are `installed` say of themselves wins over what is known of them.
     """
-    plugins = {**known_plugins(), **(installed or {})}
+    plugins = {**load_known_plugins(), **(installed or {})}
     deployment = plan_deployment(config, plugins)
     forward = forward_stages(deployment)
     if stop_at is not None and not 1 <= stop_at <= len(forward):
@@ -94,7 +94,7 @@ def plan_deployment(config: ApplicationConfig, plugins: Plugins) -> pb.Deploymen
     wanted = config.pipeline.stages or _quick_sync(config, plugins)
     forward = [pb.PipelineStage(name=stage.name, index=stage.index) for stage in wanted]
     back = _rollback(wanted, plugins) if config.planner.auto_rollback else []
-    return pb.Deployment(stages=[*forward, *in_rollback_order(back)])
+    return pb.Deployment(stages=[*forward, *sort_rollback_stages(back)])
 
 
 def _quick_sync(config: ApplicationConfig, plugins: Plugins) -> tuple[StageConfig, ...]:
@@ -132,27 +132,33 @@ def _rollback(wanted: Iterable[StageConfig], plugins: Plugins) -> list[pb.Pipeli
 
 
 def _can_undo(stage: StageConfig) -> bool:
-    return any(stage.with_.get(spelling(stage.with_, key) or "") for key in _UNDO)
+    return any(stage.with_.get(find_key(stage.with_, key) or "") for key in _UNDO)
 
 
 def _forward(
     forward: Iterable[pb.PipelineStage], stop_at: int | None, stop: Stop, plugins: Plugins
-) -> Iterable[Step]:
+) -> Iterable[SimulatedStep]:
     for number, stage in enumerate(forward, 1):
         known = find_by_stage(stage.name, plugins) is not None
         doubt = "" if known else "no well-known plugin offers it, so its rollback is not known"
         if stop_at is None or number < stop_at:
-            yield Step(number=number, name=stage.name, runs=True, outcome="succeeds", why=doubt)
+            yield SimulatedStep(
+                number=number, name=stage.name, runs=True, outcome="succeeds", why=doubt
+            )
         elif number == stop_at:
-            yield Step(number=number, name=stage.name, runs=True, outcome=stop.value, why=doubt)
+            yield SimulatedStep(
+                number=number, name=stage.name, runs=True, outcome=stop.value, why=doubt
+            )
         else:
             why = f"stage {stop_at} {stop.value}"
-            yield Step(number=number, name=stage.name, runs=False, outcome="does not run", why=why)
+            yield SimulatedStep(
+                number=number, name=stage.name, runs=False, outcome="does not run", why=why
+            )
 
 
 def _back(
     config: ApplicationConfig, deployment: pb.Deployment, forward: tuple[pb.PipelineStage, ...]
-) -> Iterable[Step]:
+) -> Iterable[SimulatedStep]:
     numbers = {stage.index: number for number, stage in enumerate(forward, 1)}
     run = rollback_stages(deployment)
     for stage in run:
@@ -162,10 +168,12 @@ def _back(
             yield _step(stage, numbers, runs=False)
     if not config.planner.auto_rollback:
         why = "autoRollback is off"
-        yield Step(number=0, name="nothing", runs=False, is_rollback=True, outcome="runs", why=why)
+        yield SimulatedStep(
+            number=0, name="nothing", runs=False, is_rollback=True, outcome="runs", why=why
+        )
 
 
-def _step(stage: pb.PipelineStage, numbers: dict[int, int], *, runs: bool) -> Step:
+def _step(stage: pb.PipelineStage, numbers: dict[int, int], *, runs: bool) -> SimulatedStep:
     number = numbers[stage.index]
     if stage.name != SCRIPT_RUN_ROLLBACK:
         why = "what ran before is brought back"
@@ -173,7 +181,7 @@ def _step(stage: pb.PipelineStage, numbers: dict[int, int], *, runs: bool) -> St
         why = f"SCRIPT_RUN of {number} had started"
     else:
         why = f"SCRIPT_RUN of {number} had not started"
-    return Step(
+    return SimulatedStep(
         number=number,
         name=stage.name,
         runs=runs,

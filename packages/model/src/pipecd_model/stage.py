@@ -51,7 +51,7 @@ def is_rollback(stage: pb.PipelineStage) -> bool:
     return stage.rollback or stage.name in {ROLLBACK, SCRIPT_RUN_ROLLBACK}
 
 
-def shown_number(stage: pb.PipelineStage) -> str:
+def format_stage_number(stage: pb.PipelineStage) -> str:
     """The number that people see: `3` for the third stage, `3r` for the one that undoes it.
 
     The one rollback stage of a v0 piped undoes all of them, and its index says nothing.
@@ -76,12 +76,12 @@ def rollback_stages(deployment: pb.Deployment) -> tuple[pb.PipelineStage, ...]:
     untouched = {each.index for each in forward_stages(deployment) if not has_started(each)}
     return tuple(
         each
-        for each in in_rollback_order(deployment.stages)
+        for each in sort_rollback_stages(deployment.stages)
         if each.name != SCRIPT_RUN_ROLLBACK or each.index not in untouched
     )
 
 
-def in_rollback_order(stages: Iterable[pb.PipelineStage]) -> tuple[pb.PipelineStage, ...]:
+def sort_rollback_stages(stages: Iterable[pb.PipelineStage]) -> tuple[pb.PipelineStage, ...]:
     """Pick the rollback stages out of all and bring them into the order in which they run."""
     return tuple(
         sorted(

@@ -2,7 +2,7 @@
 """How a deployment is done, quick sync or pipeline, and why. Pure: the agent asks the plugins.
 
 `choose` decides what can be decided without them. If it answers None, every plugin of the
-application is asked and `of_answers` decides.
+application is asked and `choose_by_answers` decides.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pipecd_model.config import ApplicationConfig
 from pipecd_model.errors import PluginError
-from pipecd_model.regex import compiled
+from pipecd_model.regex import compile_regex
 from pipecd_wire.model import common_pb2, deployment_pb2
 
 QUICK_SYNC = common_pb2.QUICK_SYNC
@@ -57,7 +57,7 @@ def choose(
     if config.planner.always_use_pipeline:
         return Choice(strategy=PIPELINE, summary="Pipeline: alwaysUsePipeline is set")
     if not trigger.commander:
-        chosen = _by_message(config, trigger.commit.message)
+        chosen = _choose_by_message(config, trigger.commit.message)
         if chosen is not None:
             return chosen
     if not quick_sync_offered:
@@ -67,12 +67,12 @@ def choose(
     return None
 
 
-def _by_message(config: ApplicationConfig, message: str) -> Choice | None:
+def _choose_by_message(config: ApplicationConfig, message: str) -> Choice | None:
     for strategy, pattern in (
         (PIPELINE, config.commit_matcher.pipeline),
         (QUICK_SYNC, config.commit_matcher.quick_sync),
     ):
-        if pattern and compiled(pattern).found_in(message):
+        if pattern and compile_regex(pattern).is_found_in(message):
             return Choice(
                 strategy=strategy,
                 summary=f"{_name(strategy)}: the commit message matches {pattern!r}",
@@ -80,7 +80,7 @@ def _by_message(config: ApplicationConfig, message: str) -> Choice | None:
     return None
 
 
-def of_answers(answers: Iterable[Answer]) -> Choice:
+def choose_by_answers(answers: Iterable[Answer]) -> Choice:
     """Decide by what the plugins said: the first PIPELINE wins, else the last with an opinion."""
     last: Choice | None = None
     errors: list[str] = []

@@ -38,7 +38,9 @@ def on_commit(
         return Decision(deploy=True, reason="the application was never deployed")
     if head == last:
         return Decision(deploy=False, reason=f"the commit {head[:7]} was deployed already")
-    file = next(touching(changed, app_dir=app_dir, paths=rule.paths, ignores=rule.ignores), None)
+    file = next(
+        find_touching(changed, app_dir=app_dir, paths=rule.paths, ignores=rule.ignores), None
+    )
     if file is None:
         return Decision(deploy=False, reason=f"the commit {head[:7]} touches none of its files")
     return Decision(deploy=True, reason=f"the commit {head[:7]} changes {file}")
@@ -51,14 +53,14 @@ def on_command(config: ApplicationConfig) -> Decision:
     return Decision(deploy=True, reason="somebody asked for it")
 
 
-def touched(
+def is_touched(
     changed: Iterable[str], *, app_dir: str, paths: Collection[str], ignores: Collection[str]
 ) -> bool:
     """Is any of the changed files one of the application's?"""
-    return any(touching(changed, app_dir=app_dir, paths=paths, ignores=ignores))
+    return any(find_touching(changed, app_dir=app_dir, paths=paths, ignores=ignores))
 
 
-def touching(
+def find_touching(
     changed: Iterable[str], *, app_dir: str, paths: Collection[str], ignores: Collection[str]
 ) -> Iterator[str]:
     """Pick the changed files that are the application's: in its folder, or named by its paths.

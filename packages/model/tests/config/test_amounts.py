@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Percentages and replicas as files write them."""
 
-from typing import Any
-
 import pytest
 
 from pipecd_model.config import BadValueError, Percentage, Replicas
@@ -12,14 +10,14 @@ from pipecd_model.config import BadValueError, Percentage, Replicas
     ("written", "expected"),
     [(10, 10), ("10", 10), ("10%", 10), (-5, -5), ("+5%", 5), (250, 250), (0, 0)],
 )
-def test_a_percentage_is_a_whole_number(written: Any, expected: int) -> None:
+def test_a_percentage_is_a_whole_number(written: object, expected: int) -> None:
     assert Percentage.from_config(written) == expected
 
 
 @pytest.mark.parametrize(
     "written", [10.5, "10.5%", "1a%", "10 %", "", "%", True, None, [], {}, "9" * 30]
 )
-def test_anything_else_is_no_percentage(written: Any) -> None:
+def test_anything_else_is_no_percentage(written: object) -> None:
     with pytest.raises(BadValueError):
         Percentage.from_config(written)
 
@@ -40,12 +38,12 @@ def test_anything_else_is_no_percentage(written: Any) -> None:
     ],
 )
 def test_replicas_are_a_number_or_a_share_rounded_up(
-    written: Any, total: int, expected: int
+    written: object, total: int, expected: int
 ) -> None:
-    assert Replicas.from_config(written).of(total, default=7) == expected
+    assert Replicas.from_config(written).resolve(total, default=7) == expected
 
 
 @pytest.mark.parametrize("written", ["1.5", "1a%", True, [], None, ""])
-def test_anything_else_is_no_number_of_replicas(written: Any) -> None:
+def test_anything_else_is_no_number_of_replicas(written: object) -> None:
     with pytest.raises(BadValueError):
         Replicas.from_config(written)

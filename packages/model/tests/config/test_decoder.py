@@ -49,13 +49,13 @@ class Sample(ConfigModel):
             report.warn("text", message="is odd")
 
 
-def faults(raw: Any) -> list[str]:
+def faults(raw: object) -> list[str]:
     value, findings = decode(Sample, raw)
     assert value is None
     return [str(each) for each in findings.faults]
 
 
-def sample(raw: Any) -> Sample:
+def sample(raw: object) -> Sample:
     value, findings = decode(Sample, raw)
     assert findings.faults == []
     assert value is not None
@@ -113,7 +113,7 @@ def test_values_arrive_as_their_types() -> None:
         {"wait": 0, "items": {}},
     ],
 )
-def test_null_and_zero_mean_the_default(raw: Any) -> None:
+def test_null_and_zero_mean_the_default(raw: object) -> None:
     assert sample(raw) == Sample()
 
 
@@ -182,7 +182,7 @@ def test_a_text_or_a_list_is_told_apart_by_what_is_written() -> None:
         ("x", "expected a mapping, got the text 'x' (with text, count, ratio, on, wait, colour)"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_path(raw: Any, told: str) -> None:
+def test_what_is_wrong_is_said_with_its_path(raw: object, told: str) -> None:
     assert faults(raw) == [told]
 
 
@@ -213,7 +213,7 @@ def test_an_alias_is_read() -> None:
         ({"text": "odd"}, "text: is odd"),
     ],
 )
-def test_what_is_odd_is_told_and_loads(raw: Any, told: str) -> None:
+def test_what_is_odd_is_told_and_loads(raw: object, told: str) -> None:
     value, findings = decode(Sample, raw)
 
     assert value is not None

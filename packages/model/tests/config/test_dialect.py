@@ -64,7 +64,7 @@ def value(text: str) -> Any:
         ("=", "="),
     ],
 )
-def test_a_word_means(written: str, meant: Any) -> None:
+def test_a_word_means(written: str, meant: object) -> None:
     found = value(f"a: {written}\n")["a"]
 
     assert found == meant

@@ -51,7 +51,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 class Quoting(yaml.SafeDumper):
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: object) -> bool:
         return True
 
 

@@ -127,7 +127,7 @@ def test_any_text_loads_or_is_refused_with_a_place(body: str) -> None:
 
 
 @given(st.sampled_from(["Application", "KubernetesApp"]), documents(APPLICATION_KEYS))
-def test_any_shape_of_an_application_loads_or_is_refused(kind: str, spec: Any) -> None:
+def test_any_shape_of_an_application_loads_or_is_refused(kind: str, spec: object) -> None:
     document = {"apiVersion": "pipecd.dev/v1beta1", "kind": kind, "spec": spec}
 
     for fault in faults_of(load_application, json.dumps(document, ensure_ascii=False)):
@@ -135,7 +135,7 @@ def test_any_shape_of_an_application_loads_or_is_refused(kind: str, spec: Any) -
 
 
 @given(documents(PIPED_KEYS))
-def test_any_shape_of_a_piped_loads_or_is_refused(spec: Any) -> None:
+def test_any_shape_of_a_piped_loads_or_is_refused(spec: object) -> None:
     document = {"apiVersion": "pipecd.dev/v1beta1", "kind": "Piped", "spec": spec}
 
     for fault in faults_of(load_piped, json.dumps(document, ensure_ascii=False)):

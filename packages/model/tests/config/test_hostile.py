@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pipecd_model import paths
 from pipecd_model.config import ConfigFaultsError, load_application
 from pipecd_model.lint import lint
-from pipecd_model.regex import BadRegexError, compiled
+from pipecd_model.regex import BadRegexError, compile_regex
 from pipecd_model.strategy import QUICK_SYNC, choose
 from pipecd_wire.model import deployment_pb2
 
@@ -98,10 +98,10 @@ def test_a_file_name_that_is_no_utf_8_can_be_compared() -> None:
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_any_text_is_an_expression_or_is_refused(pattern: str, text: str) -> None:
     try:
-        regex = compiled(pattern)
+        regex = compile_regex(pattern)
     except BadRegexError:
         return
-    assert isinstance(regex.found_in(text), bool)
+    assert isinstance(regex.is_found_in(text), bool)
 
 
 @given(st.binary(max_size=400))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pipecd_model.config import load_piped, masked_yaml
+from pipecd_model.config import load_piped, to_masked_yaml
 
 SECRETS = (
     "a2V5LW9mLXBpcGVk",
@@ -67,7 +67,7 @@ spec:
 
 @pytest.fixture
 def shown() -> str:
-    return masked_yaml(load_piped(TEXT, file="piped.yaml").config)
+    return to_masked_yaml(load_piped(TEXT, file="piped.yaml").config)
 
 
 def test_no_secret_is_shown(shown: str) -> None:
@@ -109,7 +109,7 @@ def test_what_is_no_secret_is_shown(shown: str) -> None:
 def test_the_path_of_a_key_is_masked_as_well() -> None:
     text = TEXT.replace("pipedKeyData: a2V5LW9mLXBpcGVk", "pipedKeyFile: /etc/key-file")
 
-    assert "/etc/key-file" not in masked_yaml(load_piped(text, file="piped.yaml").config)
+    assert "/etc/key-file" not in to_masked_yaml(load_piped(text, file="piped.yaml").config)
 
 
 def test_what_is_shown_is_a_document_of_its_kind(shown: str) -> None:

@@ -96,7 +96,7 @@ def test_key_data_is_base64_and_stays_secret() -> None:
     config = load(identity=identity).config
 
     assert config.piped_key_data is not None
-    assert config.piped_key_data.decoded() == b"key"
+    assert config.piped_key_data.decode() == b"key"
     assert "a2V5" not in repr(config)
 
 

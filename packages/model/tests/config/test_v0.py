@@ -262,7 +262,7 @@ def test_what_is_wrong_in_an_older_file_is_said_like_anywhere(spec: str) -> None
 
 
 def test_the_plugin_that_offers_the_kinds_stages_gets_its_settings_whatever_its_name() -> None:
-    names = known_plugins.configured_names({"k8s_plugin": ["K8S_SYNC"], "wait": ["WAIT"]})
+    names = known_plugins.find_configured_names({"k8s_plugin": ["K8S_SYNC"], "wait": ["WAIT"]})
     text = "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {input: {namespace: a}}\n"
 
     config = load_application(text, file="f", names=names).config
@@ -274,7 +274,7 @@ def test_the_plugin_that_offers_the_kinds_stages_gets_its_settings_whatever_its_
 def test_two_plugins_that_could_be_meant_are_not_chosen_from() -> None:
     offered = {"one": ["K8S_SYNC"], "two": ["K8S_SYNC"], "terraform": ["TERRAFORM_APPLY"]}
 
-    assert known_plugins.configured_names(offered) == {}
+    assert known_plugins.find_configured_names(offered) == {}
 
 
 def test_plugins_read_an_older_file_in_todays_shape() -> None:

@@ -2,7 +2,6 @@
 """Durations and secrets: what is read, what is refused, what is shown."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -34,7 +33,7 @@ from pipecd_model.config import BadValueError, Base64Secret, Duration, Secret
         (0, timedelta()),
     ],
 )
-def test_a_duration_is_read(written: Any, meant: timedelta) -> None:
+def test_a_duration_is_read(written: object, meant: timedelta) -> None:
     assert Duration.from_config(written) == meant
 
 
@@ -58,7 +57,7 @@ def test_a_duration_is_read(written: Any, meant: timedelta) -> None:
         (None, "the value is empty"),
     ],
 )
-def test_what_is_no_duration_is_refused(written: Any, message: str) -> None:
+def test_what_is_no_duration_is_refused(written: object, message: str) -> None:
     with pytest.raises(BadValueError) as refused:
         Duration.from_config(written)
 
@@ -115,7 +114,7 @@ def test_a_refused_secret_is_not_shown(kind: type[Secret]) -> None:
 
 
 def test_base64_is_decoded_with_or_without_line_breaks() -> None:
-    assert Base64Secret.from_config("c2Vj\ncmV0\n").decoded() == b"secret"
+    assert Base64Secret.from_config("c2Vj\ncmV0\n").decode() == b"secret"
 
 
 @pytest.mark.parametrize("written", ["not base64!", "c2Vjcg", "c2Vj cmV0", "schlüssel"])

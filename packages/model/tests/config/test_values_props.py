@@ -3,7 +3,6 @@
 
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +32,6 @@ def test_a_duration_is_the_sum_of_its_parts(written: list[tuple[int, str]], sign
 
 
 @given(st.none() | st.booleans() | st.integers() | st.floats() | st.text())
-def test_any_value_is_a_duration_or_is_refused(value: Any) -> None:
+def test_any_value_is_a_duration_or_is_refused(value: object) -> None:
     with suppress(BadValueError):
         assert isinstance(Duration.from_config(value), timedelta)

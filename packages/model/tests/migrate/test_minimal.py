@@ -11,10 +11,10 @@ import yaml
 
 from pipecd_model.config import ApplicationConfig, load_application
 from pipecd_model.errors import ConfigError
-from pipecd_model.known_plugins import known_plugins
+from pipecd_model.known_plugins import load_known_plugins
 from pipecd_model.lint import lint
 from pipecd_model.migrate import migrate_application
-from pipecd_model.simulate import Step, Stop, simulate
+from pipecd_model.simulate import SimulatedStep, Stop, simulate
 
 SHAPES: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("minimal.yaml").read_text())
 FILE = "app.pipecd.yaml"
@@ -31,8 +31,8 @@ def loaded(text: str) -> ApplicationConfig:
     return msgspec.structs.replace(config, kind="", labels=labels)
 
 
-def simulated(config: ApplicationConfig) -> list[Step]:
-    steps: list[Step] = []
+def simulated(config: ApplicationConfig) -> list[SimulatedStep]:
+    steps: list[SimulatedStep] = []
     for stop_at in (None, *range(1, len(config.pipeline.stages) + 1)):
         for stop in Stop:
             steps += simulate(config, stop_at=stop_at, stop=stop)
@@ -61,7 +61,7 @@ def test_neither_form_has_a_fault(shape: dict[str, Any]) -> None:
 
 def test_every_stage_that_fails_is_rolled_back_by_its_platform(shape: dict[str, Any]) -> None:
     config = loaded(document("Application", shape["today"]))
-    rollback = known_plugins()[shape["plugin"]].platform_rollback
+    rollback = load_known_plugins()[shape["plugin"]].platform_rollback
 
     for number in range(1, len(config.pipeline.stages) + 1):
         steps = list(simulate(config, stop_at=number, stop=Stop.FAILS))

@@ -7,7 +7,7 @@ import pytest
 
 from pipecd_model.config import ApplicationConfig, ConfigFaultsError, load_application
 from pipecd_model.errors import ConfigError, SourceError
-from pipecd_model.secrets import CannotOpenError, Prepared, prepare
+from pipecd_model.secrets import CannotOpenError, PreparedFiles, prepare
 
 HEAD = "apiVersion: pipecd.dev/v1beta1\nkind: Application\nspec:\n  plugins: {kubernetes: {}}\n"
 
@@ -24,7 +24,7 @@ def opened(closed: str) -> str:
     return closed.lower()
 
 
-def prepared(body: str, files: Mapping[str, str | bytes], *, folder: str = "") -> Prepared:
+def prepared(body: str, files: Mapping[str, str | bytes], *, folder: str = "") -> PreparedFiles:
     config, text = application(body)
 
     def read(path: str) -> bytes | None:
@@ -148,13 +148,13 @@ def test_bytes_that_are_no_text_can_be_attached() -> None:
 
 
 def test_an_application_without_either_has_nothing_to_do() -> None:
-    assert prepared("", {}) == Prepared()
+    assert prepared("", {}) == PreparedFiles()
 
 
 def test_secrets_that_only_stages_name_are_not_opened() -> None:
     body = "\n  encryption:\n    encryptedSecrets: {password: not-closed-for-us}\n"
 
-    assert prepared(body, {}) == Prepared()
+    assert prepared(body, {}) == PreparedFiles()
 
 
 def test_what_is_prepared_does_not_show() -> None:

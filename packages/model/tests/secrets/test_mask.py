@@ -239,8 +239,8 @@ def test_many_maskers_become_one_in_which_each_has_its_share() -> None:
     hostile = [Masker(f"{each} {number:06}" for number in range(MOST)) for each in "abcdefg"]
     honest = Masker(["an honest value"])
 
-    joined = Masker.joined([*hostile, honest])
+    joined = Masker.join([*hostile, honest])
 
     assert len(joined.needles) <= MOST_TOGETHER
     assert joined.line("an honest value, a 000000") == "***, ***"
-    assert not Masker.joined([])
+    assert not Masker.join([])

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from pipecd_model.templates import BadTemplateError, Limits, render
+from pipecd_model.templates import BadTemplateError, RenderLimits, render
 from pipecd_model.templates.functions.table import FUNCTIONS
 
 CORPUS: dict[str, Any] = json.loads((Path(__file__).parent / "corpus.json").read_text())
-PATIENT = Limits(seconds=30)
+PATIENT = RenderLimits(seconds=30)
 
 
 def outcome(template: str, *, strict: bool) -> str | None:

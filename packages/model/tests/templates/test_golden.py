@@ -9,27 +9,33 @@ from typing import Any
 
 import pytest
 import yaml
+from _pytest.mark import ParameterSet
 
 from pipecd_model.templates import BadTemplateError, render
 
 FILES = sorted((Path(__file__).parent / "golden").glob("*.yaml"))
-CASES = [
-    pytest.param(case, id=f"{file.stem}: {case['name']}")
+CASES: list[tuple[str, dict[str, Any]]] = [
+    (f"{file.stem}: {case['name']}", case)
     for file in FILES
     for case in yaml.safe_load(file.read_text())
 ]
+
+
+def cases_with(key: str) -> list[ParameterSet]:
+    """The cases that say what comes of them under a key."""
+    return [pytest.param(case, id=name) for name, case in CASES if key in case]
 
 
 def test_there_are_enough_cases() -> None:
     assert len(CASES) >= 60
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if "output" in case.values[0]])
+@pytest.mark.parametrize("case", cases_with("output"))
 def test_a_template_gives_its_text(case: dict[str, Any]) -> None:
     assert render(case["template"], case.get("data", {}), name="file") == case["output"]
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if "error" in case.values[0]])
+@pytest.mark.parametrize("case", cases_with("error"))
 def test_a_wrong_template_is_explained(case: dict[str, Any]) -> None:
     expected = case["error"]
 

@@ -8,14 +8,14 @@ import threading
 import pytest
 
 from pipecd_model.errors import ConfigError
-from pipecd_model.templates import BadTemplateError, Limits, render
+from pipecd_model.templates import BadTemplateError, RenderLimits, render
 from pipecd_model.templates.functions.table import FUNCTIONS
 from pipecd_model.templates.names import ALLOWED, GO, REFUSED
 
 
-def refusal(template: str, limits: Limits | None = None) -> str:
+def refusal(template: str, limits: RenderLimits | None = None) -> str:
     with pytest.raises(BadTemplateError) as caught:
-        render(template, {}, name="file", limits=limits or Limits())
+        render(template, {}, name="file", limits=limits or RenderLimits())
     return caught.value.faults[0].message
 
 
@@ -260,7 +260,9 @@ def test_a_regular_expression_that_others_never_end_is_answered() -> None:
 def test_steps_are_counted_whatever_the_clock_says() -> None:
     template = "{{ range until 1000 }}{{ range until 90 }}{{ . }}{{ end }}{{ end }}"
 
-    assert refusal(template, Limits(steps=1000, seconds=1000)) == "the template takes too long"
+    assert (
+        refusal(template, RenderLimits(steps=1000, seconds=1000)) == "the template takes too long"
+    )
 
 
 @pytest.mark.parametrize(
@@ -279,7 +281,7 @@ def test_steps_are_counted_whatever_the_clock_says() -> None:
     ],
 )
 def test_what_is_too_much_is_told_with_its_limit(template: str, message: str) -> None:
-    limits = Limits(iterations=2, calls=2, output=4, nesting=2, blocks=2, templates=1)
+    limits = RenderLimits(iterations=2, calls=2, output=4, nesting=2, blocks=2, templates=1)
 
     with pytest.raises(BadTemplateError) as caught:
         render(template, {"xs": [1, 2, 3]}, name="file", limits=limits)
@@ -287,7 +289,7 @@ def test_what_is_too_much_is_told_with_its_limit(template: str, message: str) ->
     assert message in caught.value.faults[0].message
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes", range(3), lambda: 1, Limits()])
+@pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes", range(3), lambda: 1, RenderLimits()])
 @pytest.mark.parametrize(
     "action", ["{{ .x }}", '{{ printf "%s %v %#v %T" .x .x .x .x }}', "{{ .x.y }}"]
 )
@@ -299,7 +301,7 @@ def test_what_is_no_plain_data_is_refused(value: object, action: str) -> None:
 def test_the_limit_of_time_holds_in_any_thread() -> None:
     seen: list[str] = []
     template = "{{ range until 100000 }}{{ range until 100000 }}{{ end }}{{ end }}"
-    limits = Limits(iterations=1 << 60, seconds=0.05)
+    limits = RenderLimits(iterations=1 << 60, seconds=0.05)
 
     thread = threading.Thread(target=lambda: seen.append(refusal(template, limits)))
     thread.start()

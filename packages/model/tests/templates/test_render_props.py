@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipecd_model.config import Fault
-from pipecd_model.templates import BadTemplateError, Limits, render
+from pipecd_model.templates import BadTemplateError, RenderLimits, render
 from pipecd_model.templates.names import ALLOWED, GO
 
-LIMITS = Limits(seconds=0.1)
+LIMITS = RenderLimits(seconds=0.1)
 
 WORDS = st.sampled_from(
     [
@@ -74,7 +74,7 @@ def test_any_calls_in_calls_render_or_are_explained(call: str) -> None:
 
 @given(st.recursive(ARGUMENTS, calls, max_leaves=8), st.integers(2, 60))
 def test_what_a_loop_piles_up_stays_within_its_bounds(call: str, times: int) -> None:
-    limits = Limits(seconds=0.1, value=4096, made=65536, output=8192)
+    limits = RenderLimits(seconds=0.1, value=4096, made=65536, output=8192)
     template = f"{{{{ $x := {call} }}}}{{{{ range {times} }}}}{{{{ $x = list $x (print $x $x) }}}}"
 
     try:

@@ -43,7 +43,7 @@ class Client:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
+class ControlPlaneConnection:
     """Where the control plane is, and who is asking."""
 
     address: str
@@ -69,7 +69,7 @@ def idempotency_key() -> list[tuple[str, str]]:
     return [(IDEMPOTENCY_KEY_HEADER, str(uuid.uuid4()))]
 
 
-def connected(
+def use_client(
     command: Callable[Concatenate[Client, P], Coroutine[Any, Any, None]],
 ) -> Callable[P, None]:
     """Give a command the connection flags, and run it with the client they describe."""
@@ -85,11 +85,11 @@ def connected(
             cert_file=flags.pop("cert_file"),
         )
 
-        async def connected_run() -> None:
+        async def run_connected() -> None:
             async with connection.open() as client:
                 await command(client, *args, **kwargs)
 
-        asyncio.run(connected_run())
+        asyncio.run(run_connected())
 
     for option in reversed(_OPTIONS):
         run = option(run)
@@ -103,7 +103,7 @@ def _connection(
     api_key_file: Path | None,
     insecure: bool,
     cert_file: Path | None,
-) -> Connection:
+) -> ControlPlaneConnection:
     if not address:
         raise click.UsageError("no control plane given: set --address or PIPECTL_ADDRESS")
     if api_key and api_key_file:
@@ -112,7 +112,7 @@ def _connection(
         api_key = api_key_file.read_text()
     if not api_key or not api_key.strip():
         raise click.UsageError("no API key given: set --api-key or --api-key-file")
-    return Connection(
+    return ControlPlaneConnection(
         address=address,
         api_key=api_key.strip(),
         insecure=insecure,

@@ -41,11 +41,11 @@ def is_application_file(path: Path) -> bool:
     return path.name.endswith(".pipecd.yaml") or path.name == ".pipe.yaml"
 
 
-def found(paths: Iterable[Path]) -> Iterator[tuple[Path, bytes]]:
+def find_documents(paths: Iterable[Path]) -> Iterator[tuple[Path, bytes]]:
     """Find the documents of files and folders: what is named is taken, what is found is chosen."""
     seen: set[Path] = set()
     for path in paths:
-        for each, chosen in ((path, True),) if not path.is_dir() else _below(path):
+        for each, chosen in ((path, True),) if not path.is_dir() else _walk(path):
             if each in seen:
                 continue
             seen.add(each)
@@ -56,7 +56,7 @@ def found(paths: Iterable[Path]) -> Iterator[tuple[Path, bytes]]:
                 yield each, data
 
 
-def _below(folder: Path) -> Iterator[tuple[Path, bool]]:
+def _walk(folder: Path) -> Iterator[tuple[Path, bool]]:
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(each for each in folders if each not in _PASSED_OVER)
         for name in sorted(files):

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.config import ApplicationConfig, ConfigFaultsError, Fault, load_application
-from pipecd_model.config.locate import Places
-from pipecd_model.config.path import written
+from pipecd_model.config.locate import Positions
+from pipecd_model.config.path import format_path
 from pipecd_model.errors import ConfigError
 from pipecd_model.secrets import Opener, prepare
 from pipecd_model.secrets.placeholder import problems, texts
@@ -28,7 +28,7 @@ class Rendered:
     warnings: tuple[Fault, ...]
 
 
-def rendered(file: Path, *, keys: Sequence[Path], show_secrets: bool) -> Rendered:
+def render_application(file: Path, *, keys: Sequence[Path], show_secrets: bool) -> Rendered:
     """Render what an application file names; raises ConfigFaultsError with all that is wrong."""
     data = file.read_bytes()
     loaded = load_application(data, file=str(file))
@@ -52,7 +52,7 @@ def rendered(file: Path, *, keys: Sequence[Path], show_secrets: bool) -> Rendere
 def _check_stages(config: ApplicationConfig, file: str, text: str) -> None:
     """Find secrets that stages name and that are not there; what else they hold is theirs."""
     known = config.encryption.encrypted_secrets if config.encryption else {}
-    places = Places(text)
+    places = Positions(text)
     faults = []
     for stage in config.pipeline.stages:
         for path, option in texts(stage.with_, ("spec", "pipeline", "stages", stage.index, "with")):
@@ -63,7 +63,7 @@ def _check_stages(config: ApplicationConfig, file: str, text: str) -> None:
                         file=file,
                         line=line,
                         column=column,
-                        path=written(path),
+                        path=format_path(path),
                         message=str(problem),
                         hint=problem.hint,
                     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the registry of the tests importable, and keeps the user's logins out of them."""
+"""Keeps the user's logins out of the tests."""
 
 from pathlib import Path
 

@@ -118,7 +118,7 @@ def test_without_a_login_nothing_is_pushed(guarded: OciRegistry, files: str) -> 
 
     assert isinstance(done.exception, DeniedError)
     assert "log in with docker" in done.exception.hint
-    assert guarded.blobs == guarded.manifests == {}
+    assert (guarded.blobs, guarded.manifests) == ({}, {})
 
 
 def test_a_login_that_another_program_keeps_is_told(

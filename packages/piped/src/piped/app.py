@@ -13,7 +13,7 @@ from typing import Final
 
 from pipecd_model.config import PluginConfig
 from pipecd_model.ids import new_id
-from pipecd_model.known_plugins import configured_names
+from pipecd_model.known_plugins import find_configured_names
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
 from piped.admin import AdminPage, serving_admin
@@ -22,7 +22,7 @@ from piped.appconfig import ApplicationFiles, Discovery
 from piped.controlplane.client import ControlPlane, connected
 from piped.controlplane.lease import Lease
 from piped.controlplane.state import ControlPlaneState
-from piped.facts import Completed, Facts
+from piped.facts import DeploymentCompleted, Facts
 from piped.git import Repository, repositories
 from piped.health import PipedHealth
 from piped.livestate.calls import LiveStateCalls
@@ -30,9 +30,9 @@ from piped.livestate.look import Looker
 from piped.livestate.reporter import LiveStates
 from piped.metrics import CONTENT_TYPE, Numbers, PipedMetrics
 from piped.plan.planner import Planner
-from piped.plan.providers import with_targets
+from piped.plan.providers import add_targets
 from piped.plan.scope import DeploymentScope
-from piped.plugins import PluginBackend, PluginHost, PluginStateReporter, Tools
+from piped.plugins import PluginBackend, PluginHost, PluginStateReporter, ToolsFolder
 from piped.preview.application import Previewer
 from piped.preview.build import PreviewBuilder
 from piped.preview.handler import PlanPreviews
@@ -40,7 +40,7 @@ from piped.push_commands import PushCommandRunner
 from piped.report.agent import Stats
 from piped.report.commands import CommandInbox
 from piped.report.journal import Journal
-from piped.report.logs import StageLogs
+from piped.report.logs import SpooledStageLogs
 from piped.report.masked import MaskedLogs
 from piped.report.metadata import MetadataStores
 from piped.report.numbering import LineNumbers
@@ -79,7 +79,7 @@ async def build(settings: Settings, shutdown: ShutdownRequest, opened: AsyncExit
     reports = await _open_reports(settings, connection, opened)
     plugins = await _open_plugins(settings, connection, reports, opened)
     files = await _open_files(settings, reports, plugins, opened)
-    running = _running(settings, connection, reports, plugins, files)
+    running = _build_running(settings, connection, reports, plugins, files)
     health = PipedHealth(
         plugins=plugins.host.plugins,
         repositories=lambda: {name: each.state for name, each in files.repositories.items()},
@@ -87,7 +87,7 @@ async def build(settings: Settings, shutdown: ShutdownRequest, opened: AsyncExit
         fault=lambda: reports.outbox.fault or reports.spooled.fault,
         holds_lease=lambda: connection.lease.held,
     )
-    metrics = _metrics(settings, connection, reports, running, health)
+    metrics = _build_metrics(settings, connection, reports, running, health)
     calls = ControlPlaneCalls(connection.control, reports.facts, reports.commands)
     trigger = Trigger(
         files.repositories,
@@ -98,7 +98,7 @@ async def build(settings: Settings, shutdown: ShutdownRequest, opened: AsyncExit
             on_created=running.controller.on_created,
         ),
     )
-    live_states = _live_states(
+    live_states = _build_live_states(
         settings, connection, reports, plugins, files, running, trigger, calls
     )
     _subscribe(reports, running.records, metrics, live_states)
@@ -126,7 +126,7 @@ async def build(settings: Settings, shutdown: ShutdownRequest, opened: AsyncExit
             selector=settings.config.app_selector,
         ),
         live_states=live_states,
-        previews=_previews(settings, connection, reports, plugins, files, running),
+        previews=_build_previews(settings, connection, reports, plugins, files, running),
         stats=Stats(connection.control, metrics.text),
         plugin_states=plugins.states,
     )
@@ -168,7 +168,7 @@ class _Reports:
     commands: CommandInbox
     keys: SecretKeys | None
     secrets: KnownSecrets
-    spooled: StageLogs
+    spooled: SpooledStageLogs
     logs: MaskedLogs
     numbers: LineNumbers
     metadata: MetadataStores
@@ -185,7 +185,7 @@ async def _open_reports(
     statuses.subscribe_to(facts)
     keys = read_keys(settings.config.secret_management)
     secrets = KnownSecrets()
-    spooled = StageLogs(control, folder / "logs")
+    spooled = SpooledStageLogs(control, folder / "logs")
     logs = MaskedLogs(spooled, secrets)
     await opened.enter_async_context(logs.open(drain=LAST_REPORTS_SECONDS))
     numbers = LineNumbers(folder / "numbers")
@@ -224,11 +224,11 @@ async def _open_plugins(
             metadata=reports.metadata,
             commands=connection.state,
             control=connection.control,
-            tools=Tools(settings.tools_dir),
+            tools=ToolsFolder(settings.tools_dir),
             numbers=reports.numbers,
             secrets=reports.secrets,
         ),
-        grace=settings.grace,
+        grace_seconds=settings.grace,
     )
     states = PluginStateReporter(connection.control, host.plugins.values(), reports.facts)
     host.on_change = states.on_change
@@ -275,7 +275,7 @@ class _Running:
     records: ScriptRecords
 
 
-def _running(
+def _build_running(
     settings: Settings,
     connection: _Connection,
     reports: _Reports,
@@ -284,7 +284,7 @@ def _running(
 ) -> _Running:
     scripts = RunningScripts(settings.data_dir / "scripts")
     services = RunServices(
-        planner=Planner(plugins.host, files.sources, secrets=reports.secrets.of),
+        planner=Planner(plugins.host, files.sources, secrets=reports.secrets.find_secrets),
         plugins=plugins.host,
         sources=files.sources,
         facts=reports.facts,
@@ -315,7 +315,7 @@ def _running(
     return _Running(services=services, controller=controller, records=records)
 
 
-def _metrics(
+def _build_metrics(
     settings: Settings,
     connection: _Connection,
     reports: _Reports,
@@ -340,7 +340,7 @@ def _metrics(
     )
 
 
-def _live_states(
+def _build_live_states(
     settings: Settings,
     connection: _Connection,
     reports: _Reports,
@@ -368,7 +368,7 @@ def _live_states(
     )
 
 
-def _previews(
+def _build_previews(
     settings: Settings,
     connection: _Connection,
     reports: _Reports,
@@ -400,12 +400,12 @@ def _previews(
 def _subscribe(
     reports: _Reports, records: ScriptRecords, metrics: PipedMetrics, live_states: LiveStates
 ) -> None:
-    """What follows the end of a deployment, after its reports are queued."""
-    facts = reports.facts
-    facts.subscribe(Completed, lambda fact: records.completed(fact.deployment))
-    facts.subscribe(Completed, lambda fact: reports.numbers.forget(fact.deployment.id))
-    facts.subscribe(Completed, lambda fact: metrics.record_completed(fact.deployment))
-    facts.subscribe(Completed, lambda fact: live_states.look_at(fact.deployment.application_id))
+    """Have the end of a deployment followed by what comes after its reports are queued."""
+    subscribe = partial(reports.facts.subscribe, DeploymentCompleted)
+    subscribe(lambda fact: records.on_completed(fact.deployment))
+    subscribe(lambda fact: reports.numbers.forget(fact.deployment.id))
+    subscribe(lambda fact: metrics.record_completed(fact.deployment))
+    subscribe(lambda fact: live_states.look_at(fact.deployment.application_id))
 
 
 def _serving_pages(
@@ -432,14 +432,14 @@ def ready_page(health: PipedHealth) -> AdminPage:
 
 def plugin_names(host: PluginHost) -> dict[str, str]:
     """Returns how the well-known plugins are called here, for files of the older kinds."""
-    return configured_names({name: each.stages for name, each in host.plugins.items()})
+    return find_configured_names({name: each.stages for name, each in host.plugins.items()})
 
 
 def make_run(
     services: RunServices, plugins: Sequence[PluginConfig], deployment: Deployment
 ) -> DeploymentRun:
     """Returns the run of a deployment, with the deploy targets that its provider stands for."""
-    return DeploymentRun(with_targets(deployment, plugins), services)
+    return DeploymentRun(add_targets(deployment, plugins), services)
 
 
 async def read_deployment(control: ControlPlane, deployment_id: str) -> Deployment:

@@ -162,7 +162,7 @@ def _config(file: Path | None, data: str | None) -> "PipedConfig":
 
 def _key(config: "PipedConfig") -> str:
     if config.piped_key_data is not None:
-        return config.piped_key_data.decoded().decode(errors="replace").strip()
+        return config.piped_key_data.decode().decode(errors="replace").strip()
     key = _read(Path(config.piped_key_file)).decode(errors="replace").strip()
     if not key:
         raise ConfigError(f"the piped key file {config.piped_key_file!r} is empty")

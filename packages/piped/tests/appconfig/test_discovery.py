@@ -21,7 +21,7 @@ from pipecd_wire.model.common_pb2 import (
 from pipecd_wire.rpc import validation
 from piped.appconfig import ApplicationFiles, Discovery
 from piped.appconfig.scan import is_application_file
-from piped.controlplane.state import Change, ControlPlaneState
+from piped.controlplane.state import ControlPlaneState, StateChange
 from piped.git import Repository
 
 Remotes = Callable[..., Any]
@@ -158,11 +158,11 @@ async def test_suggestions_are_told_again_when_they_change_and_only_then(bench: 
         bench.remote.commit({"README": "x"})
         bench.remote.commit({"two/app.pipecd.yaml": file("two")})
         await bench.told.until(lambda: len(bench.told.suggestions) == 2)
-        bench.mirror.merge(Change(applications=(application("one", "one"),)))
+        bench.mirror.merge(StateChange(applications=(application("one", "one"),)))
         await bench.told.until(lambda: len(bench.told.suggestions) == 3)
         bench.remote.commit({"two/app.pipecd.yaml": None})
         await bench.told.until(lambda: len(bench.told.suggestions) == 4)
-        bench.mirror.merge(Change(removed_applications=frozenset({"one"})))  # type: ignore[arg-type] # ids
+        bench.mirror.merge(StateChange(removed_applications=frozenset({"one"})))  # type: ignore[arg-type] # ids
         await bench.told.until(lambda: len(bench.told.suggestions) == 5)
 
     assert bench.told.suggestions == [["one"], ["one", "two"], ["two"], [], ["one"]]
@@ -328,9 +328,9 @@ async def test_what_a_file_says_about_its_registered_application_is_told_once(
         bench.remote.commit({"web/app.pipecd.yaml": file("web", description="new")})
         await bench.told.until(lambda: len(bench.told.updates) == 2)
         taken = application("web", "web", description="new")
-        bench.mirror.merge(Change(applications=(taken,)))
+        bench.mirror.merge(StateChange(applications=(taken,)))
         edited = application("web", "web", description="by hand")
-        bench.mirror.merge(Change(applications=(edited,)))
+        bench.mirror.merge(StateChange(applications=(edited,)))
         await bench.told.until(lambda: len(bench.told.updates) == 3)
 
     first, second, third = bench.told.updates
@@ -345,7 +345,9 @@ async def test_news_about_deployments_of_applications_are_no_news_here(bench: Be
     async with bench.running(web):
         await bench.told.until(lambda: bool(bench.told.updates))
         for _ in range(20):
-            bench.mirror.merge(Change(applications=(application("web", "web", deploying=True),)))
+            bench.mirror.merge(
+                StateChange(applications=(application("web", "web", deploying=True),))
+            )
         bench.remote.commit({"one/app.pipecd.yaml": file("one")})
         await bench.told.until(lambda: ["one"] in bench.told.suggestions)
 

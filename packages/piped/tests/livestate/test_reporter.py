@@ -23,7 +23,7 @@ from pipecd_wire.model.deployment_pb2 import (
     DEPLOYMENT_SUCCESS,
     Deployment,
 )
-from piped.controlplane.state import Change, ControlPlaneState
+from piped.controlplane.state import ControlPlaneState, StateChange
 from piped.livestate.merge import View
 from piped.livestate.reporter import LiveStates
 
@@ -141,14 +141,14 @@ async def test_a_drift_is_told_at_the_next_look(world: World) -> None:
 async def test_nothing_is_looked_at_while_it_is_deployed(world: World) -> None:
     async with world.running() as states:
         await world.until_looks(1)
-        world.mirror.merge(Change(deployments=(world.deployment(DEPLOYMENT_RUNNING),)))
+        world.mirror.merge(StateChange(deployments=(world.deployment(DEPLOYMENT_RUNNING),)))
         await world.settle()
         states.look_at("a1")
         await world.settle()
         assert world.looks == 1
         assert world.statuses == [SYNCED, DEPLOYING]
 
-        world.mirror.merge(Change(deployments=(world.deployment(DEPLOYMENT_SUCCESS),)))
+        world.mirror.merge(StateChange(deployments=(world.deployment(DEPLOYMENT_SUCCESS),)))
         await world.until_looks(2)
 
     assert world.statuses == [SYNCED, DEPLOYING, SYNCED]
@@ -158,7 +158,7 @@ async def test_nothing_is_told_of_an_application_without_live_state(world: World
     world.offers = False
     async with world.running():
         await world.until_looks(1)
-        world.mirror.merge(Change(deployments=(world.deployment(DEPLOYMENT_RUNNING),)))
+        world.mirror.merge(StateChange(deployments=(world.deployment(DEPLOYMENT_RUNNING),)))
         await world.settle()
 
     assert (world.live, world.told) == ([], [])

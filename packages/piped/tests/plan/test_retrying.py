@@ -34,7 +34,7 @@ class Restarting(FakePlugin):
         self.away = list(away)
         self.lost: dict[str, int] = {}
 
-    async def ready(self, limit: float) -> None:
+    async def wait_ready(self, limit: float) -> None:
         if self.away:
             raise self.away.pop(0)
 
@@ -130,8 +130,8 @@ async def test_a_plugin_that_stops_with_piped_is_not_waited_for() -> None:
 
 async def test_a_stage_that_nobody_offers_is_looked_for_in_plugins_that_come_later() -> None:
     class Late(Restarting):
-        async def ready(self, limit: float) -> None:
-            await super().ready(limit)
+        async def wait_ready(self, limit: float) -> None:
+            await super().wait_ready(limit)
             self.was_ready = True
             self.stages = frozenset({"STEP"})
 
@@ -147,7 +147,7 @@ async def test_a_stage_that_nobody_offers_is_looked_for_in_plugins_that_come_lat
 
 async def test_plugins_that_never_come_hold_nobody_up_for_ever() -> None:
     class Never(Restarting):
-        async def ready(self, limit: float) -> None:
+        async def wait_ready(self, limit: float) -> None:
             await asyncio.Event().wait()
 
     never = Never()

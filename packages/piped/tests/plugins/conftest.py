@@ -15,8 +15,8 @@ from pipecd_test_support.plugin_world import GivenCommands, PluginControlPlane, 
 from pipecd_test_support.web_server import WebServer
 from pipecd_wire.rpc import connect, serving
 from piped.controlplane.client import ControlPlane
-from piped.plugins import Limits, PluginBackend, Tools
-from piped.report.logs import StageLogs
+from piped.plugins import PluginBackend, PluginLimits, ToolsFolder
+from piped.report.logs import SpooledStageLogs
 from piped.report.metadata import MetadataStores
 
 PROGRAM: Final = Path(__file__).parent / "programs" / "odd_plugin.py"
@@ -34,21 +34,21 @@ async def world(tmp_path: Path) -> AsyncIterator[PluginWorld]:
             serving(control_plane.endpoints(), "127.0.0.1:0", grace_seconds=0)
         )
         control = ControlPlane(await opened.enter_async_context(connect(f"127.0.0.1:{port}")))
-        logs = await opened.enter_async_context(StageLogs(control).open())
+        logs = await opened.enter_async_context(SpooledStageLogs(control).open())
         backend = PluginBackend(
             logs=logs,
             metadata=MetadataStores(control, _kept),
             commands=commands,
             control=control,
-            tools=Tools(tmp_path / "tools"),
+            tools=ToolsFolder(tmp_path / "tools"),
         )
         yield PluginWorld(tmp_path, PROGRAM, backend, control_plane, commands)
 
 
 @pytest.fixture
-def quick() -> Limits:
+def quick() -> PluginLimits:
     """Limits for plugins that fail, so that failing does not take long."""
-    return Limits(
+    return PluginLimits(
         ready=15,
         planning=1,
         first_pause=0.05,

@@ -17,23 +17,25 @@ from pipecd_wire.plugin.deploymentapi.api_pb2 import (
 )
 from pipecd_wire.plugin.livestateapi.api_pb2 import GetLivestateRequest
 from pipecd_wire.plugin.planpreviewapi.api_pb2 import GetPlanPreviewRequest
-from piped.plugins import Limits, PluginError, PluginLostError
+from piped.plugins import PluginError, PluginLimits, PluginLostError
 
 
 async def test_a_plugin_is_asked_for_versions(world: PluginWorld) -> None:
     request = PlanPluginInput(deployment=world.run_input("SUCCEED").deployment)
     async with world.host(world.odd(manners="go")) as host:
-        await host.plugins["odd"].ready(20)
+        await host.plugins["odd"].wait_ready(20)
 
         await host.plugins["odd"].determine_versions(request)
 
     assert world.facts(about="versions") == [["versions", "d1"]]
 
 
-async def test_a_planning_call_that_hangs_ends_in_time(world: PluginWorld, quick: Limits) -> None:
+async def test_a_planning_call_that_hangs_ends_in_time(
+    world: PluginWorld, quick: PluginLimits
+) -> None:
     request = PlanPluginInput(deployment=world.run_input("SUCCEED").deployment)
     async with world.host(world.odd(), limits=quick) as host:
-        await host.plugins["odd"].ready(20)
+        await host.plugins["odd"].wait_ready(20)
 
         with pytest.raises(PluginError, match="'odd' did not answer DetermineStrategy in time"):
             await host.plugins["odd"].determine_strategy(request)
@@ -42,7 +44,7 @@ async def test_a_planning_call_that_hangs_ends_in_time(world: PluginWorld, quick
 async def test_an_error_of_a_plugin_keeps_its_message(world: PluginWorld) -> None:
     """W11: the person deploying has to see it."""
     async with world.host(world.odd()) as host:
-        await host.plugins["odd"].ready(20)
+        await host.plugins["odd"].wait_ready(20)
 
         with pytest.raises(
             PluginError, match=r"'odd' failed at BuildQuickSyncStages: .*no cluster"
@@ -52,7 +54,7 @@ async def test_an_error_of_a_plugin_keeps_its_message(world: PluginWorld) -> Non
 
 async def test_an_answer_that_is_too_large_is_an_error(world: PluginWorld) -> None:
     async with world.host(world.odd()) as host:
-        await host.plugins["odd"].ready(20)
+        await host.plugins["odd"].wait_ready(20)
 
         with pytest.raises(
             PluginError, match="'odd' answered BuildPipelineSyncStages with more than 10 MiB"
@@ -62,7 +64,7 @@ async def test_an_answer_that_is_too_large_is_an_error(world: PluginWorld) -> No
 
 async def test_a_request_that_breaks_the_rules_is_refused_by_the_plugin(world: PluginWorld) -> None:
     async with world.host(world.odd(manners="go")) as host:
-        await host.plugins["odd"].ready(20)
+        await host.plugins["odd"].wait_ready(20)
 
         with pytest.raises(PluginError, match="INVALID_ARGUMENT"):
             await host.plugins["odd"].execute_stage(ExecutePluginInput())
@@ -71,7 +73,7 @@ async def test_a_request_that_breaks_the_rules_is_refused_by_the_plugin(world: P
 async def test_what_a_plugin_does_not_offer_is_not_an_error(world: PluginWorld) -> None:
     async with world.host(world.odd(manners="go")) as host:
         plugin = host.plugins["odd"]
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
 
         assert await plugin.get_livestate(GetLivestateRequest(), deadline=10) is None
         assert await plugin.get_plan_preview(GetPlanPreviewRequest(), deadline=10) is None
@@ -80,7 +82,7 @@ async def test_what_a_plugin_does_not_offer_is_not_an_error(world: PluginWorld) 
 async def test_a_status_that_is_no_end_is_an_error(world: PluginWorld) -> None:
     """W15: taken as it is, the deployment would stop silently and count as a success."""
     async with world.host(world.odd()) as host:
-        await host.plugins["odd"].ready(20)
+        await host.plugins["odd"].wait_ready(20)
 
         with pytest.raises(PluginError, match="with the status 1, which is not an end"):
             await host.plugins["odd"].execute_stage(world.run_input("RUN_ON"))
@@ -89,7 +91,7 @@ async def test_a_status_that_is_no_end_is_an_error(world: PluginWorld) -> None:
 async def test_a_cancelled_stage_has_ended_when_the_call_returns(world: PluginWorld) -> None:
     """W13: a rollback must not work beside the stage that it undoes."""
     async with world.host(world.odd()) as host:
-        await host.plugins["odd"].ready(20)
+        await host.plugins["odd"].wait_ready(20)
         async with asyncio.TaskGroup() as tasks:
             stage = tasks.create_task(host.plugins["odd"].execute_stage(world.run_input("WAIT")))
             await wait_for(lambda: world.facts(about="stage"))
@@ -103,7 +105,7 @@ async def test_a_cancelled_stage_has_ended_when_the_call_returns(world: PluginWo
 
 async def test_a_second_cancel_does_not_shorten_the_wait_for_the_stage(world: PluginWorld) -> None:
     async with world.host(world.odd()) as host:
-        await host.plugins["odd"].ready(20)
+        await host.plugins["odd"].wait_ready(20)
         async with asyncio.TaskGroup() as tasks:
             stage = tasks.create_task(host.plugins["odd"].execute_stage(world.run_input("WAIT")))
             await wait_for(lambda: world.facts(about="stage"))
@@ -118,15 +120,15 @@ async def test_a_second_cancel_does_not_shorten_the_wait_for_the_stage(world: Pl
 
 
 async def test_a_stage_that_does_not_end_after_its_cancel_ends_with_its_process(
-    world: PluginWorld, quick: Limits
+    world: PluginWorld, quick: PluginLimits
 ) -> None:
     """It answers pings, but neither ExecuteStage nor WaitStage: only a restart helps."""
     async with world.host(
         world.odd(), world.odd("other"), limits=replace(quick, handler_end=0.5)
     ) as host:
         plugin = host.plugins["odd"]
-        await plugin.ready(20)
-        await host.plugins["other"].ready(20)
+        await plugin.wait_ready(20)
+        await host.plugins["other"].wait_ready(20)
         [[_, _, _, pid, _]] = world.facts(about="started")
         seen: list[str] = []
         host.on_change = lambda plugin: seen.append(plugin.state.sentence)
@@ -140,7 +142,7 @@ async def test_a_stage_that_does_not_end_after_its_cancel_ends_with_its_process(
             assert stage.cancelled()
             assert not start_of(pid)
         assert "did not end a stage within 0.5s after it was cancelled" in seen[0]
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
         await plugin.execute_stage(world.run_input("SUCCEED"))
     assert len(world.facts(about="started")) == 2
     assert len(world.facts("other", about="started")) == 1
@@ -148,9 +150,9 @@ async def test_a_stage_that_does_not_end_after_its_cancel_ends_with_its_process(
 
 async def test_a_stage_that_cannot_be_waited_for_gets_a_moment(world: PluginWorld) -> None:
     """A plugin of upstream's does not say when its handler has ended."""
-    limits = Limits(silent_end=1.5)
+    limits = PluginLimits(silent_end=1.5)
     async with world.host(world.odd(manners="go"), limits=limits) as host:
-        await host.plugins["odd"].ready(20)
+        await host.plugins["odd"].wait_ready(20)
         async with asyncio.TaskGroup() as tasks:
             stage = tasks.create_task(host.plugins["odd"].execute_stage(world.run_input("WAIT")))
             await wait_for(lambda: world.facts(about="stage"))
@@ -164,10 +166,10 @@ async def test_a_stage_that_cannot_be_waited_for_gets_a_moment(world: PluginWorl
 
 
 async def test_a_stage_whose_plugin_dies_while_it_is_cancelled_ends(
-    world: PluginWorld, quick: Limits
+    world: PluginWorld, quick: PluginLimits
 ) -> None:
     async with world.host(world.odd(), limits=quick) as host:
-        await host.plugins["odd"].ready(20)
+        await host.plugins["odd"].wait_ready(20)
         async with asyncio.TaskGroup() as tasks:
             stage = tasks.create_task(host.plugins["odd"].execute_stage(world.run_input("WAIT")))
             await wait_for(lambda: world.facts(about="stage"))

@@ -6,11 +6,11 @@ import pytest
 from pipecd_model.errors import AmbiguousStageError, NoPluginForStageError, PluginError
 from piped.plugins.choose import choose
 from piped.plugins.plugin import Plugin
-from piped.plugins.state import Limits, Phase
+from piped.plugins.state import Phase, PluginLimits
 
 
 def plugin(name: str, *stages: str) -> Plugin:
-    made = Plugin(name, Limits(), lambda _: None)
+    made = Plugin(name, PluginLimits(), lambda _: None)
     made.stages = frozenset(stages)
     made.was_ready = bool(stages)
     return made

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from piped.plugins.command import INHERITED
-from piped.plugins.tools import Tools
+from piped.plugins.tools import ToolsFolder
 from piped.programs.command import Command
 from piped.programs.errors import ProgramError
-from piped.programs.process import started
+from piped.programs.process import running_process
 
 LIMIT = 60.0
 
@@ -32,7 +32,7 @@ async def test_a_plugin_has_the_operators_variables_and_those_made_for_it() -> N
 
     async with (
         asyncio.timeout(LIMIT),
-        started(command, lambda _: None) as process,
+        running_process(command, lambda _: None) as process,
     ):
         said = (await process.said.read()).decode().splitlines()
 
@@ -45,12 +45,12 @@ async def test_a_plugin_has_the_operators_variables_and_those_made_for_it() -> N
 async def test_a_plugin_that_cannot_be_started_is_a_sentence() -> None:
     for arguments in (("/no/such/program",), ("/bin/echo", "a\0b")):
         with pytest.raises(ProgramError, match="cannot start"):
-            async with started(Command(arguments=arguments), lambda _: None):
+            async with running_process(Command(arguments=arguments), lambda _: None):
                 pass
 
 
 async def test_an_install_script_has_nothing_of_ours(tmp_path: Path) -> None:
-    path = await Tools(tmp_path).install("kubectl", "1", "/usr/bin/env > {{ .OutPath }}")
+    path = await ToolsFolder(tmp_path).install("kubectl", "1", "/usr/bin/env > {{ .OutPath }}")
 
     found = path.read_text()
     assert "OF_THE_OPERATOR=1" in found
@@ -60,4 +60,4 @@ async def test_an_install_script_has_nothing_of_ours(tmp_path: Path) -> None:
 async def test_an_install_script_that_begins_with_a_dash_is_a_script(tmp_path: Path) -> None:
     """And not an option of the shell."""
     with pytest.raises(Exception, match="exited with code 127"):
-        await Tools(tmp_path).install("kubectl", "1", "-x")
+        await ToolsFolder(tmp_path).install("kubectl", "1", "-x")

@@ -57,7 +57,7 @@ async def test_a_wait_ends_after_its_time_and_its_log_is_there(
     request = installed.run("WAIT", duration="1s")
     async with installed.host("wait") as host:
         plugin = host.plugins["wait"]
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
         with world.backend.metadata.opened(request.deployment) as store:
             began = time.monotonic()
             response = await plugin.execute_stage(request)
@@ -80,7 +80,7 @@ async def test_an_approval_reaches_its_stage(installed: Installed, world: Plugin
     )
     async with installed.host("waitapproval") as host:
         plugin = host.plugins["waitapproval"]
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
         with world.backend.metadata.opened(request.deployment):
             async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
                 stage = tasks.create_task(plugin.execute_stage(request))
@@ -102,7 +102,7 @@ async def test_a_cancelled_script_is_gone_when_the_call_returns(
     request = installed.run("SCRIPT_RUN", run=script)
     async with installed.host("scriptrun") as host:
         plugin = host.plugins["scriptrun"]
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
         with world.backend.metadata.opened(request.deployment):
             async with asyncio.TaskGroup() as tasks:
                 stage = tasks.create_task(plugin.execute_stage(request))
@@ -122,7 +122,7 @@ async def test_a_script_is_waited_for_when_piped_stops(
     request = installed.run("SCRIPT_RUN", run=script)
     async with installed.host("scriptrun") as host:
         plugin = host.plugins["scriptrun"]
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
         with world.backend.metadata.opened(request.deployment):
             async with asyncio.TaskGroup() as tasks:
                 stage = tasks.create_task(plugin.execute_stage(request))
@@ -144,7 +144,7 @@ async def test_a_script_does_not_outlive_a_host_that_is_left(
         with world.backend.metadata.opened(request.deployment):
             async with installed.host("scriptrun") as host:
                 plugin = host.plugins["scriptrun"]
-                await plugin.ready(20)
+                await plugin.wait_ready(20)
                 stage = tasks.create_task(outcome_of(plugin.execute_stage(request)))
                 await wait_for(lambda: marks.exists() and marks.read_text().endswith("\n"))
 
@@ -159,7 +159,7 @@ async def test_a_wait_is_left_as_it_is_when_piped_stops(
     request = installed.run("WAIT", duration="1h")
     async with installed.host("wait") as host:
         plugin = host.plugins["wait"]
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
         with world.backend.metadata.opened(request.deployment) as store:
             async with asyncio.TaskGroup() as tasks:
                 stage = tasks.create_task(outcome_of(plugin.execute_stage(request)))
@@ -176,11 +176,11 @@ async def test_a_stage_is_continued_by_a_restarted_plugin(
     request = installed.run("DUMMY_SYNC", exit=5)
     async with installed.host("dummy") as host:
         plugin = host.plugins["dummy"]
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
         with world.backend.metadata.opened(request.deployment):
             with pytest.raises(PluginLostError, match="exited with code 5"):
                 await plugin.execute_stage(request)
-            await plugin.ready(20)
+            await plugin.wait_ready(20)
 
             response = await plugin.execute_stage(request)
     assert response.status == STAGE_SUCCESS
@@ -192,7 +192,7 @@ async def test_the_reason_of_a_failure_comes_with_the_answer(
     """W11: upstream's agent leaves it in the plugin."""
     request = installed.run("DUMMY_SYNC", fail="the cluster is on fire")
     async with installed.host("dummy") as host:
-        await host.plugins["dummy"].ready(20)
+        await host.plugins["dummy"].wait_ready(20)
         with world.backend.metadata.opened(request.deployment):
             response = await host.plugins["dummy"].execute_stage(request)
 
@@ -207,6 +207,6 @@ async def test_a_package_may_also_be_started_as_a_file(world: PluginWorld) -> No
     shim.write_text(f'#!/bin/sh\nexec {installed_beside} "$@"\n')
     async with world.host(PluginConfig(name="wait", url=str(shim))) as host:
         plugin = host.plugins["wait"]
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
 
         await wait_for(lambda: plugin.managed)

@@ -165,7 +165,7 @@ async def test_a_host_has_its_plugins_on_record_and_sweeps_before_it_starts_them
     process = start("echo up; exec sleep 600")
     folder = world.folder / "data" / "processes"
     async with world.host(world.odd()) as host:
-        await host.plugins["odd"].ready(LIMIT)
+        await host.plugins["odd"].wait_ready(LIMIT)
         [file] = folder.iterdir()
         assert start_of(int(file.name))
     assert list(folder.iterdir()) == []
@@ -173,7 +173,7 @@ async def test_a_host_has_its_plugins_on_record_and_sweeps_before_it_starts_them
     record(world.folder / "data", process.pid)
     async with world.host(world.odd()) as host:
         assert process.poll() == -15
-        await host.plugins["odd"].ready(LIMIT)
+        await host.plugins["odd"].wait_ready(LIMIT)
 
 
 async def test_the_plugin_of_a_killed_piped_is_gone_when_the_next_one_starts(

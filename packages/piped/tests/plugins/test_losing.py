@@ -13,16 +13,16 @@ import pytest
 
 from pipecd_test_support.plugin_world import PluginWorld, wait_for
 from pipecd_wire.model.deployment_pb2 import STAGE_SUCCESS
-from piped.plugins import Limits, Phase, PluginLostError, PluginStoppingError
+from piped.plugins import Phase, PluginLimits, PluginLostError, PluginStoppingError
 
 
 async def test_a_plugin_that_dies_in_a_stage_is_told_at_once_and_restarted(
-    world: PluginWorld, quick: Limits
+    world: PluginWorld, quick: PluginLimits
 ) -> None:
     """W1: the stage is continued by the next process, through a second ExecuteStage."""
     async with world.host(world.odd(), limits=quick) as host:
         plugin = host.plugins["odd"]
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
         began = time.monotonic()
 
         with pytest.raises(PluginLostError, match="'odd' was lost: exited with code 9"):
@@ -30,7 +30,7 @@ async def test_a_plugin_that_dies_in_a_stage_is_told_at_once_and_restarted(
 
         assert time.monotonic() - began < 5
         assert plugin.state.last_output[-1] == "cannot go on"
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
         response = await plugin.execute_stage(world.run_input("SUCCEED"))
     assert response.status == STAGE_SUCCESS
     first, second = (fact[2] for fact in world.facts(about="stage"))
@@ -47,22 +47,24 @@ async def test_a_call_to_a_plugin_that_is_away_fails_with_its_state(world: Plugi
 
 
 async def test_a_plugin_that_misses_its_pings_is_restarted(
-    world: PluginWorld, quick: Limits
+    world: PluginWorld, quick: PluginLimits
 ) -> None:
     seen: list[str] = []
     async with world.host(world.odd(manners="no pings"), limits=quick) as host:
         host.on_change = lambda plugin: seen.append(plugin.state.sentence)
-        await host.plugins["odd"].ready(20)
+        await host.plugins["odd"].wait_ready(20)
 
         await wait_for(lambda: any("missed 3 pings in a row" in sentence for sentence in seen))
         await wait_for(lambda: len(world.facts(about="started")) == 2)
 
 
-async def test_a_frozen_plugin_does_not_hold_its_callers(world: PluginWorld, quick: Limits) -> None:
+async def test_a_frozen_plugin_does_not_hold_its_callers(
+    world: PluginWorld, quick: PluginLimits
+) -> None:
     """A process that lives but does nothing is as lost as a dead one."""
     async with world.host(world.odd(), limits=quick) as host:
         plugin = host.plugins["odd"]
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
 
         with pytest.raises(PluginLostError, match="missed 3 pings in a row"):
             async with asyncio.timeout(20):
@@ -70,29 +72,29 @@ async def test_a_frozen_plugin_does_not_hold_its_callers(world: PluginWorld, qui
 
 
 async def test_a_frozen_plugin_that_sends_no_pings_is_noticed_by_its_silence(
-    world: PluginWorld, quick: Limits
+    world: PluginWorld, quick: PluginLimits
 ) -> None:
     """One of upstream's: its process lives, its channel is up, and no call ever returns."""
     limits = replace(quick, question=0.5)
     async with world.host(world.odd(manners="go"), limits=limits) as host:
         plugin = host.plugins["odd"]
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
 
         with pytest.raises(PluginLostError, match="did not answer 3 questions in a row"):
             async with asyncio.timeout(20):
                 await plugin.execute_stage(world.run_input("FREEZE"))
 
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
         await plugin.execute_stage(world.run_input("SUCCEED"))
 
 
-async def test_a_plugin_that_answers_stays(world: PluginWorld, quick: Limits) -> None:
+async def test_a_plugin_that_answers_stays(world: PluginWorld, quick: PluginLimits) -> None:
     limits = replace(quick, question=0.2)
     async with world.host(
         world.odd(manners="go"), world.odd("narrow", manners="livestate only"), limits=limits
     ) as host:
         for plugin in host.plugins.values():
-            await plugin.ready(20)
+            await plugin.wait_ready(20)
         await wait_for(lambda: len(world.facts(about="asked for stages")) > 6)
 
         assert {plugin.state.phase for plugin in host.plugins.values()} == {Phase.READY}
@@ -101,11 +103,11 @@ async def test_a_plugin_that_answers_stays(world: PluginWorld, quick: Limits) ->
 
 
 async def test_a_plugin_that_fails_again_and_again_is_said_to_be_in_a_crash_loop(
-    world: PluginWorld, quick: Limits
+    world: PluginWorld, quick: PluginLimits
 ) -> None:
     async with world.host(world.odd(manners="exit"), world.odd("good"), limits=quick) as host:
         plugin = host.plugins["odd"]
-        await host.plugins["good"].ready(20)
+        await host.plugins["good"].wait_ready(20)
         await wait_for(lambda: plugin.state.phase is Phase.FAILED)
         assert not plugin.state.crash_loop
 
@@ -119,7 +121,7 @@ async def test_a_plugin_that_fails_again_and_again_is_said_to_be_in_a_crash_loop
 
 
 async def test_a_plugin_whose_channel_breaks_is_restarted(
-    world: PluginWorld, quick: Limits
+    world: PluginWorld, quick: PluginLimits
 ) -> None:
     seen: list[str] = []
     async with world.host(world.odd(manners="deaf"), limits=quick) as host:
@@ -129,9 +131,9 @@ async def test_a_plugin_whose_channel_breaks_is_restarted(
         await wait_for(lambda: len(world.facts(about="started")) == 2)
 
 
-async def test_a_plugin_that_pings_stays(world: PluginWorld, quick: Limits) -> None:
+async def test_a_plugin_that_pings_stays(world: PluginWorld, quick: PluginLimits) -> None:
     async with world.host(world.odd(), limits=quick) as host:
-        await host.plugins["odd"].ready(20)
+        await host.plugins["odd"].wait_ready(20)
         await asyncio.sleep(quick.ping_interval * (quick.missed_pings + 2))
 
         assert host.plugins["odd"].state.phase is Phase.READY
@@ -139,12 +141,12 @@ async def test_a_plugin_that_pings_stays(world: PluginWorld, quick: Limits) -> N
 
 
 async def test_a_flood_of_output_neither_stops_piped_nor_fills_its_log(
-    world: PluginWorld, quick: Limits, caplog: pytest.LogCaptureFixture
+    world: PluginWorld, quick: PluginLimits, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     async with world.host(world.odd(manners="flood"), limits=quick) as host:
         plugin = host.plugins["odd"]
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
         for _ in range(20):
             await plugin.execute_stage(world.run_input("SUCCEED"))
 
@@ -158,19 +160,21 @@ async def test_a_flood_of_output_neither_stops_piped_nor_fills_its_log(
 
 async def test_a_stage_that_the_plugin_leaves_is_not_failed(world: PluginWorld) -> None:
     async with world.host(world.odd()) as host:
-        await host.plugins["odd"].ready(20)
+        await host.plugins["odd"].wait_ready(20)
 
         with pytest.raises(PluginStoppingError):
             await host.plugins["odd"].execute_stage(world.run_input("LEAVE"))
 
 
-async def test_the_private_port_closes_with_the_process(world: PluginWorld, quick: Limits) -> None:
+async def test_the_private_port_closes_with_the_process(
+    world: PluginWorld, quick: PluginLimits
+) -> None:
     async with world.host(world.odd(), limits=quick) as host:
         plugin = host.plugins["odd"]
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
         with pytest.raises(PluginLostError):
             await plugin.execute_stage(world.run_input("DIE"))
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
 
         first, second = (
             int(fact[1][2].removeprefix("localhost:")) for fact in world.facts(about="started")

@@ -18,8 +18,8 @@ from pipecd_wire.plugin.deploymentapi import api_pb2 as deploymentapi
 from pipecd_wire.plugin.livestateapi import api_pb2 as livestateapi
 from pipecd_wire.plugin.planpreviewapi import api_pb2 as planpreviewapi
 from pipecd_wire.rpc import Endpoints, StatusError, admit_all, connect, rpc, serving
-from piped.plugins import Limits, Phase, Plugin, PluginError, PluginLostError, PluginState
-from piped.plugins.connection import Connection
+from piped.plugins import Phase, Plugin, PluginError, PluginLimits, PluginLostError, PluginState
+from piped.plugins.connection import PluginConnection
 from piped.secrets import KnownSecrets, OpenedSecrets
 
 RUN = stage_input("SUCCEED")
@@ -120,13 +120,13 @@ def known() -> KnownSecrets:
 
 @pytest.fixture
 async def plugin(known: KnownSecrets) -> AsyncIterator[Plugin]:
-    limits = Limits()
+    limits = PluginLimits()
     plugin = Plugin("lab", limits, lambda _: None, known)
     async with (
         serving(talkative_endpoints(), "127.0.0.1:0", grace_seconds=0) as port,
         connect(f"127.0.0.1:{port}") as channel,
     ):
-        plugin.set_connection(Connection("lab", channel, limits))
+        plugin.set_connection(PluginConnection("lab", channel, limits))
         yield plugin
 
 
@@ -174,13 +174,13 @@ async def test_an_error_is_masked(plugin: Plugin) -> None:
 
 
 async def test_an_error_keeps_its_kind(known: KnownSecrets) -> None:
-    plugin = Plugin("lab", Limits(), lambda _: None, known)
+    plugin = Plugin("lab", PluginLimits(), lambda _: None, known)
     plugin.state = PluginState(
         phase=Phase.FAILED, sentence="died of hunter22", last_output=("was it hunter22?",)
     )
 
     with pytest.raises(PluginLostError) as raised:
-        await plugin.ready(0)
+        await plugin.wait_ready(0)
 
     assert str(raised.value) == "the plugin 'lab' is not ready: died of ***"
     assert raised.value.hint == "was it ***?"

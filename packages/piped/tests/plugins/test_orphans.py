@@ -13,7 +13,7 @@ import pytest
 
 from pipecd_runtime.orphans import MARK_VARIABLE, Mark, new_mark, start_of
 from pipecd_test_support.plugin_world import PluginWorld
-from piped.plugins import Limits, PluginLostError
+from piped.plugins import PluginLimits, PluginLostError
 from piped.programs.orphans import OrphanReaper
 
 LIMIT = 60
@@ -184,12 +184,12 @@ def test_what_cannot_be_ended_is_named_and_stays_on_record(start: Start) -> None
 
 
 async def test_a_plugin_that_is_not_managed_and_lost_a_call_is_replaced(
-    world: PluginWorld, quick: Limits
+    world: PluginWorld, quick: PluginLimits
 ) -> None:
     """It may still run the stage: called again, it would begin it a second time beside that."""
     async with world.host(world.odd(manners="go"), limits=quick) as host:
         plugin = host.plugins["odd"]
-        await plugin.ready(LIMIT)
+        await plugin.wait_ready(LIMIT)
 
         with pytest.raises(PluginLostError):
             await plugin.execute_stage(world.run_input("VANISH"))
@@ -197,7 +197,7 @@ async def test_a_plugin_that_is_not_managed_and_lost_a_call_is_replaced(
         [[_, _, _, first, _]] = world.facts(about="started")
         assert not start_of(first)
         async with asyncio.timeout(LIMIT):
-            await plugin.ready(LIMIT)
+            await plugin.wait_ready(LIMIT)
         assert len(world.facts(about="started")) == 2
 
 

@@ -61,7 +61,9 @@ class Private:
 @pytest.fixture
 async def private(world: PluginWorld) -> AsyncIterator[Private]:
     session, running = PluginSession(token="right", port=7001), RunningStages()  # noqa: S106
-    management = ManagementApi(session, ping_interval=2.5, running=running, backend=world.backend)
+    management = ManagementApi(
+        session, ping_interval_seconds=2.5, running=running, backend=world.backend
+    )
     async with AsyncExitStack() as opened:
         opened.enter_context(world.backend.metadata.opened(world.run_input("WAIT").deployment))
         port = await opened.enter_async_context(

@@ -14,7 +14,7 @@ from pipecd_model.config import PluginConfig
 from pipecd_model.config.piped import DeployTargetConfig
 from pipecd_test_support.plugin_world import PluginWorld, wait_for
 from pipecd_wire.model.deployment_pb2 import STAGE_SUCCESS
-from piped.plugins import Limits, Phase, PluginError
+from piped.plugins import Phase, PluginError, PluginLimits
 
 
 async def test_a_file_is_started_with_upstreams_command_line(world: PluginWorld) -> None:
@@ -29,7 +29,7 @@ async def test_a_file_is_started_with_upstreams_command_line(world: PluginWorld)
     )
 
     async with world.host(config) as host:
-        await host.plugins["odd"].ready(20)
+        await host.plugins["odd"].wait_ready(20)
 
     [[_, arguments, was_invited, _, executable]] = world.facts(about="started")
     start, service_flag, service, config_flag, given = arguments
@@ -52,7 +52,7 @@ async def test_a_file_is_started_with_upstreams_command_line(world: PluginWorld)
 
 async def test_a_plugin_serves_on_the_port_of_its_entry(world: PluginWorld, free_port: int) -> None:
     async with world.host(world.odd(port=free_port, manners="go")) as host:
-        await host.plugins["odd"].ready(20)
+        await host.plugins["odd"].wait_ready(20)
 
         _, writer = await asyncio.open_connection("127.0.0.1", free_port)
 
@@ -64,7 +64,7 @@ async def test_a_plugin_that_ignores_the_invitation_is_ready_when_it_answers(
 ) -> None:
     async with world.host(world.odd(manners="go", stages=["A", "B"])) as host:
         plugin = host.plugins["odd"]
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
 
         assert plugin.state.phase is Phase.READY
         assert plugin.stages == {"A", "B"}
@@ -75,7 +75,7 @@ async def test_a_plugin_that_ignores_the_invitation_is_ready_when_it_answers(
 async def test_a_plugin_that_accepts_the_invitation_presents_itself(world: PluginWorld) -> None:
     async with world.host(world.odd()) as host:
         plugin = host.plugins["odd"]
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
         await wait_for(lambda: plugin.managed)
 
         assert plugin.version == "1.2.3"
@@ -91,9 +91,9 @@ async def test_an_installed_package_gets_its_configuration_where_nobody_sees_it(
     record = str(world.record("odd"))
     config = PluginConfig(name="odd", config={"record": record, "password": "hunter2"})
 
-    async with world.host(config, grace=12) as host:
+    async with world.host(config, grace_seconds=12) as host:
         plugin = host.plugins["odd"]
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
         assert plugin.managed
 
         [[_, arguments, _, pid, _]] = world.facts(about="started")
@@ -112,18 +112,18 @@ async def test_a_package_may_have_another_name_than_the_plugin(
     )
 
     async with world.host(config) as host:
-        await host.plugins["odd"].ready(20)
+        await host.plugins["odd"].wait_ready(20)
 
 
 async def test_a_plugin_that_exits_at_start_is_failed_with_its_last_output(
-    world: PluginWorld, quick: Limits
+    world: PluginWorld, quick: PluginLimits
 ) -> None:
     """W2: upstream's agent hangs for ever on it."""
     bad, good = world.odd("bad", manners="exit"), world.odd("good")
 
     async with world.host(bad, good, limits=quick) as host:
-        await host.settled(20)
-        await host.plugins["good"].ready(20)
+        await host.wait_settled(20)
+        await host.plugins["good"].wait_ready(20)
         response = await host.plugins["good"].execute_stage(world.run_input("SUCCEED"))
 
         await wait_for(lambda: host.plugins["bad"].state.phase is Phase.FAILED)
@@ -131,7 +131,7 @@ async def test_a_plugin_that_exits_at_start_is_failed_with_its_last_output(
         assert "exited with code 3 before it was ready; next try in" in state.sentence
         assert state.last_output[-2:] == ("no such", "bucket")
         with pytest.raises(PluginError, match="'bad' is not ready: ") as raised:
-            await host.plugins["bad"].ready(0)
+            await host.plugins["bad"].wait_ready(0)
         assert raised.value.hint == "bucket"
         await wait_for(lambda: len(world.facts("bad", about="started")) > 2)
     assert response.status == STAGE_SUCCESS
@@ -139,7 +139,7 @@ async def test_a_plugin_that_exits_at_start_is_failed_with_its_last_output(
 
 @pytest.mark.parametrize("manners", ["sleep", "mute"])
 async def test_a_plugin_that_never_answers_is_given_up(world: PluginWorld, manners: str) -> None:
-    async with world.host(world.odd(manners=manners), limits=Limits(ready=4)) as host:
+    async with world.host(world.odd(manners=manners), limits=PluginLimits(ready=4)) as host:
         plugin = host.plugins["odd"]
         # A process that had no time to say that it is there is followed by another.
         await wait_for(lambda: plugin.state.phase is Phase.FAILED and world.facts(about="started"))
@@ -150,7 +150,7 @@ async def test_a_plugin_that_never_answers_is_given_up(world: PluginWorld, manne
 
 
 async def test_ready_with_a_wrong_token_is_refused(
-    world: PluginWorld, on_path: Callable[[Path, str], None], quick: Limits
+    world: PluginWorld, on_path: Callable[[Path, str], None], quick: PluginLimits
 ) -> None:
     on_path(world.executable("odd"), "pipecd-plugin-odd")
     record = str(world.record("odd"))
@@ -169,7 +169,7 @@ async def test_a_plugin_that_only_shows_live_state_is_ready_without_stages(
 ) -> None:
     """Upstream's agent stops when a plugin does not serve FetchDefinedStages."""
     async with world.host(world.odd(manners="livestate only")) as host:
-        await host.plugins["odd"].ready(20)
+        await host.plugins["odd"].wait_ready(20)
 
         assert host.plugins["odd"].stages == frozenset()
 
@@ -215,13 +215,13 @@ async def test_a_file_that_is_no_program_is_said(world: PluginWorld, tmp_path: P
 
 async def test_a_plugin_that_is_not_installed_is_said(world: PluginWorld) -> None:
     async with world.host(PluginConfig(name="absent")) as host:
-        await host.settled(20)
+        await host.wait_settled(20)
 
         sentence = host.plugins["absent"].state.sentence
     assert "there is no executable 'pipecd-plugin-absent' (install the package" in sentence
 
 
-async def test_a_changed_file_is_a_new_version(world: PluginWorld, quick: Limits) -> None:
+async def test_a_changed_file_is_a_new_version(world: PluginWorld, quick: PluginLimits) -> None:
     """W4: upstream starts what is cached under the name, whatever the source is by now."""
     config = world.odd(manners="exit")
     original = world.executable("odd").read_text()
@@ -245,7 +245,7 @@ async def test_all_plugins_start_at_the_same_time(world: PluginWorld) -> None:
     slow = [world.odd(f"slow{number}", manners="mute") for number in range(3)]
 
     async with world.host(*slow, world.odd()) as host:
-        await host.plugins["odd"].ready(20)
+        await host.plugins["odd"].wait_ready(20)
         await wait_for(lambda: all(world.facts(plugin.name) for plugin in slow))
 
         assert {host.plugins[plugin.name].state.phase for plugin in slow} == {Phase.STARTING}

@@ -9,7 +9,7 @@ from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.rpc import Endpoints, admit_all, connect, rpc, serving
 from piped.controlplane.client import ControlPlane
 from piped.facts import Facts, PluginFailed
-from piped.plugins import Limits, Phase, Plugin, PluginState, PluginStateReporter
+from piped.plugins import Phase, Plugin, PluginLimits, PluginState, PluginStateReporter
 
 LIMIT_SECONDS = 60
 PUSH_SERVICE = push.DESCRIPTOR.services_by_name["PushService"]
@@ -55,7 +55,7 @@ async def running(reporter: PluginStateReporter) -> AsyncIterator["asyncio.Task[
 
 
 def wait_plugin(state: PluginState) -> Plugin:
-    plugin = Plugin("wait", Limits(), lambda _: None)
+    plugin = Plugin("wait", PluginLimits(), lambda _: None)
     plugin.version, plugin.state = "0.1", state
     return plugin
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipecd_test_support.plugin_world import PluginWorld, outcome_of, wait_for
-from piped.plugins import Limits, Phase, PluginStoppingError
+from piped.plugins import Phase, PluginLimits, PluginStoppingError
 
 HOSTING = Path(__file__).parent / "programs" / "hosting.py"
 
@@ -21,7 +21,7 @@ async def test_all_plugins_are_told_at_once_and_waited_for(world: PluginWorld) -
     plugins = [world.odd(name, dawdle=0.5) for name in ("one", "two")]
     async with world.host(*plugins) as host:
         for plugin in host.plugins.values():
-            await plugin.ready(20)
+            await plugin.wait_ready(20)
         pids = [world.facts(name, about="started")[0][3] for name in ("one", "two")]
 
         await host.stop(20)
@@ -33,7 +33,7 @@ async def test_all_plugins_are_told_at_once_and_waited_for(world: PluginWorld) -
 
 async def test_a_plugin_that_does_not_stop_is_killed_with_its_group(world: PluginWorld) -> None:
     async with world.host(world.odd(dawdle=3600)) as host:
-        await host.plugins["odd"].ready(20)
+        await host.plugins["odd"].wait_ready(20)
         [[_, _, _, pid, _]] = world.facts(about="started")
 
         await host.stop(0.5)
@@ -42,8 +42,8 @@ async def test_a_plugin_that_does_not_stop_is_killed_with_its_group(world: Plugi
 
 
 async def test_a_second_signal_leaves_little_time(world: PluginWorld) -> None:
-    async with world.host(world.odd(dawdle=3600), limits=Limits(hurry=0.3)) as host:
-        await host.plugins["odd"].ready(20)
+    async with world.host(world.odd(dawdle=3600), limits=PluginLimits(hurry=0.3)) as host:
+        await host.plugins["odd"].wait_ready(20)
         began = time.monotonic()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(host.stop(600))
@@ -61,7 +61,7 @@ async def test_an_error_in_piped_leaves_no_plugin_behind(world: PluginWorld) -> 
 
     async def fail() -> None:
         async with world.host(world.odd()) as host:
-            await host.plugins["odd"].ready(20)
+            await host.plugins["odd"].wait_ready(20)
             raise LookupError
 
     with pytest.raises(LookupError):
@@ -83,7 +83,7 @@ async def test_whoever_waits_for_a_plugin_hears_of_the_stop(world: PluginWorld) 
         plugin = host.plugins["odd"]
         await wait_for(lambda: plugin.state.phase is Phase.FAILED)
         async with asyncio.TaskGroup() as tasks:
-            waiting = tasks.create_task(outcome_of(plugin.ready(600)))
+            waiting = tasks.create_task(outcome_of(plugin.wait_ready(600)))
             await asyncio.sleep(0)
 
             await host.stop(20)
@@ -95,7 +95,7 @@ async def test_a_stage_of_upstreams_that_ends_badly_at_the_stop_is_left(world: P
     """W7: upstream rolls a deployment back because piped was restarted."""
     async with world.host(world.odd(manners="go", dawdle=1)) as host:
         plugin = host.plugins["odd"]
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
         async with asyncio.TaskGroup() as tasks:
             stage = tasks.create_task(
                 outcome_of(plugin.execute_stage(world.run_input("UNTIL_TOLD")))
@@ -108,11 +108,11 @@ async def test_a_stage_of_upstreams_that_ends_badly_at_the_stop_is_left(world: P
 
 
 async def test_a_stopping_plugin_keeps_its_channel_until_it_is_done(
-    world: PluginWorld, quick: Limits
+    world: PluginWorld, quick: PluginLimits
 ) -> None:
     """It may finish a script for the whole grace period, long after it stopped listening."""
     async with world.host(world.odd(manners="go", dawdle=1.5), limits=quick) as host:
-        await host.plugins["odd"].ready(20)
+        await host.plugins["odd"].wait_ready(20)
         began = time.monotonic()
 
         await host.stop(20)

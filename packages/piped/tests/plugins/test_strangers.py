@@ -34,7 +34,7 @@ from pipecd_wire.plugin.planpreviewapi import api_pb2 as preview_pb2
 from pipecd_wire.pluginservice import service_pb2
 from pipecd_wire.pluginservice.service_pb2_grpc import PluginServiceStub
 from pipecd_wire.rpc import call, connect
-from piped.plugins import Limits, Phase, Plugin, PluginLostError
+from piped.plugins import Phase, Plugin, PluginLimits, PluginLostError
 from piped.plugins.management import ManagementApi, PluginSession, authenticator_of, endpoints_of
 from piped.plugins.running import RunningStages
 from piped.programs.port import private_port
@@ -68,7 +68,7 @@ async def private(
     """The private port of a plugin file, or with port 0 of a package."""
     session = PluginSession(token="right", port=port)  # noqa: S106 - a fake one
     management = ManagementApi(
-        session, ping_interval=5, running=RunningStages(), backend=world.backend
+        session, ping_interval_seconds=5, running=RunningStages(), backend=world.backend
     )
     if ready:
         session.ready.set_result(plugin_pb2.ReadyRequest())
@@ -220,7 +220,7 @@ async def test_another_user_gets_nothing_from_any_port_of_a_host(
     )
     assert execute.path in OF_PLUGINS
     async with world.host(scripted(world, as_file=as_file)) as host:
-        await host.plugins["scriptrun"].ready(30)
+        await host.plugins["scriptrun"].wait_ready(30)
         [pid] = processes_of(world)
         ports = [*ports_of(pid), private_port_of(pid)]
         assert len(ports) == 2
@@ -239,11 +239,11 @@ async def test_another_user_gets_nothing_from_any_port_of_a_host(
 
 @pytest.mark.parametrize("manners", ["managed", "go"])
 async def test_piped_proves_itself_on_every_call(world: PluginWorld, manners: str) -> None:
-    limits = Limits(question=0.2, missed_pings=1000)
+    limits = PluginLimits(question=0.2, missed_pings=1000)
     plan = PlanPluginInput(deployment=world.run_input("SUCCEED").deployment)
     async with world.host(world.odd(manners=manners, stages=["SUCCEED"]), limits=limits) as host:
         plugin = host.plugins["odd"]
-        await plugin.ready(20)
+        await plugin.wait_ready(20)
         await plugin.determine_versions(plan)
         answer = await plugin.execute_stage(world.run_input("SUCCEED"))
         await wait_for(lambda: len(world.facts(about="asked for stages")) > 2)
@@ -260,7 +260,7 @@ async def test_each_process_gets_secrets_of_its_own_that_nobody_else_sees(
     async with world.host(world.odd(manners="go")) as host:
         plugin = host.plugins["odd"]
         for _ in range(2):
-            await plugin.ready(30)
+            await plugin.wait_ready(30)
             [pid] = processes_of(world)
             environment = environment_of(pid)
             secrets = [environment["PIPECD_PLUGIN_TOKEN"], environment["PIPECD_PIPED_TOKEN"]]
@@ -298,7 +298,7 @@ with socket.create_server(("HOST", entry["port"]), family=family) as server:
     ["127.0.0.1", "0.0.0.0", *(["::1", "::"] if has_ipv6() else [])],  # noqa: S104 - an attacker's
 )
 async def test_piped_says_nothing_to_another_user_who_has_the_plugins_port(
-    world: PluginWorld, quick: Limits, address: str
+    world: PluginWorld, quick: PluginLimits, address: str
 ) -> None:
     program = world.folder / "impostor"
     program.write_text(IMPOSTOR.replace("HOST", address))
@@ -318,14 +318,14 @@ async def test_piped_says_nothing_to_another_user_who_has_the_plugins_port(
 
 
 async def test_a_stage_is_continued_by_the_next_process_with_its_own_secrets(
-    world: PluginWorld, quick: Limits
+    world: PluginWorld, quick: PluginLimits
 ) -> None:
     async with world.host(world.odd(manners="go", stages=["DIE", "SUCCEED"]), limits=quick) as host:
         plugin = host.plugins["odd"]
-        await plugin.ready(30)
+        await plugin.wait_ready(30)
         with pytest.raises(PluginLostError):
             await plugin.execute_stage(world.run_input("DIE"))
-        await plugin.ready(30)
+        await plugin.wait_ready(30)
 
         answer = await plugin.execute_stage(world.run_input("SUCCEED"))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipecd_model.errors import ConfigError, StateError
-from piped.plugins.tools import Tools, render
+from piped.plugins.tools import ToolsFolder, render
 
 
 async def test_a_script_installs_a_tool_with_all_it_is_told(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ async def test_a_script_installs_a_tool_with_all_it_is_told(tmp_path: Path) -> N
     mv tool {{ .OutPath }}
     """
 
-    path = await Tools(tmp_path).install("kubectl", "1.2.3", script)
+    path = await ToolsFolder(tmp_path).install("kubectl", "1.2.3", script)
 
     process = await asyncio.create_subprocess_exec(path, stdout=asyncio.subprocess.PIPE)
     said, _ = await process.communicate()
@@ -33,13 +33,13 @@ async def test_a_script_installs_a_tool_with_all_it_is_told(tmp_path: Path) -> N
 async def test_a_tool_that_is_there_is_not_installed_again(tmp_path: Path) -> None:
     (tmp_path / "kubectl-1.2.3").write_text("baked into the image")
 
-    path = await Tools(tmp_path).install("kubectl", "1.2.3", "exit 1")
+    path = await ToolsFolder(tmp_path).install("kubectl", "1.2.3", "exit 1")
 
     assert path.read_text() == "baked into the image"
 
 
 async def test_one_script_runs_for_all_who_ask_at_the_same_time(tmp_path: Path) -> None:
-    tools, runs = Tools(tmp_path / "tools"), tmp_path / "runs"
+    tools, runs = ToolsFolder(tmp_path / "tools"), tmp_path / "runs"
     script = f"echo run >> {runs}; sleep 0.2; echo tool > {{{{ .OutPath }}}}"
 
     async with asyncio.TaskGroup() as tasks:
@@ -51,7 +51,7 @@ async def test_one_script_runs_for_all_who_ask_at_the_same_time(tmp_path: Path) 
 
 async def test_whoever_waits_takes_over_when_the_first_one_gives_up(tmp_path: Path) -> None:
     """Upstream ties all of them to the first caller."""
-    tools, runs = Tools(tmp_path / "tools"), tmp_path / "runs"
+    tools, runs = ToolsFolder(tmp_path / "tools"), tmp_path / "runs"
     script = f"echo run >> {runs}; sleep 0.3; echo tool > {{{{ .OutPath }}}}"
 
     async with asyncio.TaskGroup() as tasks:
@@ -69,14 +69,14 @@ async def test_whoever_waits_takes_over_when_the_first_one_gives_up(tmp_path: Pa
 
 async def test_a_script_that_fails_says_why(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="of helm 3 exited with code 7: no network"):
-        await Tools(tmp_path).install("helm", "3", "echo no network >&2; exit 7")
+        await ToolsFolder(tmp_path).install("helm", "3", "echo no network >&2; exit 7")
 
     assert os.listdir(tmp_path) == []  # noqa: PTH208
 
 
 async def test_a_script_that_leaves_nothing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="of helm 3 left nothing"):
-        await Tools(tmp_path).install("helm", "3", "true")
+        await ToolsFolder(tmp_path).install("helm", "3", "true")
 
 
 async def test_a_script_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ async def test_a_script_that_hangs_is_ended_with_what_it_started(tmp_path: Path)
     script = f"sleep 3600 & echo $! > {pid_file}; wait"
 
     with pytest.raises(StateError, match=r"took longer than 0\.5s"):
-        await Tools(tmp_path / "tools", limit=0.5).install("helm", "3", script)
+        await ToolsFolder(tmp_path / "tools", limit=0.5).install("helm", "3", script)
 
     async with asyncio.timeout(20):
         while is_alive(int(pid_file.read_text())):  # noqa: ASYNC110 - another process
@@ -96,7 +96,7 @@ async def test_a_tool_that_another_piped_has_installed_meanwhile_is_not_replaced
 ) -> None:
     script = f"echo ours > {{{{ .OutPath }}}}; echo theirs > {tmp_path / 'helm-3'}"
 
-    path = await Tools(tmp_path).install("helm", "3", script)
+    path = await ToolsFolder(tmp_path).install("helm", "3", script)
 
     assert path.read_text() == "theirs\n"
     assert os.listdir(tmp_path) == ["helm-3"]  # noqa: PTH208
@@ -106,13 +106,13 @@ async def test_a_folder_in_the_place_of_a_tool_is_said(tmp_path: Path) -> None:
     (tmp_path / "helm-3").mkdir()
 
     with pytest.raises(StateError, match="is in the way of a tool"):
-        await Tools(tmp_path).install("helm", "3", "echo tool > {{ .OutPath }}")
+        await ToolsFolder(tmp_path).install("helm", "3", "echo tool > {{ .OutPath }}")
 
 
 async def test_only_pipeds_user_can_change_a_tool(tmp_path: Path) -> None:
     script = "umask 0; echo tool > {{ .OutPath }}; chmod 777 {{ .OutPath }}"
 
-    path = await Tools(tmp_path / "tools").install("helm", "3", script)
+    path = await ToolsFolder(tmp_path / "tools").install("helm", "3", script)
 
     assert path.stat().st_mode & 0o777 == 0o755
     assert path.parent.stat().st_mode & 0o022 == 0
@@ -125,7 +125,7 @@ async def test_a_tool_is_a_file_of_its_own_also_where_the_script_made_a_link(
     elsewhere.write_text("tool")
     elsewhere.chmod(0o666)
 
-    path = await Tools(tmp_path / "tools").install(
+    path = await ToolsFolder(tmp_path / "tools").install(
         "helm", "3", f"ln -s {elsewhere} {{{{ .OutPath }}}}"
     )
 
@@ -142,7 +142,7 @@ async def test_a_tool_or_folder_that_others_could_write_to_is_closed(tmp_path: P
     for each in (folder, tool):
         each.chmod(0o777)
 
-    await Tools(folder).install("helm", "3", "exit 1")
+    await ToolsFolder(folder).install("helm", "3", "exit 1")
 
     assert [each.stat().st_mode & 0o777 for each in (folder, tool)] == [0o755, 0o755]
 
@@ -155,7 +155,7 @@ async def test_what_belongs_to_another_user_is_not_run(tmp_path: Path, whose: st
     os.chown(tool if whose == "tool" else tmp_path, 65534, 65534)
 
     with pytest.raises(StateError, match="another user can change"):
-        await Tools(tmp_path).install("helm", "3", "exit 1")
+        await ToolsFolder(tmp_path).install("helm", "3", "exit 1")
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ async def test_what_belongs_to_another_user_is_not_run(tmp_path: Path, whose: st
 )
 async def test_a_tool_stays_in_its_folder(tmp_path: Path, name: str, version: str) -> None:
     with pytest.raises(ConfigError):
-        await Tools(tmp_path).install(name, version, "exit 0")
+        await ToolsFolder(tmp_path).install(name, version, "exit 0")
 
 
 @pytest.mark.parametrize(

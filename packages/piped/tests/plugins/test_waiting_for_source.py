@@ -15,7 +15,7 @@ import pytest
 from pipecd_model.config import PluginConfig
 from pipecd_test_support.plugin_world import PluginWorld, wait_for
 from pipecd_test_support.web_server import Answer, WebServer
-from piped.plugins import Limits, Phase
+from piped.plugins import Phase, PluginLimits
 from piped.programs.download import DownloadLimits
 
 
@@ -39,7 +39,7 @@ def content(world: PluginWorld) -> bytes:
 
 
 async def test_a_source_that_is_away_is_named_and_holds_nobody_up(
-    world: PluginWorld, server: WebServer, odd: PluginConfig, content: bytes, quick: Limits
+    world: PluginWorld, server: WebServer, odd: PluginConfig, content: bytes, quick: PluginLimits
 ) -> None:
     server.give("/odd", Answer(status=503))
     said: list[str] = []
@@ -47,13 +47,13 @@ async def test_a_source_that_is_away_is_named_and_holds_nobody_up(
         odd, world.odd("other"), limits=quick, on_change=lambda p: said.append(p.state.sentence)
     )
     async with host:
-        await host.settled(60)
+        await host.wait_settled(60)
         plugin, other = host.plugins["web"], host.plugins["other"]
-        await other.ready(60)
+        await other.wait_ready(60)
         await wait_for(lambda: len(server.asked) > quick.crash_loop + 1)
         assert not plugin.state.crash_loop
         server.give("/odd", Answer(body=content))
-        await plugin.ready(60)
+        await plugin.wait_ready(60)
 
     named = f"the source {odd.url} answered 503 Service Unavailable; next try in "
     assert any(sentence.startswith(named) for sentence in said)
@@ -61,7 +61,7 @@ async def test_a_source_that_is_away_is_named_and_holds_nobody_up(
 
 
 async def test_a_person_who_does_not_want_to_wait_has_the_source_asked_once(
-    world: PluginWorld, server: WebServer, odd: PluginConfig, quick: Limits
+    world: PluginWorld, server: WebServer, odd: PluginConfig, quick: PluginLimits
 ) -> None:
     server.give("/odd", Answer(status=503))
     patient = replace(quick, first_pause=600, longest_pause=600)
@@ -78,13 +78,13 @@ async def test_a_person_who_does_not_want_to_wait_has_the_source_asked_once(
 
 
 async def test_a_source_without_a_checksum_is_asked_again_by_a_person_not_by_a_crash(
-    world: PluginWorld, server: WebServer, odd: PluginConfig, content: bytes, quick: Limits
+    world: PluginWorld, server: WebServer, odd: PluginConfig, content: bytes, quick: PluginLimits
 ) -> None:
     server.give("/odd", Answer(body=content))
     config = PluginConfig(name="web", url=odd.url, port=odd.port, config=odd.config)
     async with world.host(config, limits=quick) as host:
         plugin = host.plugins["web"]
-        await plugin.ready(60)
+        await plugin.wait_ready(60)
         os.kill(world.facts("web", "started")[0][3], signal.SIGKILL)
         await wait_for(lambda: plugin.restarts == 1 and plugin.state.phase is Phase.READY, 60)
         assert server.asked == ["GET /odd"]

@@ -15,7 +15,7 @@ from pipecd_wire.model.planpreview_pb2 import (
     ApplicationPlanPreviewResult,
     PluginPlanPreviewResult,
 )
-from piped.controlplane.state import Change, ControlPlaneState
+from piped.controlplane.state import ControlPlaneState, StateChange
 from piped.preview.handler import MOST_OUTPUT, PlanPreviews
 from piped.report.commands import CommandInbox
 
@@ -43,7 +43,7 @@ class World:
     def ask(self, command_id: str = "c1", seconds: int = 60) -> None:
         wanted = Command.BuildPlanPreview(repository_id="r", timeout=seconds)
         command = Command(id=command_id, type=Command.BUILD_PLAN_PREVIEW, build_plan_preview=wanted)
-        self.mirror.merge(Change(commands=(command,)))
+        self.mirror.merge(StateChange(commands=(command,)))
 
     async def report(self) -> tuple[int, dict[str, Any]]:
         """The next answer: its status, and its output."""

@@ -6,14 +6,14 @@ import asyncio
 import pytest
 
 from piped.plugins.running import RunningStages
-from piped.programs.cancel_group import CancelGroup, EndedError
+from piped.programs.cancel_group import CancelGroup, GroupEndedError
 
 
 async def wait_in(group: CancelGroup, done: list[str]) -> None:
     try:
         async with group.scope():
             await asyncio.sleep(3600)
-    except EndedError:
+    except GroupEndedError:
         done.append("over")
     except asyncio.CancelledError:
         done.append("cancelled")

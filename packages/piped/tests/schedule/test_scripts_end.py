@@ -90,7 +90,7 @@ async def test_time_that_was_over_before_the_restart_ends_the_script_before_its_
 
 async def test_a_plugin_that_does_not_come_back_does_not_keep_a_cancelled_script_alive() -> None:
     case = Case()
-    case.plugin.ready = _lost  # type: ignore[assignment, method-assign]
+    case.plugin.wait_ready = _lost  # type: ignore[assignment, method-assign]
     case.plugin.state = PluginState(phase=Phase.FAILED, sentence="exited", crash_loop=True)
 
     await case.run(cancel())
@@ -100,7 +100,7 @@ async def test_a_plugin_that_does_not_come_back_does_not_keep_a_cancelled_script
 
 async def test_the_script_of_a_plugin_in_a_crash_loop_is_ended_before_its_stage_fails() -> None:
     case = Case()
-    case.plugin.ready = _lost  # type: ignore[assignment, method-assign]
+    case.plugin.wait_ready = _lost  # type: ignore[assignment, method-assign]
     case.plugin.state = PluginState(phase=Phase.FAILED, sentence="exited", crash_loop=True)
 
     ended = await case.run()

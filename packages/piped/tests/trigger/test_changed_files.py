@@ -30,7 +30,7 @@ def test_an_application_sees_exactly_the_files_of_its_folder(paths: list[str], f
     seen = ChangedFiles(paths).list_for(CONFIG, folder)
 
     assert sorted(seen) == sorted(each for each in paths if each.startswith(f"{folder}/"))
-    assert trigger.touched(seen, app_dir=folder, paths=(), ignores=()) == trigger.touched(
+    assert trigger.is_touched(seen, app_dir=folder, paths=(), ignores=()) == trigger.is_touched(
         paths, app_dir=folder, paths=(), ignores=()
     )
 

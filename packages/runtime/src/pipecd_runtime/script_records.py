@@ -50,12 +50,22 @@ def to_folder_name(name: str) -> str:
 
 
 def find_deployment_folder(scripts: Path, deployment_id: str) -> Path:
-    """Returns the folder of a deployment's records, whether it exists or not."""
+    """Returns the folder of a deployment's records, whether it exists or not.
+
+    Example:
+        >>> find_deployment_folder(Path("/data/scripts"), "deployment-1").name
+        'deployment-1'
+    """
     return scripts / to_folder_name(deployment_id)
 
 
 def format_record_prefix(stage_id: str, retry: int) -> str:
-    """Returns how the names of a script's records begin; the number of the attempt follows."""
+    """Returns how the names of a script's records begin; the number of the attempt follows.
+
+    Example:
+        >>> format_record_prefix("stage-1", 0)
+        'stage-1-0.'
+    """
     return f"{to_folder_name(stage_id)}-{retry}."
 
 

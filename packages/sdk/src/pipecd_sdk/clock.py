@@ -17,14 +17,14 @@ class Clock:
     """
 
     def now(self) -> datetime:
-        """The current time, aware, in UTC."""
+        """Returns the current time, aware, in UTC."""
         return datetime.now(UTC)
 
     async def sleep(self, length: timedelta) -> None:
-        """Wait this long."""
+        """Waits this long."""
         await asyncio.sleep(length.total_seconds())
 
     async def sleep_until(self, moment: datetime) -> None:
-        """Wait until the clock shows `moment`; at once when it has passed."""
+        """Waits until the clock shows `moment`; returns at once when it has passed."""
         while (left := (moment - self.now()).total_seconds()) > 0:  # noqa: ASYNC110 - no event
             await asyncio.sleep(min(left, LONGEST_NAP_SECONDS))

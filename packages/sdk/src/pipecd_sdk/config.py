@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from pipecd_model.config import ConfigModel, Finding, Report, decode
-from pipecd_model.config.path import Path, written
+from pipecd_model.config.path import Path, format_path
 from pipecd_model.errors import ConfigError, add_hint
 
 MOST_SHOWN: Final = 20
@@ -39,7 +39,10 @@ class StageConfig(ConfigModel):
 
     @classmethod
     def prepare(cls, raw: dict[str, Any], report: Report) -> dict[str, Any]:
-        """Leave out what piped reads for every stage: older files have it under `with`."""
+        """Returns the options without those that piped reads for every stage.
+
+        Older files have them under `with`.
+        """
         mine = {each.encode_name.lower() for each in msgspec.structs.fields(cls)}
         return {
             key: value
@@ -58,12 +61,24 @@ class PluginConfig(ConfigModel):
 
 
 class TargetConfig(ConfigModel):
-    """The options of a deploy target, under `spec.plugins[].deployTargets[].config`."""
+    """The options of a deploy target, under `spec.plugins[].deployTargets[].config`.
+
+    Example:
+        class FilesTarget(TargetConfig):
+            path: str
+
+        class Files(DeploymentPlugin):
+            target_config = FilesTarget  # target.config is one
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing that is wrong in what somebody wrote: where, what, and what to do about it."""
+    """A fault in what somebody wrote: where it is, what is wrong, and what to do about it.
+
+    Example:
+        Fault(path="stages[0].with.duration", message="must be longer than 0s")
+    """
 
     path: str
     message: str
@@ -73,7 +88,7 @@ class Fault:
         return add_hint(f"{self.path}: {self.message}", self.hint)
 
 
-class ConfigFaultsError(ConfigError):
+class OptionFaultsError(ConfigError):
     """Options that cannot be used; carries everything that is wrong in them."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
@@ -90,27 +105,27 @@ C = TypeVar("C", bound=ConfigModel)
 def read(cls: type[C], text: bytes, *, path: Path) -> tuple[C, list[Fault]]:
     """Decode JSON into a struct, with what its author should look at all the same.
 
-    `path` is where this stands in the author's file. Raises ConfigFaultsError. No text at all means
+    `path` is where this stands in the author's file. Raises OptionFaultsError. No text at all means
     that no options are given.
     """
     try:
         raw = json.loads(text) if text else {}
     except ValueError as error:
-        fault = Fault(path=written(path), message=f"not JSON: {error}")
-        raise ConfigFaultsError([fault]) from None
+        fault = Fault(path=format_path(path), message=f"not JSON: {error}")
+        raise OptionFaultsError([fault]) from None
     return read_value(cls, raw, path=path)
 
 
 def read_value(cls: type[C], raw: Any, *, path: Path) -> tuple[C, list[Fault]]:
-    """Decode a plain value into a struct; raises ConfigFaultsError."""
+    """Decode a plain value into a struct; raises OptionFaultsError."""
     value, findings = decode(cls, raw, path=path)
     if value is None:
-        raise ConfigFaultsError(_fault(finding) for finding in findings.faults)
+        raise OptionFaultsError(_fault(finding) for finding in findings.faults)
     return value, [_fault(finding) for finding in findings.warnings]
 
 
 def _fault(finding: Finding) -> Fault:
-    return Fault(path=written(finding.path), message=finding.message, hint=finding.hint)
+    return Fault(path=format_path(finding.path), message=finding.message, hint=finding.hint)
 
 
 def _cut(text: str) -> str:

@@ -22,7 +22,11 @@ from pipecd_sdk.tools import Tools
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """The commit that a deployment brings out."""
+    """The commit that a deployment deploys.
+
+    Example:
+        ctx.log.info("%s by %s", ctx.deployment.commit.hash, ctx.deployment.commit.author)
+    """
 
     hash: str
     message: str
@@ -33,7 +37,11 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """One run that brings an application to a commit."""
+    """One deployment: a run that brings an application to a commit.
+
+    Example:
+        ctx.log.info("deploying %s", ctx.deployment.application_name)
+    """
 
     id: str
     application_id: str
@@ -53,7 +61,11 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """The stage that runs."""
+    """The stage that runs.
+
+    Example:
+        key = f"started-{ctx.stage.index}"
+    """
 
     id: str
     name: str
@@ -65,7 +77,11 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The files of one commit."""
+    """The files of one commit.
+
+    Example:
+        manifest = (ctx.source.target.directory / "app.yaml").read_text()
+    """
 
     commit_hash: str = ""
     application_directory: str = ""
@@ -77,15 +93,15 @@ class Source:
 
     @property
     def options(self) -> Any:
-        """The plugin's part of the application file, of its `application_config` type.
+        """Returns the plugin's part of the application file, of its `application_config` type.
 
-        A wrong one ends the handler: the author of the file is told what is wrong in it.
+        Raises ConfigError when it is wrong: the handler fails, and the author of the file sees why.
         """
         return self.read_options()
 
     @property
     def directory(self) -> Path:
-        """The application's folder; the stage fails when piped sent no files."""
+        """Returns the application's folder. Raises StageFailedError when piped sent no files."""
         if not self.application_directory:
             raise StageFailedError(
                 "piped sent no files for this stage",
@@ -96,7 +112,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The files to deploy, and those that run now."""
+    """The files to deploy, and those that were deployed last.
+
+    Example:
+        if ctx.source.running is None:
+            ctx.log.info("this is the first deployment")
+    """
 
     target: Source
     running: Source | None = None
@@ -105,7 +126,11 @@ class Sources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeployTarget:
-    """One place to deploy to, from the piped file."""
+    """One deploy target of the piped file.
+
+    Example:
+        path = Path(target.config.path)
+    """
 
     name: str
     labels: Mapping[str, str]
@@ -114,7 +139,11 @@ class DeployTarget:
 
 
 class CommandKind(IntEnum):
-    """What a person may ask of a stage, with the numbers of the wire."""
+    """The kind of a command that a person sends to a stage, with the numbers of the wire.
+
+    Example:
+        if command.kind is CommandKind.APPROVE: ...
+    """
 
     APPROVE = 3
     SKIP = 6
@@ -122,7 +151,12 @@ class CommandKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageCommand:
-    """Something that a person asked of the running stage."""
+    """A command that a person sent to the running stage.
+
+    Example:
+        async for command in ctx.commands:
+            ctx.log.info("%s by %s", command.kind.name, command.commander)
+    """
 
     id: str
     kind: CommandKind
@@ -131,7 +165,12 @@ class StageCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanContext:
-    """What there is to plan with, before a stage runs."""
+    """The arguments of planning, before a stage runs.
+
+    Example:
+        async def versions(self, ctx: PlanContext) -> Sequence[Version]:
+            return [Version(name="shop", version=ctx.deployment.commit.hash[:7])]
+    """
 
     deployment: Deployment
     source: Sources
@@ -140,7 +179,7 @@ class PlanContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageContext:
-    """Everything a handler needs while its stage runs.
+    """The arguments of a stage's handler, and its connections to piped.
 
     Example:
         async def wait(self, ctx: StageContext, config: WaitConfig) -> None:

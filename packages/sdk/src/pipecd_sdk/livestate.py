@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What really runs, and whether it is what should run: the interfaces LiveState and Drift.
+"""Live state and drift: the interfaces LiveState and Drift.
 
 A plugin takes the ones it wants. Both are asked for one deploy target at a time; what is found for
 all of them becomes one answer in `_observation`.
@@ -20,7 +20,11 @@ from pipecd_sdk.tools import Tools
 
 
 class Health(IntEnum):
-    """How something that runs is doing, with the numbers of the wire."""
+    """The health of a resource, with the numbers of the wire.
+
+    Example:
+        Resource(id="web", name="web", health=Health.HEALTHY)
+    """
 
     UNKNOWN = 0
     HEALTHY = 1
@@ -29,7 +33,7 @@ class Health(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """Something that runs. Its parents are named by their ids.
+    """A resource that runs on a deploy target. Its parents are named by their ids.
 
     Example:
         Resource(id="web/pod-1", name="pod-1", kind="Pod", parents=["web"], health=Health.HEALTHY)
@@ -50,15 +54,23 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveSnapshot:
-    """What runs on one deploy target."""
+    """The resources that run on one deploy target, at one moment.
+
+    Example:
+        LiveSnapshot(resources=[Resource(id="web", name="web", kind="Deployment")])
+    """
 
     resources: Sequence[Resource] = ()
     data: Any = None
-    """What `drift` needs to know of it besides; it goes nowhere else."""
+    """Whatever `drift` needs besides the resources; it goes nowhere else."""
 
 
 class SyncStatus(IntEnum):
-    """Does what runs match what should run? With the numbers of the wire."""
+    """Whether what runs matches what should run, with the numbers of the wire.
+
+    Example:
+        SyncState(status=SyncStatus.SYNCED)
+    """
 
     UNKNOWN = 0
     SYNCED = 1
@@ -68,7 +80,7 @@ class SyncStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncState:
-    """The answer to that, with its reason: a line, and everything there is to say.
+    """Whether a deploy target is in sync, with a short reason of one line and a full one.
 
     Example:
         SyncState(status=SyncStatus.OUT_OF_SYNC, short_reason="1 changed", reason=the_diff)
@@ -80,7 +92,7 @@ class SyncState:
 
 
 class TargetError(StageFailedError):
-    """A deploy target cannot be looked at. The message is what people see.
+    """A deploy target cannot be read. The message is what people see.
 
     Example:
         raise TargetError("the cluster does not answer", hint="is its certificate still valid?")
@@ -89,7 +101,12 @@ class TargetError(StageFailedError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveContext:
-    """What there is to look with."""
+    """The arguments of reading live state.
+
+    Example:
+        async def live_state(self, ctx: LiveContext, target: DeployTarget) -> LiveSnapshot:
+            kubectl = await ctx.tools.install(KUBECTL)
+    """
 
     application_id: str
     application_name: str
@@ -103,7 +120,7 @@ class LiveContext:
 
 
 class LiveState(ABC):
-    """A plugin that can say what runs.
+    """The interface of a plugin that can read what runs.
 
     Example:
         class Site(DeploymentPlugin, LiveState):
@@ -113,11 +130,11 @@ class LiveState(ABC):
 
     @abstractmethod
     async def live_state(self, ctx: LiveContext, target: DeployTarget) -> LiveSnapshot:
-        """Look at one deploy target; raises TargetError when that is not possible."""
+        """Returns what runs on one deploy target. Raises TargetError when it cannot be read."""
 
 
 class Drift(ABC):
-    """A plugin that can say whether what runs is what should run.
+    """The interface of a plugin that can compare what runs with what should run.
 
     Example:
         class Site(DeploymentPlugin, LiveState, Drift):
@@ -129,4 +146,7 @@ class Drift(ABC):
 
     @abstractmethod
     async def drift(self, ctx: LiveContext, target: DeployTarget, live: LiveSnapshot) -> SyncState:
-        """Compare what `live_state` found, empty without LiveState, with `ctx.source`."""
+        """Returns whether `live` matches `ctx.source`; it is empty for a plugin without LiveState.
+
+        Raises TargetError when they cannot be compared.
+        """

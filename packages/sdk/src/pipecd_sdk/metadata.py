@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stage keeps, so that it can be continued after a restart."""
+"""What a stage stores, so that it can be continued after a restart."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -9,7 +9,9 @@ from pipecd_sdk.results import StageFailedError
 
 
 class Metadata(ABC):
-    """Texts under keys, kept by the control plane; a put has arrived there when it returns.
+    """Texts by key, stored by the control plane; a put is durable when it returns.
+
+    Every method raises PipedError when piped cannot be asked.
 
     Example:
         if await ctx.metadata.get("planned") is None:
@@ -18,18 +20,21 @@ class Metadata(ABC):
 
     @abstractmethod
     async def get(self, key: str) -> str | None:
-        """The value of a key, None when it has none."""
+        """Returns the value of a key, None when it has none."""
 
     @abstractmethod
     async def put(self, key: str, value: str) -> None:
-        """Keep a value."""
+        """Stores a value."""
 
     @abstractmethod
     async def put_many(self, values: Mapping[str, str]) -> None:
-        """Keep several values in one step."""
+        """Stores several values in one step."""
 
     async def get_or_set_time(self, key: str, now: Callable[[], datetime]) -> datetime:
-        """The time kept under a key, or `now()`, which is kept from then on, in Unix seconds."""
+        """Returns the time stored under a key; without one stores `now()`, in Unix seconds.
+
+        Raises StageFailedError when the stored value is no time.
+        """
         kept = await self.get(key)
         if kept is None:
             moment = now()

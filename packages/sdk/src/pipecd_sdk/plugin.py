@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plugin is: a class with stages, and its say in how a deployment is planned."""
+"""The base classes of plugins, and the values with which they plan deployments."""
 
 import typing
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,11 @@ from pipecd_sdk.stages import StageDefinition, StageDefinitionError, stages_of
 
 
 class Operation(IntEnum):
-    """What people can do to a running stage, with the numbers of the wire."""
+    """What people can do to a running stage, with the numbers of the wire.
+
+    Example:
+        stage.to_planned(operation=Operation.APPROVE, operators=["alice"])
+    """
 
     SKIP = 1
     APPROVE = 2
@@ -24,7 +28,11 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedStage:
-    """A stage as it will run."""
+    """A stage of a planned deployment.
+
+    Example:
+        PlannedStage(name="FILES_SYNC", index=0, desc="Copy all files")
+    """
 
     name: str
     index: int
@@ -38,7 +46,12 @@ class PlannedStage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedStage:
-    """A stage that the pipeline of an application names."""
+    """A stage that the pipeline of an application names, to be planned.
+
+    Example:
+        def plan(self, requested: Sequence[RequestedStage], *, rollback: bool):
+            return [stage.to_planned() for stage in requested]
+    """
 
     name: str
     index: int
@@ -53,7 +66,7 @@ class RequestedStage:
         operators: Sequence[str] = (),
         metadata: Mapping[str, str] | None = None,
     ) -> PlannedStage:
-        """This stage, to be run where it stands."""
+        """Returns the stage as planned, at the index where it was requested."""
         return PlannedStage(
             name=self.name,
             index=self.index,
@@ -64,12 +77,16 @@ class RequestedStage:
         )
 
     def to_rollback(self, name: str, *, desc: str = "") -> PlannedStage:
-        """A rollback stage that belongs to this one and gets the same options."""
+        """Returns a rollback stage that belongs to this one and gets the same options."""
         return PlannedStage(name=name, index=self.index, desc=desc, rollback=True)
 
 
 class SyncStrategy(IntEnum):
-    """How a deployment is carried out, with the numbers of the wire."""
+    """How a deployment is carried out, with the numbers of the wire.
+
+    Example:
+        Strategy(sync=SyncStrategy.QUICK_SYNC)
+    """
 
     QUICK_SYNC = 1
     PIPELINE = 2
@@ -77,7 +94,11 @@ class SyncStrategy(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
-    """What a plugin thinks of a change: is it worth the pipeline?"""
+    """The strategy that a plugin chose for a change, and why.
+
+    Example:
+        Strategy(sync=SyncStrategy.QUICK_SYNC, summary="Quick sync, only the scale changed")
+    """
 
     sync: SyncStrategy = SyncStrategy.PIPELINE
     summary: str = ""
@@ -85,7 +106,11 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """Something that a deployment brings out, e.g. an image and its tag."""
+    """The version of an artifact that a deployment deploys, e.g. of an image.
+
+    Example:
+        Version(name="shop", version="1.4.0", url="https://registry.example.com/shop")
+    """
 
     name: str
     version: str
@@ -114,17 +139,17 @@ class StagePlugin:
 
     @cached_property
     def stages(self) -> Mapping[str, StageDefinition]:
-        """The stages it offers, by name."""
+        """Returns the stages that the plugin offers, by name. Raises StageDefinitionError."""
         return stages_of(type(self))
 
     @classmethod
     def has_application_config(cls) -> bool:
-        """Is there anything to write for it in an application file?"""
+        """Tells whether the plugin has options in application files."""
         return cls.application_config is not ApplicationConfig
 
     @classmethod
     def config_type(cls) -> type[PluginConfig] | None:
-        """The annotated type of `config`, if the class has one."""
+        """Returns the annotated type of `config`, None without one. Raises StageDefinitionError."""
         declared = typing.get_type_hints(cls).get("config")
         if declared is None or (isinstance(declared, type) and issubclass(declared, PluginConfig)):
             return declared
@@ -133,12 +158,15 @@ class StagePlugin:
     def plan(
         self, requested: Sequence[RequestedStage], *, rollback: bool
     ) -> Iterable[PlannedStage]:
-        """The stages of a pipeline; override it for operators, metadata and rollback stages."""
+        """Returns the planned stages of a pipeline, by default each one that was requested.
+
+        Override it for operators, metadata and rollback stages.
+        """
         return [stage.to_planned() for stage in requested]
 
 
 class DeploymentPlugin(StagePlugin):
-    """A plugin for a platform: it also has a say in versions, strategy, quick sync and rollback.
+    """A plugin for a platform: it also determines versions, strategy, quick sync and rollback.
 
     Of its stages one may be marked `rollback=True` and one `quick_sync=True`.
 
@@ -154,17 +182,17 @@ class DeploymentPlugin(StagePlugin):
     needs_targets: ClassVar[bool] = True
 
     async def versions(self, ctx: PlanContext) -> Sequence[Version]:
-        """What the target commit brings out."""
+        """Returns the versions of the artifacts in the target commit, by default none."""
         return ()
 
     async def strategy(self, ctx: PlanContext) -> Strategy:
-        """How to carry it out; asked only when nothing else decides."""
+        """Returns the strategy of a deployment; called only when nothing else decides."""
         return Strategy()
 
     def plan(
         self, requested: Sequence[RequestedStage], *, rollback: bool
     ) -> Iterable[PlannedStage]:
-        """The stages of a pipeline; with the rollback stage at the place of the first of them."""
+        """Returns the requested stages, and the rollback stage at the index of the first."""
         yield from (stage.to_planned() for stage in requested)
         if rollback and requested:
             first = min(requested, key=lambda stage: stage.index)
@@ -172,7 +200,7 @@ class DeploymentPlugin(StagePlugin):
                 yield first.to_rollback(definition.name, desc=definition.desc)
 
     def quick_sync(self, *, rollback: bool) -> Iterable[PlannedStage]:
-        """The stages of a deployment that has no pipeline, or does not need it."""
+        """Returns the stages of a deployment that has no pipeline, or does not need it."""
         for definition in self._find_marked("quick_sync"):
             yield PlannedStage(name=definition.name, index=0, desc=definition.desc)
         if rollback:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a change would do before anybody deploys it: the interface PlanPreview."""
+"""Previews of a change before it is deployed: the interface PlanPreview."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -28,7 +28,12 @@ class Preview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewContext:
-    """What there is to look with. Nothing of the repository may be run."""
+    """The arguments of a preview. Nothing of the repository may be run.
+
+    Example:
+        async def plan_preview(self, ctx: PreviewContext, target: DeployTarget) -> Preview:
+            is_first = ctx.source.running is None
+    """
 
     application_id: str
     application_name: str
@@ -41,7 +46,7 @@ class PreviewContext:
 
 
 class PlanPreview(ABC):
-    """A plugin that can say what a change would do.
+    """The interface of a plugin that can preview a change.
 
     Example:
         class Site(DeploymentPlugin, PlanPreview):
@@ -51,4 +56,7 @@ class PlanPreview(ABC):
 
     @abstractmethod
     async def plan_preview(self, ctx: PreviewContext, target: DeployTarget) -> Preview:
-        """What the target commit would change; raises TargetError when nobody can say."""
+        """Returns what the target commit would change on one deploy target.
+
+        Raises TargetError when that cannot be found out.
+        """

@@ -9,7 +9,11 @@ from pipecd_model.errors import PipecdError, add_hint
 
 
 class StageStatus(IntEnum):
-    """The state of a stage, with the numbers of the wire."""
+    """The status of a stage, with the numbers of the wire.
+
+    Example:
+        assert result.status is StageStatus.SUCCESS
+    """
 
     NOT_STARTED_YET = 0
     RUNNING = 1
@@ -21,7 +25,7 @@ class StageStatus(IntEnum):
 
 
 class Outcome(Enum):
-    """What a handler may return instead of nothing; nothing means success.
+    """What a handler may return; returning None means success.
 
     Example:
         async def plan(self, ctx: StageContext) -> Outcome | None:
@@ -47,19 +51,31 @@ class StageFailedError(PipecdError):
     """
 
     def reason(self) -> str:
-        """The message with its hint."""
+        """Returns the message with its hint."""
         return add_hint(self, self.hint)
 
 
 class PipedError(PipecdError):
-    """piped did not answer or refused; a handler that lets it through fails with it as reason."""
+    """A call to piped failed. A handler that lets it through fails with its message as reason.
+
+    Example:
+        try:
+            await ctx.metadata.put("progress", "50%")
+        except PipedError as error:
+            ctx.log.error("the progress was not saved: %s", error)
+    """
 
     status = "UNAVAILABLE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageResult:
-    """How a stage ended, and why."""
+    """How a stage ended, and why.
+
+    Example:
+        result = await StageHarness(Wait()).run("WAIT", {"duration": "5m"})
+        assert result == StageResult(status=StageStatus.SUCCESS)
+    """
 
     status: StageStatus
     reason: str = ""

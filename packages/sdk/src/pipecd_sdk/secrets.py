@@ -21,7 +21,9 @@ UNOPENED_HINT: Final = (
 
 
 class Secrets:
-    """Opens the secrets that a stage names; the stage fails when one cannot be opened.
+    """Opens the secrets that a stage names.
+
+    Every method raises StageFailedError when a secret cannot be opened: the stage fails.
 
     Example:
         token = await ctx.secrets.expand_variable(config.env["TOKEN"])
@@ -34,15 +36,18 @@ class Secrets:
         self._open_one = open_one
 
     async def open(self, name: str) -> str:
-        """The value of a secret."""
+        """Returns the value of a secret."""
         return await self._open_one(name)
 
     async def expand_command(self, text: str) -> Opened:
-        """A command with the secrets it names; refused for a value that a shell would read."""
+        """Returns a command with the values of the secrets it names.
+
+        Raises StageFailedError for a value that a shell would read as more than a word.
+        """
         return await self._put(text, open_command)
 
     async def expand_variable(self, text: str) -> Opened:
-        """The value of a variable with the secrets it names, whatever they hold."""
+        """Returns the value of an environment variable with the values of the secrets it names."""
         return await self._put(text, open_variable)
 
     async def _put(self, text: str, put: Callable[[str, Mapping[str, str]], Opened]) -> Opened:

@@ -1,21 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last line of a plugin's module."""
+"""`serve`: the whole process of a plugin."""
 
 import gc
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from pipecd_sdk._version import find_package, find_version
 from pipecd_sdk.plugin import StagePlugin
 
 
-def serve(plugin: StagePlugin, *, version: str, args: Sequence[str] | None = None) -> NoReturn:
-    """Be the plugin's process: read the command line, serve until told to stop, exit.
+def serve(
+    plugin: StagePlugin, *, version: str | None = None, args: Sequence[str] | None = None
+) -> NoReturn:
+    """Run the plugin's process: read the command line, serve until it is told to stop, exit.
+
+    `version` is what `version` prints and piped shows; without it it is that of the distribution
+    that is named as the plugin's package (`pipecd-plugin-wait` for `pipecd_plugin_wait`). `args`
+    are the words of the command line, by default those of this process. Never returns; exits with
+    2 for options that cannot be used. Raises TypeError when no version is given and no such
+    distribution is installed.
 
     Example:
         def main() -> None:
-            serve(Wait(), version="0.1.0")
+            serve(Wait())
     """
+    version = version or find_version(find_package(plugin))
     gc.disable()  # nothing that is loaded now is garbage, and to look for it takes its time
     # Here and not above: a module that only declares a plugin, as a test does, needs no gRPC.
     from pipecd_sdk._glue.app import main  # noqa: PLC0415

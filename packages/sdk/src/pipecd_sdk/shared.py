@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plugin keeps with an application, from one deployment to the next."""
+"""What a plugin stores with an application, from one deployment to the next."""
 
 from abc import ABC, abstractmethod
 
 
 class SharedObjects(ABC):
-    """Bytes under keys, of this plugin and this application; a put has arrived when it returns.
+    """Bytes by key, of this plugin and this application; a put is durable when it returns.
+
+    Every method raises PipedError when piped cannot be asked.
 
     Example:
         last = await ctx.shared.get("last-result")
@@ -14,8 +16,8 @@ class SharedObjects(ABC):
 
     @abstractmethod
     async def get(self, key: str) -> bytes | None:
-        """The object of a key, None when it has none."""
+        """Returns the object of a key, None when it has none."""
 
     @abstractmethod
     async def put(self, key: str, value: bytes) -> None:
-        """Keep an object."""
+        """Stores an object."""

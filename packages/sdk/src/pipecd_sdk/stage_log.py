@@ -17,7 +17,11 @@ LINES_AT_ONCE: Final = 64
 
 
 class Severity(IntEnum):
-    """How a line is shown, with the numbers of the wire."""
+    """The severity of a line, with the numbers of the wire.
+
+    Example:
+        assert harness.log[-1].severity is Severity.ERROR
+    """
 
     INFO = 0
     SUCCESS = 1
@@ -38,7 +42,7 @@ class LogSink(Protocol):
 
 
 class StageLog:
-    """What a stage tells about itself.
+    """The log of one stage, which people read.
 
     Example:
         ctx.log.info("waiting for %d pods", missing)
@@ -50,23 +54,23 @@ class StageLog:
         self._prefix = prefix
 
     def copy_with_prefix(self, prefix: str) -> "StageLog":
-        """The same log, with these words in front of every line."""
+        """Returns the same log with these words in front of every line."""
         return StageLog(self._sink, prefix=self._prefix + prefix)
 
     def info(self, message: str, *args: object) -> None:
-        """Tell how it goes. Arguments are put in as `logging` does it."""
+        """Logs progress. Arguments are put in as `logging` does it."""
         self._add(Severity.INFO, message % args if args else message)
 
     def success(self, message: str, *args: object) -> None:
-        """Tell what went well."""
+        """Logs what succeeded."""
         self._add(Severity.SUCCESS, message % args if args else message)
 
     def error(self, message: str, *args: object) -> None:
-        """Tell what went wrong. For the reason of a failure raise StageFailedError instead."""
+        """Logs what went wrong. For the reason of a failure raise StageFailedError instead."""
         self._add(Severity.ERROR, message % args if args else message)
 
     def set_next_index(self, index: int, *, at: float | None = None) -> None:
-        """Choose the index of the next line; the lines after it follow. Above all before, in order.
+        """Sets the index of the next line; the lines after it follow. It must be above all before.
 
         The log takes each index once. So a stage that is continued by another process can say again
         what it may have said before, with the same indexes: nothing is lost and nothing doubled.
@@ -76,7 +80,7 @@ class StageLog:
         self._sink.set_next_index(index, at)
 
     async def write(self, text: str) -> None:
-        """Pass on a program's output, line by line; waits when it comes faster than it goes."""
+        """Logs a program's output, line by line; waits while it comes faster than it is sent."""
         for number, line in enumerate(lines_of(text)):
             self._sink.append(Severity.INFO, self._prefix + line)
             if number % LINES_AT_ONCE == LINES_AT_ONCE - 1:

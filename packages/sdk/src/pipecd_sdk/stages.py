@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which stages a plugin offers: methods marked with `@stage`, found on its class."""
+"""The stages that a plugin offers: methods of its class marked with `@stage`."""
 
 import inspect
 import typing
@@ -18,7 +18,11 @@ _MARK: Final = "__pipecd_stage__"
 
 
 class StageDefinitionError(TypeError):
-    """A method marked with `@stage` cannot be a handler."""
+    """A method marked with `@stage` cannot be a handler.
+
+    Example:
+        StageDefinitionError: Wait.wait (WAIT) must be an async function
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

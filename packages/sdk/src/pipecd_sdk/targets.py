@@ -23,7 +23,11 @@ Work = Callable[[DeployTarget, StageLog], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetResult:
-    """How a stage ended on one deploy target."""
+    """How a stage ended on one deploy target.
+
+    Example:
+        TargetResult(target="tokyo", status=StageStatus.SUCCESS)
+    """
 
     target: str
     status: StageStatus
@@ -37,10 +41,11 @@ async def run_on_targets(
     targets: Sequence[DeployTarget] | None = None,
     concurrency: int = AT_ONCE,
 ) -> list[TargetResult]:
-    """Do something on every deploy target, several at once; all are tried, then any failure tells.
+    """Calls `work` for every deploy target, several at a time, and returns all results.
 
-    `work` gets the target and a log that names it in front of every line. The results are kept
-    with the stage. When some failed, StageFailedError names each with its reason.
+    `work` gets the target and a log that names it in front of every line. All targets are tried;
+    the results are stored in the stage's metadata. Raises StageFailedError when some failed, which
+    names each of them with its reason.
 
     Example:
         async def sync(target: DeployTarget, log: StageLog) -> None:

@@ -22,7 +22,7 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm",
 
 
 class ToolError(StageFailedError):
-    """A program cannot be had, or is not the one that it should be; it was not started.
+    """A program cannot be installed, or its checksum is wrong; it was not started.
 
     Example:
         raise ToolError("kubectl 1.33.0 is not the file it should be")
@@ -31,7 +31,7 @@ class ToolError(StageFailedError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A program and how to get it.
+    """A program and how to install it.
 
     The script is a Go template that may use `.Name`, `.Version`, `.Os`, `.Arch`, `.TmpDir`, and
     leaves the program at `.OutPath`. `kit.tools` makes them from addresses.
@@ -48,7 +48,7 @@ class Tool:
 
 
 class Tools(ABC):
-    """Gets programs.
+    """Installs programs.
 
     Example:
         kubectl = await ctx.tools.install(kit.tools.find_tool("kubectl", "1.33.0"))
@@ -58,7 +58,7 @@ class Tools(ABC):
         self._checked: set[tuple[str, int, int, int]] = set()
 
     async def install(self, tool: Tool) -> Path:
-        """The path of a program, which is installed first if need be; raises ToolError.
+        """Returns the path of a program, which is installed first if need be. Raises ToolError.
 
         A file that is not the one that it should be is never handed out.
         """
@@ -80,7 +80,7 @@ class Tools(ABC):
 
     @abstractmethod
     async def get(self, tool: Tool) -> Path:
-        """Have the program installed, unchecked; `install` is for callers."""
+        """Installs the program and returns its path, unchecked; callers use `install`."""
 
     def _check(self, tool: Tool, path: Path, expected: str) -> None:
         try:

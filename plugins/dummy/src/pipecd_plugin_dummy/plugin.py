@@ -147,7 +147,7 @@ def _add_line(file: str, line: str) -> None:
 
 def main() -> None:
     """The executable `pipecd-plugin-dummy`."""
-    serve(Dummy(), version="0.1.0")
+    serve(Dummy())
 
 
 if __name__ == "__main__":

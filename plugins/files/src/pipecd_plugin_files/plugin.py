@@ -185,7 +185,7 @@ async def _run_in_thread(work: Callable[[threading.Event], T]) -> T:
 
 def main() -> None:
     """The executable `pipecd-plugin-files`."""
-    serve(Files(), version="0.1.0")
+    serve(Files())
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ INDEXES_PER_BYTE: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class StartRecord:
     """What the shim left before the first command."""
 
     pid: int
@@ -37,7 +37,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class EndRecord:
     """How a script ended."""
 
     code: int
@@ -87,15 +87,15 @@ class ScriptRecord:
         """Has somebody decided that the script shall not run, or not go on?"""
         return (self.folder / files.STOPPED).exists()
 
-    def read_started(self) -> Started | None:
+    def read_started(self) -> StartRecord | None:
         """The start record, once it is whole."""
         words = _read(self.folder / files.STARTED).split()
-        return Started(pid=int(words[0]), index=int(words[1])) if len(words) == 2 else None
+        return StartRecord(pid=int(words[0]), index=int(words[1])) if len(words) == 2 else None
 
-    def read_ended(self) -> Ended | None:
+    def read_ended(self) -> EndRecord | None:
         """How it ended, if that is known."""
         words = _read(self.folder / files.EXIT).split()
-        return Ended(code=int(words[0]), asked=words[1] == "1") if len(words) == 2 else None
+        return EndRecord(code=int(words[0]), asked=words[1] == "1") if len(words) == 2 else None
 
     def errors(self) -> str:
         """What the shim has to say about itself."""
@@ -105,7 +105,7 @@ class ScriptRecord:
     def output(self) -> Path:
         return self.folder / files.OUTPUT
 
-    def index_at(self, started: Started, position: int) -> int:
+    def index_at(self, started: StartRecord, position: int) -> int:
         """The index of the line that begins at a position of the output file."""
         return started.index + HEADER_ROOM + INDEXES_PER_BYTE * position
 

@@ -32,7 +32,7 @@ class Wait(StagePlugin):
 
 def main() -> None:
     """The executable `pipecd-plugin-wait`."""
-    serve(Wait(), version="0.1.0")
+    serve(Wait())
 
 
 if __name__ == "__main__":

@@ -154,7 +154,7 @@ def _approvals(count: int, more: str = "") -> str:
 
 def main() -> None:
     """The executable `pipecd-plugin-waitapproval`."""
-    serve(WaitApproval(), version="0.1.0")
+    serve(WaitApproval())
 
 
 if __name__ == "__main__":

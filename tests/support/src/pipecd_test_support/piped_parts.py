@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stand-ins for what planning and running ask: plugins, sources, a control plane's memory.
 
-The mirror, the outbox, the planner, the controller and the choice of plugins are the real ones.
+The state, the outbox, the planner, the controller and the choice of plugins are the real ones.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.controlplane.lease import Lease
-from piped.controlplane.state import Change, ControlPlaneState
+from piped.controlplane.state import ControlPlaneState, StateChange
 from piped.facts import Facts
 from piped.git import NoCommitError
 from piped.plan.planner import Planner
@@ -144,7 +144,7 @@ class FakePlugin:
         self.record: list[str] = []
         """`NAME index` of every stage it ran, in order."""
 
-    async def ready(self, limit: float) -> None:
+    async def wait_ready(self, limit: float) -> None:
         pass
 
     async def determine_versions(self, ask: api.PlanPluginInput) -> api.DetermineVersionsResponse:
@@ -218,7 +218,7 @@ class FakePlugins:
             plugin.record = record
         self.record = record
 
-    async def settled(self, limit: float) -> None:
+    async def wait_settled(self, limit: float) -> None:
         pass
 
     def choose(self, stage: str, *, wanted: str | None, declared: Collection[str]) -> Any:
@@ -436,7 +436,7 @@ class World:
 
     def push(self, *things: pb.Deployment | Command | Application) -> None:
         self.state.merge(
-            Change(
+            StateChange(
                 deployments=tuple(each for each in things if isinstance(each, pb.Deployment)),
                 commands=tuple(each for each in things if isinstance(each, Command)),
                 applications=tuple(each for each in things if isinstance(each, Application)),

@@ -20,7 +20,7 @@ from pipecd_wire.model.deployment_pb2 import (
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.plugin.deploymentapi.api_pb2 import ExecutePluginInput
 from pipecd_wire.rpc import Endpoints, StatusError, admit_all, rpc
-from piped.plugins import Limits, Plugin, PluginBackend, PluginError, PluginHost
+from piped.plugins import Plugin, PluginBackend, PluginError, PluginHost, PluginLimits
 from piped.programs.download import DownloadLimits
 
 T = TypeVar("T")
@@ -159,9 +159,9 @@ class PluginWorld:
     def host(
         self,
         *configs: PluginConfig,
-        limits: Limits | None = None,
+        limits: PluginLimits | None = None,
         download: DownloadLimits | None = None,
-        grace: float = 30,
+        grace_seconds: float = 30,
         on_change: Callable[[Plugin], None] | None = None,
     ) -> PluginHost:
         """A host of these plugins on the data folder of the world."""
@@ -171,7 +171,7 @@ class PluginWorld:
             backend=self.backend,
             limits=limits,
             download=download,
-            grace=grace,
+            grace_seconds=grace_seconds,
             on_change=on_change,
         )
 

@@ -20,7 +20,7 @@ from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository, SyncStrategy
 from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.appconfig import ApplicationFiles
-from piped.controlplane.state import Change, ControlPlaneState
+from piped.controlplane.state import ControlPlaneState, StateChange
 from piped.git import Repository
 from piped.git.access import Access
 from piped.report.commands import REASON, CommandOutcome
@@ -203,7 +203,7 @@ class Bench:
 
     def tell(self, *commands: Command, applications: tuple[Application, ...] = ()) -> None:
         """The control plane pushes something."""
-        self.state.merge(Change(commands=commands, applications=applications))
+        self.state.merge(StateChange(commands=commands, applications=applications))
 
     async def witnessed(self, commit: str) -> None:
         """Wait until the application `witness`, touched by every commit, is deployed at one.

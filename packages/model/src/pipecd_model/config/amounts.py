@@ -63,7 +63,7 @@ class Replicas:
             f"not a number of replicas: {value!r}", hint="a whole number, or a percentage: 10%"
         )
 
-    def of(self, total: int, *, default: int) -> int:
+    def resolve(self, total: int, *, default: int) -> int:
         """Count them when `total` are there; a part of one counts as one."""
         if not self.number:
             return default

@@ -15,7 +15,7 @@ from pipecd_model.config import rules
 from pipecd_model.config.events import EventWatcherConfig
 from pipecd_model.config.notification import ApplicationNotificationConfig
 from pipecd_model.config.pipeline import PipelineConfig
-from pipecd_model.config.schema import ConfigModel, Report, spelling
+from pipecd_model.config.schema import ConfigModel, Report, find_key
 from pipecd_model.config.values import Duration
 
 _PLATFORMS = ("KUBERNETES", "TERRAFORM", "LAMBDA", "CLOUDRUN", "ECS")
@@ -220,10 +220,10 @@ class ApplicationConfig(ConfigModel):
 
     @classmethod
     def prepare(cls, raw: dict[str, Any], report: Report) -> dict[str, Any]:
-        raw = _without_published_slips(raw, report)
-        raw = _with_plugin_sections(raw)
-        raw = _with_trigger_paths(raw, report)
-        return _with_top_level_secrets(raw, report)
+        raw = _drop_published_slips(raw, report)
+        raw = _fill_plugin_sections(raw)
+        raw = _move_trigger_paths(raw, report)
+        return _move_top_level_secrets(raw, report)
 
     def check(self, report: Report) -> None:
         rules.positive(report, "timeout", self.timeout)
@@ -248,58 +248,58 @@ class ApplicationConfig(ConfigModel):
                 )
 
 
-def _without_published_slips(raw: dict[str, Any], report: Report) -> dict[str, Any]:
+def _drop_published_slips(raw: dict[str, Any], report: Report) -> dict[str, Any]:
     """Published pages write these, and nobody reads them: not worth refusing a file for."""
     for slip, hint in _PUBLISHED_SLIPS.items():
-        key = spelling(raw, slip)
+        key = find_key(raw, slip)
         if key is not None:
             report.warn(key, message="nobody reads it", hint=hint)
             raw = {name: value for name, value in raw.items() if name != key}
     return raw
 
 
-def _with_plugin_sections(raw: dict[str, Any]) -> dict[str, Any]:
+def _fill_plugin_sections(raw: dict[str, Any]) -> dict[str, Any]:
     """A plugin that is only named (`kubernetes:`) has an empty section."""
-    key = spelling(raw, "plugins")
+    key = find_key(raw, "plugins")
     if key is None or not isinstance(raw[key], dict):
         return raw
     sections = {name: {} if body is None else body for name, body in raw[key].items()}
     return {**raw, key: sections}
 
 
-def _with_trigger_paths(raw: dict[str, Any], report: Report) -> dict[str, Any]:
+def _move_trigger_paths(raw: dict[str, Any], report: Report) -> dict[str, Any]:
     """`triggerPaths` is what `trigger.onCommit.paths` was called before."""
-    key = spelling(raw, "triggerPaths")
+    key = find_key(raw, "triggerPaths")
     if key is None:
         return raw
     report.warn(key, message="old spelling", hint="use trigger.onCommit.paths")
     rest = {name: value for name, value in raw.items() if name != key}
-    return _nested(rest, ("trigger", "onCommit", "paths"), raw[key])
+    return _put_nested(rest, ("trigger", "onCommit", "paths"), raw[key])
 
 
-def _with_top_level_secrets(raw: dict[str, Any], report: Report) -> dict[str, Any]:
+def _move_top_level_secrets(raw: dict[str, Any], report: Report) -> dict[str, Any]:
     """The script-run document keeps `encryptedSecrets` directly under `spec`."""
-    key = spelling(raw, "encryptedSecrets")
+    key = find_key(raw, "encryptedSecrets")
     if key is None:
         return raw
     rest = {name: value for name, value in raw.items() if name != key}
-    section = rest.get(spelling(rest, "encryption") or "")
-    if isinstance(section, dict) and spelling(section, "encryptedSecrets") is not None:
+    section = rest.get(find_key(rest, "encryption") or "")
+    if isinstance(section, dict) and find_key(section, "encryptedSecrets") is not None:
         report.fault(
             key,
             message="encryptedSecrets and encryption.encryptedSecrets are the same setting",
             hint="use only encryption.encryptedSecrets",
         )
         return rest
-    return _nested(rest, ("encryption", "encryptedSecrets"), raw[key])
+    return _put_nested(rest, ("encryption", "encryptedSecrets"), raw[key])
 
 
-def _nested(raw: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
+def _put_nested(raw: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
     """Copy `raw` with a value at a path, unless something is there already."""
-    key = spelling(raw, path[0]) or path[0]
+    key = find_key(raw, path[0]) or path[0]
     if len(path) == 1:
         return raw if raw.get(key) is not None else {**raw, key: value}
     inner = raw.get(key)
     if inner is not None and not isinstance(inner, dict):
         return raw  # wrong anyway, and said so when it is decoded
-    return {**raw, key: _nested(inner or {}, path[1:], value)}
+    return {**raw, key: _put_nested(inner or {}, path[1:], value)}

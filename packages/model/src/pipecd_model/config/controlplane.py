@@ -53,7 +53,7 @@ class DatastoreConfig(ConfigModel):
 
     @classmethod
     def prepare(cls, raw: dict[str, Any], report: Report) -> dict[str, Any]:
-        return _with_known_type(raw, report)
+        return _refuse_unknown_type(raw, report)
 
     def check(self, report: Report) -> None:
         missing = self.type == "POSTGRESQL" and isinstance(self.config, SqliteConfig)
@@ -111,7 +111,7 @@ class FilestoreConfig(ConfigModel):
 
     @classmethod
     def prepare(cls, raw: dict[str, Any], report: Report) -> dict[str, Any]:
-        return _with_known_type(raw, report)
+        return _refuse_unknown_type(raw, report)
 
     def check(self, report: Report) -> None:
         missing = self.type != "FOLDER" and isinstance(self.config, FolderConfig)
@@ -119,7 +119,7 @@ class FilestoreConfig(ConfigModel):
             report.fault("config", message="missing", hint=f"{self.type} needs config.bucket")
 
 
-def _with_known_type(raw: dict[str, Any], report: Report) -> dict[str, Any]:
+def _refuse_unknown_type(raw: dict[str, Any], report: Report) -> dict[str, Any]:
     """Say what to use instead of a store that others have and we do not."""
     chosen = raw.get("type")
     if not isinstance(chosen, str) or chosen not in _ELSEWHERE:

@@ -42,7 +42,7 @@ class Finding:
     """Is it about the key rather than about what it holds?"""
 
     def __str__(self) -> str:
-        path = f"{paths.written(self.path)}: " if self.path else ""
+        path = f"{paths.format_path(self.path)}: " if self.path else ""
         return add_hint(f"{path}{self.message}", self.hint)
 
 
@@ -86,7 +86,7 @@ class _Decoder:
             )
         shape = shape_of(cls)
         report = _Report(self, path)
-        given = self._given(cls, shape, cls.prepare(raw, report), path)
+        given = self._match_keys(cls, shape, cls.prepare(raw, report), path)
         report.written.update((key, name) for key, (name, _) in given.items())
         # Most settings of most files are not written: these are not worth a call.
         values = {
@@ -103,7 +103,7 @@ class _Decoder:
         instance.check(report)
         return instance
 
-    def _given(
+    def _match_keys(
         self, cls: type[ConfigModel], shape: Shape, raw: dict[str, Any], path: Path
     ) -> dict[str, tuple[str, Any]]:
         """Say which key of the file gives which setting: the setting's key to (name, value)."""
@@ -262,7 +262,7 @@ class _Decoder:
         hint = "without quotes" if isinstance(raw, str) else ""
         return self.fault(path, f"expected a number, got {_kind(raw)}", hint)
 
-    def anything(self, raw: Any, path: Path) -> Any:
+    def passthrough(self, raw: Any, path: Path) -> Any:
         """Read what is somebody else's: passed on as it is."""
         return raw
 
@@ -279,7 +279,7 @@ _READERS: dict[Any, Callable[[_Decoder, Any, Path], Any]] = {
     int: _Decoder.integer,
     float: _Decoder.number,
     dict[str, Any]: _Decoder.any_map,
-    Any: _Decoder.anything,
+    Any: _Decoder.passthrough,
 }
 
 
@@ -295,15 +295,15 @@ class _Report:
     def fault(self, *path: str | int, message: str, hint: str = "") -> None:
         if path:
             self.broken_keys.add(str(path[0]))
-        self._decoder.fault(self._at(path), message, hint)
+        self._decoder.fault(self._resolve_path(path), message, hint)
 
     def warn(self, *path: str | int, message: str, hint: str = "") -> None:
-        self._decoder.warn(self._at(path), message, hint)
+        self._decoder.warn(self._resolve_path(path), message, hint)
 
     def broken(self, key: str) -> bool:
         return key in self.broken_keys
 
-    def _at(self, path: Path) -> Path:
+    def _resolve_path(self, path: Path) -> Path:
         if not path:
             return self._path
         return (*self._path, self.written.get(str(path[0]), path[0]), *path[1:])

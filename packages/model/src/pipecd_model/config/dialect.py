@@ -40,7 +40,7 @@ _LONGEST_NUMBER = 400  # digits; Python refuses to read integers that are much l
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slip:
+class YamlProblem:
     """Something wrong or odd in the text itself, with its place (counted from 1)."""
 
     line: int
@@ -56,8 +56,8 @@ class Parsed:
     """The first document of a text."""
 
     value: Any = None
-    faults: list[Slip] = field(default_factory=list)
-    warnings: list[Slip] = field(default_factory=list)
+    faults: list[YamlProblem] = field(default_factory=list)
+    warnings: list[YamlProblem] = field(default_factory=list)
 
 
 def parse(text: str) -> Parsed:
@@ -139,7 +139,7 @@ class _Builder:
             return text
         if short in {"int", "float", "bool", "null"}:
             return self._plain(text, event)
-        self._fault(event, f"the tag {_shown(tag)} is not supported", "remove it")
+        self._fault(event, f"the tag {_format_tag(tag)} is not supported", "remove it")
         return text
 
     def _plain(self, text: str, event: Any) -> Any:
@@ -201,7 +201,7 @@ class _Builder:
                 problem="a key must be a text", problem_mark=event.start_mark
             )
         if event.tag is not None and event.tag not in {"!", f"{_TAG}map", f"{_TAG}seq"}:
-            self._fault(event, f"the tag {_shown(event.tag)} is not supported", "remove it")
+            self._fault(event, f"the tag {_format_tag(event.tag)} is not supported", "remove it")
         if len(self._stack) >= DEEPEST:
             raise yaml.MarkedYAMLError(
                 problem=f"nested more than {DEEPEST} levels deep", problem_mark=event.start_mark
@@ -280,22 +280,22 @@ class _Builder:
         if isinstance(content, yaml.ScalarEvent) and content.value == "":
             return
         message = "only the first document of a file is read"
-        slip = _slip(event, message, "give this one its own file")
-        self._parsed.warnings.append(replace(slip, is_loss=True))
+        problem = _problem(event, message, "give this one its own file")
+        self._parsed.warnings.append(replace(problem, is_loss=True))
 
     def _fault(self, event: Any, message: str, hint: str = "") -> None:
-        self._parsed.faults.append(_slip(event, message, hint))
+        self._parsed.faults.append(_problem(event, message, hint))
 
     def _warn(self, event: Any, message: str, hint: str = "") -> None:
-        self._parsed.warnings.append(_slip(event, message, hint))
+        self._parsed.warnings.append(_problem(event, message, hint))
 
 
-def _slip(event: Any, message: str, hint: str) -> Slip:
+def _problem(event: Any, message: str, hint: str) -> YamlProblem:
     mark = event.start_mark
-    return Slip(line=mark.line + 1, column=mark.column + 1, message=message, hint=hint)
+    return YamlProblem(line=mark.line + 1, column=mark.column + 1, message=message, hint=hint)
 
 
-def _shown(tag: str) -> str:
+def _format_tag(tag: str) -> str:
     return f"!!{tag.removeprefix(_TAG)}" if tag.startswith(_TAG) else tag
 
 

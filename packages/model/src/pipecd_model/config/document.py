@@ -21,9 +21,9 @@ from pipecd_model.config.application import ApplicationConfig
 from pipecd_model.config.controlplane import ControlPlaneConfig
 from pipecd_model.config.decoder import Finding, Findings, decode
 from pipecd_model.config.events import EventWatcherDocument
-from pipecd_model.config.fault import ConfigFaultsError, Fault, Loaded, in_order
-from pipecd_model.config.locate import Places
-from pipecd_model.config.path import Path, written
+from pipecd_model.config.fault import ConfigFaultsError, Fault, Loaded, sort_faults
+from pipecd_model.config.locate import Positions
+from pipecd_model.config.path import Path, format_path
 from pipecd_model.config.piped import PipedConfig
 from pipecd_model.config.schema import ConfigModel
 
@@ -59,7 +59,7 @@ def load_application(
     """Load an application file of any kind; raises `ConfigFaultsError` with all that is wrong.
 
     An older kind stands for a plugin; `names` has those that the piped calls otherwise, as
-    `known_plugins.configured_names` finds them.
+    `known_plugins.find_configured_names` finds them.
     """
     document = Document(text, file, strict=strict)
     document.expect(APPLICATION_KINDS)
@@ -124,45 +124,47 @@ class Document:
     def __init__(self, text: str | bytes, file: str, *, strict: bool = False) -> None:
         self._file = file
         self._strict = strict
-        self._text = self._decoded(text)
+        self._text = self._decode_text(text)
         self.findings = Findings()
         """What was found so far; who knows more about the body adds to it before `load`."""
         self._faults: list[Fault] = []
         self._warnings: list[Fault] = []
-        self._raw = self._parsed()
+        self._raw = self._parse()
         self.kind = ""
         self.spec: Any = None
         self.labels: dict[str, str] = {}
         self._mapped: v0.Mapped | None = None
         self._open_envelope()
 
-    def _decoded(self, text: str | bytes) -> str:
+    def _decode_text(self, text: str | bytes) -> str:
         if len(text) > LARGEST_FILE:
             message = f"the file is larger than {LARGEST_FILE >> 20} MiB"
-            raise self._refused(message, "is it the right file?")
+            raise self._refusal(message, "is it the right file?")
         data = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
         try:
             return data.decode().removeprefix("\ufeff")
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             message = f"not UTF-8 at byte {error.start}"
-            raise self._refused(message, "save it as UTF-8", line=line) from None
+            raise self._refusal(message, "save it as UTF-8", line=line) from None
 
-    def _parsed(self) -> dict[str, Any]:
+    def _parse(self) -> dict[str, Any]:
         try:
             parsed = dialect.parse(self._text)
         except yaml.YAMLError as error:
-            raise ConfigFaultsError([self._slipped(syntax.explain(error, self._text))]) from None
-        self._faults += [self._slipped(slip) for slip in parsed.faults]
-        for slip in parsed.warnings:
-            refused = slip.is_loss and self._strict
-            (self._faults if refused else self._warnings).append(self._slipped(slip))
+            raise ConfigFaultsError(
+                [self._fault_of_problem(syntax.explain(error, self._text))]
+            ) from None
+        self._faults += [self._fault_of_problem(problem) for problem in parsed.faults]
+        for problem in parsed.warnings:
+            refused = problem.is_loss and self._strict
+            (self._faults if refused else self._warnings).append(self._fault_of_problem(problem))
         if parsed.value is None:
-            raise self._refused("the document is empty", "expected apiVersion, kind and spec")
+            raise self._refusal("the document is empty", "expected apiVersion, kind and spec")
         if not isinstance(parsed.value, dict):
             kind = "a list" if isinstance(parsed.value, list) else "a single value"
             hint = 'is there a space after each ":"?' if kind == "a single value" else ""
-            raise self._refused(f"the document must be a mapping, got {kind}", hint)
+            raise self._refusal(f"the document must be a mapping, got {kind}", hint)
         return parsed.value
 
     def _open_envelope(self) -> None:
@@ -217,36 +219,36 @@ class Document:
             warnings=self.findings.warnings + found.warnings,
         )
         if findings.faults or findings.warnings:
-            places = Places(self._text)
-            self._faults += [self._placed(finding, places) for finding in findings.faults]
-            self._warnings += [self._placed(finding, places) for finding in findings.warnings]
+            places = Positions(self._text)
+            self._faults += [self._locate(finding, places) for finding in findings.faults]
+            self._warnings += [self._locate(finding, places) for finding in findings.warnings]
         if self._faults or config is None:
             raise ConfigFaultsError(self._faults, warnings=self._warnings)
-        return Loaded(config=config, warnings=in_order(self._warnings))
+        return Loaded(config=config, warnings=sort_faults(self._warnings))
 
     def _fault(self, path: Path, message: str, hint: str) -> None:
         self.findings.faults.append(Finding(path=path, message=message, hint=hint))
 
-    def _refused(self, message: str, hint: str, *, line: int = 1) -> ConfigFaultsError:
+    def _refusal(self, message: str, hint: str, *, line: int = 1) -> ConfigFaultsError:
         fault = Fault(file=self._file, line=line, column=1, message=message, hint=hint)
         return ConfigFaultsError([fault])
 
-    def _slipped(self, slip: dialect.Slip) -> Fault:
+    def _fault_of_problem(self, problem: dialect.YamlProblem) -> Fault:
         return Fault(
             file=self._file,
-            line=slip.line,
-            column=slip.column,
-            message=slip.message,
-            hint=slip.hint,
+            line=problem.line,
+            column=problem.column,
+            message=problem.message,
+            hint=problem.hint,
         )
 
-    def _placed(self, finding: Finding, places: Places) -> Fault:
+    def _locate(self, finding: Finding, places: Positions) -> Fault:
         at = places.key(finding.path) if finding.on_key else places.value(finding.path)
         return Fault(
             file=self._file,
             line=at[0],
             column=at[1],
-            path=written(finding.path),
+            path=format_path(finding.path),
             message=finding.message,
             hint=finding.hint,
         )

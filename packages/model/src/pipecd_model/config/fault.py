@@ -32,7 +32,7 @@ class Fault:
         return add_hint(f"{place}:{path} {self.message}", self.hint)
 
 
-def in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+def sort_faults(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     """Bring faults into the order in which their author reads the file."""
     return tuple(sorted(faults, key=lambda fault: (fault.line, fault.column)))
 
@@ -41,8 +41,8 @@ class ConfigFaultsError(ConfigError):
     """A file cannot be used; carries everything that is wrong in it, and what is only odd."""
 
     def __init__(self, faults: Iterable[Fault], *, warnings: Iterable[Fault] = ()) -> None:
-        self.faults = in_order(faults)
-        self.warnings = in_order(warnings)
+        self.faults = sort_faults(faults)
+        self.warnings = sort_faults(warnings)
         super().__init__("\n".join(str(fault) for fault in self.faults), file=self.faults[0].file)
 
 

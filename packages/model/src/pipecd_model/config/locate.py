@@ -12,27 +12,27 @@ from pipecd_model.config.path import Path, Step
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """Line and column, counted from 1, of a key and of what it holds."""
 
     key: tuple[int, int]
     value: tuple[int, int]
 
 
-class Places:
+class Positions:
     """Finds the place of a path, or of the nearest thing around it that is in the text."""
 
     def __init__(self, text: str) -> None:
         self._places = _index(text)
         # Keys are read whatever their case, and rules name them in ours.
-        self._folded: dict[Path, Place] = {}
+        self._folded: dict[Path, Position] = {}
         for path, place in self._places.items():
             self._folded.setdefault(_fold(path), place)
 
     def key(self, path: Path) -> tuple[int, int]:
         """Where the key at this path is written; for what is missing, where it should be."""
         while path:
-            found = self._at(path)
+            found = self._find(path)
             if found is not None:
                 return found.key
             path = path[:-1]
@@ -40,10 +40,10 @@ class Places:
 
     def value(self, path: Path) -> tuple[int, int]:
         """Where the value at this path is written."""
-        found = self._at(path)
+        found = self._find(path)
         return found.value if found is not None else self.key(path)
 
-    def _at(self, path: Path) -> Place | None:
+    def _find(self, path: Path) -> Position | None:
         return self._places.get(path) or self._folded.get(_fold(path))
 
 
@@ -51,9 +51,9 @@ def _fold(path: Path) -> Path:
     return tuple(step.lower() if isinstance(step, str) else step for step in path)
 
 
-def _index(text: str) -> dict[Path, Place]:
+def _index(text: str) -> dict[Path, Position]:
     """Walk the first document and note where everything is."""
-    places: dict[Path, Place] = {}
+    places: dict[Path, Position] = {}
     path: list[Step] = []
     counts: list[int | None] = []  # per open list the next index, per open map None
     waiting = False  # a key was read, its value comes next
@@ -65,9 +65,9 @@ def _index(text: str) -> dict[Path, Place]:
         if counts and counts[-1] is not None:
             path.append(counts[-1])
             counts[-1] += 1
-            places.setdefault(tuple(path), Place(at, at))
+            places.setdefault(tuple(path), Position(at, at))
         else:
-            places.setdefault(tuple(path), Place(key_at if waiting else at, at))
+            places.setdefault(tuple(path), Position(key_at if waiting else at, at))
         waiting = False
 
     try:

@@ -26,39 +26,40 @@ _ASSIGNMENT = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 _PEM = "-----BEGIN "
 
 
-def masked_yaml(config: PipedConfig) -> str:
+def to_masked_yaml(config: PipedConfig) -> str:
     """Write the document with its secrets masked and its defaults filled in."""
-    document = {"apiVersion": API_VERSION, "kind": "Piped", "spec": _shown(config)}
+    document = {"apiVersion": API_VERSION, "kind": "Piped", "spec": _mask_value(config)}
     text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
     return text
 
 
-def _shown(value: Any, *, secret: bool = False) -> Any:
+def _mask_value(value: Any, *, secret: bool = False) -> Any:
     if isinstance(value, ConfigModel):
-        return _shown_settings(value)
+        return _mask_settings(value)
     if isinstance(value, Secret):
         return MASK
     if isinstance(value, timedelta):
         return format_duration(value)
     if isinstance(value, dict):
         return {
-            key: _shown(each, secret=secret or _names_a_secret(key)) for key, each in value.items()
+            key: _mask_value(each, secret=secret or _names_a_secret(key))
+            for key, each in value.items()
         }
     if isinstance(value, tuple | list):
-        return [_shown(each, secret=secret) for each in value]
+        return [_mask_value(each, secret=secret) for each in value]
     if secret and value not in ("", None) and not isinstance(value, bool):
         return MASK
-    return _without_secret(value) if isinstance(value, str) else value
+    return _mask_secret(value) if isinstance(value, str) else value
 
 
-def _shown_settings(config: ConfigModel) -> dict[str, Any]:
+def _mask_settings(config: ConfigModel) -> dict[str, Any]:
     """Show settings of ours that are set; a name alone makes only a text suspicious, no section."""
     shown = {}
     for each in msgspec.structs.fields(config):
         value = getattr(config, each.name)
         if value is not None and value not in ("", (), {}):
             suspicious = isinstance(value, str) and _names_a_secret(each.encode_name)
-            shown[each.encode_name] = _shown(value, secret=suspicious)
+            shown[each.encode_name] = _mask_value(value, secret=suspicious)
     return shown
 
 
@@ -66,7 +67,7 @@ def _names_a_secret(key: str) -> bool:
     return bool(_SECRET_NAME.search(key)) and not _PUBLIC_NAME.search(key)
 
 
-def _without_secret(text: str) -> str:
+def _mask_secret(text: str) -> str:
     """Mask what is a secret by its form: a key, a login in an address, `password=…`."""
     if _PEM in text and "PUBLIC" not in text:
         return MASK

@@ -5,7 +5,7 @@ Step = str | int
 Path = tuple[Step, ...]
 
 
-def written(path: Path) -> str:
+def format_path(path: Path) -> str:
     """Write a path as people read it: `spec.pipeline.stages[2].with.duration`."""
     text = ""
     for step in path:

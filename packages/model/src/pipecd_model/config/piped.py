@@ -15,7 +15,7 @@ import msgspec
 
 from pipecd_model.config import rules
 from pipecd_model.config.notification import NotificationsConfig
-from pipecd_model.config.schema import ConfigModel, Report, spelling
+from pipecd_model.config.schema import ConfigModel, Report, find_key
 from pipecd_model.config.values import Base64Secret, Duration
 from pipecd_model.errors import ConfigError
 from pipecd_model.gitnames import BranchName, RemoteAddress
@@ -50,7 +50,7 @@ class GitConfig(ConfigModel):
 
     @classmethod
     def prepare(cls, raw: dict[str, Any], report: Report) -> dict[str, Any]:
-        if spelling(raw, "password") is not None and spelling(raw, "username") is None:
+        if find_key(raw, "password") is not None and find_key(raw, "username") is None:
             report.fault("username", message="missing", hint="a password needs its user name")
         return raw
 

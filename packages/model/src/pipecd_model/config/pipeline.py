@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from pipecd_model.config import rules
-from pipecd_model.config.schema import ConfigModel, Report, spelling
+from pipecd_model.config.schema import ConfigModel, Report, find_key
 from pipecd_model.config.values import Duration
 from pipecd_model.known_plugins import is_planned_automatically
 
@@ -84,18 +84,18 @@ class PipelineConfig(ConfigModel):
 
 def fold_script_settings(raw: dict[str, Any], report: Report | None = None) -> dict[str, Any]:
     """Bring what a script's stage says on itself under `with`, where it is read."""
-    if raw.get(spelling(raw, "name") or "") != SCRIPT_RUN:
+    if raw.get(find_key(raw, "name") or "") != SCRIPT_RUN:
         return raw
-    with_key = spelling(raw, "with") or "with"
+    with_key = find_key(raw, "with") or "with"
     options = raw.get(with_key) or {}
     if not isinstance(options, dict):
         return raw  # wrong anyway, and said so when it is decoded
     rest = dict(raw)
     folded = dict(options)
     for names in _SCRIPT_SETTINGS:
-        under_with = any(spelling(options, name) for name in names)
+        under_with = any(find_key(options, name) for name in names)
         for name in names:
-            key = spelling(rest, name)
+            key = find_key(rest, name)
             if key is None:
                 continue
             value = rest.pop(key)
@@ -113,7 +113,7 @@ def _as_read(options: dict[str, Any]) -> dict[str, Any]:
     """A text stands under `run` and a list under `runs`, whichever of them was written."""
     read = dict(options)
     for text, commands in _SCRIPT_SETTINGS[:2]:
-        given = [key for key in (spelling(read, text), spelling(read, commands)) if key]
+        given = [key for key in (find_key(read, text), find_key(read, commands)) if key]
         if len(given) == 1 and isinstance(read[given[0]], str | list):
             value = read.pop(given[0])
             read[text if isinstance(value, str) else commands] = value

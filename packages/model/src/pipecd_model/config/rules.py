@@ -11,7 +11,7 @@ from typing import Any
 from pipecd_model import paths
 from pipecd_model.config.schema import Report
 from pipecd_model.gitnames import BadGitNameError
-from pipecd_model.regex import BadRegexError, Regex, compiled
+from pipecd_model.regex import BadRegexError, Regex, compile_regex
 
 
 def not_negative(report: Report, key: str, value: timedelta) -> None:
@@ -88,7 +88,7 @@ def git_name(report: Report, key: str, name: Callable[[str], object], value: str
 def regex(report: Report, key: str, pattern: str) -> Regex | None:
     """Refuse what is no regular expression, here or for others who read the same file."""
     try:
-        return compiled(pattern)
+        return compile_regex(pattern)
     except BadRegexError as error:
         hint = "look-around and back-references are not supported"
         report.fault(

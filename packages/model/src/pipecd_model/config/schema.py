@@ -82,7 +82,7 @@ class ConfigModel(msgspec.Struct, metaclass=_ConfigMeta):
         """Say what is wrong between fields. Required fields may be missing: then they are empty."""
 
 
-def spelling(raw: Mapping[str, Any], key: str) -> str | None:
+def find_key(raw: Mapping[str, Any], key: str) -> str | None:
     """Find a key whatever its case."""
     if key in raw:
         return key

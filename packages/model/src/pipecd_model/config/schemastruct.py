@@ -61,7 +61,7 @@ class _Reader:
             if key not in required:
                 namespace[field] = msgspec.field(default_factory=_always(properties[key]))
         if schema.get("additionalProperties", True) is not False:
-            namespace["prepare"] = classmethod(_without_others(properties))
+            namespace["prepare"] = classmethod(_prepare_without_others(properties))
         metaclass: Any = type(ConfigModel)
         found: type[ConfigModel] = metaclass(name, (ConfigModel,), namespace, rename=keys)
         return found
@@ -81,10 +81,10 @@ class _Reader:
         if kind == "array":
             return types.GenericAlias(tuple, (self._type(schema.get("items") or {}), ...))
         if kind == "object":
-            return self._mapping(schema)
+            return self._mapping_type(schema)
         return _TYPES.get(kind, Any) if isinstance(kind, str) else Any
 
-    def _mapping(self, schema: Schema) -> Any:
+    def _mapping_type(self, schema: Schema) -> Any:
         if "properties" in schema:
             return self.struct(schema, str(schema.get("title", "Section")))
         others = schema.get("additionalProperties")
@@ -111,7 +111,7 @@ def _always(schema: Schema) -> Callable[[], Any]:
     return lambda: schema.get("default")
 
 
-def _without_others(properties: Iterable[str]) -> Any:
+def _prepare_without_others(properties: Iterable[str]) -> Any:
     """Make a `prepare` that leaves out the keys that a schema allows without describing them."""
     known = {key.lower() for key in properties}
 

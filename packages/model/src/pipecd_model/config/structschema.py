@@ -89,26 +89,26 @@ def _property(
             "anyOf": [reference(kind, definitions) for kind in cls.variants.values()]
         }
     else:
-        found = dict(_of(each.type, definitions))
+        found = dict(_type_schema(each.type, definitions))
     if text:
         found["description"] = text
     default = default_of(each)
     return found if default is None else {**found, "default": default}
 
 
-def _of(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+def _type_schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     if kind in _PLAIN:
         return _PLAIN[kind]
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is Union or origin is types.UnionType:
-        arms = [_of(arm, definitions) for arm in arguments if arm is not type(None)]
+        arms = [_type_schema(arm, definitions) for arm in arguments if arm is not type(None)]
         return arms[0] if len(arms) == 1 else {"anyOf": arms}
     if origin is Literal:
         return {"enum": list(arguments)}
     if origin is tuple:
-        return {"type": "array", "items": _of(arguments[0], definitions)}
+        return {"type": "array", "items": _type_schema(arguments[0], definitions)}
     if origin is dict:
-        values = _of(arguments[1], definitions)
+        values = _type_schema(arguments[1], definitions)
         if values == {"type": "object", "additionalProperties": True}:
             values = {"type": ["object", "null"]}  # a plugin may only be named
         return {"type": "object", "additionalProperties": values or True}

@@ -8,13 +8,13 @@ from typing import Any
 
 import yaml
 
-from pipecd_model.config.dialect import Slip
+from pipecd_model.config.dialect import YamlProblem
 
 _TEMPLATE = re.compile(r"(?:^|[:\-]\s+)\{\{")
 _CLOSED_EARLY = re.compile(r"""(?:^|[:\-]\s+)(["'])(?:(?!\1).)*\1(?=\s*[^\s,\]}:#])""")
 
 
-def explain(error: yaml.YAMLError, text: str) -> Slip:
+def explain(error: yaml.YAMLError, text: str) -> YamlProblem:
     """Say what a parser error means to the person who wrote the text."""
     if isinstance(error, yaml.reader.ReaderError):
         return _bad_character(error, text)
@@ -27,21 +27,21 @@ def explain(error: yaml.YAMLError, text: str) -> Slip:
     if opened is not None and problem.startswith("did not find expected ','"):
         return _slip(opened, "a bracket is opened here and never closed", "close it")
     if mark is None:
-        return Slip(line=1, column=1, message=problem)
+        return YamlProblem(line=1, column=1, message=problem)
     lines = text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
-    return _slip(mark, *_meaning(problem, line, mark.column))
+    return _slip(mark, *_explain_problem(problem, line, mark.column))
 
 
-def _slip(mark: Any, message: str, hint: str = "") -> Slip:
-    return Slip(line=mark.line + 1, column=mark.column + 1, message=message, hint=hint)
+def _slip(mark: Any, message: str, hint: str = "") -> YamlProblem:
+    return YamlProblem(line=mark.line + 1, column=mark.column + 1, message=message, hint=hint)
 
 
-def _meaning(problem: str, line: str, column: int) -> tuple[str, str]:
+def _explain_problem(problem: str, line: str, column: int) -> tuple[str, str]:
     if _TEMPLATE.search(line):
         return "a value starts with {{", "put quotes around the whole value"
     if early := _CLOSED_EARLY.search(line):
-        return "there is text after the closing quote", _requoted(line, early)
+        return "there is text after the closing quote", _suggest_block(line, early)
     if "\t" in line[: column + 1]:
         return "a tab cannot indent", "use spaces"
     if problem == "found character that cannot start any token":
@@ -62,7 +62,7 @@ def _meaning(problem: str, line: str, column: int) -> tuple[str, str]:
     return problem, ""
 
 
-def _requoted(line: str, early: re.Match[str]) -> str:
+def _suggest_block(line: str, early: re.Match[str]) -> str:
     """Show how to write the value as a block, where every character stands for itself."""
     quote = early.group(1)
     lead = line[: line.index(quote, early.start())].strip()
@@ -72,10 +72,10 @@ def _requoted(line: str, early: re.Match[str]) -> str:
     )
 
 
-def _bad_character(error: Any, text: str) -> Slip:
+def _bad_character(error: Any, text: str) -> YamlProblem:
     before = text[: error.position] if isinstance(error.position, int) else ""
     code = error.character if isinstance(error.character, int) else ord(error.character)
-    return Slip(
+    return YamlProblem(
         line=before.count("\n") + 1,
         column=len(before) - (before.rfind("\n") + 1) + 1,
         message=f"the character U+{code:04X} is not allowed",

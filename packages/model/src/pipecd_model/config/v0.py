@@ -15,7 +15,7 @@ from typing import Any
 from pipecd_model.config import rules
 from pipecd_model.config.decoder import Finding, Findings
 from pipecd_model.config.path import Path
-from pipecd_model.config.schema import spelling
+from pipecd_model.config.schema import find_key
 
 _PLATFORM_KEYS = ("input", "quickSync")
 _KUBERNETES_KEYS = (
@@ -80,8 +80,8 @@ def to_application(
     _change(rest, "plugins", lambda plugins: _plugins(plugins, plugin, section))
     namespace = k8s_namespace(kind, spec)
     if namespace is not None:
-        _change(rest, "plugins", lambda plugins: _with_namespace(plugins, analysis, namespace))
-    if spelling(rest, "pipeline") is not None:
+        _change(rest, "plugins", lambda plugins: _add_namespace(plugins, analysis, namespace))
+    if find_key(rest, "pipeline") is not None:
         _change(rest, "pipeline", _pipeline)
     return Mapped(spec=rest, findings=findings)
 
@@ -90,7 +90,7 @@ def _change(
     raw: dict[str, Any], key: str, change: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> None:
     """Replace a mapping that may be missing; anything else there is wrong and stays."""
-    key = spelling(raw, key) or key
+    key = find_key(raw, key) or key
     value = raw.get(key)
     if value is None or isinstance(value, dict):
         raw[key] = change(value or {})
@@ -104,12 +104,12 @@ def _plugins(plugins: dict[str, Any], name: str, section: dict[str, Any]) -> dic
 def auto_rollback(kind: str, spec: dict[str, Any]) -> Any:
     """Find the rollback switch where the older kinds had it; Terraform's was off."""
     platform_input = _inner(spec, "input")
-    switch = platform_input.get(spelling(platform_input, "autoRollback") or "")
+    switch = platform_input.get(find_key(platform_input, "autoRollback") or "")
     return False if switch is None and kind == "TerraformApp" else switch
 
 
 def _planner(kind: str, planner: dict[str, Any], section: dict[str, Any]) -> dict[str, Any]:
-    if spelling(planner, "autoRollback") is not None:
+    if find_key(planner, "autoRollback") is not None:
         return planner
     switch = auto_rollback(kind, section)
     return planner if switch is None else {**planner, "autoRollback": switch}
@@ -119,14 +119,14 @@ def is_standalone_task(kind: str, platform_input: dict[str, Any]) -> bool:
     """Was it a task without a service only because that was the default?"""
     return (
         kind == "ECSApp"
-        and spelling(platform_input, "runStandaloneTask") is None
-        and not platform_input.get(spelling(platform_input, "serviceDefinitionFile") or "")
+        and find_key(platform_input, "runStandaloneTask") is None
+        and not platform_input.get(find_key(platform_input, "serviceDefinitionFile") or "")
     )
 
 
 def _section(kind: str, section: dict[str, Any]) -> dict[str, Any]:
     """Write the plugin's section: without the switch that moved, and with defaults that changed."""
-    key = spelling(section, "input") or "input"
+    key = find_key(section, "input") or "input"
     value = section.get(key)
     if value is not None and not isinstance(value, dict):
         return section
@@ -144,11 +144,11 @@ def k8s_namespace(kind: str, spec: dict[str, Any]) -> str | None:
     if kind != "KubernetesApp" or not any(name == "ANALYSIS" for _, name, _ in _stages(spec)):
         return None
     platform_input = _inner(spec, "input")
-    namespace = platform_input.get(spelling(platform_input, "namespace") or "")
+    namespace = platform_input.get(find_key(platform_input, "namespace") or "")
     return namespace if isinstance(namespace, str) and namespace else "default"
 
 
-def _with_namespace(plugins: dict[str, Any], name: str, namespace: str) -> dict[str, Any]:
+def _add_namespace(plugins: dict[str, Any], name: str, namespace: str) -> dict[str, Any]:
     section = plugins.get(name) or {}
     if not isinstance(section, dict):
         return plugins
@@ -160,7 +160,7 @@ def _with_namespace(plugins: dict[str, Any], name: str, namespace: str) -> dict[
 
 
 def _pipeline(pipeline: dict[str, Any]) -> dict[str, Any]:
-    key = spelling(pipeline, "stages") or ""
+    key = find_key(pipeline, "stages") or ""
     stages = pipeline.get(key)
     if not isinstance(stages, list):
         return pipeline
@@ -170,18 +170,18 @@ def _pipeline(pipeline: dict[str, Any]) -> dict[str, Any]:
 def _stage(stage: Any) -> Any:
     if not isinstance(stage, dict):
         return stage
-    with_key = spelling(stage, "with") or ""
+    with_key = find_key(stage, "with") or ""
     options = stage.get(with_key)
     if not isinstance(options, dict):
         return stage
-    moved = {key: written for key in STAGE_KEYS if (written := spelling(options, key))}
+    moved = {key: written for key in STAGE_KEYS if (written := find_key(options, key))}
     lifted = {
-        key: options[written] for key, written in moved.items() if spelling(stage, key) is None
+        key: options[written] for key, written in moved.items() if find_key(stage, key) is None
     }
     kept = {key: value for key, value in options.items() if key not in moved.values()}
-    name = stage.get(spelling(stage, "name") or "")
+    name = stage.get(find_key(stage, "name") or "")
     for key in _PERCENT.get(name, ()) if isinstance(name, str) else ():
-        if (written := spelling(kept, key)) and (number := plain_number(kept[written])) is not None:
+        if (written := find_key(kept, key)) and (number := plain_number(kept[written])) is not None:
             kept[written] = number
     return {**stage, with_key: kept, **lifted}
 
@@ -205,13 +205,13 @@ def _hazards(kind: str, spec: dict[str, Any], findings: Findings) -> None:
         findings.warnings.append(Finding(path=("spec", *path), message=message, hint=hint))
 
     traffic = _inner(spec, "trafficRouting")
-    if traffic.get(spelling(traffic, "method") or "") == "smi":
+    if traffic.get(find_key(traffic, "method") or "") == "smi":
         warn(("trafficRouting", "method"), "smi is no longer supported", "use istio or podselector")
-    if spelling(spec, "resourceRoutes") is not None and kind == "KubernetesApp":
+    if find_key(spec, "resourceRoutes") is not None and kind == "KubernetesApp":
         warn(("resourceRoutes",), "no plugin reads it", "use the plugin kubernetes_multicluster")
     platform_input = _inner(spec, "input")
     chart = _inner(platform_input, "helmChart")
-    if spelling(chart, "gitRemote") is not None and kind == "KubernetesApp":
+    if find_key(chart, "gitRemote") is not None and kind == "KubernetesApp":
         warn(
             ("input", "helmChart", "gitRemote"),
             "charts from other git repositories are not supported",
@@ -242,7 +242,7 @@ def _hazards(kind: str, spec: dict[str, Any], findings: Findings) -> None:
 
 
 def _check_access_type(kind: str, platform_input: dict[str, Any], findings: Findings) -> None:
-    key = spelling(platform_input, "accessType") if kind == "ECSApp" else None
+    key = find_key(platform_input, "accessType") if kind == "ECSApp" else None
     if key is None or platform_input[key] in (None, "", *_ACCESS_TYPES):
         return
     value = str(platform_input[key])
@@ -259,20 +259,20 @@ def _check_access_type(kind: str, platform_input: dict[str, Any], findings: Find
 
 def _stages(spec: dict[str, Any]) -> Iterator[tuple[Path, str, Any]]:
     pipeline = _inner(spec, "pipeline")
-    stages = pipeline.get(spelling(pipeline, "stages") or "")
+    stages = pipeline.get(find_key(pipeline, "stages") or "")
     for index, stage in enumerate(stages if isinstance(stages, list) else ()):
         if isinstance(stage, dict):
-            name = stage.get(spelling(stage, "name") or "")
-            options = stage.get(spelling(stage, "with") or "")
+            name = stage.get(find_key(stage, "name") or "")
+            options = stage.get(find_key(stage, "with") or "")
             yield ("pipeline", "stages", index), str(name), options
 
 
 def _chain(spec: dict[str, Any]) -> list[Any]:
     chain = _inner(_inner(spec, "postSync"), "chain")
-    matchers = chain.get(spelling(chain, "applications") or "")
+    matchers = chain.get(find_key(chain, "applications") or "")
     return matchers if isinstance(matchers, list) else []
 
 
 def _inner(raw: dict[str, Any], key: str) -> dict[str, Any]:
-    value = raw.get(spelling(raw, key) or "")
+    value = raw.get(find_key(raw, key) or "")
     return value if isinstance(value, dict) else {}

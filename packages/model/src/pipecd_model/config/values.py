@@ -54,7 +54,7 @@ class Duration(timedelta):
             return cls.parse(value)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if number and math.isfinite(value):
-            return cls._of_nanoseconds(int(value), value)
+            return cls._from_nanoseconds(int(value), value)
         if value is None:
             raise BadValueError("the value is empty", hint="remove the key or give e.g. 90s, 5m")
         raise BadValueError(f"not a duration: {value!r}", hint="e.g. 90s, 5m")
@@ -91,10 +91,10 @@ class Duration(timedelta):
             position = part.end()
         if not body or position < len(body):
             raise BadValueError(f"not a duration: {text!r}", hint="e.g. 90s, 5m")
-        return cls._of_nanoseconds(-nanoseconds if text[0] == "-" else nanoseconds, text)
+        return cls._from_nanoseconds(-nanoseconds if text[0] == "-" else nanoseconds, text)
 
     @classmethod
-    def _of_nanoseconds(cls, nanoseconds: int, written: object) -> Self:
+    def _from_nanoseconds(cls, nanoseconds: int, written: object) -> Self:
         if not -_LIMIT <= nanoseconds < _LIMIT:
             raise BadValueError(f"not a duration: {written!r} is out of range", hint="e.g. 90s, 5m")
         microseconds = abs(nanoseconds) // 1000
@@ -180,13 +180,13 @@ class Base64Secret(Secret):
     def from_config(cls, value: Any) -> Self:
         secret = super().from_config(value)
         try:
-            secret.decoded()
+            secret.decode()
         except ValueError:  # wrong letters, wrong length, or not even ASCII
             raise BadValueError(
                 "not base64", hint="write the output of: base64 < the-key-file"
             ) from None
         return secret
 
-    def decoded(self) -> bytes:
+    def decode(self) -> bytes:
         """Give what the base64 stands for."""
         return base64.b64decode(self._value.replace("\n", "").replace("\r", ""), validate=True)

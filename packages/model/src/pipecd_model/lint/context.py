@@ -10,7 +10,7 @@ from typing import Protocol
 from pipecd_model.config.decoder import Finding, Findings
 from pipecd_model.config.path import Path
 from pipecd_model.config.piped import PipedConfig
-from pipecd_model.known_plugins import PluginDescription, known_plugins
+from pipecd_model.known_plugins import PluginDescription, load_known_plugins
 
 
 class Files(Protocol):
@@ -41,7 +41,7 @@ class LintContext:
     @property
     def plugins(self) -> Mapping[str, PluginDescription]:
         """All plugins that are known; what an installed one says of itself wins."""
-        return {**known_plugins(), **self.installed}
+        return {**load_known_plugins(), **self.installed}
 
 
 class Notes:

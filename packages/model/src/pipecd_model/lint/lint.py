@@ -12,7 +12,7 @@ from pipecd_model.config.document import (
     Document,
     load_application_document,
 )
-from pipecd_model.config.fault import ConfigFaultsError, Fault, in_order
+from pipecd_model.config.fault import ConfigFaultsError, Fault, sort_faults
 from pipecd_model.config.schema import ConfigModel
 from pipecd_model.lint import application, piped
 from pipecd_model.lint.context import LintContext, Notes
@@ -35,12 +35,12 @@ def lint(text: str | bytes, *, file: str, context: LintContext | None = None) ->
     try:
         document = Document(text, file, strict=True)
         kind = str(document.kind)
-        return _judged(document, kind, file, context or LintContext())
+        return _judge(document, kind, file, context or LintContext())
     except ConfigFaultsError as error:
         return Problems(kind=kind, faults=error.faults, warnings=error.warnings)
 
 
-def _judged(document: Document, kind: str, file: str, context: LintContext) -> Problems:
+def _judge(document: Document, kind: str, file: str, context: LintContext) -> Problems:
     document.expect((*KINDS, *v0.KINDS))
     notes = Notes(document.findings)
     if kind in APPLICATION_KINDS:
@@ -54,4 +54,4 @@ def _judged(document: Document, kind: str, file: str, context: LintContext) -> P
         piped.check(document.spec, notes, context)
     # A kind that nobody knows was refused above; its body is not judged.
     body = document.load(KINDS.get(kind, ConfigModel), document.spec if kind in KINDS else {})
-    return Problems(kind=kind, config=body.config, warnings=in_order(body.warnings))
+    return Problems(kind=kind, config=body.config, warnings=sort_faults(body.warnings))

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pipecd_model.config.path import Path
-from pipecd_model.config.schema import spelling
+from pipecd_model.config.schema import find_key
 from pipecd_model.known_plugins import PluginDescription
 from pipecd_model.lint.context import Files, LintContext, Notes
 from pipecd_model.lint.schemas import judge
@@ -20,24 +20,24 @@ def check(spec: Any, notes: Notes, context: LintContext) -> None:
     if not isinstance(spec, dict):
         return
     files = context.files
-    key = spelling(spec, "plugins") or spelling(spec, "plugin") or ""
+    key = find_key(spec, "plugins") or find_key(spec, "plugin") or ""
     plugins = spec.get(key)
     for index, plugin in enumerate(plugins if isinstance(plugins, list) else ()):
         if isinstance(plugin, dict):
-            known = context.plugins.get(str(plugin.get(spelling(plugin, "name") or "")))
+            known = context.plugins.get(str(plugin.get(find_key(plugin, "name") or "")))
             _check_plugin(plugin, ("spec", key, index), notes, files, known)
             if known is not None:
                 _check_options(plugin, ("spec", key, index), notes, known)
     if files is None:
         return
-    key = spelling(spec, "pipedKeyFile") or ""
+    key = find_key(spec, "pipedKeyFile") or ""
     _check_exists(spec.get(key), ("spec", key), notes, files)
-    management = spec.get(spelling(spec, "secretManagement") or "")
+    management = spec.get(find_key(spec, "secretManagement") or "")
     config = management.get("config") if isinstance(management, dict) else None
     if not isinstance(config, dict):
         return
     for name in ("privateKeyFile", "oldPrivateKeyFile", "publicKeyFile"):
-        key = spelling(config, name) or ""
+        key = find_key(config, name) or ""
         path = ("spec", "secretManagement", "config", key)
         value = config.get(key)
         _check_exists(value, path, notes, files)
@@ -53,11 +53,11 @@ def _check_plugin(
     files: Files | None,
     known: PluginDescription | None,
 ) -> None:
-    targets = plugin.get(spelling(plugin, "deployTargets") or "")
+    targets = plugin.get(find_key(plugin, "deployTargets") or "")
     if known is not None and known.needs_targets and not targets:
         message = f"{known.name} needs at least one deploy target"
         notes.fault((*path, "deployTargets"), message, "where does it deploy to?", on_key=True)
-    key = spelling(plugin, "url") or spelling(plugin, "sourceURL") or ""
+    key = find_key(plugin, "url") or find_key(plugin, "sourceURL") or ""
     url = plugin.get(key)
     if files is not None and isinstance(url, str):
         name = urlsplit(url).path if url.startswith("file://") else url
@@ -69,16 +69,16 @@ def _check_options(
     plugin: dict[str, Any], path: Path, notes: Notes, known: PluginDescription
 ) -> None:
     """Judge what belongs to the plugin by its own schemas."""
-    key = spelling(plugin, "config") or ""
+    key = find_key(plugin, "config") or ""
     if known.plugin_config is not None:
         notes.add(judge(known.plugin_config, plugin.get(key) or {}, (*path, key or "config")))
-    list_key = spelling(plugin, "deployTargets") or ""
+    list_key = find_key(plugin, "deployTargets") or ""
     targets = plugin.get(list_key)
     if known.deploy_target_config is None or not isinstance(targets, list):
         return
     for index, target in enumerate(targets):
         if isinstance(target, dict):
-            key = spelling(target, "config") or "config"
+            key = find_key(target, "config") or "config"
             place = (*path, list_key, index, key)
             notes.add(judge(known.deploy_target_config, target.get(key) or {}, place))
 

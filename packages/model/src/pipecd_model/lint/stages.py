@@ -9,23 +9,23 @@ from typing import Any
 from pipecd_model.config import rules
 from pipecd_model.config.path import Path
 from pipecd_model.config.pipeline import fold_script_settings
-from pipecd_model.config.schema import spelling
-from pipecd_model.known_plugins import Schema, is_planned_automatically, known_plugins
+from pipecd_model.config.schema import find_key
+from pipecd_model.known_plugins import Schema, is_planned_automatically, load_known_plugins
 from pipecd_model.lint.context import LintContext, Notes
 from pipecd_model.lint.schemas import judge
 
 
 def check(spec: dict[str, Any], notes: Notes, context: LintContext) -> None:
     """Judge every stage by its name and its options."""
-    pipeline = spec.get(spelling(spec, "pipeline") or "")
-    stages = pipeline.get(spelling(pipeline, "stages") or "") if isinstance(pipeline, dict) else ()
+    pipeline = spec.get(find_key(spec, "pipeline") or "")
+    stages = pipeline.get(find_key(pipeline, "stages") or "") if isinstance(pipeline, dict) else ()
     for index, stage in enumerate(stages if isinstance(stages, list) else ()):
         if isinstance(stage, dict):
             _check_stage(stage, ("spec", "pipeline", "stages", index), notes, context)
 
 
 def _check_stage(stage: dict[str, Any], path: Path, notes: Notes, context: LintContext) -> None:
-    name = stage.get(spelling(stage, "name") or "")
+    name = stage.get(find_key(stage, "name") or "")
     if not isinstance(name, str) or not name or is_planned_automatically(name):
         return  # told when it is loaded
     if any(name in each.rollback_stages for each in context.installed.values()):
@@ -37,7 +37,7 @@ def _check_stage(stage: dict[str, Any], path: Path, notes: Notes, context: LintC
         _judge_unknown(name, (*path, "name"), notes, known, chosen=bool(stage.get("plugin")))
         return
     stage = fold_script_settings(stage)
-    options = stage.get(spelling(stage, "with") or "")
+    options = stage.get(find_key(stage, "with") or "")
     if options is None or isinstance(options, dict):
         found = [judge(schema, options, (*path, "with")) for schema in schemas]
         # Of several plugins with a stage of this name one may be meant that is content.
@@ -47,7 +47,7 @@ def _check_stage(stage: dict[str, Any], path: Path, notes: Notes, context: LintC
 
 def _find_schemas(name: str, context: LintContext) -> list[Schema]:
     """Return what the installed plugins say of a stage's options; else what is known of them."""
-    for plugins in (context.installed, known_plugins()):
+    for plugins in (context.installed, load_known_plugins()):
         if found := [each.stages[name] for each in plugins.values() if name in each.stages]:
             return found
     return []
@@ -71,7 +71,7 @@ def _check_templates(
     if context.templates is None:
         return
     for key in ("metrics", "logs", "https"):
-        items = options.get(spelling(options, key) or "")
+        items = options.get(find_key(options, key) or "")
         for index, item in enumerate(items if isinstance(items, list) else ()):
             template = item.get("template") if isinstance(item, dict) else None
             name = template.get("name") if isinstance(template, dict) else None

@@ -11,10 +11,10 @@ import yaml
 from pipecd_model.config import v0
 from pipecd_model.config.application import ApplicationConfig
 from pipecd_model.config.document import Document, load_application
-from pipecd_model.config.fault import ConfigFaultsError, Fault, in_order
+from pipecd_model.config.fault import ConfigFaultsError, Fault, sort_faults
 from pipecd_model.config.path import Path
-from pipecd_model.config.schema import spelling
-from pipecd_model.migrate.rewritten import Rewritten, not_the_same, refused
+from pipecd_model.config.schema import find_key
+from pipecd_model.migrate.rewritten import Rewritten, not_the_same, refusal
 from pipecd_model.migrate.splice import Splice
 
 _SPEC: Path = ("spec",)
@@ -26,20 +26,22 @@ def migrate_application(text: str, *, file: str) -> Rewritten:
     document = Document(text, file)
     if document.kind not in v0.KINDS:
         hint = "it is written as files are written today"
-        raise refused(file, f"nothing to migrate: the kind is {document.kind}", hint)
+        raise refusal(file, f"nothing to migrate: the kind is {document.kind}", hint)
     try:
         migration = _Migration(text, document.kind, document.spec or {}, file)
         migration.run()
         after = load_application(migration.text, file=file)
     except (ConfigFaultsError, yaml.YAMLError, StopIteration, AssertionError):
         raise not_the_same(file) from None
-    if _said(before.config, migration.redirected) != _said(after.config, migration.redirected):
+    if _comparable(before.config, migration.redirected) != _comparable(
+        after.config, migration.redirected
+    ):
         raise not_the_same(file)
-    hazards = in_order((*before.warnings, *migration.hazards))
+    hazards = sort_faults((*before.warnings, *migration.hazards))
     return Rewritten(text=migration.text, hazards=hazards)
 
 
-def _said(config: ApplicationConfig, redirected: bool) -> ApplicationConfig:
+def _comparable(config: ApplicationConfig, redirected: bool) -> ApplicationConfig:
     """Leave out what has to differ."""
     same = msgspec.structs.replace(config, kind="Application")
     return msgspec.structs.replace(same, event_watcher=()) if redirected else same
@@ -70,7 +72,7 @@ class _Migration:
         if namespace is not None:
             arguments: Path = (*_SPEC, "plugins", "analysis", "appCustomArgs")
             if not self._splice.has((*arguments, "k8sNamespace")):
-                self._splice.put(arguments, f"k8sNamespace: {_quoted(namespace)}\n")
+                self._splice.put(arguments, f"k8sNamespace: {_quote(namespace)}\n")
         self._splice.replace(("kind",), "Application")
         self._write_kind_label()
 
@@ -86,15 +88,15 @@ class _Migration:
             self._splice.put(new[:-1], f"autoRollback: {str(switch).lower()}\n")
 
     def _keep_defaults(self) -> None:
-        platform_input = self._spec.get(spelling(self._spec, "input") or "") or {}
+        platform_input = self._spec.get(find_key(self._spec, "input") or "") or {}
         if isinstance(platform_input, dict) and v0.is_standalone_task(self._kind, platform_input):
             self._splice.put((*_SPEC, "input"), "runStandaloneTask: true\n")
             self._tell("runStandaloneTask is written out: its default is false today")
 
     def _move_stage_settings(self) -> None:
         stages: Path = (*_SPEC, "pipeline", "stages")
-        pipeline = self._spec.get(spelling(self._spec, "pipeline") or "") or {}
-        given = pipeline.get(spelling(pipeline, "stages") or "") or ()
+        pipeline = self._spec.get(find_key(self._spec, "pipeline") or "") or {}
+        given = pipeline.get(find_key(pipeline, "stages") or "") or ()
         for index, stage in enumerate(given):
             at: Path = (*stages, index)
             for key in v0.STAGE_KEYS:
@@ -102,7 +104,7 @@ class _Migration:
                     piece = self._splice.cut((*at, "with", key))
                     if not self._splice.has((*at, key)):
                         self._splice.put(at, piece)
-            name = str(stage.get(spelling(stage, "name") or ""))
+            name = str(stage.get(find_key(stage, "name") or ""))
             for key in v0.percent_options(name):
                 number = v0.plain_number(self._splice.value((*at, "with", key)))
                 if number is not None:
@@ -137,7 +139,7 @@ class _Migration:
 
     def _redirect_events(self) -> None:
         """An event that changes this file must find its setting where it is now."""
-        watched = self._spec.get(spelling(self._spec, "eventWatcher") or "") or ()
+        watched = self._spec.get(find_key(self._spec, "eventWatcher") or "") or ()
         name = self._file.rpartition("/")[2]
         moved = {key.lower() for key in v0.section_keys(self._kind)}
         for index, event in enumerate(watched):
@@ -151,7 +153,7 @@ class _Migration:
                     flat = self._kind == "TerraformApp" and parts[2] == "input"
                     rest = parts[3:] if flat else parts[2:]
                     field = ".".join(["$.spec.plugins", self._plugin, *rest])
-                    self._splice.replace((*at, place, "yamlField"), _quoted(field))
+                    self._splice.replace((*at, place, "yamlField"), _quote(field))
                     self._tell(f"an event that changes this file now names {field}")
                     self.redirected = True
 
@@ -159,7 +161,7 @@ class _Migration:
         self.hazards.append(Fault(file=self._file, message=message, hint=hint))
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Write a text so that it is one, whatever it looks like."""
     written: str = yaml.safe_dump(text, default_style=None, width=10_000).splitlines()[0]
     return written

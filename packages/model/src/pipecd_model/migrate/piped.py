@@ -12,11 +12,11 @@ import yaml
 from pipecd_model.config import rules
 from pipecd_model.config.document import Document, load_piped
 from pipecd_model.config.fault import ConfigFaultsError, Fault, Loaded
-from pipecd_model.config.locate import Places
-from pipecd_model.config.path import Path, written
+from pipecd_model.config.locate import Positions
+from pipecd_model.config.path import Path, format_path
 from pipecd_model.config.piped import PipedConfig
-from pipecd_model.config.schema import spelling
-from pipecd_model.migrate.rewritten import Rewritten, not_the_same, refused
+from pipecd_model.config.schema import find_key
+from pipecd_model.migrate.rewritten import Rewritten, not_the_same, refusal
 from pipecd_model.migrate.splice import Splice
 
 _PLATFORMS = {
@@ -38,14 +38,14 @@ def migrate_piped(text: str, *, file: str) -> Rewritten:
     document = Document(text, file)
     document.expect(("Piped",))
     spec = document.spec if isinstance(document.spec, dict) else {}
-    older = [key for key in (*_PROVIDERS, *_CHARTS, _ANALYSIS) if spelling(spec, key)]
+    older = [key for key in (*_PROVIDERS, *_CHARTS, _ANALYSIS) if find_key(spec, key)]
     if not older:
         load_piped(text, file=file)
-        raise refused(file, "nothing to migrate: there are no providers", "it is written as today")
+        raise refusal(file, "nothing to migrate: there are no providers", "it is written as today")
     providers = [
         (key, index, item)
         for key in _PROVIDERS
-        for index, item in enumerate(spec.get(spelling(spec, key) or "") or ())
+        for index, item in enumerate(spec.get(find_key(spec, key) or "") or ())
     ]
     _check_types(text, file, providers)
     before = load_piped(text, file=file)
@@ -60,7 +60,7 @@ def migrate_piped(text: str, *, file: str) -> Rewritten:
 
 def _check_types(text: str, file: str, providers: list[tuple[str, int, Any]]) -> None:
     faults = []
-    places = Places(text)
+    places = Positions(text)
     for key, index, item in providers:
         kind = item.get("type") if isinstance(item, dict) else None
         if kind not in _PLATFORMS:
@@ -72,7 +72,7 @@ def _check_types(text: str, file: str, providers: list[tuple[str, int, Any]]) ->
                     file=file,
                     line=line,
                     column=column,
-                    path=written(path),
+                    path=format_path(path),
                     message=f"unknown value {kind!r}",
                     hint=f"{near} one of {', '.join(_PLATFORMS)}".strip(),
                 )
@@ -91,7 +91,7 @@ def _rewritten(text: str, spec: dict[str, Any], providers: list[tuple[str, int, 
             for name in ("name", "labels", "config")
             if splice.has((*at, name))
         ]
-        entry = splice.above(at) + "\n".join(pieces)
+        entry = splice.comments_above(at) + "\n".join(pieces)
         targets.setdefault(_PLATFORMS[item["type"]], []).append(_item(entry))
     charts = [splice.copy(("spec", key)) for key in _CHARTS if splice.has(("spec", key))]
     analysis = [splice.copy(("spec", _ANALYSIS))] if splice.has(("spec", _ANALYSIS)) else []
@@ -107,7 +107,7 @@ def _rewritten(text: str, spec: dict[str, Any], providers: list[tuple[str, int, 
     for key in (*_PROVIDERS, *_CHARTS, _ANALYSIS):
         if splice.has(("spec", key)):
             splice.cut(("spec", key))
-    if splice.has(("spec", "plugins")) and spec.get(spelling(spec, "plugins") or ""):
+    if splice.has(("spec", "plugins")) and spec.get(find_key(spec, "plugins") or ""):
         raise yaml.YAMLError("there are plugins already")
     if splice.has(("spec", "plugins")):
         splice.cut(("spec", "plugins"))
@@ -173,7 +173,7 @@ def _hazards(file: str, spec: dict[str, Any]) -> list[Fault]:
             hint="give url and port to run others",
         )
     ]
-    for index, chart in enumerate(spec.get(spelling(spec, "chartRepositories") or "") or ()):
+    for index, chart in enumerate(spec.get(find_key(spec, "chartRepositories") or "") or ()):
         if isinstance(chart, dict) and chart.get("type") == "GIT":
             message = f"chartRepositories[{index}]: charts from git repositories are not supported"
             found.append(Fault(file=file, message=message, hint="copy the chart"))

@@ -16,14 +16,14 @@ class Rewritten:
     hazards: tuple[Fault, ...] = ()
 
 
-def refused(file: str, message: str, hint: str = "", *, line: int = 1) -> ConfigFaultsError:
+def refusal(file: str, message: str, hint: str = "", *, line: int = 1) -> ConfigFaultsError:
     """Say that a file stays as it is."""
     return ConfigFaultsError([Fault(file=file, line=line, column=1, message=message, hint=hint)])
 
 
 def not_the_same(file: str) -> ConfigFaultsError:
     """Say that rewriting the text would change what it says."""
-    return refused(
+    return refusal(
         file,
         "cannot be rewritten without changing what it says",
         "anchors, aliases and merged keys are in the way: write them out first",

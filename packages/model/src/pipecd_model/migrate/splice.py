@@ -27,7 +27,7 @@ class Splice:
         self.text = text if text.endswith("\n") else f"{text}\n"
         self._root = yaml.compose(self.text, Loader=yaml.CSafeLoader)
 
-    def _changed(self, start: int, end: int, new: str) -> None:
+    def _change(self, start: int, end: int, new: str) -> None:
         self.text = self.text[:start] + new + self.text[end:]
         self._root = yaml.compose(self.text, Loader=yaml.CSafeLoader)
 
@@ -46,14 +46,14 @@ class Splice:
         """Give a setting with its key and its comments, as if it stood at the left edge."""
         return self._piece(path)[0]
 
-    def above(self, path: Path) -> str:
+    def comments_above(self, path: Path) -> str:
         """Give the comments directly above an item of a list, as if they stood at the left edge."""
         start = self._start(self._node(path))
         dash = self.text.rfind("-", 0, start)
         line = self.text.rfind("\n", 0, start) + 1
         if dash < line:
             return ""
-        return dedent(self.text[self._with_comments(dash, dash - line) : line])
+        return dedent(self.text[self._start_of_comments(dash, dash - line) : line])
 
     def inner(self, path: Path) -> list[str]:
         """Give every setting of a mapping so."""
@@ -70,21 +70,21 @@ class Splice:
             self._cut_from_flow(start, end)
         elif self._shares_its_line(start):
             following = self.text[end:]
-            self._changed(start, len(self.text), following.lstrip(" "))
+            self._change(start, len(self.text), following.lstrip(" "))
         else:
-            self._changed(start, end, "")
+            self._change(start, end, "")
         return piece
 
     def _empty(self, parent: Any, start: int, end: int) -> None:
         if parent.flow_style:
-            self._changed(self._start(parent), self._end(parent), "{}")
+            self._change(self._start(parent), self._end(parent), "{}")
             return
         before = self.text[:start].rstrip()
         if before.endswith(":"):
-            self._changed(len(before), end - 1, " {}")
+            self._change(len(before), end - 1, " {}")
         else:  # a dash or a comment stands before it
             lead = "" if self._shares_its_line(start) else " " * parent.start_mark.column
-            self._changed(start, end - 1, f"{lead}{{}}")
+            self._change(start, end - 1, f"{lead}{{}}")
 
     def _cut_from_flow(self, start: int, end: int) -> None:
         rest = self.text[end:]
@@ -94,7 +94,7 @@ class Splice:
             end += len(self.text[end:]) - len(self.text[end:].lstrip(" "))
         else:
             start = len(self.text[:start].rstrip().removesuffix(","))
-        self._changed(start, end, "")
+        self._change(start, end, "")
 
     def put(self, path: Path, piece: str) -> None:
         """Add a setting to the mapping at a path, which is made if there is none."""
@@ -105,12 +105,12 @@ class Splice:
             column = node.value[0][0].start_mark.column
             end = self._line_end(self._content_end(node))
             lines = indent(piece.rstrip("\n"), " " * column)
-            self._changed(end, end, f"\n{lines}")
+            self._change(end, end, f"\n{lines}")
         elif isinstance(node, yaml.MappingNode) and self._is_in_flow(path):
             end = self._end(node) - 1
             head = self.text[:end].rstrip()
             comma = ", " if node.value else ""
-            self._changed(len(head), end, f"{comma}{_flow(piece)}")
+            self._change(len(head), end, f"{comma}{_flow(piece)}")
         else:  # null, or an empty mapping that a block can take the place of
             self._fill(path, piece)
 
@@ -123,14 +123,14 @@ class Splice:
         node = self._node(path)
         parent = self._node(path[:-1])
         if parent is not None and parent.flow_style:
-            self._changed(self._start(node), self._end(node), f"{{{_flow(piece)}}}")
+            self._change(self._start(node), self._end(node), f"{{{_flow(piece)}}}")
             return
         column = self._key(path).start_mark.column if path else -len(_STEP)
         lines = indent(piece.rstrip("\n"), " " * (column + len(_STEP)))
         start = len(self.text[: self._start(node)].rstrip(" "))
         rest = self.text[self._end(node) :].partition("\n")[0]  # a comment on the same line
         end = self._end(node) + len(rest)
-        self._changed(start, end, f"{'  ' if rest.strip() else ''}{rest.strip()}\n{lines}")
+        self._change(start, end, f"{'  ' if rest.strip() else ''}{rest.strip()}\n{lines}")
 
     def put_after(self, path: Path, piece: str) -> None:
         """Add a setting right behind another one of the same mapping."""
@@ -140,16 +140,16 @@ class Splice:
             return
         if parent.flow_style:
             end = self._end(node)
-            self._changed(end, end, f", {_flow(piece)}")
+            self._change(end, end, f", {_flow(piece)}")
             return
         column = self._key(path).start_mark.column
         end = self._line_end(self._content_end(node))
-        self._changed(end, end, f"\n{indent(piece.rstrip(chr(10)), ' ' * column)}")
+        self._change(end, end, f"\n{indent(piece.rstrip(chr(10)), ' ' * column)}")
 
     def replace(self, path: Path, written: str) -> None:
         """Write a single value anew."""
         node = self._node(path)
-        self._changed(self._start(node), self._end(node), written)
+        self._change(self._start(node), self._end(node), written)
 
     def value(self, path: Path) -> Any:
         """Give the text of a single value."""
@@ -200,10 +200,10 @@ class Splice:
         column = key.start_mark.column
         if self._shares_its_line(start):
             return dedent(" " * column + self.text[start:end]), start, end
-        start = self._with_comments(start, column)
+        start = self._start_of_comments(start, column)
         return dedent(self.text[start:end]), start, end
 
-    def _with_comments(self, start: int, column: int) -> int:
+    def _start_of_comments(self, start: int, column: int) -> int:
         """Take along the comments directly above, if they are indented like the setting."""
         first = self.text.rfind("\n", 0, start) + 1
         while first > 0:

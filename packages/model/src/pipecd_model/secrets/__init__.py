@@ -6,52 +6,31 @@ takes them out of logs again. Nothing here reads or writes a file. Names are loo
 are first used: a plugin that only masks does not pay for the rest.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pipecd_model.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from pipecd_model.secrets.cipher import BadKeyError, CannotOpenError, KeyPair, Opener, Sealer
-    from pipecd_model.secrets.files import Prepared, prepare
-    from pipecd_model.secrets.mask import Masker
-    from pipecd_model.secrets.placeholder import BadPlaceholderError, open_command, open_variable
-    from pipecd_model.secrets.sealing import seal
-
-__all__ = [
-    "BadKeyError",
-    "BadPlaceholderError",
-    "CannotOpenError",
-    "KeyPair",
-    "Masker",
-    "Opener",
-    "Prepared",
-    "Sealer",
-    "open_command",
-    "open_variable",
-    "prepare",
-    "seal",
-]
-
-_HOME = {
-    "BadKeyError": "cipher",
-    "BadPlaceholderError": "placeholder",
-    "CannotOpenError": "cipher",
-    "KeyPair": "cipher",
-    "Masker": "mask",
-    "Opener": "cipher",
-    "Prepared": "files",
-    "Sealer": "cipher",
-    "open_command": "placeholder",
-    "open_variable": "placeholder",
-    "prepare": "files",
-    "seal": "sealing",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+    from pipecd_model.secrets.cipher import BadKeyError as BadKeyError
+    from pipecd_model.secrets.cipher import CannotOpenError as CannotOpenError
+    from pipecd_model.secrets.cipher import KeyPair as KeyPair
+    from pipecd_model.secrets.cipher import Opener as Opener
+    from pipecd_model.secrets.cipher import Sealer as Sealer
+    from pipecd_model.secrets.files import PreparedFiles as PreparedFiles
+    from pipecd_model.secrets.files import prepare as prepare
+    from pipecd_model.secrets.mask import Masker as Masker
+    from pipecd_model.secrets.placeholder import BadPlaceholderError as BadPlaceholderError
+    from pipecd_model.secrets.placeholder import open_command as open_command
+    from pipecd_model.secrets.placeholder import open_variable as open_variable
+    from pipecd_model.secrets.sealing import seal as seal
+else:
+    __all__, __getattr__ = export_lazily(
+        __name__,
+        {
+            ".cipher": "BadKeyError CannotOpenError KeyPair Opener Sealer",
+            ".files": "PreparedFiles prepare",
+            ".mask": "Masker",
+            ".placeholder": "BadPlaceholderError open_command open_variable",
+            ".sealing": "seal",
+        },
+    )

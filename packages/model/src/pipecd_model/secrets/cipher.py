@@ -71,7 +71,7 @@ class Opener:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
 
         wrapped, text = _parts(closed)
-        key = self._unwrapped(wrapped)
+        key = self._unwrap(wrapped)
         try:
             return as_text(AESGCM(key).decrypt(_NONCE, text, None))
         except (InvalidTag, ValueError):
@@ -79,7 +79,7 @@ class Opener:
                 "it was changed after it was closed", hint="copy it again, whole"
             ) from None
 
-    def _unwrapped(self, wrapped: bytes) -> bytes:
+    def _unwrap(self, wrapped: bytes) -> bytes:
         for key in self._keys:
             if len(wrapped) != key.key_size + 7 >> 3:
                 continue

@@ -19,8 +19,8 @@ from typing import Final
 
 from pipecd_model.config.application import ApplicationConfig, AttachmentConfig, EncryptionConfig
 from pipecd_model.config.fault import ConfigFaultsError, Fault
-from pipecd_model.config.locate import Places
-from pipecd_model.config.path import Path, written
+from pipecd_model.config.locate import Positions
+from pipecd_model.config.path import Path, format_path
 from pipecd_model.errors import ConfigError
 from pipecd_model.secrets.cipher import as_bytes, as_text
 from pipecd_model.secrets.mask import Masker
@@ -42,7 +42,7 @@ _TARGETS: Final = ("spec", "attachment", "targets")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PreparedFiles:
     """What an application's files become. Never shows what is in them."""
 
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
@@ -59,7 +59,7 @@ def prepare(
     open_secret: OpenSecret | None,
     folder: str = "",
     text: str = "",
-) -> Prepared:
+) -> PreparedFiles:
     """Render the files that an application names; raises ConfigFaultsError with all that is wrong.
 
     `file` is the application file as its author knows it, `text` what is in it, for the lines of
@@ -79,7 +79,7 @@ def prepare(
     work.step(path for path in work.targets if path in both)
     work.step(path for path in work.targets if path not in both)
     work.give_up_on_faults()
-    return Prepared(files=work.made, secrets=work.secrets)
+    return PreparedFiles(files=work.made, secrets=work.secrets)
 
 
 class _Work:
@@ -91,7 +91,7 @@ class _Work:
         self._folder = folder
         self._read = cache(read)  # the files do not change under us
         self._faults: list[Fault] = []
-        self._places: Places | None = None
+        self._places: Positions | None = None
         self._seconds = 0.0
         self._sources: dict[str, str] = {}
         self.secrets: dict[str, str] = {}
@@ -207,7 +207,7 @@ class _Work:
                 file=self._file,
                 line=line,
                 column=column,
-                path=written(at),
+                path=format_path(at),
                 message=message,
                 hint=hint,
             )
@@ -217,7 +217,7 @@ class _Work:
         if not self._text:
             return (0, 0)
         if self._places is None:
-            self._places = Places(self._text)
+            self._places = Positions(self._text)
         places = self._places
         # The script-run document keeps the secrets directly under spec.
         no_section = places.key(at[:2]) == places.key(at[:1])

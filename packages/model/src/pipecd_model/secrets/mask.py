@@ -52,7 +52,7 @@ class Masker:
         self._covered = 0  # how much of the front of what is held is masked already
 
     @classmethod
-    def joined(cls, maskers: Sequence[Masker]) -> Self:
+    def join(cls, maskers: Sequence[Masker]) -> Self:
         """A masker of all that others look for; when that is too much, each has the same share."""
         parts = [each.needles for each in maskers]
         if sum(map(len, parts)) > MOST_TOGETHER:
@@ -73,19 +73,19 @@ class Masker:
 
     def line(self, text: str) -> str:
         """Mask a text that is complete in itself; leaves the stream as it is."""
-        return _masked(text, _found(text, self.needles), 0, len(text))
+        return _mask_found(text, _find_values(text, self.needles), 0, len(text))
 
     def places(self, text: str) -> list[tuple[int, int]]:
         """Where values stand in a text, begin and end, from the first on; none overlap."""
         joined: list[tuple[int, int]] = []
-        for start, end in _found(text, self.needles):
+        for start, end in _find_values(text, self.needles):
             if joined and start < joined[-1][1]:
                 joined[-1] = (joined[-1][0], max(joined[-1][1], end))
             else:
                 joined.append((start, end))
         return joined
 
-    def unfinished(self, text: str) -> int:
+    def count_unfinished(self, text: str) -> int:
         """How many characters at the end of a text could be the beginning of a value."""
         return len(text) - _may_become(text, self.needles)
 
@@ -98,9 +98,9 @@ class Masker:
         if not self.needles:
             return text
         text = self._held + text
-        found = _found(text, self.needles)
+        found = _find_values(text, self.needles)
         keep = _may_become(text, self.needles)
-        shown = _masked(text, found, self._covered, keep)
+        shown = _mask_found(text, found, self._covered, keep)
         self._held = text[keep:]
         ends = (end for start, end in found if start < keep)
         self._covered = max(self._covered - keep, max(ends, default=0) - keep, 0)
@@ -110,10 +110,10 @@ class Masker:
         """Give what was held back: the stream is over and it became nothing."""
         rest, covered = self._held, self._covered
         self._held, self._covered = "", 0
-        return _masked(rest, _found(rest, self.needles), covered, len(rest))
+        return _mask_found(rest, _find_values(rest, self.needles), covered, len(rest))
 
 
-def _masked(text: str, found: list[tuple[int, int]], covered: int, until: int) -> str:
+def _mask_found(text: str, found: list[tuple[int, int]], covered: int, until: int) -> str:
     """Show a text up to a place; what is covered at its front has been masked before."""
     shown = []
     position = covered
@@ -127,7 +127,7 @@ def _masked(text: str, found: list[tuple[int, int]], covered: int, until: int) -
     return "".join(shown)
 
 
-def _found(text: str, needles: tuple[str, ...]) -> list[tuple[int, int]]:
+def _find_values(text: str, needles: tuple[str, ...]) -> list[tuple[int, int]]:
     """All places where a value stands, from the first on; they may overlap."""
     places = []
     for needle in needles:
@@ -170,8 +170,8 @@ def _needles(values: Iterable[str]) -> tuple[tuple[str, ...], bool]:
     """What to look for, and whether that is all; the most telling first."""
     wholes: dict[str, None] = {}
     for value in dict.fromkeys(values):
-        wholes.update(dict.fromkeys(_trimmed(value)))
-    lines = (text for whole in wholes for line in whole.splitlines() for text in _trimmed(line))
+        wholes.update(dict.fromkeys(_trim(value)))
+    lines = (text for whole in wholes for line in whole.splitlines() for text in _trim(line))
     texts = dict.fromkeys(itertools.islice(itertools.chain(wholes, lines), MOST + 1))
     needles: dict[str, None] = {}
     for text in texts:
@@ -190,7 +190,7 @@ def _needles(values: Iterable[str]) -> tuple[tuple[str, ...], bool]:
     return tuple(itertools.islice(needles, MOST)), is_complete and len(needles) <= MOST
 
 
-def _trimmed(text: str) -> Iterator[str]:
+def _trim(text: str) -> Iterator[str]:
     """A text with and without the space around it, if it is long enough to be looked for."""
     for each in (text, text.strip()):
         if len(each) >= _SHORTEST and each.strip("*"):
@@ -200,13 +200,13 @@ def _trimmed(text: str) -> Iterator[str]:
 def _forms(text: str) -> Iterator[str]:
     """How programs write a value; most are the same for a value of letters and digits."""
     yield text
-    yield from _with_other_line_breaks(text)
-    yield from _in_json(text)
-    yield from _in_urls(text)
-    yield from _in_shells(text)
+    yield from _line_break_forms(text)
+    yield from _json_forms(text)
+    yield from _url_forms(text)
+    yield from _shell_forms(text)
 
 
-def _with_other_line_breaks(text: str) -> Iterator[str]:
+def _line_break_forms(text: str) -> Iterator[str]:
     """A terminal, a file of another system, or a log that ends lines at each return."""
     lines = text.splitlines()
     if len(lines) > 1:
@@ -216,7 +216,7 @@ def _with_other_line_breaks(text: str) -> Iterator[str]:
                 yield joined
 
 
-def _in_urls(text: str) -> Iterator[str]:
+def _url_forms(text: str) -> Iterator[str]:
     """Percent-encoded: with and without slashes and what URLs leave alone, in both cases."""
     data = text.encode(errors="surrogateescape")
     for safe in ("", "/", _URI_COMPONENT, _URI):
@@ -228,7 +228,7 @@ def _in_urls(text: str) -> Iterator[str]:
                 yield form.replace("%20", "+")
 
 
-def _in_shells(text: str) -> Iterator[str]:
+def _shell_forms(text: str) -> Iterator[str]:
     """As `set -x`, `printf %q` and `env` print it."""
     for form in (
         text.replace("'", "'\\''"),
@@ -260,7 +260,7 @@ def _pieces(text: str) -> Iterator[str]:
     yield text[-LONGEST:]
 
 
-def _in_json(text: str) -> Iterator[str]:
+def _json_forms(text: str) -> Iterator[str]:
     """How a value looks inside of JSON, where that is not how it looks anyway."""
     for plain in (json.dumps(text, ensure_ascii=False)[1:-1], json.dumps(text)[1:-1]):
         for form in (plain, plain.translate(_IN_GO)):

@@ -87,7 +87,7 @@ def open_command(text: str, values: Mapping[str, str]) -> Opened:
             )
         return value
 
-    return _opened(text, values, value_of)
+    return _open(text, values, value_of)
 
 
 def open_variable(text: str, values: Mapping[str, str]) -> Opened:
@@ -101,10 +101,10 @@ def open_variable(text: str, values: Mapping[str, str]) -> Opened:
             )
         return values[name]
 
-    return _opened(text, values, value_of)
+    return _open(text, values, value_of)
 
 
-def _opened(text: str, values: Mapping[str, str], value_of: Callable[[str], str]) -> Opened:
+def _open(text: str, values: Mapping[str, str], value_of: Callable[[str], str]) -> Opened:
     for problem in problems(text, values):
         raise problem
     opened = _PLACEHOLDER.sub(lambda found: value_of(_name(found)), text)

@@ -28,10 +28,10 @@ def seal(piped: Piped, plaintext: str, *, base64: bool = False) -> str:
             f"the piped {piped.id!r} has reported a key that cannot be used: {error}",
             hint=error.hint,
         ) from None
-    return sealer.seal(encoded(plaintext) if base64 else plaintext)
+    return sealer.seal(encode_base64(plaintext) if base64 else plaintext)
 
 
-def encoded(plaintext: str | bytes) -> str:
+def encode_base64(plaintext: str | bytes) -> str:
     """Write a text as base64, for targets that want it so."""
     data = plaintext.encode() if isinstance(plaintext, str) else plaintext
     return b64encode(data).decode()

@@ -6,7 +6,7 @@ clock, no chance. The engine is loaded when the first text with an action in it 
 """
 
 from pipecd_model.templates.explain import BadTemplateError
-from pipecd_model.templates.limits import LIMITS, Limits
+from pipecd_model.templates.limits import LIMITS, RenderLimits
 from pipecd_model.templates.render import render
 
-__all__ = ["LIMITS", "BadTemplateError", "Limits", "render"]
+__all__ = ["LIMITS", "BadTemplateError", "RenderLimits", "render"]

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from pipecd_model.templates.expressions import Expression, Frame, Pipeline, Run
+from pipecd_model.templates.expressions import Expression, Frame, Pipeline, Rendering
 from pipecd_model.templates.faults import TemplateFaultError
 from pipecd_model.templates.gofmt import to_output
-from pipecd_model.templates.kinds import MISSING, describe, is_true, sorted_keys
+from pipecd_model.templates.kinds import MISSING, describe, is_true, sort_keys
 
 
 class Leave(enum.Enum):
@@ -25,14 +25,14 @@ class Leave(enum.Enum):
 class Block(Protocol):
     """A part of a template."""
 
-    def execute(self, run: Run, frame: Frame, dot: object, /) -> Leave | None:
+    def execute(self, run: Rendering, frame: Frame, dot: object, /) -> Leave | None:
         """Do what it does; returns how the loop around goes on, if not with the next block."""
 
 
 Body = tuple[Block, ...]
 
 
-def execute_all(body: Body, run: Run, frame: Frame, dot: object) -> Leave | None:
+def execute_all(body: Body, run: Rendering, frame: Frame, dot: object) -> Leave | None:
     """Do one block after the other."""
     for block in body:
         leave = block.execute(run, frame, dot)
@@ -42,7 +42,7 @@ def execute_all(body: Body, run: Run, frame: Frame, dot: object) -> Leave | None
 
 
 @contextmanager
-def _deeper(run: Run) -> Iterator[None]:
+def _deeper(run: Rendering) -> Iterator[None]:
     if run.depth >= run.meter.limits.blocks:
         raise TemplateFaultError("the template is nested too deeply")
     run.depth += 1
@@ -58,7 +58,7 @@ class Plain:
 
     text: str
 
-    def execute(self, run: Run, frame: Frame, dot: object, /) -> Leave | None:
+    def execute(self, run: Rendering, frame: Frame, dot: object, /) -> Leave | None:
         run.meter.step()
         run.write(self.text)
         return None
@@ -70,7 +70,7 @@ class Action:
 
     pipeline: Pipeline
 
-    def execute(self, run: Run, frame: Frame, dot: object, /) -> Leave | None:
+    def execute(self, run: Rendering, frame: Frame, dot: object, /) -> Leave | None:
         value = self.pipeline.evaluate(run, frame, dot)
         if not self.pipeline.slots:
             run.at = self.pipeline.position
@@ -84,7 +84,7 @@ class Jump:
 
     leave: Leave
 
-    def execute(self, run: Run, frame: Frame, dot: object, /) -> Leave | None:
+    def execute(self, run: Rendering, frame: Frame, dot: object, /) -> Leave | None:
         run.meter.step()
         return self.leave
 
@@ -99,13 +99,13 @@ class Branch:
 
 
 @dataclass(slots=True)
-class Choice:
+class Conditional:
     """The action if or with, its `else if` and `else with` included."""
 
     branches: tuple[Branch, ...]
     otherwise: Body
 
-    def execute(self, run: Run, frame: Frame, dot: object, /) -> Leave | None:
+    def execute(self, run: Rendering, frame: Frame, dot: object, /) -> Leave | None:
         with _deeper(run):
             for branch in self.branches:
                 value = branch.pipeline.evaluate(run, frame, dot)
@@ -123,7 +123,7 @@ class Range:
     body: Body
     otherwise: Body
 
-    def execute(self, run: Run, frame: Frame, dot: object, /) -> Leave | None:
+    def execute(self, run: Rendering, frame: Frame, dot: object, /) -> Leave | None:
         value = self.pipeline.evaluate(run, frame, dot)
         run.at = self.pipeline.position
         with _deeper(run):
@@ -144,9 +144,9 @@ class Range:
         if slots:
             frame[slots[-1]] = item
 
-    def _turns(self, run: Run, value: object) -> Iterable[tuple[object, object]]:
+    def _turns(self, run: Rendering, value: object) -> Iterable[tuple[object, object]]:
         if isinstance(value, dict):
-            return [(key, value[key]) for key in sorted_keys(value)]
+            return [(key, value[key]) for key in sort_keys(value)]
         if isinstance(value, list | tuple):
             return enumerate(value)
         if isinstance(value, int) and not isinstance(value, bool):
@@ -179,7 +179,7 @@ class TemplateCall:
     argument: Expression | None
     definitions: dict[str, Definition] = field(repr=False)
 
-    def execute(self, run: Run, frame: Frame, dot: object, /) -> Leave | None:
+    def execute(self, run: Rendering, frame: Frame, dot: object, /) -> Leave | None:
         definition = self.definitions.get(self.name)
         run.at = self.position
         if definition is None:
@@ -199,7 +199,7 @@ _SHOWN: Final = 200
 
 
 @contextmanager
-def _one_more_template(run: Run) -> Iterator[None]:
+def _one_more_template(run: Rendering) -> Iterator[None]:
     if run.templates >= run.meter.limits.templates:
         raise TemplateFaultError(
             f"templates call each other more than {run.meter.limits.templates} deep"
@@ -212,8 +212,8 @@ def _one_more_template(run: Run) -> Iterator[None]:
         run.templates -= 1
 
 
-def call(definition: Definition, run: Run, dot: object) -> None:
-    """Run a template on its own variables."""
+def call(definition: Definition, run: Rendering, dot: object) -> None:
+    """Rendering a template on its own variables."""
     frame: Frame = [MISSING] * definition.variables
     frame[0] = dot
     execute_all(definition.body, run, frame, dot)

@@ -6,19 +6,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pipecd_model.templates.blocks import call
-from pipecd_model.templates.expressions import Run
+from pipecd_model.templates.expressions import Rendering
 from pipecd_model.templates.faults import NoSuchKeyError, TemplateFaultError
 from pipecd_model.templates.functions.table import FUNCTIONS
 from pipecd_model.templates.kinds import StrangeValueError
-from pipecd_model.templates.limits import Limits, Meter, TooLongError, TooMuchError
+from pipecd_model.templates.limits import Meter, RenderLimits, TooLongError, TooMuchError
 from pipecd_model.templates.parser import parse
 
 __all__ = ["TemplateFaultError", "render"]
 
 
-def render(text: str, data: Mapping[str, object], limits: Limits, *, strict: bool) -> str:
+def render(text: str, data: Mapping[str, object], limits: RenderLimits, *, strict: bool) -> str:
     """Return what a template makes of the data; raises TemplateFaultError."""
-    run = Run(Meter(limits, strict=strict))
+    run = Rendering(Meter(limits, strict=strict))
     root = dict(data)
     try:
         definition = parse(text, limits, FUNCTIONS)

@@ -24,7 +24,7 @@ NOT_GIVEN: Final = object()
 """What stands for the value of the pipe when a command is the first one."""
 
 
-class Run:
+class Rendering:
     """One rendering on its way."""
 
     __slots__ = ("at", "depth", "meter", "templates", "written")
@@ -46,7 +46,9 @@ class Expression(Protocol):
 
     position: int
 
-    def evaluate(self, run: Run, frame: Frame, dot: object, final: object = NOT_GIVEN, /) -> object:
+    def evaluate(
+        self, run: Rendering, frame: Frame, dot: object, final: object = NOT_GIVEN, /
+    ) -> object:
         """Return the value; `final` is what the pipe hands on."""
 
 
@@ -59,7 +61,7 @@ def _refuse_argument(final: object, value: _T) -> _T:
     return value
 
 
-def _field(run: Run, value: object, names: Sequence[str], prefix: str) -> object:
+def _field(run: Rendering, value: object, names: Sequence[str], prefix: str) -> object:
     """Follow a chain of names into maps."""
     for number, name in enumerate(names):
         if isinstance(value, dict):
@@ -81,7 +83,9 @@ class Literal:
     position: int
     value: object
 
-    def evaluate(self, run: Run, frame: Frame, dot: object, final: object = NOT_GIVEN, /) -> object:
+    def evaluate(
+        self, run: Rendering, frame: Frame, dot: object, final: object = NOT_GIVEN, /
+    ) -> object:
         return _refuse_argument(final, self.value)
 
 
@@ -92,7 +96,9 @@ class NumberLiteral:
     position: int
     number: Number
 
-    def evaluate(self, run: Run, frame: Frame, dot: object, final: object = NOT_GIVEN, /) -> object:
+    def evaluate(
+        self, run: Rendering, frame: Frame, dot: object, final: object = NOT_GIVEN, /
+    ) -> object:
         return _refuse_argument(final, self.number.value)
 
 
@@ -102,19 +108,23 @@ class Nil:
 
     position: int
 
-    def evaluate(self, run: Run, frame: Frame, dot: object, final: object = NOT_GIVEN, /) -> object:
+    def evaluate(
+        self, run: Rendering, frame: Frame, dot: object, final: object = NOT_GIVEN, /
+    ) -> object:
         run.at = self.position
         raise TemplateFaultError("nil is not a value")
 
 
 @dataclass(slots=True)
-class Field:
+class FieldAccess:
     """The dot, or a chain of keys from it: `.a.b`."""
 
     position: int
     names: tuple[str, ...]
 
-    def evaluate(self, run: Run, frame: Frame, dot: object, final: object = NOT_GIVEN, /) -> object:
+    def evaluate(
+        self, run: Rendering, frame: Frame, dot: object, final: object = NOT_GIVEN, /
+    ) -> object:
         run.at = self.position
         return _refuse_argument(final, _field(run, dot, self.names, ""))
 
@@ -128,7 +138,9 @@ class Variable:
     slot: int
     names: tuple[str, ...]
 
-    def evaluate(self, run: Run, frame: Frame, dot: object, final: object = NOT_GIVEN, /) -> object:
+    def evaluate(
+        self, run: Rendering, frame: Frame, dot: object, final: object = NOT_GIVEN, /
+    ) -> object:
         run.at = self.position
         value = frame[self.slot]
         if self.names:
@@ -144,7 +156,9 @@ class Chain:
     inside: Expression
     names: tuple[str, ...]
 
-    def evaluate(self, run: Run, frame: Frame, dot: object, final: object = NOT_GIVEN, /) -> object:
+    def evaluate(
+        self, run: Rendering, frame: Frame, dot: object, final: object = NOT_GIVEN, /
+    ) -> object:
         value = self.inside.evaluate(run, frame, dot)
         run.at = self.position
         return _refuse_argument(final, _field(run, value, self.names, ""))
@@ -157,7 +171,9 @@ class Surplus:
     position: int
     head: Expression
 
-    def evaluate(self, run: Run, frame: Frame, dot: object, final: object = NOT_GIVEN, /) -> object:
+    def evaluate(
+        self, run: Rendering, frame: Frame, dot: object, final: object = NOT_GIVEN, /
+    ) -> object:
         if isinstance(self.head, Nil):
             self.head.evaluate(run, frame, dot)
         run.at = self.position
@@ -165,7 +181,7 @@ class Surplus:
 
 
 @dataclass(slots=True)
-class Call:
+class FunctionCall:
     """A function and its arguments."""
 
     position: int
@@ -173,7 +189,9 @@ class Call:
     function: Function
     arguments: tuple[Expression, ...]
 
-    def evaluate(self, run: Run, frame: Frame, dot: object, final: object = NOT_GIVEN, /) -> object:
+    def evaluate(
+        self, run: Rendering, frame: Frame, dot: object, final: object = NOT_GIVEN, /
+    ) -> object:
         function = self.function
         run.at = self.position
         run.meter.step()
@@ -194,7 +212,7 @@ class Call:
         return self._call(run, values)
 
     def _argument(
-        self, run: Run, frame: Frame, dot: object, number: int, argument: Expression
+        self, run: Rendering, frame: Frame, dot: object, number: int, argument: Expression
     ) -> object:
         if isinstance(argument, NumberLiteral):
             return fit(self.name, self.function, number, argument.number)
@@ -204,7 +222,7 @@ class Call:
         run.at = self.position
         return fit(self.name, self.function, number, value)
 
-    def _choose(self, run: Run, frame: Frame, dot: object, final: object) -> object:
+    def _choose(self, run: Rendering, frame: Frame, dot: object, final: object) -> object:
         """Return the first value that decides; what comes after it is not evaluated."""
         value: object = MISSING
         for number, argument in enumerate(self.arguments):
@@ -213,21 +231,21 @@ class Call:
                 return value
         return value if final is NOT_GIVEN else final
 
-    def _call(self, run: Run, values: list[object]) -> object:
+    def _call(self, run: Rendering, values: list[object]) -> object:
         meter = run.meter
         function = self.function
         try:
             given = meter.admit(values)
-            if function.growth is not None:
-                meter.allow(given + function.growth(*values))
+            if function.cost is not None:
+                meter.allow(given + function.cost(*values))
             result = function.call(meter, *values) if function.metered else function.call(*values)
-            meter.made(result)
+            meter.count_value(result)
         except (TooMuchError, FunctionError) as failure:
             raise TemplateFaultError(f"{self.name}: {failure}") from None
         except NoSuchKeyError as missing:
             raise self._no_such_key(missing) from None
         except _FAILURES as failure:
-            raise TemplateFaultError(f"{self.name}{_meaning(failure)}") from None
+            raise TemplateFaultError(f"{self.name}{_explain_failure(failure)}") from None
         return result
 
     def _no_such_key(self, missing: NoSuchKeyError) -> TemplateFaultError:
@@ -236,7 +254,7 @@ class Call:
         if missing.key not in written or not written.issuperset(missing.path):
             return TemplateFaultError(f"{self.name}: there is no such key")
         first = self.arguments[0]
-        names = (*first.names, *missing.path) if isinstance(first, Field) else ()
+        names = (*first.names, *missing.path) if isinstance(first, FieldAccess) else ()
         return NoSuchKeyError(missing.key, missing.inside, names)
 
 
@@ -249,7 +267,7 @@ _MEANINGS: Final[dict[type[Exception], str]] = {
 }
 
 
-def _meaning(failure: Exception) -> str:
+def _explain_failure(failure: Exception) -> str:
     for known, meaning in _MEANINGS.items():
         if isinstance(failure, known):
             return meaning
@@ -265,7 +283,9 @@ class Pipeline:
     slots: tuple[int, ...] = ()
     """The numbers of the variables; of two, the loop sets both."""
 
-    def evaluate(self, run: Run, frame: Frame, dot: object, final: object = NOT_GIVEN, /) -> object:
+    def evaluate(
+        self, run: Rendering, frame: Frame, dot: object, final: object = NOT_GIVEN, /
+    ) -> object:
         run.meter.step()
         value = NOT_GIVEN
         for command in self.commands:

@@ -22,7 +22,7 @@ def write(value: float, verb: str = "g", precision: int = -1) -> str:
     if form == "x":
         text = _hexadecimal(value, precision)
     elif form == "f":
-        text = _fixed(value, precision)
+        text = _format_fixed(value, precision)
     elif form == "e":
         text = _exponent(value, precision)
     else:
@@ -49,7 +49,7 @@ def _sign(value: float) -> str:
     return "-" if math.copysign(1, value) < 0 else ""
 
 
-def _fixed(value: float, precision: int) -> str:
+def _format_fixed(value: float, precision: int) -> str:
     if precision >= 0:
         return f"{value:.{precision}f}"
     return f"{Decimal(repr(value)):f}".removesuffix(".0")
@@ -68,7 +68,7 @@ def _shorter(value: float, precision: int) -> str:
         return f"{value:.{precision or 1}g}"
     _, power = _digits(value)
     is_plain = -4 <= power < _PLAIN_BELOW
-    return _fixed(value, -1) if is_plain else _exponent(value, -1)
+    return _format_fixed(value, -1) if is_plain else _exponent(value, -1)
 
 
 def _binary(value: float) -> str:

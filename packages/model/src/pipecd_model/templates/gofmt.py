@@ -13,7 +13,7 @@ from pipecd_model.templates.kinds import (
     NOT_PLAIN,
     Byte,
     StrangeValueError,
-    sorted_keys,
+    sort_keys,
     to_bytes,
     type_name,
     unite,
@@ -98,7 +98,7 @@ def _write_many(value: Many, verb: str, style: Style) -> str:
     if isinstance(value, dict):
         items = [
             f"{_inner(key, verb, style)}:{_inner(value[key], verb, style)}"
-            for key in sorted_keys(value)
+            for key in sort_keys(value)
         ]
         return f"{type_name(value)}{{{', '.join(items)}}}" if source else f"map[{' '.join(items)}]"
     parts = [_inner(item, verb, style) for item in value]
@@ -116,13 +116,13 @@ def _write_text(value: str, verb: str, style: Style) -> str:
         verb = "q" if style.as_source else "s"
     if verb in "sq":
         short = value if style.precision is None else value[: style.precision]
-        return style.pad(_quoted(short, style) if verb == "q" else short)
+        return style.pad(_quote(short, style) if verb == "q" else short)
     if verb in "xX":
         return style.pad(_hex(value, style, upper=verb == "X"))
     return bad_verb(verb, value, style)
 
 
-def _quoted(value: str, style: Style) -> str:
+def _quote(value: str, style: Style) -> str:
     if style.sharp and quoting.can_backquote(value):
         return f"`{value}`"
     return quoting.quote(value, ascii_only=style.plus)

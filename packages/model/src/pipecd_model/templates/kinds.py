@@ -181,7 +181,7 @@ def identity(value: object) -> object:
     return type_name(value), value
 
 
-def sorted_keys(value: dict[str, object]) -> list[str]:
+def sort_keys(value: dict[str, object]) -> list[str]:
     """Return the keys of a map in the order of their bytes."""
     if not all(isinstance(key, str) for key in value):
         raise StrangeValueError(NOT_PLAIN)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from pipecd_model.templates.faults import TemplateFaultError
-from pipecd_model.templates.limits import Limits
+from pipecd_model.templates.limits import RenderLimits
 
 OPEN: Final = "{{"
 
@@ -54,7 +54,7 @@ class Word(NamedTuple):
     position: int
 
 
-def read_words(text: str, limits: Limits) -> Iterator[Word]:
+def read_words(text: str, limits: RenderLimits) -> Iterator[Word]:
     """Cut a template into words, `plain` ones for the texts; raises TemplateFaultError."""
     if len(text) > limits.text:
         raise TemplateFaultError(

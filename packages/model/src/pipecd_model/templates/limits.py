@@ -10,7 +10,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class RenderLimits:
     """What one rendering may use. Far more than real files need, little enough for a second."""
 
     text: int = 1 << 20
@@ -41,7 +41,7 @@ class Limits:
     """Processor time: a busy machine does not make a good template fail."""
 
 
-LIMITS: Final = Limits()
+LIMITS: Final = RenderLimits()
 
 ITEM: Final = 16
 """What an item of a list or map counts beside its content."""
@@ -70,7 +70,7 @@ class Meter:
         "strict",
     )
 
-    def __init__(self, limits: Limits, *, strict: bool) -> None:
+    def __init__(self, limits: RenderLimits, *, strict: bool) -> None:
         self.limits = limits
         self.strict = strict  # is a key that a map lacks an error?
         self._made = self._calls = self._iterations = self._steps = self._written = 0
@@ -132,7 +132,7 @@ class Meter:
         if weight > self.limits.value:
             raise TooMuchError("a value becomes too large")
 
-    def made(self, value: object) -> None:
+    def count_value(self, value: object) -> None:
         """Count a value that a function has made."""
         weight = weigh(value, self.limits)
         self.spend(weight)
@@ -148,7 +148,7 @@ _CHARACTERS: Final = 8
 """As a power of two: how many characters to go through count as one step."""
 
 
-def weigh(value: object, limits: Limits) -> int:
+def weigh(value: object, limits: RenderLimits) -> int:
     """Say how large a value is when it is written out: what stands in it twice counts twice."""
     if isinstance(value, str):
         return len(value)

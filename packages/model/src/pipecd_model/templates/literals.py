@@ -103,7 +103,7 @@ def parse_text(quoted: str) -> str:
     position = 0
     for found in _ESCAPE.finditer(inside):
         content += inside[position : found.start()].encode(errors="surrogateescape")
-        code, is_byte = _escaped(found, quote='"')
+        code, is_byte = _read_escape(found, quote='"')
         content += bytes([code]) if is_byte else chr(code).encode()
         position = found.end()
     content += inside[position:].encode(errors="surrogateescape")
@@ -118,10 +118,10 @@ def parse_character(quoted: str) -> int:
     found = _ESCAPE.fullmatch(inside)
     if found is None:
         raise BadLiteralError("single quotes are for one character; a text has double quotes")
-    return _escaped(found, quote="'")[0]
+    return _read_escape(found, quote="'")[0]
 
 
-def _escaped(found: re.Match[str], *, quote: str) -> tuple[int, bool]:
+def _read_escape(found: re.Match[str], *, quote: str) -> tuple[int, bool]:
     """Return the number that an escape stands for, and whether it is that of a byte."""
     kind = found.lastgroup or "bad"
     digits = found[kind]

@@ -11,7 +11,7 @@ from pipecd_model.templates.blocks import (
     Block,
     Body,
     Branch,
-    Choice,
+    Conditional,
     Definition,
     Jump,
     Leave,
@@ -22,7 +22,7 @@ from pipecd_model.templates.blocks import (
 from pipecd_model.templates.faults import TemplateFaultError
 from pipecd_model.templates.functions.signature import Function
 from pipecd_model.templates.lexer import Word, read_words
-from pipecd_model.templates.limits import Limits
+from pipecd_model.templates.limits import RenderLimits
 from pipecd_model.templates.literals import BadLiteralError, parse_text
 from pipecd_model.templates.pipelines import PipelineParser
 from pipecd_model.templates.words import Words
@@ -32,7 +32,7 @@ _WORDS: Final = frozenset(
 )
 
 
-def parse(text: str, limits: Limits, functions: Mapping[str, Function]) -> Definition:
+def parse(text: str, limits: RenderLimits, functions: Mapping[str, Function]) -> Definition:
     """Read a template; raises TemplateFaultError."""
     return _Parser(read_words(text, limits), limits, functions).parse()
 
@@ -41,7 +41,7 @@ class _Parser:
     """One template that is being read."""
 
     def __init__(
-        self, words: Iterator[Word], limits: Limits, functions: Mapping[str, Function]
+        self, words: Iterator[Word], limits: RenderLimits, functions: Mapping[str, Function]
     ) -> None:
         self._words = Words(words)
         self._limits = limits
@@ -152,7 +152,7 @@ class _Parser:
             kind = following
         scope.drop(outer)
         self._depth = before
-        return Choice(tuple(branches), otherwise)
+        return Conditional(tuple(branches), otherwise)
 
     def _else(self, of: str) -> Word | None:
         """Read what stands after else: another condition of the same kind, or nothing."""

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from pipecd_model.templates.expressions import (
-    Call,
     Chain,
     Expression,
-    Field,
+    FieldAccess,
+    FunctionCall,
     Literal,
     Nil,
     NumberLiteral,
@@ -21,7 +21,7 @@ from pipecd_model.templates.expressions import (
 from pipecd_model.templates.faults import TemplateFaultError, unknown_function
 from pipecd_model.templates.functions.signature import Function
 from pipecd_model.templates.lexer import Word
-from pipecd_model.templates.limits import Limits
+from pipecd_model.templates.limits import RenderLimits
 from pipecd_model.templates.literals import (
     BadLiteralError,
     Number,
@@ -66,7 +66,9 @@ _CONSTANTS: Final[dict[str, object]] = {"true": True, "false": False}
 class PipelineParser:
     """Reads pipelines of one template."""
 
-    def __init__(self, words: Words, limits: Limits, functions: Mapping[str, Function]) -> None:
+    def __init__(
+        self, words: Words, limits: RenderLimits, functions: Mapping[str, Function]
+    ) -> None:
         self._words = words
         self._limits = limits
         self._functions = functions
@@ -138,7 +140,7 @@ class PipelineParser:
                 raise TemplateFaultError(
                     "a value cannot be given to what is no function", position=word.position
                 )
-            if commands and isinstance(command, Field) and not command.names:
+            if commands and isinstance(command, FieldAccess) and not command.names:
                 raise TemplateFaultError(
                     "a value cannot be given to the dot", position=word.position
                 )
@@ -158,13 +160,13 @@ class PipelineParser:
             if word.kind == "pipe":
                 self._words.next()
             elif word.kind not in {"close", "shut"}:
-                raise _unexpected(word)
+                raise _fault_of_word(word)
             break
         if not operands:
-            raise _unexpected(word)
+            raise _fault_of_word(word)
         head, *arguments = operands
-        if isinstance(head, Call):
-            return Call(head.position, head.name, head.function, tuple(arguments))
+        if isinstance(head, FunctionCall):
+            return FunctionCall(head.position, head.name, head.function, tuple(arguments))
         return Surplus(first.position, head) if arguments else head
 
     def _operand(self) -> Expression | None:
@@ -176,11 +178,11 @@ class PipelineParser:
         names: list[str] = []
         while self._words.peek().kind == "field":
             names.append(self._words.next().text[1:])
-        if isinstance(term, Field) and term.names:
-            return Field(term.position, (*term.names, *names))
+        if isinstance(term, FieldAccess) and term.names:
+            return FieldAccess(term.position, (*term.names, *names))
         if isinstance(term, Variable):
             return Variable(term.position, term.name, term.slot, tuple(names))
-        if isinstance(term, Pipeline | Call | Chain):
+        if isinstance(term, Pipeline | FunctionCall | Chain):
             return Chain(term.position, term, tuple(names))
         raise TemplateFaultError(f"{word.text[:100]} has no keys", position=word.position)
 
@@ -192,9 +194,9 @@ class PipelineParser:
         at = word.position
         match word.kind:
             case "field":
-                return Field(at, (word.text[1:],))
+                return FieldAccess(at, (word.text[1:],))
             case "dot":
-                return Field(at, ())
+                return FieldAccess(at, ())
             case "variable":
                 return Variable(at, word.text, self.scope.find(word), ())
             case "name":
@@ -212,9 +214,9 @@ class PipelineParser:
         function = self._functions.get(word.text)
         if function is None:
             if word.text in _RESERVED:
-                raise _unexpected(word)
+                raise _fault_of_word(word)
             raise unknown_function(word.text, word.position)
-        return Call(word.position, word.text, function, ())
+        return FunctionCall(word.position, word.text, function, ())
 
     def _parentheses(self, word: Word) -> Expression:
         self._depth += 1
@@ -253,7 +255,7 @@ def _empty(context: str, word: Word) -> TemplateFaultError:
     return TemplateFaultError(f"{context} needs a value", position=word.position)
 
 
-def _unexpected(word: Word) -> TemplateFaultError:
+def _fault_of_word(word: Word) -> TemplateFaultError:
     if word.kind == "close":
         return TemplateFaultError("a value is missing before the end", position=word.position)
     return TemplateFaultError(f"{word.text[:100]!r} cannot stand here", position=word.position)

@@ -48,7 +48,7 @@ class _Printer:
             self._verb()
         self._put(form[self._at :])
         if not self._reordered and self._next < len(self._values):
-            extra = ", ".join(_described(each) for each in self._values[self._next :])
+            extra = ", ".join(_describe(each) for each in self._values[self._next :])
             self._put(f"%!(EXTRA {extra})")
         return "".join(self._written)
 
@@ -131,7 +131,7 @@ class _Printer:
         self._at = found.end()
         if self._after_index:  # "%[3]2d"
             self._good_index = False
-        return replace(style, width=_bounded(int(found[0][:9])))
+        return replace(style, width=_check_width(int(found[0][:9])))
 
     def _precision(self, style: Style) -> Style:
         if not self._form.startswith(".", self._at):
@@ -151,7 +151,7 @@ class _Printer:
         found = _COUNT.match(self._form, self._at)
         if found is not None:
             self._at = found.end()
-        return replace(style, precision=_bounded(int(found[0][:9]) if found else 0))
+        return replace(style, precision=_check_width(int(found[0][:9]) if found else 0))
 
     def _star(self) -> int | None:
         """Take a value as a width or precision."""
@@ -161,11 +161,11 @@ class _Printer:
         value = self._values[self._next]
         self._next += 1
         if isinstance(value, int) and not isinstance(value, bool):
-            return _bounded(value)
+            return _check_width(value)
         return None
 
 
-def _bounded(number: int) -> int:
+def _check_width(number: int) -> int:
     if abs(number) > WIDEST:
         raise TooMuchError(f"printf may fill up to {WIDEST:,} characters")
     return number
@@ -192,7 +192,7 @@ def _leaves(value: object) -> int:
     return sum(map(_leaves, value)) if isinstance(value, list | tuple) else 1
 
 
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     if value is None or value is MISSING:
         return "<nil>"
     return f"{type_name(value)}={to_text(value)}"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pipecd_model.templates.explain import BadTemplateError, place
-from pipecd_model.templates.limits import LIMITS, Limits
+from pipecd_model.templates.limits import LIMITS, RenderLimits
 
 _OPEN: Final = "{{"
 
@@ -21,7 +21,7 @@ def render(
     *,
     name: str,
     missing_key_error: bool = True,
-    limits: Limits = LIMITS,
+    limits: RenderLimits = LIMITS,
 ) -> str:
     """Render a Go template with sprig's functions; raises BadTemplateError with the place.
 

@@ -14,7 +14,7 @@ from pipecd_wire.model import application_pb2, command_pb2, common_pb2, deployme
 from pipecd_wire.model.application_live_state_pb2 import ApplicationLiveStateSnapshot
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.rpc import CallError, call
-from pipectl.client import Client, connected, idempotency_key
+from pipectl.client import Client, idempotency_key, use_client
 from pipectl.commands.livestate import live_state, print_live_state
 from pipectl.commands.waiting import STATUSES, status_numbers, wait_for_status
 from pipectl.options import DURATION, PAIR
@@ -56,7 +56,7 @@ def application() -> None:
 @click.option("--description", default="")
 @click.option("--labels", default="", help="k=v,k=v")
 @output_option
-@connected
+@use_client
 async def add(
     client: Client,
     *,
@@ -134,7 +134,7 @@ async def _add(
 @click.option("--app-id", required=True)
 @click.option("--live", is_flag=True, help="Also what really runs; in JSON, only that.")
 @output_option
-@connected
+@use_client
 async def get(client: Client, *, app_id: str, live: bool, output: str) -> None:
     """Show one application."""
     answer = await call(client.api.GetApplication, pb.GetApplicationRequest(application_id=app_id))
@@ -149,7 +149,7 @@ async def get(client: Client, *, app_id: str, live: bool, output: str) -> None:
 
 @application.command()
 @click.option("--app-id", required=True)
-@connected
+@use_client
 async def diff(client: Client, *, app_id: str) -> None:
     """Show how what runs differs from what was deployed. Exits with 1 when it does."""
     answer = await call(client.api.GetApplication, pb.GetApplicationRequest(application_id=app_id))
@@ -198,7 +198,7 @@ def _sync_state(app: application_pb2.Application) -> str:
 @click.option("--limit", default=10, show_default=True, help="0 lists all.")
 @click.option("--cursor", default="", help="Where the previous page ended.")
 @output_option
-@connected
+@use_client
 async def list_applications(
     client: Client,
     *,
@@ -247,7 +247,7 @@ async def list_applications(
 @click.option("--wait-status", type=click.Choice(STATUSES), multiple=True, help="Wait for one.")
 @click.option("--check-interval", type=DURATION, default="15s", hidden=True)
 @click.option("--timeout", "limit", type=DURATION, default="5m", show_default=True)
-@connected
+@use_client
 async def sync(
     client: Client,
     *,
@@ -263,7 +263,7 @@ async def sync(
         pb.SyncApplicationRequest(application_id=app_id),
         metadata=idempotency_key(),
     )
-    command = await _until_handled(client, answer.command_id, limit)
+    command = await _wait_handled(client, answer.command_id, limit)
     if command.status != command_pb2.COMMAND_SUCCEEDED:
         status = command_pb2.CommandStatus.Name(command.status)
         reason = command.metadata.get("reason", "")
@@ -276,7 +276,7 @@ async def sync(
             raise PipecdError(f"the deployment ended as {reached.name}: {reached.reason}")
 
 
-async def _until_handled(client: Client, command_id: str, limit: timedelta) -> command_pb2.Command:
+async def _wait_handled(client: Client, command_id: str, limit: timedelta) -> command_pb2.Command:
     """Ask until the command has an outcome; a command has no stream of its own."""
     try:
         async with asyncio.timeout(limit.total_seconds()):
@@ -296,7 +296,7 @@ async def _until_handled(client: Client, command_id: str, limit: timedelta) -> c
 
 @application.command()
 @click.option("--app-id", required=True)
-@connected
+@use_client
 async def enable(client: Client, *, app_id: str) -> None:
     """Let an application be deployed again."""
     await call(
@@ -309,7 +309,7 @@ async def enable(client: Client, *, app_id: str) -> None:
 
 @application.command()
 @click.option("--app-id", required=True)
-@connected
+@use_client
 async def disable(client: Client, *, app_id: str) -> None:
     """Stop deploying an application; what runs keeps running."""
     await call(
@@ -322,7 +322,7 @@ async def disable(client: Client, *, app_id: str) -> None:
 
 @application.command()
 @click.option("--app-id", required=True)
-@connected
+@use_client
 async def delete(client: Client, *, app_id: str) -> None:
     """Forget an application; what runs keeps running."""
     await call(

@@ -7,12 +7,12 @@ import click
 
 from pipecd_model.deployment import COMPLETED
 from pipecd_model.errors import PipecdError
-from pipecd_model.stage import shown_number
+from pipecd_model.stage import format_stage_number
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.rpc import call
-from pipectl.client import Client, connected, idempotency_key
+from pipectl.client import Client, idempotency_key, use_client
 from pipectl.commands.stagelogs import follow_logs, print_logs
 from pipectl.commands.waiting import (
     STATUSES,
@@ -48,7 +48,7 @@ def deployment() -> None:
 @click.option("--limit", default=30, show_default=True)
 @click.option("--cursor", default="", help="Where the previous page ended.")
 @output_option
-@connected
+@use_client
 async def list_deployments(
     client: Client,
     *,
@@ -96,7 +96,7 @@ async def list_deployments(
 @deployment.command()
 @deployment_id_option
 @output_option
-@connected
+@use_client
 async def get(client: Client, *, deployment_id: str, output: str) -> None:
     """Show one deployment with its stages."""
     request = pb.GetDeploymentRequest(deployment_id=deployment_id)
@@ -126,7 +126,7 @@ async def get(client: Client, *, deployment_id: str, output: str) -> None:
 
 def _stage_row(stage: deployment_pb2.PipelineStage) -> list[str]:
     status = deployment_pb2.StageStatus.Name(stage.status).removeprefix("STAGE_")
-    return [shown_number(stage), stage.name, status, stage.id, stage.status_reason]
+    return [format_stage_number(stage), stage.name, status, stage.id, stage.status_reason]
 
 
 @deployment.command()
@@ -134,7 +134,7 @@ def _stage_row(stage: deployment_pb2.PipelineStage) -> list[str]:
 @click.option("--stage-id", default="", help="Only this stage.")
 @click.option("--follow", "-f", is_flag=True, help="Go on until the deployment is completed.")
 @output_option
-@connected
+@use_client
 async def logs(
     client: Client, *, deployment_id: str, stage_id: str, follow: bool, output: str
 ) -> None:
@@ -156,7 +156,7 @@ async def logs(
 @deployment.command()
 @deployment_id_option
 @click.option("--stage-id", default="", help="Default: the stage that waits for approval now.")
-@connected
+@use_client
 async def approve(client: Client, *, deployment_id: str, stage_id: str) -> None:
     """Approve a stage that waits for it."""
     request = api_pb2.ApproveStageRequest(deployment_id=deployment_id, stage_id=stage_id)
@@ -168,7 +168,7 @@ async def approve(client: Client, *, deployment_id: str, stage_id: str) -> None:
 @deployment_id_option
 @click.option("--force-rollback", is_flag=True, help="Roll back even if autoRollback is false.")
 @click.option("--force-no-rollback", is_flag=True, help="Do not roll back.")
-@connected
+@use_client
 async def cancel(
     client: Client, *, deployment_id: str, force_rollback: bool, force_no_rollback: bool
 ) -> None:
@@ -206,7 +206,7 @@ async def _wait(
     help="Default: until it is completed; then the exit code is 0 only for SUCCESS.",
 )
 @click.option("--timeout", "limit", type=DURATION, default="15m", show_default=True)
-@connected
+@use_client
 async def wait(
     client: Client, *, deployment_id: str, statuses: tuple[str, ...], limit: timedelta
 ) -> None:
@@ -219,7 +219,7 @@ async def wait(
 @click.option("--status", "statuses", required=True, help="One or more, separated by commas.")
 @click.option("--check-interval", type=DURATION, default="15s")
 @click.option("--timeout", "limit", type=DURATION, default="15m")
-@connected
+@use_client
 async def wait_status(
     client: Client,
     *,

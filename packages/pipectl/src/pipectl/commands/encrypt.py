@@ -8,10 +8,10 @@ from typing import Any, Final
 import click
 
 from pipecd_model.secrets.cipher import Sealer
-from pipecd_model.secrets.sealing import encoded
+from pipecd_model.secrets.sealing import encode_base64
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.rpc import call
-from pipectl.client import Client, connected
+from pipectl.client import Client, use_client
 from pipectl.output import echo
 
 _LARGEST: Final = 10 << 20
@@ -19,7 +19,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
-@connected
+@use_client
 async def _ask(client: Client, *, piped_id: str, plaintext: str) -> None:
     request = pb.EncryptRequest(piped_id=piped_id, plaintext=plaintext)
     echo((await call(client.api.Encrypt, request)).ciphertext)
@@ -55,10 +55,10 @@ def encrypt(
     data = _secret(input_file)
     if public_key_file:
         sealer = Sealer(public_key_file.read_bytes())
-        echo(sealer.seal(encoded(data) if use_base64_encoding else data))
+        echo(sealer.seal(encode_base64(data) if use_base64_encoding else data))
         return
     # Encoded here rather than there, because only a text can be sent.
-    plaintext = encoded(data) if use_base64_encoding else _text(data)
+    plaintext = encode_base64(data) if use_base64_encoding else _text(data)
     context.invoke(_ask, piped_id=piped_id, plaintext=plaintext, **connection)
 
 

@@ -74,7 +74,7 @@ def _results(paths: tuple[Path, ...], piped_file: Path | None) -> list[tuple[Pat
     installed = find_installed_plugins()
     templates: dict[Path | None, frozenset[str] | None] = {}
     results: list[tuple[Path, Problems]] = []
-    for path, data in documents.found(paths):
+    for path, data in documents.find_documents(paths):
         root = documents.repository_of(path)
         if root not in templates:
             templates[root] = _templates(root)
@@ -141,9 +141,7 @@ def _property(text: str) -> str:
 
 
 def _summary(files: int, faults: int, warnings: int) -> str:
-    def counted(number: int, noun: str) -> str:
+    def count(number: int, noun: str) -> str:
         return f"{number} {noun}" + ("" if number == 1 else "s")
 
-    return ", ".join(
-        (counted(files, "file"), counted(faults, "error"), counted(warnings, "warning"))
-    )
+    return ", ".join((count(files, "file"), count(faults, "error"), count(warnings, "warning")))

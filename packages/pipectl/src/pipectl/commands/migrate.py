@@ -72,7 +72,7 @@ def _application_files(paths: Iterable[Path]) -> Iterator[Path]:
         if not path.is_dir():
             yield path
             continue
-        for each, data in documents.found([path]):
+        for each, data in documents.find_documents([path]):
             if documents.is_application_file(each) and any(
                 kind.encode() in data for kind in v0.KINDS
             ):

@@ -10,7 +10,7 @@ from pipecd_wire.model import piped_pb2
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.rpc import call
-from pipectl.client import Client, connected, idempotency_key
+from pipectl.client import Client, idempotency_key, use_client
 from pipectl.output import echo, output_option, print_json, print_table, wants_json, when
 
 
@@ -23,7 +23,7 @@ def piped() -> None:
 @click.option("--name", required=True, help="What people call it.")
 @click.option("--desc", default="", help="What it is for.")
 @output_option
-@connected
+@use_client
 async def register(client: Client, *, name: str, desc: str, output: str) -> None:
     """Register a new piped and print its id and key. The key is shown only once."""
     made = await call(
@@ -41,7 +41,7 @@ async def register(client: Client, *, name: str, desc: str, output: str) -> None
 
 @piped.command("list")
 @output_option
-@connected
+@use_client
 async def list_pipeds(client: Client, *, output: str) -> None:
     """List the project's pipeds with their plugins."""
     answer = await call(client.pipeds.ListPipeds, api_pb2.ListPipedsRequest())
@@ -84,7 +84,7 @@ def _plugin(plugin: push_pb2.PluginState) -> str:
 
 @piped.command()
 @click.option("--piped-id", required=True)
-@connected
+@use_client
 async def enable(client: Client, *, piped_id: str) -> None:
     """Let a piped connect again."""
     await call(
@@ -95,7 +95,7 @@ async def enable(client: Client, *, piped_id: str) -> None:
 
 @piped.command()
 @click.option("--piped-id", required=True)
-@connected
+@use_client
 async def disable(client: Client, *, piped_id: str) -> None:
     """Refuse a piped's calls from now on."""
     await call(
@@ -110,7 +110,7 @@ async def disable(client: Client, *, piped_id: str) -> None:
 @click.option("--piped-id", required=True)
 @click.option("--plugin", required=True, help="Its name in the piped's configuration.")
 @output_option
-@connected
+@use_client
 async def restart_plugin(client: Client, *, piped_id: str, plugin: str, output: str) -> None:
     """Stop and start one plugin of a piped. Running stages are continued."""
     request = api_pb2.RestartPluginRequest(piped_id=piped_id, plugin_name=plugin)

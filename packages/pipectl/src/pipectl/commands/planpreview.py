@@ -19,11 +19,11 @@ from pipecd_wire.model.planpreview_pb2 import (
     PluginPlanPreviewResult,
 )
 from pipecd_wire.rpc import CallError, call
-from pipectl.client import Client, connected, idempotency_key
+from pipectl.client import Client, idempotency_key, use_client
 from pipectl.options import DURATION
 from pipectl.output import echo
 
-PAUSE: Final = 0.5
+PAUSE_SECONDS: Final = 0.5
 """Seconds between two looks for the answer."""
 
 BEGIN, END = "---DETAILS_BEGIN---", "---DETAILS_END---"
@@ -40,7 +40,7 @@ BEGIN, END = "---DETAILS_BEGIN---", "---DETAILS_END---"
 @click.option("--timeout", type=DURATION, default="10m", show_default=True)
 @click.option("--piped-handle-timeout", type=DURATION, default="5m", show_default=True)
 @click.option("--sort-label-keys", default="", help="Labels to sort by, k,k; the name comes last.")
-@connected
+@use_client
 async def plan_preview(
     client: Client,
     *,
@@ -75,7 +75,7 @@ async def plan_preview(
     echo(f"asked {len(asked)} piped{'s' if len(asked) > 1 else ''} …", err=True)
     results = await _answers(client, list(asked), timeout, piped_handle_timeout)
     keys = [key for key in sort_label_keys.split(",") if key]
-    document = _document(_sorted(results, keys))
+    document = _document(_sort(results, keys))
     _tell(document, out)
     if document["FailureApplications"] or document["FailurePipeds"]:
         raise click.exceptions.Exit(1)
@@ -102,12 +102,12 @@ async def _answers(
                 except CallError as error:
                     if error.status != "NOT_FOUND":  # that is: not all have answered yet
                         raise
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(PAUSE_SECONDS)
     except TimeoutError:
         raise TimedOutError(f"no answer within {limit.total_seconds():g}s") from None
 
 
-def _sorted(
+def _sort(
     results: Sequence[PlanPreviewCommandResult], keys: Sequence[str]
 ) -> list[PlanPreviewCommandResult]:
     ordered = sorted(results, key=lambda each: each.piped_id)
@@ -144,7 +144,7 @@ def _document(results: Sequence[PlanPreviewCommandResult]) -> dict[str, Any]:
             if each.error:
                 document["FailureApplications"].append({**about, "Reason": each.error})
             else:
-                document["Applications"].append({**about, **_planned(each)})
+                document["Applications"].append({**about, **_to_plan(each)})
     return document
 
 
@@ -160,7 +160,7 @@ def _about(each: ApplicationPlanPreviewResult) -> dict[str, Any]:
     }
 
 
-def _planned(each: ApplicationPlanPreviewResult) -> dict[str, Any]:
+def _to_plan(each: ApplicationPlanPreviewResult) -> dict[str, Any]:
     plans = list(each.plugin_plan_results)
     return {
         "SyncStrategy": SyncStrategy.Name(each.sync_strategy),

@@ -146,7 +146,7 @@ def test(
         patience_factor=patience,
         tools=tools_dir.absolute() if tools_dir else None,
     )
-    verdicts = asyncio.run(_told(judging, quiet=as_json))
+    verdicts = asyncio.run(_print_verdicts(judging, quiet=as_json))
     broken = [each for each in verdicts if each.outcome is CaseOutcome.BROKEN]
     held = [each for each in verdicts if each.outcome is CaseOutcome.HOLDS]
     if as_json:
@@ -167,7 +167,7 @@ def _profile(file: Path | None, name: str | None, command: Sequence[str]) -> Pro
     return profile if name is None else profile.rename(name)
 
 
-async def _told(judging: AsyncIterator[CaseVerdict], *, quiet: bool) -> list[CaseVerdict]:
+async def _print_verdicts(judging: AsyncIterator[CaseVerdict], *, quiet: bool) -> list[CaseVerdict]:
     """All verdicts, each shown as soon as it is there."""
     part = ""
     verdicts = []

@@ -10,14 +10,14 @@ from pipecd_model.oci import EMPTY, Reference, parse_reference
 from pipectl.output import echo, output_option, print_fields, print_json, wants_json
 from pipectl.pushing.artifact import (
     NO_CONFIG,
-    PluginFile,
+    PlatformFile,
     describe,
     index_of,
     layer_of,
     manifest_of,
     parse_files,
 )
-from pipectl.pushing.login import kept_login
+from pipectl.pushing.login import find_login
 
 
 @click.command()
@@ -57,7 +57,7 @@ def push(
         raise click.UsageError("--username and --password-stdin go together")
     reference = parse_reference(f"oci://{registry}/{repository}:{tag}")
     given = parse_files(files)
-    login = (username, sys.stdin.read().rstrip("\r\n")) if username else kept_login(registry)
+    login = (username, sys.stdin.read().rstrip("\r\n")) if username else find_login(registry)
     digest, sums = _push(reference, given, insecure=insecure, login=login)
     pinned = str(replace(reference, digest=digest))
     if wants_json(output):
@@ -69,17 +69,17 @@ def push(
 
 def _push(
     reference: Reference,
-    files: tuple[PluginFile, ...],
+    files: tuple[PlatformFile, ...],
     *,
     insecure: bool,
     login: tuple[str, str] | None,
 ) -> tuple[str, dict[str, str]]:
     """Send everything; the digest of the index, and the sum of each platform's file."""
-    from pipectl.pushing.registry import Registry  # noqa: PLC0415 - others need no HTTP client
+    from pipectl.pushing.registry import RegistryClient  # noqa: PLC0415 - an HTTP client
 
     manifests = []
     sums = {}
-    with Registry(reference, insecure=insecure, login=login) as registry:
+    with RegistryClient(reference, insecure=insecure, login=login) as registry:
         registry.put_blob(describe(EMPTY, NO_CONFIG), NO_CONFIG)
         for file in files:
             layer = layer_of(file)
@@ -87,9 +87,9 @@ def _push(
             if not registry.put_blob(layer, file.path):
                 echo("  is there already", err=True)
             manifest = manifest_of(layer)
-            registry.put_document(describe("", manifest.encoded()).digest, manifest)
+            registry.put_document(describe("", manifest.encode()).digest, manifest)
             manifests.append((file.platform, manifest))
             sums[str(file.platform)] = layer.digest.removeprefix("sha256:")
         index = index_of(manifests)
         registry.put_document(reference.tag, index)
-    return describe("", index.encoded()).digest, sums
+    return describe("", index.encode()).digest, sums

@@ -45,7 +45,7 @@ def render(
     # Loaded when it is wanted: the other commands need no reader of configuration files.
     from pipectl import rendering  # noqa: PLC0415
 
-    result = rendering.rendered(file, keys=private_key_files, show_secrets=show_secrets)
+    result = rendering.render_application(file, keys=private_key_files, show_secrets=show_secrets)
     for warning in result.warnings:
         echo(f"warning: {warning}", err=True)
     _print(result.files, target=target, as_json=output == "json")

@@ -8,7 +8,7 @@ from contextlib import aclosing
 import click
 
 from pipecd_model.deployment import is_completed
-from pipecd_model.stage import shown_number
+from pipecd_model.stage import format_stage_number
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import deployment_pb2, logblock_pb2
 from pipecd_wire.pipecd.api import api_pb2
@@ -32,7 +32,7 @@ def print_blocks(
     stage: deployment_pb2.PipelineStage, blocks: Iterable[logblock_pb2.LogBlock]
 ) -> None:
     # Two stages of a pipeline may have the same name, so the number stands before it.
-    label = click.style(f"{shown_number(stage)} {stage.name} | ", dim=True)
+    label = click.style(f"{format_stage_number(stage)} {stage.name} | ", dim=True)
     for block in blocks:
         for line in block.log.splitlines() or [""]:
             echo(label + click.style(line, fg=COLOURS.get(block.severity)))
@@ -45,7 +45,7 @@ async def follow_logs(client: Client, deployment_id: str, only: str) -> None:
 
     async with asyncio.TaskGroup() as followers:
 
-        def seen(deployment: deployment_pb2.Deployment) -> bool:
+        def on_change(deployment: deployment_pb2.Deployment) -> bool:
             last.CopyFrom(deployment)
             for stage in deployment.stages:
                 started = stage.status != deployment_pb2.STAGE_NOT_STARTED_YET
@@ -54,7 +54,7 @@ async def follow_logs(client: Client, deployment_id: str, only: str) -> None:
                     followers.create_task(_follow_stage(client, deployment_id, stage))
             return is_completed(deployment.status)
 
-        await follow_deployment(client, deployment_id, seen)
+        await follow_deployment(client, deployment_id, on_change)
     reason = f": {last.status_reason}" if last.status_reason else ""
     echo(f"{status_name(last.status)}{reason}", err=True)
 

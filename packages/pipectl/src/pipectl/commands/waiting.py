@@ -52,7 +52,7 @@ async def wait_for_status(
     """Wait until a deployment has one of the statuses, or is completed with another."""
     reached = Reached(status=0, reason="", wanted=False)
 
-    def seen(deployment: deployment_pb2.Deployment) -> bool:
+    def on_change(deployment: deployment_pb2.Deployment) -> bool:
         nonlocal reached
         reached = Reached(
             status=deployment.status,
@@ -63,14 +63,14 @@ async def wait_for_status(
 
     try:
         async with asyncio.timeout(limit.total_seconds()):
-            await follow_deployment(client, deployment_id, seen)
+            await follow_deployment(client, deployment_id, on_change)
     except TimeoutError:
         raise TimedOutError(f"still {reached.name} after {limit}") from None
     return reached
 
 
 async def follow_deployment(
-    client: Client, deployment_id: str, seen: Callable[[deployment_pb2.Deployment], bool]
+    client: Client, deployment_id: str, on_change: Callable[[deployment_pb2.Deployment], bool]
 ) -> None:
     """Tell `seen` of the deployment now and at each change, until it answers True."""
     request = api_pb2.WatchDeploymentRequest(deployment_id=deployment_id)
@@ -81,7 +81,7 @@ async def follow_deployment(
             async with aclosing(stream(client.deployments.WatchDeployment, request)) as changes:
                 async for change in changes:
                     attempt = 0
-                    if seen(change.deployment):
+                    if on_change(change.deployment):
                         return
         except CallError as lost:
             # A control plane that restarts is waited for; one that was never there is an error.

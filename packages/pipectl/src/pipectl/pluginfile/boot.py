@@ -18,7 +18,7 @@ def main(python: str, digest: str, module: str, function: str) -> None:
     if sys.version_info[:2] != tuple(int(part) for part in python.split(".")):
         _use("python" + python)
     archive = Path(sys.argv[0]).resolve()
-    sys.path[0] = str(_unpacked(archive, digest))
+    sys.path[0] = str(_unpack(archive, digest))
     getattr(__import__(module, fromlist=[function]), function)()
 
 
@@ -30,7 +30,7 @@ def _use(python: str) -> None:
     os.execv(found, [found, *sys.argv])  # noqa: S606 - no shell is wanted
 
 
-def _unpacked(archive: Path, digest: str) -> Path:
+def _unpack(archive: Path, digest: str) -> Path:
     root = Path(os.environ.get("PIPECD_PLUGIN_CACHE") or "~/.cache/pipecd/plugins").expanduser()
     folder = root / digest
     if folder.is_dir():

@@ -71,12 +71,12 @@ def closure(requirements: Iterable[str]) -> list[Distribution]:
         for extra in ("", *wanted.extras):
             if (name, extra) not in seen:
                 seen.add((name, extra))
-                found[name] = _installed(wanted)
+                found[name] = _find_distribution(wanted)
                 waiting += [(each, extra) for each in found[name].requires or ()]
     return [found[name] for name in sorted(found)]
 
 
-def _installed(wanted: Requirement) -> Distribution:
+def _find_distribution(wanted: Requirement) -> Distribution:
     try:
         have = distribution(wanted.name)
     except PackageNotFoundError:

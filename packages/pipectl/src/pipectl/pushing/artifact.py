@@ -19,7 +19,7 @@ from pipecd_model.oci import (
     LAYER,
     MANIFEST,
     Descriptor,
-    Document,
+    OciDocument,
     Platform,
 )
 
@@ -31,16 +31,16 @@ _PROGRAMS: Final = (b"\x7fELF", b"#!")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PluginFile:
+class PlatformFile:
     """The executable of one platform."""
 
     platform: Platform
     path: Path
 
 
-def parse_files(texts: Iterable[str]) -> tuple[PluginFile, ...]:
+def parse_files(texts: Iterable[str]) -> tuple[PlatformFile, ...]:
     """Read `os/arch=path,…`. Raises ConfigError."""
-    files: dict[Platform, PluginFile] = {}
+    files: dict[Platform, PlatformFile] = {}
     for text in (part for each in texts for part in each.split(",") if part):
         target, _, path = text.partition("=")
         system, _, architecture = target.partition("/")
@@ -51,12 +51,12 @@ def parse_files(texts: Iterable[str]) -> tuple[PluginFile, ...]:
             )
         if platform in files:
             raise ConfigError(f"two files for {platform}", hint="a platform has one")
-        files[platform] = PluginFile(platform=platform, path=Path(path))
+        files[platform] = PlatformFile(platform=platform, path=Path(path))
         _check(files[platform])
     return tuple(files.values())
 
 
-def layer_of(file: PluginFile) -> Descriptor:
+def layer_of(file: PlatformFile) -> Descriptor:
     """What the registry shall call the file."""
     with file.path.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
@@ -69,9 +69,9 @@ def layer_of(file: PluginFile) -> Descriptor:
     )
 
 
-def manifest_of(layer: Descriptor) -> Document:
+def manifest_of(layer: Descriptor) -> OciDocument:
     """The manifest of one platform."""
-    return Document(
+    return OciDocument(
         schema_version=2,
         media_type=MANIFEST,
         artifact_type=ARTIFACT,
@@ -80,12 +80,12 @@ def manifest_of(layer: Descriptor) -> Document:
     )
 
 
-def index_of(manifests: Sequence[tuple[Platform, Document]]) -> Document:
+def index_of(manifests: Sequence[tuple[Platform, OciDocument]]) -> OciDocument:
     """The index over the manifests of all platforms."""
     described = (
-        describe(MANIFEST, manifest.encoded(), platform) for platform, manifest in manifests
+        describe(MANIFEST, manifest.encode(), platform) for platform, manifest in manifests
     )
-    return Document(
+    return OciDocument(
         schema_version=2, media_type=INDEX, artifact_type=ARTIFACT, manifests=tuple(described)
     )
 
@@ -100,7 +100,7 @@ def describe(media_type: str, content: bytes, platform: Platform | None = None) 
     )
 
 
-def _check(file: PluginFile) -> None:
+def _check(file: PlatformFile) -> None:
     try:
         with file.path.open("rb") as content:
             begins = content.read(4)

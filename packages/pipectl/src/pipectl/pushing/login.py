@@ -21,7 +21,7 @@ class _Logins(msgspec.Struct, frozen=True, rename="camel"):
     cred_helpers: dict[str, str] = {}
 
 
-def kept_login(host: str) -> tuple[str, str] | None:
+def find_login(host: str) -> tuple[str, str] | None:
     """User and password for a registry, None when there are none. Raises ConfigError."""
     folder = os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker"
     file = Path(folder) / "config.json"

@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit
 import httpx2
 
 from pipecd_model.errors import DeniedError, PipecdError, UnavailableError
-from pipecd_model.oci import Descriptor, Document, Reference, parse_challenge
+from pipecd_model.oci import Descriptor, OciDocument, Reference, parse_challenge
 
 CHUNK: Final = 1024 * 1024
 TIMEOUT: Final = httpx2.Timeout(60, write=300, read=300)
@@ -22,7 +22,7 @@ TIMEOUT: Final = httpx2.Timeout(60, write=300, read=300)
 LONGEST_REFUSAL: Final = 300
 
 
-class Registry:
+class RegistryClient:
     """One repository of a registry, while the block runs."""
 
     def __init__(
@@ -56,10 +56,10 @@ class Registry:
         )
         return True
 
-    def put_document(self, version: str, document: Document) -> None:
+    def put_document(self, version: str, document: OciDocument) -> None:
         """Store a manifest or an index under a digest or a tag."""
         headers = {"Content-Type": document.media_type}
-        content = document.encoded()
+        content = document.encode()
         self._ask("PUT", f"manifests/{version}", expected=(201,), content=content, headers=headers)
 
     def _ask(

@@ -24,8 +24,8 @@ def skeleton(name: str) -> Iterator[tuple[Path, str]]:
     for file in sorted(FILES.rglob("*")):
         if file.is_file() and file.suffix != ".pyc":
             path = str(file.relative_to(FILES)).removesuffix(".in")
-            yield Path(_filled(path, name)), _filled(file.read_text(), name)
+            yield Path(_fill(path, name)), _fill(file.read_text(), name)
 
 
-def _filled(text: str, name: str) -> str:
+def _fill(text: str, name: str) -> str:
     return text.replace("__name__", name).replace("__STAGE__", name.upper())

@@ -60,7 +60,7 @@ class Credentials:
             return Access(address=remote, variables=variables)
         user, password = self._config.username, ""
         if self._config.password:
-            password = self._config.password.decoded().decode(errors="replace").strip()
+            password = self._config.password.decode().decode(errors="replace").strip()
         if parts.username is not None:
             # Credentials in the address would be shown by every listing of processes.
             user, password = unquote(parts.username), unquote(parts.password or "")
@@ -76,7 +76,7 @@ class Credentials:
 
     def _key(self) -> bytes:
         if self._config.ssh_key_data:
-            data = self._config.ssh_key_data.decoded()
+            data = self._config.ssh_key_data.decode()
         else:
             try:
                 data = Path(self._config.ssh_key_file).read_bytes()

@@ -11,7 +11,7 @@ from pipecd_wire.model.application_pb2 import Application, ApplicationDeployment
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.livestateapi.api_pb2 import GetLivestateRequest, GetLivestateResponse
 from piped.livestate.merge import View, merge
-from piped.plan.protocols import Sources
+from piped.plan.protocols import CommitSources
 
 LIMIT: Final = 60.0
 """Seconds that a plugin has for its answer."""
@@ -28,7 +28,7 @@ class LivePlugin(Protocol):
     def restarts(self) -> int:
         """How often it was started again; another process may offer other things."""
 
-    async def ready(self, limit: float, /) -> None:
+    async def wait_ready(self, limit: float, /) -> None:
         """Wait until it answers; PluginError when it does not in time."""
 
     async def get_livestate(
@@ -45,7 +45,7 @@ class Looker:
         *,
         plugins: Mapping[str, LivePlugin],
         configs: Iterable[PluginConfig],
-        sources: Sources,
+        sources: CommitSources,
     ) -> None:
         self._plugins = plugins
         self._configs = tuple(configs)
@@ -116,7 +116,7 @@ class Looker:
         A request without deploy targets is refused by one that has, and unknown to one that has
         not.
         """
-        await plugin.ready(READY)
+        await plugin.wait_ready(READY)
         known = self._offers.get(plugin.name)
         if known is not None and known[0] == plugin.restarts:
             return known[1]

@@ -25,7 +25,7 @@ from pipecd_wire.model.application_pb2 import (
     ApplicationDeploymentReference,
     ApplicationSyncState,
 )
-from piped.controlplane.state import Change, ControlPlaneState
+from piped.controlplane.state import ControlPlaneState, StateChange
 from piped.livestate.look import Looker
 from piped.livestate.merge import View
 
@@ -118,7 +118,7 @@ class LiveStates:
         async for change in self._mirror.changes():
             self._take(change)
 
-    def _take(self, change: Change) -> None:
+    def _take(self, change: StateChange) -> None:
         for application in change.applications:
             self._due.setdefault(application.id, self._now())
         for gone in change.removed_applications:

@@ -16,7 +16,7 @@ PLUGIN: Final = metadata.PLUGIN
 """Key in a stage's metadata: the plugin that was chosen for it, kept for resume and rollback."""
 
 
-class Plugin(Protocol):
+class StagePlugin(Protocol):
     """One plugin process, as it is asked. Every call raises PluginError when it fails."""
 
     name: str
@@ -34,7 +34,7 @@ class Plugin(Protocol):
     def stages_without_files(self) -> frozenset[str]:
         """Those of its stages that need no files of the commit."""
 
-    async def ready(self, limit: float, /) -> None:
+    async def wait_ready(self, limit: float, /) -> None:
         """Wait until it answers; PluginError with what is wrong when it does not in time."""
 
     async def determine_versions(
@@ -70,19 +70,19 @@ class Plugins(Protocol):
     """All plugins of this piped."""
 
     @property
-    def plugins(self) -> Mapping[str, Plugin]:
+    def plugins(self) -> Mapping[str, StagePlugin]:
         """By name."""
 
-    async def settled(self, limit: float, /) -> None:
+    async def wait_settled(self, limit: float, /) -> None:
         """Wait until each has been ready or has failed once, so that all stages are known."""
 
     def choose(
         self, stage_name: str, /, *, wanted: str | None, declared: Collection[str]
-    ) -> Plugin:
+    ) -> StagePlugin:
         """The plugin that runs a stage, by the application's choice where several offer it."""
 
 
-class Sources(Protocol):
+class CommitSources(Protocol):
     """Commits, made ready for a plugin."""
 
     async def read(

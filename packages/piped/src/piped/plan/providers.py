@@ -10,7 +10,7 @@ from pipecd_model.config import PluginConfig
 from pipecd_wire.model.deployment_pb2 import Deployment
 
 
-def with_targets(deployment: Deployment, plugins: Iterable[PluginConfig]) -> Deployment:
+def add_targets(deployment: Deployment, plugins: Iterable[PluginConfig]) -> Deployment:
     """The deployment with its deploy targets; the same one when it names them itself."""
     provider = deployment.platform_provider or deployment.cloud_provider
     if deployment.deploy_targets_by_plugin or not provider:

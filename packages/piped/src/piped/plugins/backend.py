@@ -12,14 +12,14 @@ from typing import Protocol
 
 from pipecd_wire.model.command_pb2 import Command
 from piped.controlplane.client import ControlPlane
-from piped.plugins.tools import Tools
+from piped.plugins.tools import ToolsFolder
 from piped.report.masked import Logs
 from piped.report.metadata import MetadataStores
 from piped.report.numbering import LineNumbers
 from piped.secrets import KnownSecrets
 
 
-class StageCommands(Protocol):
+class StageCommandSource(Protocol):
     """The APPROVE_STAGE and SKIP_STAGE commands that a stage was given."""
 
     def stage_commands(self, deployment_id: str, stage_id: str) -> Sequence[Command]:
@@ -37,9 +37,9 @@ class PluginBackend:
 
     logs: Logs
     metadata: MetadataStores
-    commands: StageCommands
+    commands: StageCommandSource
     control: ControlPlane
-    tools: Tools
+    tools: ToolsFolder
     numbers: LineNumbers = field(default_factory=LineNumbers)
     """For lines of plugins that are not managed."""
     secrets: KnownSecrets = field(default_factory=KnownSecrets)

@@ -17,18 +17,18 @@ def choose(
     that is not ready: whoever calls it waits for that.
     """
     if wanted:
-        return _named(plugins, stage, wanted)
+        return _find_named(plugins, stage, wanted)
     offering = {name: plugin for name, plugin in plugins.items() if stage in plugin.stages}
     if len(offering) > 1 and (named := offering.keys() & set(declared)):
         offering = {name: offering[name] for name in named}
     if len(offering) > 1:
         raise AmbiguousStageError(stage, plugins=offering.keys())
     if not offering:
-        raise _nobody(plugins, stage)
+        raise _no_plugin_error(plugins, stage)
     return next(iter(offering.values()))
 
 
-def _named(plugins: Mapping[str, Plugin], stage: str, wanted: str) -> Plugin:
+def _find_named(plugins: Mapping[str, Plugin], stage: str, wanted: str) -> Plugin:
     plugin = plugins.get(wanted)
     if plugin is None:
         raise PluginError(
@@ -45,7 +45,7 @@ def _named(plugins: Mapping[str, Plugin], stage: str, wanted: str) -> Plugin:
     return plugin
 
 
-def _nobody(plugins: Mapping[str, Plugin], stage: str) -> NoPluginForStageError:
+def _no_plugin_error(plugins: Mapping[str, Plugin], stage: str) -> NoPluginForStageError:
     error = NoPluginForStageError(
         stage, offered={name for plugin in plugins.values() for name in plugin.stages}
     )

@@ -38,7 +38,7 @@ def command_of(
     mark: Mark,
     piped_token: str,
     scripts: Path,
-    grace: float,
+    grace_seconds: float,
     wrapper: tuple[str, ...],
 ) -> Command:
     """Returns the command of a plugin that serves on `port` and calls piped on `service_port`."""
@@ -58,7 +58,7 @@ def command_of(
         PARENT_VARIABLE: str(os.getpid()),
     }
     if program.is_package:
-        arguments = (*start, "--grace-period", f"{grace:g}s")
+        arguments = (*start, "--grace-period", f"{grace_seconds:g}s")
         return Command(
             arguments=arguments, environment=environment, inherited=INHERITED, config=config
         )

@@ -19,8 +19,8 @@ from pipecd_wire.plugin.planpreviewapi.api_pb2_grpc import PlanPreviewServiceStu
 from pipecd_wire.refusals import is_stopping
 from pipecd_wire.rpc import MAX_MESSAGE, CallError, Channel, call
 from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
-from piped.plugins.state import Limits
-from piped.programs.cancel_group import CancelGroup, EndedError
+from piped.plugins.state import PluginLimits
+from piped.programs.cancel_group import CancelGroup, GroupEndedError
 
 if TYPE_CHECKING:
     from pipecd_wire.pipecd.plugin.plugin_pb2_grpc import (
@@ -35,30 +35,30 @@ log = logger(__name__)
 
 Response = TypeVar("Response")
 
-REASON_WAIT: Final = 1.0
+REASON_SECONDS: Final = 1.0
 """Seconds in which the end of a process becomes known after its channel broke."""
 
-ASK_AGAIN: Final = 0.1
+ASK_AGAIN_SECONDS: Final = 0.1
 """Seconds between two questions to a plugin that does not listen any more but still lives."""
 
 TOO_LARGE: Final = "larger than max"
 """What gRPC says of a message that it does not take."""
 
-GIVEN_UP: Final = 5.0
+GIVE_UP_SECONDS: Final = 5.0
 """Seconds in which the process ends that was given up."""
 
-LEFTOVERS_END: Final = 30.0
+ORPHANS_END_SECONDS: Final = 30.0
 """Seconds in which all ends that a process has started."""
 
 # What a caller sees when the process at the other end dies.
 BROKEN: Final = frozenset({"UNAVAILABLE", "CANCELLED", "UNKNOWN"})
 
 
-class Connection:
+class PluginConnection:
     """A process that serves, from the moment it is ready to its end."""
 
     def __init__(
-        self, plugin: str, channel: Channel, limits: Limits, processes: Search | None = None
+        self, plugin: str, channel: Channel, limits: PluginLimits, processes: Search | None = None
     ) -> None:
         """`processes`: what finds all that its process has started."""
         self._plugin = plugin
@@ -88,8 +88,8 @@ class Connection:
         try:
             async with self.calls.scope():
                 return await attempt()
-        except EndedError:
-            raise self.lost() from None
+        except GroupEndedError:
+            raise self.make_lost_error() from None
         except CallError as error:
             raise await self._judge(rpc, error) from None
 
@@ -126,14 +126,14 @@ class Connection:
                     await call(self._stages.WaitStage, request, deadline=left)
             except asyncio.CancelledError:
                 continue
-            except EndedError:
+            except GroupEndedError:
                 return True
             except CallError as error:
                 if error.status == "UNIMPLEMENTED":
                     end = min(end, clock() + self._limits.silent_end)
                     await self._sleep_until(end)
                     return False
-                await self._sleep_until(clock() + ASK_AGAIN)
+                await self._sleep_until(clock() + ASK_AGAIN_SECONDS)
             else:
                 return True
         limit = self._limits.handler_end
@@ -145,7 +145,7 @@ class Connection:
             limit=limit,
         )
         self._give_up(f"did not end a stage within {limit:g}s after it was cancelled")
-        await self._sleep_until(clock() + GIVEN_UP)
+        await self._sleep_until(clock() + GIVE_UP_SECONDS)
         return True
 
     async def end_abandoned(self, search: Search) -> None:
@@ -161,7 +161,7 @@ class Connection:
             count = ending.result()
         except StuckError as error:
             self._give_up(f"has left processes of a cancelled stage: {error}")
-            await self._sleep_until(asyncio.get_running_loop().time() + LEFTOVERS_END)
+            await self._sleep_until(asyncio.get_running_loop().time() + ORPHANS_END_SECONDS)
             return
         if count:
             log.warning("plugin.stage_left_processes", plugin=self._plugin, processes=count)
@@ -175,9 +175,9 @@ class Connection:
         if not (self.managed or self.ending or self.stopping):
             self._give_up("has lost the call of a stage")
         if self.ending or self.unrecoverable.done():
-            await self._over(LEFTOVERS_END)
+            await self._wait_ended(ORPHANS_END_SECONDS)
 
-    def lost(self) -> PluginLostError:
+    def make_lost_error(self) -> PluginLostError:
         """The error of a call that the process cannot answer any more."""
         if self.stopping:
             return PluginStoppingError(f"the plugin {self._plugin!r} was stopped")
@@ -188,9 +188,9 @@ class Connection:
         if is_stopping(error):
             return PluginStoppingError(f"the plugin {self._plugin!r} is stopping")
         if error.status in BROKEN:
-            await self._over(REASON_WAIT)
+            await self._wait_ended(REASON_SECONDS)
             if self.calls.ended or self.stopping or error.status == "UNAVAILABLE":
-                return self.lost()
+                return self.make_lost_error()
         if error.status == "RESOURCE_EXHAUSTED" and TOO_LARGE in error.message:
             return PluginError(
                 f"the plugin {self._plugin!r} answered {rpc} with more than "
@@ -205,17 +205,17 @@ class Connection:
         if not self.unrecoverable.done():
             self.unrecoverable.set_result(why)
 
-    async def _over(self, limit: float) -> None:
+    async def _wait_ended(self, limit: float) -> None:
         """Wait for the end of the process, not longer than `limit`."""
         try:
             async with asyncio.timeout(limit), self.calls.scope():
                 await asyncio.get_running_loop().create_future()
-        except (TimeoutError, EndedError):
+        except (TimeoutError, GroupEndedError):
             return
 
     async def _sleep_until(self, end: float) -> None:
         while (left := end - asyncio.get_running_loop().time()) > 0 and not self.calls.ended:
             try:
-                await self._over(left)
+                await self._wait_ended(left)
             except asyncio.CancelledError:
                 continue

@@ -18,7 +18,7 @@ from pipecd_runtime.tasks import UnwrappedTaskGroup
 from piped.plugins.backend import PluginBackend
 from piped.plugins.choose import choose
 from piped.plugins.plugin import Plugin
-from piped.plugins.state import Limits
+from piped.plugins.state import PluginLimits
 from piped.plugins.supervise import HostContext, Supervisor
 from piped.programs.command import pdeathsig_wrapper
 from piped.programs.download import DownloadLimits
@@ -26,15 +26,15 @@ from piped.programs.orphans import OrphanReaper
 
 log = logger(__name__)
 
-AFTER_KILL: Final = 10.0
+AFTER_KILL_SECONDS: Final = 10.0
 """Seconds in which the system takes away processes that were killed."""
 
-REMIND: Final = 0.25
+REMIND_SECONDS: Final = 0.25
 """Seconds between reminders to a plugin that shall hurry."""
-FIRST_WORD: Final = 0.2
+SIGNAL_GAP_SECONDS: Final = 0.2
 """Seconds between two signals at least: two at once would be one."""
 
-FINISH_LINE: Final = 1.0
+FINISH_SECONDS: Final = 1.0
 """Seconds beyond the grace period: a plugin that uses all of it is not killed at its end."""
 
 
@@ -47,22 +47,22 @@ class PluginHost:
         *,
         data_dir: Path,
         backend: PluginBackend,
-        limits: Limits | None = None,
+        limits: PluginLimits | None = None,
         download: DownloadLimits | None = None,
-        grace: float = 30,
+        grace_seconds: float = 30,
         on_change: Callable[[Plugin], None] | None = None,
     ) -> None:
-        """`grace`: seconds that plugins are told they have to stop."""
+        """`grace_seconds`: what plugins are told they have to stop."""
         self._configs = tuple(configs)
         self._folder = data_dir / "plugins"
         self._orphans = OrphanReaper(data_dir)
         self._backend = backend
-        self._limits = limits or Limits()
+        self._limits = limits or PluginLimits()
         self._download = download or DownloadLimits()
-        self._grace = grace
+        self._grace_seconds = grace_seconds
         self.on_change = on_change
         self._plugins = {
-            config.name: Plugin(config.name, self._limits, self._changed, backend.secrets)
+            config.name: Plugin(config.name, self._limits, self._on_plugin_change, backend.secrets)
             for config in self._configs
         }
         self._supervisors: list[Supervisor] = []
@@ -92,12 +92,12 @@ class PluginHost:
             if supervisor.name == name:
                 supervisor.restart(by)
 
-    async def settled(self, limit: float) -> None:
+    async def wait_settled(self, limit: float) -> None:
         """Wait until every plugin has been ready or has failed once, not longer than `limit`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(limit):
                 for plugin in self._plugins.values():
-                    await plugin.tried()
+                    await plugin.wait_tried()
 
     async def __aenter__(self) -> Self:
         await self._orphans.sweep()
@@ -108,7 +108,7 @@ class PluginHost:
             backend=self._backend,
             limits=self._limits,
             wrapper=await pdeathsig_wrapper(),
-            grace=self._grace,
+            grace_seconds=self._grace_seconds,
             download=self._download,
         )
         await self._tasks.__aenter__()
@@ -130,32 +130,32 @@ class PluginHost:
             # Nobody has the time for a grace period here: each is told twice, which means hurry.
             for supervisor in self._supervisors:
                 supervisor.stop()
-            await self._ended(FIRST_WORD)
+            await self._wait_ended(SIGNAL_GAP_SECONDS)
             await self.stop(self._limits.hurry)
         finally:
             for task in self._running:
                 task.cancel()
             await self._tasks.__aexit__(kind, error, trace)
 
-    async def stop(self, grace: float) -> None:
-        """Tell all plugins to stop, wait up to `grace` seconds, end those that are left.
+    async def stop(self, grace_seconds: float) -> None:
+        """Tell all plugins to stop, wait up to `grace_seconds`, end those that are left.
 
         A plugin that cannot give its stage back is told when the stage has ended, or the grace.
         """
         for supervisor in self._supervisors:
             supervisor.stop()
-        grace = min(grace, self._limits.hurry) if self._hurried else grace
-        if await self._ended(grace):
+        grace_seconds = min(grace_seconds, self._limits.hurry) if self._hurried else grace_seconds
+        if await self._wait_ended(grace_seconds):
             return
         for supervisor in self._supervisors:
             if not supervisor.is_told:
                 supervisor.tell()
-        if await self._ended(FINISH_LINE):
+        if await self._wait_ended(FINISH_SECONDS):
             return
         log.warning("plugin.killed", tasks=[t.get_name() for t in self._running if not t.done()])
         for supervisor in self._supervisors:
             supervisor.kill()
-        await self._ended(AFTER_KILL)
+        await self._wait_ended(AFTER_KILL_SECONDS)
 
     def kill(self) -> None:
         """End everything now: plugins get a second signal and a moment to end what they started."""
@@ -167,24 +167,24 @@ class PluginHost:
             if (end := self._patience.when()) is None or end > soon:
                 self._patience.reschedule(soon)
 
-    async def _ended(self, limit: float) -> bool:
+    async def _wait_ended(self, limit: float) -> bool:
         try:
             async with asyncio.timeout(limit) as self._patience:
                 while left := [task for task in self._running if not task.done()]:
-                    await asyncio.wait(left, timeout=REMIND)
+                    await asyncio.wait(left, timeout=REMIND_SECONDS)
                     if self._hurried:
-                        self._tell_again()
+                        self._signal_again()
         except TimeoutError:
             return False
         finally:
             self._patience = None
         return True
 
-    def _tell_again(self) -> None:
+    def _signal_again(self) -> None:
         """Two signals that come together reach a process as one: it would not know to hurry."""
         for supervisor in self._supervisors:
             supervisor.stop()
 
-    def _changed(self, plugin: Plugin) -> None:
+    def _on_plugin_change(self, plugin: Plugin) -> None:
         if self.on_change is not None:
             self.on_change(plugin)

@@ -28,7 +28,7 @@ from pipecd_wire.rpc import (
 from piped.plugins.backend import PluginBackend
 from piped.plugins.running import RunningStages
 from piped.plugins.service import MetadataApi, SharedObjectsApi, StageApi
-from piped.programs.cancel_group import EndedError
+from piped.programs.cancel_group import GroupEndedError
 from piped.report.numbering import RenumberedLogs
 
 MANAGEMENT: Final = pb.DESCRIPTOR.services_by_name["PluginManagementService"]
@@ -57,7 +57,7 @@ class PluginSession:
         """Is it known to have the token? A plugin of upstream's was never told what it is."""
         return not self.port or self.ready.done()
 
-    def seen(self) -> None:
+    def mark_alive(self) -> None:
         """It has just proved to be alive."""
         self.last_ping = asyncio.get_running_loop().time()
 
@@ -69,12 +69,14 @@ class ManagementApi:
         self,
         session: PluginSession,
         *,
-        ping_interval: float,
+        ping_interval_seconds: float,
         running: RunningStages,
         backend: PluginBackend,
     ) -> None:
         self._session = session
-        self._interval = Duration(nanos=int(ping_interval % 1 * 1e9), seconds=int(ping_interval))
+        self._interval = Duration(
+            nanos=int(ping_interval_seconds % 1 * 1e9), seconds=int(ping_interval_seconds)
+        )
         self._running = running
         self._backend = backend
 
@@ -88,14 +90,14 @@ class ManagementApi:
                 f"the plugin serves on port {request.port}, not on {session.port}",
                 hint="serve on the port that the configuration names",
             )
-        session.seen()
+        session.mark_alive()
         if not session.ready.done():
             session.ready.set_result(request)
         return pb.ReadyResponse(ping_interval=self._interval)
 
     @rpc("Ping")
     async def ping(self, _: Any, _request: pb.PingRequest) -> pb.PingResponse:
-        self._session.seen()
+        self._session.mark_alive()
         return pb.PingResponse()
 
     @rpc("DecryptSecret")
@@ -124,7 +126,7 @@ class ManagementApi:
                 try:
                     async with group.scope():
                         command = await anext(commands)
-                except (EndedError, StopAsyncIteration):
+                except (GroupEndedError, StopAsyncIteration):
                     return
                 yield pb.WatchStageCommandsResponse(command=command)
 

@@ -28,7 +28,7 @@ from pipecd_wire.plugin.livestateapi import api_pb2 as livestate
 from pipecd_wire.plugin.planpreviewapi import api_pb2 as planpreview
 from pipecd_wire.rpc import call
 from piped.plugins.abandoned import StageSearch
-from piped.plugins.connection import Connection
+from piped.plugins.connection import PluginConnection
 from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError
 from piped.plugins.masking import (
     Mask,
@@ -38,7 +38,7 @@ from piped.plugins.masking import (
     masking_errors,
 )
 from piped.plugins.running import RunningStages
-from piped.plugins.state import Limits, Phase, PluginState
+from piped.plugins.state import Phase, PluginLimits, PluginState
 from piped.programs.output import Output
 from piped.secrets import KnownSecrets
 
@@ -66,7 +66,7 @@ class Plugin:
     def __init__(
         self,
         name: str,
-        limits: Limits,
+        limits: PluginLimits,
         on_change: Callable[["Plugin"], None],
         secrets: KnownSecrets | None = None,
     ) -> None:
@@ -91,7 +91,7 @@ class Plugin:
         self.output = Output(name, self._secrets.mask, is_own_question)
         self._limits = limits
         self._on_change = on_change
-        self._connection: Connection | None = None
+        self._connection: PluginConnection | None = None
         self._changed = Signal()
 
     @property
@@ -104,7 +104,7 @@ class Plugin:
         """How often it was started again."""
         return max(0, self._starts - 1)
 
-    async def ready(self, limit: float) -> None:
+    async def wait_ready(self, limit: float) -> None:
         """Wait until it can be called. Raises PluginError with the reason after `limit` seconds."""
         try:
             async with asyncio.timeout(limit):
@@ -118,7 +118,7 @@ class Plugin:
         if self._connection is None:
             raise PluginStoppingError(f"the plugin {self.name!r} is stopping")
 
-    async def tried(self) -> None:
+    async def wait_tried(self) -> None:
         """Wait until it has been ready, or has failed, for the first time."""
         await self._wait_until(lambda: self._was_tried)
 
@@ -180,7 +180,7 @@ class Plugin:
     async def _plan(
         self,
         rpc: str,
-        attempt: Callable[[Connection], Awaitable[Response]],
+        attempt: Callable[[PluginConnection], Awaitable[Response]],
         mask: Mask | None = None,
     ) -> Response:
         with masking_errors(mask or self._secrets.mask):
@@ -188,7 +188,7 @@ class Plugin:
             return await there.ask(rpc, lambda: attempt(there))
 
     async def _ask_if_offered(
-        self, rpc: str, attempt: Callable[[Connection], Awaitable[Response]]
+        self, rpc: str, attempt: Callable[[PluginConnection], Awaitable[Response]]
     ) -> Response | None:
         with masking_errors(self._secrets.mask):
             there = self._require_connection()
@@ -245,7 +245,7 @@ class Plugin:
         return response
 
     async def _wait_cancelled(
-        self, there: Connection, request: pb.ExecutePluginInput, since: int
+        self, there: PluginConnection, request: pb.ExecutePluginInput, since: int
     ) -> None:
         """Wait until nothing of a cancelled stage runs any more."""
         if await there.handler_end(request.deployment.id, request.stage.id):
@@ -317,7 +317,7 @@ class Plugin:
         self._changed.send()
         self._on_change(self)
 
-    def set_connection(self, connection: Connection | None) -> None:
+    def set_connection(self, connection: PluginConnection | None) -> None:
         """Make calls through this connection, or none; for the supervisor."""
         self._connection = connection
         self.was_ready = self.was_ready or connection is not None
@@ -330,7 +330,7 @@ class Plugin:
     def _is_there(self) -> bool:
         return self._connection is not None and not self._connection.unrecoverable.done()
 
-    def _require_connection(self) -> Connection:
+    def _require_connection(self) -> PluginConnection:
         if self._connection is not None:
             return self._connection
         if self.state.phase is Phase.STOPPING:

@@ -15,11 +15,9 @@ from piped.plugins.backend import PluginBackend
 from piped.report.logs import StageKey
 from piped.report.masked import Logs
 
-PutRequest = (
-    pb.PutStageMetadataRequest
-    | pb.PutStageMetadataMultiRequest
-    | pb.PutDeploymentPluginMetadataRequest
-    | pb.PutDeploymentPluginMetadataMultiRequest
+StagePutRequest = pb.PutStageMetadataRequest | pb.PutStageMetadataMultiRequest
+PluginPutRequest = (
+    pb.PutDeploymentPluginMetadataRequest | pb.PutDeploymentPluginMetadataMultiRequest
 )
 LogRequest = pb.ReportStageLogsRequest | pb.ReportStageLogsFromLastCheckpointRequest
 
@@ -106,19 +104,20 @@ class MetadataApi:
     async def put_stage_metadata(
         self, _: Any, request: pb.PutStageMetadataRequest
     ) -> pb.PutStageMetadataResponse:
-        store = self._stores.get(request.deployment_id)
-        store.check_plugin(request.stage_id, self._plugin)
-        await store.put_stage(request.stage_id, self._shown(request, {request.key: request.value}))
+        await self._put_stage(request, {request.key: request.value})
         return pb.PutStageMetadataResponse()
 
     @rpc("PutStageMetadataMulti")
     async def put_stage_metadata_multi(
         self, _: Any, request: pb.PutStageMetadataMultiRequest
     ) -> pb.PutStageMetadataMultiResponse:
+        await self._put_stage(request, request.metadata)
+        return pb.PutStageMetadataMultiResponse()
+
+    async def _put_stage(self, request: StagePutRequest, values: Mapping[str, str]) -> None:
         store = self._stores.get(request.deployment_id)
         store.check_plugin(request.stage_id, self._plugin)
-        await store.put_stage(request.stage_id, self._shown(request, request.metadata))
-        return pb.PutStageMetadataMultiResponse()
+        await store.put_stage(request.stage_id, self._mask(request.deployment_id, values))
 
     @rpc("GetDeploymentPluginMetadata")
     async def get_deployment_plugin_metadata(
@@ -132,19 +131,19 @@ class MetadataApi:
     async def put_deployment_plugin_metadata(
         self, _: Any, request: pb.PutDeploymentPluginMetadataRequest
     ) -> pb.PutDeploymentPluginMetadataResponse:
-        store = self._stores.get(request.deployment_id)
-        await store.put_plugin(
-            request.plugin_name, self._shown(request, {request.key: request.value})
-        )
+        await self._put_plugin(request, {request.key: request.value})
         return pb.PutDeploymentPluginMetadataResponse()
 
     @rpc("PutDeploymentPluginMetadataMulti")
     async def put_deployment_plugin_metadata_multi(
         self, _: Any, request: pb.PutDeploymentPluginMetadataMultiRequest
     ) -> pb.PutDeploymentPluginMetadataMultiResponse:
-        store = self._stores.get(request.deployment_id)
-        await store.put_plugin(request.plugin_name, self._shown(request, request.metadata))
+        await self._put_plugin(request, request.metadata)
         return pb.PutDeploymentPluginMetadataMultiResponse()
+
+    async def _put_plugin(self, request: PluginPutRequest, values: Mapping[str, str]) -> None:
+        store = self._stores.get(request.deployment_id)
+        await store.put_plugin(request.plugin_name, self._mask(request.deployment_id, values))
 
     @rpc("GetDeploymentSharedMetadata")
     async def get_deployment_shared_metadata(
@@ -153,9 +152,9 @@ class MetadataApi:
         value = self._stores.get(request.deployment_id).get_shared(request.key)
         return pb.GetDeploymentSharedMetadataResponse(value=value or "", found=value is not None)
 
-    def _shown(self, request: PutRequest, values: Mapping[str, str]) -> dict[str, str]:
+    def _mask(self, deployment_id: str, values: Mapping[str, str]) -> dict[str, str]:
         """Metadata is shown to people: it holds no secret."""
-        masker = self._secrets.masker(request.deployment_id)
+        masker = self._secrets.masker(deployment_id)
         return {key: masker.line(value) for key, value in values.items()}
 
 

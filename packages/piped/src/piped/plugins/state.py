@@ -27,7 +27,7 @@ class PluginState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class PluginLimits:
     """Seconds that piped waits for a plugin, and what makes it lose patience."""
 
     ready: float = 30

@@ -36,7 +36,7 @@ from pipecd_wire.rpc import (
 )
 from piped.plugins.backend import PluginBackend
 from piped.plugins.command import command_of
-from piped.plugins.connection import Connection
+from piped.plugins.connection import PluginConnection
 from piped.plugins.errors import PluginError
 from piped.plugins.management import (
     ManagementApi,
@@ -45,25 +45,25 @@ from piped.plugins.management import (
     endpoints_of,
 )
 from piped.plugins.plugin import Plugin
-from piped.plugins.state import Limits, Phase
+from piped.plugins.state import Phase, PluginLimits
 from piped.programs.download import DownloadLimits
 from piped.programs.errors import ProgramError, SourceAwayError
 from piped.programs.fetch import Program
 from piped.programs.fetcher import ProgramFetcher
 from piped.programs.orphans import OrphanReaper
 from piped.programs.port import accepts, private_port
-from piped.programs.process import Process, ending, started
+from piped.programs.process import ProgramProcess, describe_exit, running_process
 from piped.programs.source import ProgramSource
 
 log = logger(__name__)
 
-LAST_WORDS: Final = 0.5
+LAST_OUTPUT_SECONDS: Final = 0.5
 """Seconds in which the output of a process that has ended is read to its end."""
 
-KILLED: Final = 5.0
+KILL_SECONDS: Final = 5.0
 """Seconds in which the system takes away a process that was killed."""
 
-LOOK_AGAIN: Final = 0.05
+POLL_PORT_SECONDS: Final = 0.05
 """Seconds between two looks at a port on which a plugin shall serve."""
 
 FIRST_ANSWER: Final = Retry(attempts=None, base=0.05, cap=0.5)
@@ -86,10 +86,10 @@ class HostContext:
     names: frozenset[str]
     """Of all plugins."""
     backend: PluginBackend
-    limits: Limits
+    limits: PluginLimits
     wrapper: tuple[str, ...]
     """What stands before the command of a file, see `pdeathsig_wrapper`."""
-    grace: float
+    grace_seconds: float
     """Seconds that a plugin has to stop."""
     download: DownloadLimits
 
@@ -109,8 +109,8 @@ class Supervisor:
         self._plugin = plugin
         self._context = context
         self._limits = context.limits
-        self._process: Process | None = None
-        self._connection: Connection | None = None
+        self._process: ProgramProcess | None = None
+        self._connection: PluginConnection | None = None
         self._stop = asyncio.Event()
         self._wanted = asyncio.Event()
         self._by = ""
@@ -247,10 +247,10 @@ class Supervisor:
                 mark=mark,
                 piped_token=session.piped_token,
                 scripts=(self._context.folder.parent / "scripts").absolute(),
-                grace=self._context.grace,
+                grace_seconds=self._context.grace_seconds,
                 wrapper=self._context.wrapper,
             )
-            process = await opened.enter_async_context(started(command, self._record))
+            process = await opened.enter_async_context(running_process(command, self._record))
             self._process = process
             leader = Leader(pid=process.pid, started=start_of(process.pid))
             processes = Search(leaders=(leader,), is_wanted=lambda it: it == mark)
@@ -276,7 +276,7 @@ class Supervisor:
                     # and nothing that it has started either.
                     if self._connection is not None:
                         self._connection.ending = True
-                    await process.killed(KILLED)
+                    await process.kill_and_wait(KILL_SECONDS)
                     await self._end_orphans()
                 except PluginError as error:
                     why = f"{why}; {error}"
@@ -288,14 +288,14 @@ class Supervisor:
         if not self._stop.is_set():
             self._plugin.become(Phase.FETCHING, how)
 
-    async def _let_go(self, process: Process, why: str) -> None:
+    async def _let_go(self, process: ProgramProcess, why: str) -> None:
         """Let a process that works well give back what it has, before it is ended."""
         self._plugin.set_connection(None)
         self._plugin.become(Phase.FETCHING, why)
         if self._connection is not None:
             self._connection.stopping = True
         process.terminate()
-        await process.gone(self._limits.hurry)
+        await process.wait_ended(self._limits.hurry)
 
     def _record(self, pid: int) -> None:
         self._context.orphans.record(self._plugin.name, pid)
@@ -308,7 +308,7 @@ class Supervisor:
     def _endpoints(self, session: PluginSession) -> Endpoints:
         management = ManagementApi(
             session,
-            ping_interval=self._limits.ping_interval,
+            ping_interval_seconds=self._limits.ping_interval,
             running=self._plugin.running,
             backend=self._context.backend,
         )
@@ -331,12 +331,12 @@ class Supervisor:
             )
         return self._config.port
 
-    async def _watch_process(self, process: Process, watches: asyncio.TaskGroup) -> None:
+    async def _watch_process(self, process: ProgramProcess, watches: asyncio.TaskGroup) -> None:
         following = watches.create_task(self._plugin.output.follow(process.said))
-        code = await process.end()
-        await asyncio.wait({following}, timeout=LAST_WORDS)
+        code = await process.wait()
+        await asyncio.wait({following}, timeout=LAST_OUTPUT_SECONDS)
         when = "" if self._connection is not None else " before it was ready"
-        raise GoneError(f"{ending(code)}{when}")
+        raise GoneError(f"{describe_exit(code)}{when}")
 
     async def _serve(
         self,
@@ -352,7 +352,7 @@ class Supervisor:
                 channel = await opened.enter_async_context(
                     connect(await self._address(session), metadata=lambda: proof)
                 )
-                connection = Connection(self._plugin.name, channel, self._limits, processes)
+                connection = PluginConnection(self._plugin.name, channel, self._limits, processes)
                 stages = await self._stages_of(connection)
         except TimeoutError:
             raise GoneError(f"did not serve within {limit:g}s") from None
@@ -377,7 +377,7 @@ class Supervisor:
         if not session.port:
             return f"127.0.0.1:{(await asyncio.shield(session.ready)).port}"
         while not session.ready.done() and not await accepts(session.port):
-            await asyncio.wait({session.ready}, timeout=LOOK_AGAIN)
+            await asyncio.wait({session.ready}, timeout=POLL_PORT_SECONDS)
         await self._check_listeners(session)
         return f"localhost:{session.port}"
 
@@ -397,7 +397,7 @@ class Supervisor:
                 return  # it may have left its port to anybody
             raise GoneError(f"does not serve alone: {error}") from None
 
-    async def _stages_of(self, connection: Connection) -> frozenset[str]:
+    async def _stages_of(self, connection: PluginConnection) -> frozenset[str]:
         try:
             answer = await call(
                 connection.deployment.FetchDefinedStages,
@@ -411,13 +411,13 @@ class Supervisor:
             raise
         return frozenset(answer.stages)
 
-    def _present(self, ready: ReadyRequest, connection: Connection) -> None:
+    def _present(self, ready: ReadyRequest, connection: PluginConnection) -> None:
         """Take what a plugin says of itself in Ready."""
         connection.managed = True
         self._plugin.version = ready.version
         self._plugin.stages_without_files = frozenset(ready.stages_without_files)
 
-    async def _watch_pings(self, session: PluginSession, connection: Connection) -> None:
+    async def _watch_pings(self, session: PluginSession, connection: PluginConnection) -> None:
         if not session.ready.done():
             # It answered before it said Ready, or it never will, as upstream's do not.
             self._present(await asyncio.shield(session.ready), connection)
@@ -428,12 +428,12 @@ class Supervisor:
             if clock() < due:
                 await asyncio.sleep(due - clock())
                 if clock() > due + interval:
-                    session.seen()  # piped itself stood still; nobody could have been heard
+                    session.mark_alive()  # piped itself stood still; nobody could have been heard
             else:
                 raise GoneError(f"missed {missed} pings in a row")
 
     async def _watch_channel(
-        self, session: PluginSession, channel: Channel, connection: Connection
+        self, session: PluginSession, channel: Channel, connection: PluginConnection
     ) -> None:
         while not self._stop.is_set():
             state = channel.get_state(try_to_connect=True)
@@ -448,7 +448,7 @@ class Supervisor:
                 if not connection.calls.is_busy and not self._stop.is_set():
                     raise GoneError("cannot be reached any more") from None
 
-    async def _watch_answers(self, connection: Connection) -> None:
+    async def _watch_answers(self, connection: PluginConnection) -> None:
         """Ask what every plugin can answer: a process may live, even ping, and serve nobody."""
         question, unanswered = self._limits.question, 0
         while not self._stop.is_set():
@@ -478,7 +478,7 @@ class Supervisor:
         if not self.is_told:
             self.tell()
 
-    async def _watch_callers(self, connection: Connection) -> None:
+    async def _watch_callers(self, connection: PluginConnection) -> None:
         why = await connection.unrecoverable
         if not self._stop.is_set():
             raise GoneError(why)

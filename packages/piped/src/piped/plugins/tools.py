@@ -28,7 +28,7 @@ FIELD: Final = re.compile(r"\{\{\s*\.(Name|Version|OutPath|TmpDir|Arch|Os)\s*\}\
 LONGEST_OUTPUT: Final = 16 * 1024
 
 
-class Tools:
+class ToolsFolder:
     """The folder of installed tools."""
 
     def __init__(self, folder: Path, *, limit: float = 600) -> None:

@@ -19,8 +19,8 @@ from pipecd_wire.plugin.planpreviewapi.api_pb2 import (
 )
 from piped.git import Repository
 from piped.plan.planner import Planner
-from piped.plan.protocols import PLUGIN, Sources
-from piped.plan.providers import with_targets
+from piped.plan.protocols import PLUGIN, CommitSources
+from piped.plan.providers import add_targets
 from piped.plan.sources import open_both
 from piped.trigger.deployment import DeploymentRequest, build_deployment
 
@@ -51,7 +51,7 @@ class Previewer:
         planner: Planner,
         plugins: Mapping[str, PreviewPlugin],
         configs: Iterable[PluginConfig],
-        sources: Sources,
+        sources: CommitSources,
         mask: Callable[[str], str] = str,
         clock: Callable[[], float],
     ) -> None:
@@ -94,7 +94,7 @@ class Previewer:
         result = self.blank(merge.application, wanted)
         made = build_deployment(merge, repository, now=result.created_at)
         made.trigger.commander = COMMANDER
-        deployment = with_targets(made, self._configs)
+        deployment = add_targets(made, self._configs)
         try:
             plan = await self._planner.plan(deployment, running)
             result.sync_strategy = plan.strategy

@@ -86,7 +86,7 @@ class PreviewBuilder:
         if isinstance(outcome, PipecdError):
             head = await repository.head()
             mine = await repository.changed_paths(head.hash, merged.hash)
-            if not trigger.touched(mine, app_dir=folder, paths=(), ignores=()):
+            if not trigger.is_touched(mine, app_dir=folder, paths=(), ignores=()):
                 return None  # its file was broken before
             result = self._previewer.blank(application, wanted)
             result.error = outcome.with_hint()

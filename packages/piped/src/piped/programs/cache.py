@@ -31,7 +31,7 @@ _RECORD: Final = "source-"
 _SUM: Final = re.compile(r"[0-9a-f]{64}")
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class SourceRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What a source last gave."""
 
     source: str
@@ -62,7 +62,7 @@ class Cache:
         with tempfile.TemporaryDirectory(dir=self._folder, prefix=_SCRATCH) as scratch:
             yield Path(scratch) / self._source.name
 
-    def keep(self, file: Path, record: Record) -> Path:
+    def keep(self, file: Path, record: SourceRecord) -> Path:
         """Check a file that came in and make it an executable. Raises ProgramError."""
         self._check_sum(record.sha256)
         _check_program(file, record.source, self._source.kind)
@@ -74,10 +74,10 @@ class Cache:
         self._tidy(record.sha256)
         return kept
 
-    def last(self) -> tuple[Record, Path] | None:
+    def last(self) -> tuple[SourceRecord, Path] | None:
         """What the program's source gave before, if it is still there and whole."""
         try:
-            record = msgspec.json.decode(self._record.read_bytes(), type=Record)
+            record = msgspec.json.decode(self._record.read_bytes(), type=SourceRecord)
         except (OSError, msgspec.DecodeError):
             return None
         kept = self._folder / record.sha256 / self._source.name
@@ -92,7 +92,7 @@ class Cache:
             return None
         return record, kept
 
-    def _write(self, record: Record) -> None:
+    def _write(self, record: SourceRecord) -> None:
         new = self._record.with_suffix(".new")
         new.write_bytes(msgspec.json.encode(record))
         new.replace(self._record)
@@ -106,7 +106,7 @@ class Cache:
             shutil.rmtree(each, ignore_errors=True)
         for record in self._folder.glob(f"{_RECORD}*.json"):
             with suppress(OSError, msgspec.DecodeError):
-                given = msgspec.json.decode(record.read_bytes(), type=Record)
+                given = msgspec.json.decode(record.read_bytes(), type=SourceRecord)
                 if not (self._folder / given.sha256).is_dir():
                     record.unlink()
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class EndedError(Exception):
+class GroupEndedError(Exception):
     """What a wait depended on has ended."""
 
 
@@ -30,9 +30,9 @@ class CancelGroup:
 
     @asynccontextmanager
     async def scope(self) -> AsyncIterator[None]:
-        """A block that is left with EndedError the moment the group ends."""
+        """A block that is left with GroupEndedError the moment the group ends."""
         if self.ended:
-            raise EndedError
+            raise GroupEndedError
         # A timeout without a time is a cancel scope: it tells its own end from a foreign cancel.
         scope = asyncio.timeout(None)
         try:
@@ -44,7 +44,7 @@ class CancelGroup:
                     self._scopes.discard(scope)
         except TimeoutError:
             if scope.expired():
-                raise EndedError from None
+                raise GroupEndedError from None
             raise
 
     def end(self) -> None:

@@ -43,7 +43,7 @@ class DownloadLimits:
     """Seconds between two words about the progress."""
 
 
-def shown(url: str) -> str:
+def redact_url(url: str) -> str:
     """An address as others may read it: without passwords, and without tokens in its query."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
@@ -56,7 +56,7 @@ async def conversation(
     """Talk to one source. Its troubles become ProgramSourceError and SourceAwayError."""
     import httpx2  # noqa: PLC0415 - a piped whose plugins are all installed never needs it
 
-    where = shown(source.url)
+    where = redact_url(source.url)
     for each in ("httpx2", "httpcore2"):  # they log addresses as they are, tokens included
         logging.getLogger(each).setLevel(logging.WARNING)
     try:
@@ -93,7 +93,7 @@ class Conversation:
         limits: DownloadLimits,
         tell: Callable[[str], None],
     ) -> None:
-        self.where = shown(source.url)
+        self.where = redact_url(source.url)
         self._kind = source.kind
         self._client = client
         self._limits = limits

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import BinaryIO, Final
 from urllib.parse import unquote, urlsplit
 
-from piped.programs.cache import CHUNK, Cache, Record
-from piped.programs.download import DownloadLimits, shown
+from piped.programs.cache import CHUNK, Cache, SourceRecord
+from piped.programs.download import DownloadLimits, redact_url
 from piped.programs.errors import ProgramError
 from piped.programs.remote import Remote
 from piped.programs.source import ProgramSource
@@ -65,11 +65,11 @@ async def fetch(
                     f"cannot keep the file of the {source.label}: {error.strerror or error}"
                 ) from None
             # Plugins of upstream's refuse http.
-            url = kept.absolute().as_uri() if address.scheme == "http" else shown(source.url)
+            url = kept.absolute().as_uri() if address.scheme == "http" else redact_url(source.url)
             return Program(path=kept, url=url, is_package=False)
         case _:
             raise ProgramError(
-                f"cannot fetch {shown(source.url)!r}",
+                f"cannot fetch {redact_url(source.url)!r}",
                 hint="give a path, file:///path, https://, oci:// or package://name",
             )
 
@@ -96,7 +96,7 @@ def _file(path: Path, cache: Cache, kind: str) -> Program:
     path = path.absolute()
     try:
         with path.open("rb") as original, cache.arrival() as copy:
-            record = Record(source=str(path), sha256=_transfer(original, copy))
+            record = SourceRecord(source=str(path), sha256=_transfer(original, copy))
             kept = cache.keep(copy, record)
     except OSError as error:
         raise ProgramError(

@@ -7,8 +7,8 @@ Between `fetch`, which knows sources, and a supervisor, which knows processes.
 from collections.abc import Callable
 from pathlib import Path
 
-from piped.programs.cancel_group import CancelGroup, EndedError
-from piped.programs.download import DownloadLimits, shown
+from piped.programs.cancel_group import CancelGroup, GroupEndedError
+from piped.programs.download import DownloadLimits, redact_url
 from piped.programs.errors import SourceAwayError
 from piped.programs.fetch import Program, fetch
 from piped.programs.source import ProgramSource
@@ -40,7 +40,7 @@ class ProgramFetcher:
 
         `refresh`: a person wants what the source has now.
         """
-        self._tell(f"getting {shown(self._source.url) or 'the package'}")
+        self._tell(f"getting {redact_url(self._source.url) or 'the package'}")
         try:
             async with self._stop.scope():
                 program = await fetch(
@@ -50,7 +50,7 @@ class ProgramFetcher:
                     limits=self._limits,
                     tell=self._tell,
                 )
-        except EndedError:
+        except GroupEndedError:
             return None
         except SourceAwayError:
             self.failures += 1

@@ -19,7 +19,7 @@ async def private_port(endpoints: Endpoints, authenticator: Authenticator) -> As
     Programs are told `localhost`, which may be either loopback address: both are taken, so that
     nobody else can answer on the other one.
     """
-    server, port = _listening(endpoints, authenticator)
+    server, port = _listen(endpoints, authenticator)
     await server.start()
     try:
         yield port
@@ -27,7 +27,7 @@ async def private_port(endpoints: Endpoints, authenticator: Authenticator) -> As
         await server.stop(0)
 
 
-def _listening(endpoints: Endpoints, authenticator: Authenticator) -> tuple[Server, int]:
+def _listen(endpoints: Endpoints, authenticator: Authenticator) -> tuple[Server, int]:
     both = has_ipv6()
     for _ in range(ATTEMPTS):
         server = Server(endpoints, authenticator=authenticator)

@@ -12,7 +12,7 @@ from piped.programs.command import Command
 from piped.programs.errors import ProgramError
 
 
-class Process:
+class ProgramProcess:
     """A process that was started, and what it says."""
 
     def __init__(self, process: asyncio.subprocess.Process, said: asyncio.StreamReader) -> None:
@@ -23,7 +23,7 @@ class Process:
     def pid(self) -> int:
         return self._process.pid
 
-    async def end(self) -> int:
+    async def wait(self) -> int:
         """Wait for its end; the exit code, negative for a signal."""
         return await self._process.wait()
 
@@ -38,20 +38,22 @@ class Process:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
 
-    async def killed(self, limit: float) -> None:
+    async def kill_and_wait(self, limit: float) -> None:
         """End it as a group, and wait until it is gone, not longer than the limit."""
         self.kill()
-        await self.gone(limit)
+        await self.wait_ended(limit)
 
-    async def gone(self, limit: float) -> None:
+    async def wait_ended(self, limit: float) -> None:
         """Wait for its end, not longer than the limit."""
         with suppress(TimeoutError):
             async with asyncio.timeout(limit):
-                await self.end()
+                await self.wait()
 
 
 @asynccontextmanager
-async def started(command: Command, on_start: Callable[[int], None]) -> AsyncIterator[Process]:
+async def running_process(
+    command: Command, on_start: Callable[[int], None]
+) -> AsyncIterator[ProgramProcess]:
     """A process that lives no longer than the block; `on_start` is told its pid.
 
     Raises ProgramError when it cannot start.
@@ -67,7 +69,7 @@ async def started(command: Command, on_start: Callable[[int], None]) -> AsyncIte
     )
     try:
         try:
-            process = Process(await _start(command, writing), said)
+            process = ProgramProcess(await _start(command, writing), said)
         finally:
             os.close(writing)
         try:
@@ -75,7 +77,7 @@ async def started(command: Command, on_start: Callable[[int], None]) -> AsyncIte
             yield process
         finally:
             process.kill()
-            await process.end()
+            await process.wait()
     finally:
         transport.close()
 
@@ -99,7 +101,7 @@ async def _start(command: Command, output: int) -> asyncio.subprocess.Process:
             ) from None
 
 
-def ending(code: int) -> str:
+def describe_exit(code: int) -> str:
     """How a process ended, in words."""
     if code >= 0:
         return f"exited with code {code}"

@@ -21,7 +21,7 @@ from pipecd_model.oci import (
     LAYER,
     READABLE,
     Descriptor,
-    Document,
+    OciDocument,
     Platform,
     Reference,
     parse_challenge,
@@ -52,7 +52,7 @@ def this_platform() -> Platform:
     return Platform(os=platform.system().lower(), architecture=GO_ARCH.get(machine, machine))
 
 
-class Registry:
+class OciRepository:
     """One repository of a registry."""
 
     def __init__(self, talk: Conversation, reference: Reference, *, insecure: bool) -> None:
@@ -84,7 +84,7 @@ class Registry:
             self._talk.check(response)
             yield response
 
-    def _choose(self, index: Document) -> Descriptor:
+    def _choose(self, index: OciDocument) -> Descriptor:
         wanted = this_platform()
         for each in index.manifests:
             if each.platform == wanted:
@@ -95,7 +95,7 @@ class Registry:
             hint=f"it is for {offered}" if offered else "its index names no platforms",
         )
 
-    async def _document(self, version: str, digest: str) -> Document:
+    async def _document(self, version: str, digest: str) -> OciDocument:
         accept = {"Accept": ", ".join(READABLE)}
         async with self._get(f"manifests/{version}", accept) as response:
             self._talk.check(response)
@@ -164,6 +164,6 @@ def _algorithm(digest: str) -> str:
     return "sha512" if digest.startswith("sha512:") else "sha256"
 
 
-def summing(layer: Descriptor) -> "hashlib._Hash":
+def new_hash(layer: Descriptor) -> "hashlib._Hash":
     """What computes the sum that a layer's digest names."""
     return hashlib.new(_algorithm(layer.digest))

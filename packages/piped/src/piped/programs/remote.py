@@ -14,10 +14,16 @@ from typing import BinaryIO, Final
 
 from pipecd_model.oci import parse_reference
 from pipecd_runtime.logs import logger
-from piped.programs.cache import Cache, Record
-from piped.programs.download import Conversation, DownloadLimits, conversation, is_framed, shown
+from piped.programs.cache import Cache, SourceRecord
+from piped.programs.download import (
+    Conversation,
+    DownloadLimits,
+    conversation,
+    is_framed,
+    redact_url,
+)
 from piped.programs.errors import ProgramSourceError
-from piped.programs.registry import Registry, check_digest, summing
+from piped.programs.registry import OciRepository, check_digest, new_hash
 from piped.programs.source import ProgramSource
 
 log = logger(__name__)
@@ -39,7 +45,7 @@ class Remote:
         self._cache = cache
         self._limits = limits
         self._tell = tell
-        self._where = shown(source.url)
+        self._where = redact_url(source.url)
 
     async def get(self, *, ask: bool) -> Path:
         """The executable; `ask` for a newer one if the source may have one. Raises ProgramError."""
@@ -52,7 +58,7 @@ class Remote:
         try:
             async with conversation(self._source, self._limits, self._tell) as talk:
                 if reference is not None:
-                    registry = Registry(talk, reference, insecure=self._source.insecure)
+                    registry = OciRepository(talk, reference, insecure=self._source.insecure)
                     return await self._pull(talk, registry, last)
                 return await self._download(talk, last)
         except ProgramSourceError as error:
@@ -65,7 +71,7 @@ class Remote:
     def _is_artifact(self) -> bool:
         return self._source.url.startswith("oci://")
 
-    async def _download(self, talk: Conversation, last: tuple[Record, Path] | None) -> Path:
+    async def _download(self, talk: Conversation, last: tuple[SourceRecord, Path] | None) -> Path:
         headers = {"If-None-Match": last[0].version} if last and last[0].version else {}
         async with talk.get(self._source.url, headers) as response:
             if last and response.status_code == 304:
@@ -86,7 +92,7 @@ class Remote:
                 return await self._keep(file, total.hexdigest(), version)
 
     async def _pull(
-        self, talk: Conversation, registry: Registry, last: tuple[Record, Path] | None
+        self, talk: Conversation, registry: OciRepository, last: tuple[SourceRecord, Path] | None
     ) -> Path:
         layers = await registry.layers()
         version = ",".join(layer.digest for layer in layers)
@@ -96,7 +102,7 @@ class Remote:
             total = hashlib.sha256()
             with file.open("xb") as out:
                 for layer in layers:
-                    part = summing(layer)
+                    part = new_hash(layer)
                     async with registry.blob(layer) as response:
                         async for chunk in talk.content(response):
                             await asyncio.to_thread(_write, out, chunk, total, part)
@@ -104,7 +110,7 @@ class Remote:
             return await self._keep(file, total.hexdigest(), version)
 
     async def _keep(self, file: Path, digest: str, version: str) -> Path:
-        record = Record(source=self._where, sha256=digest, version=version)
+        record = SourceRecord(source=self._where, sha256=digest, version=version)
         return await asyncio.to_thread(self._cache.keep, file, record)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pipecd_model.config import PipedConfig
-from pipecd_model.config.mask import masked_yaml
+from pipecd_model.config.mask import to_masked_yaml
 from pipecd_model.errors import DeniedError, PipecdError, UnauthenticatedError
 from pipecd_runtime.logs import logger
 from pipecd_wire.model.common_pb2 import ApplicationGitRepository
@@ -35,7 +35,7 @@ async def introduce(
             control.service.ReportPipedMeta,
             pb.ReportPipedMetaRequest(
                 version=version,
-                config=masked_yaml(config),
+                config=to_masked_yaml(config),
                 repositories=[
                     ApplicationGitRepository(
                         id=each.repo_id, remote=each.remote, branch=each.branch

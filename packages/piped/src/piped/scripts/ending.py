@@ -30,15 +30,15 @@ from pipecd_runtime.script_records import (
     list_deployment_folders,
     list_records,
 )
-from piped.scripts.processes import FIRST_LOOK, LONGEST_LOOK, end_marked
+from piped.scripts.processes import FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS, end_marked
 
 log = logger(__name__)
 
-DEFAULT_GRACE: Final = 10.0
+DEFAULT_GRACE_SECONDS: Final = 10.0
 """Seconds to end by itself for a script whose record does not say how long it has."""
-SHIM_RESERVE: Final = 15.0
+SHIM_RESERVE_SECONDS: Final = 15.0
 """Seconds beyond that in which its shim has killed what is left, and has told the end."""
-FULL_DISK_LIMIT: Final = 15.0
+FULL_DISK_SECONDS: Final = 15.0
 """Seconds in which a shim that was started has made its record, or has found no room for it."""
 
 
@@ -91,7 +91,9 @@ async def end_script(record: Path) -> bool:
     grace = _grace(record)
     now = time.monotonic
     began = now()
-    backoff = Backoff(first_seconds=FIRST_LOOK, longest_seconds=LONGEST_LOOK, jitter=0)
+    backoff = Backoff(
+        first_seconds=FIRST_POLL_SECONDS, longest_seconds=LONGEST_POLL_SECONDS, jitter=0
+    )
     is_asked = had_shim = False
     while not _is_over(record):
         is_started, is_locked = (record / STARTED).exists(), _is_locked(record)
@@ -101,16 +103,16 @@ async def end_script(record: Path) -> bool:
             forbid(record)
         except OSError as error:
             # Nor can a shim make its record. One that has been started gives up very soon.
-            if now() >= began + FULL_DISK_LIMIT and not is_locked:
+            if now() >= began + FULL_DISK_SECONDS and not is_locked:
                 log.warning("script.not_forbidden", record=str(record), reason=str(error))
                 break
         if is_locked:
             had_shim = True
             late = now() - began - grace
-            if late > 2 * SHIM_RESERVE:
+            if late > 2 * SHIM_RESERVE_SECONDS:
                 log.error("script.shim_cannot_be_ended", record=str(record))
                 break
-            number = signal.SIGKILL if late > SHIM_RESERVE else signal.SIGTERM
+            number = signal.SIGKILL if late > SHIM_RESERVE_SECONDS else signal.SIGTERM
             if number == signal.SIGKILL or not is_asked:
                 is_asked = _signal_shim(record, number)
         await asyncio.sleep(backoff.next_pause_seconds())
@@ -137,7 +139,7 @@ def _grace(record: Path) -> float:
     try:
         return max(0.0, float(_read(record / GRACE)))
     except ValueError:
-        return DEFAULT_GRACE
+        return DEFAULT_GRACE_SECONDS
 
 
 def _is_locked(record: Path) -> bool:

@@ -17,9 +17,9 @@ from typing import Final
 from pipecd_runtime.backoff import Backoff
 from pipecd_wire.headers import SCRIPT_ID_VARIABLE
 
-FIRST_LOOK: Final = 0.01
-LONGEST_LOOK: Final = 0.2
-KILL_LIMIT: Final = 5.0
+FIRST_POLL_SECONDS: Final = 0.01
+LONGEST_POLL_SECONDS: Final = 0.2
+KILL_SECONDS: Final = 5.0
 """Seconds in which the system takes away what was killed."""
 
 
@@ -38,16 +38,18 @@ class ScriptProcess:
         return self.pid, self.started
 
 
-async def end_marked(token: str, grace: float) -> bool:
-    """End all with the token, by force after `grace` seconds; False when some cannot be ended."""
+async def end_marked(token: str, grace_seconds: float) -> bool:
+    """End all with the token, by force after the grace; False when some cannot be ended."""
     known: set[tuple[int, int]] = set()
-    over = time.monotonic() + grace
+    over = time.monotonic() + grace_seconds
     _signal(await asyncio.to_thread(_find, token, known), signal.SIGTERM)
-    backoff = Backoff(first_seconds=FIRST_LOOK, longest_seconds=LONGEST_LOOK, jitter=0)
+    backoff = Backoff(
+        first_seconds=FIRST_POLL_SECONDS, longest_seconds=LONGEST_POLL_SECONDS, jitter=0
+    )
     while alive := await asyncio.to_thread(_find, token, known):
         if time.monotonic() >= over:
             _signal(alive, signal.SIGKILL)
-        if time.monotonic() >= over + KILL_LIMIT:
+        if time.monotonic() >= over + KILL_SECONDS:
             return False
         await asyncio.sleep(backoff.next_pause_seconds())
     return True

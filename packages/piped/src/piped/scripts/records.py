@@ -35,9 +35,9 @@ from piped.scripts.ending import RunningScripts
 
 log = logger(__name__)
 
-FIRST_PAUSE: Final = 0.2
+FIRST_PAUSE_SECONDS: Final = 0.2
 """Seconds until what could not be removed is tried again: a keeper about to end has its lock."""
-LONGEST_PAUSE: Final = 10.0
+LONGEST_PAUSE_SECONDS: Final = 10.0
 
 
 class ScriptRecords:
@@ -50,7 +50,7 @@ class ScriptRecords:
         kept: Callable[[Deployment], Awaitable[None]],
         stored: Callable[[str], Awaitable[Deployment]],
         running: Callable[[], Collection[str]],
-        longest_pause: float = LONGEST_PAUSE,
+        longest_pause_seconds: float = LONGEST_PAUSE_SECONDS,
     ) -> None:
         """`kept` waits until the end of a deployment is safe, `stored` asks the control plane."""
         self._folder = folder
@@ -58,13 +58,13 @@ class ScriptRecords:
         self._kept = kept
         self._stored = stored
         self._running = running
-        self._longest_pause = longest_pause
+        self._longest_pause_seconds = longest_pause_seconds
         self._unknown: set[str] = set()
         self._over: dict[str, Deployment] = {}
         self._faults: set[str] = set()
         self._changed = asyncio.Event()
 
-    def completed(self, deployment: Deployment) -> None:
+    def on_completed(self, deployment: Deployment) -> None:
         """Remove what is kept of a deployment that has just ended."""
         if find_deployment_folder(self._folder, deployment.id).is_dir():
             self._over[deployment.id] = deployment
@@ -74,7 +74,9 @@ class ScriptRecords:
         """Remove for ever. What an earlier piped had to tell must have been told before."""
         self._unknown = _names_in(self._folder)
         await asyncio.to_thread(_finish_removals, self._folder)
-        backoff = Backoff(first_seconds=FIRST_PAUSE, longest_seconds=self._longest_pause, jitter=0)
+        backoff = Backoff(
+            first_seconds=FIRST_PAUSE_SECONDS, longest_seconds=self._longest_pause_seconds, jitter=0
+        )
         while True:
             if self._changed.is_set():
                 backoff.reset()
@@ -92,7 +94,7 @@ class ScriptRecords:
             async with asyncio.timeout(limit):
                 while self._over:
                     await self._remove_all()
-                    await asyncio.sleep(FIRST_PAUSE / 2 if self._over else 0)
+                    await asyncio.sleep(FIRST_PAUSE_SECONDS / 2 if self._over else 0)
 
     async def _ask(self) -> None:
         """Find out which of the deployments that an earlier piped has left are over."""

@@ -35,7 +35,7 @@ def read_keys(management: SecretManagementConfig | None) -> SecretKeys | None:
             _half("oldPrivateKey", config.old_private_key_file, config.old_private_key_data)
         )
     public = _public(config)
-    openers = [_made("private key", key) for key in private]
+    openers = [_make_opener("private key", key) for key in private]
     try:
         openers[0].open(Sealer(public).seal("both halves belong together"))
     except BadKeyError as error:
@@ -48,7 +48,7 @@ def read_keys(management: SecretManagementConfig | None) -> SecretKeys | None:
     return SecretKeys(opener=Opener(*private), public=public.decode(errors="replace"))
 
 
-def _made(what: str, pem: bytes) -> Opener:
+def _make_opener(what: str, pem: bytes) -> Opener:
     try:
         return Opener(pem)
     except BadKeyError as error:
@@ -63,7 +63,7 @@ def _public(config: KeyPairConfig) -> bytes:
 def _half(name: str, file: str, data: Base64Secret | None) -> bytes:
     if data is not None:
         try:
-            return data.decoded()
+            return data.decode()
         except ValueError:
             raise ConfigError(
                 f"{name}Data is not base64", hint="write base64 of the key's PEM file"

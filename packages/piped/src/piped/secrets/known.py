@@ -67,7 +67,7 @@ class KnownSecrets:
             application.masker = Masker(_values(application))
             if not application.masker.is_complete:
                 log.warning("secrets.partly_masked", repository=place[0], path=place[1])
-            self._all = Masker.joined([each.masker for each in self._applications.values()])
+            self._all = Masker.join([each.masker for each in self._applications.values()])
 
     @contextmanager
     def opened(self, deployment: Deployment) -> Iterator[None]:
@@ -83,7 +83,7 @@ class KnownSecrets:
             application.users -= 1
             self._forget()
 
-    def of(self, deployment_id: str) -> OpenedSecrets:
+    def find_secrets(self, deployment_id: str) -> OpenedSecrets:
         """The secrets of the commit that is deployed."""
         place, commit = self._deployments.get(deployment_id, (("", ""), ""))
         application = self._applications.get(place)
@@ -92,7 +92,7 @@ class KnownSecrets:
 
     def value(self, deployment_id: str, name: str) -> str:
         """One of them; raises PipecdError, which never shows it."""
-        opened = self.of(deployment_id)
+        opened = self.find_secrets(deployment_id)
         if name in opened.values:
             return opened.values[name]
         if name in opened.problems:

@@ -43,7 +43,7 @@ class Node:
     new: Any
 
     def is_under(self, prefix: str) -> bool:
-        """Does it stand at this path, or below it?"""
+        """Tells whether the node is at this path, or below it."""
         return self.path == prefix or self.path.startswith(f"{prefix}.")
 
 
@@ -66,7 +66,7 @@ def diff(
     ignore: Mapping[str, Iterable[str]] | None = None,
     key: str = "",
 ) -> list[Node]:
-    """All places where two trees differ, sorted by their paths.
+    """Returns all places where two trees differ, sorted by their paths.
 
     `equate_empty`: nothing, None, an empty map or list, and zero equal nothing on the other side.
     `ignore_adding_map_keys`: keys that only the old tree has are passed over, at every depth; items
@@ -164,7 +164,7 @@ def _as_word(value: Any) -> str | None:
 
 
 def render(nodes: Iterable[Node], *, mask: str = "") -> str:
-    """Show differences in the outline of the tree: old values with `-`, new ones with `+`.
+    """Returns differences in the outline of the tree: old values with `-`, new ones with `+`.
 
     Values at and below the path `mask` are shown as stars.
 
@@ -223,7 +223,7 @@ def _value_lines(sign: str, indent: str, keys: tuple[str | int, ...], value: Any
 
 
 def format_unified(old: Any, new: Any, *, context: int = 3) -> str:
-    """Show two trees as a patch between their YAML texts, without the lines that name files.
+    """Returns the patch between the YAML texts of two trees, without the lines that name files.
 
     Example:
         >>> print(format_unified({"a": 1, "b": 2}, {"a": 1, "b": 3}), end="")

@@ -10,7 +10,7 @@ __all__ = ["BadPatternError", "check", "matches"]
 
 
 def matches(patterns: Iterable[str], path: str) -> bool:
-    """Does any pattern mean this path, and no excluding one take it out again?
+    """Tells whether a pattern matches this path, and none with `!` excludes it.
 
     Example:
         >>> matches(["docs/**", "!docs/keep.md"], "docs/a.md")
@@ -22,7 +22,7 @@ def matches(patterns: Iterable[str], path: str) -> bool:
 
 
 def check(pattern: str) -> None:
-    """Raise BadPatternError for a pattern that means nothing.
+    """Raises BadPatternError for a pattern that can match nothing.
 
     Example:
         >>> check("docs/**")

@@ -70,7 +70,9 @@ async def run(
     grace: timedelta = GRACE,
     check: bool = True,
 ) -> Completed:
-    """Run a program to its end. A text is run by `/bin/sh`, a list without a shell.
+    """Runs a program to its end and returns what it printed.
+
+    A text is run by `/bin/sh`, a list without a shell.
 
     `env` is added to the environment of the plugin, without what PipeCD itself has in it. A word
     that comes from outside goes into the list as `word(text)` of `pipecd_sdk.kit.process`: it is

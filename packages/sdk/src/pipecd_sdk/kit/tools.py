@@ -43,9 +43,10 @@ _ACTIVE_IN_QUOTES: Final = re.compile(r"[\"$`\\\x00-\x1f]")
 
 
 def find_tool(name: str, version: str = "", *, sha256: Mapping[str, str] | None = None) -> Tool:
-    """A tool of the registry: kubectl, kustomize, helm, terraform.
+    """Returns a tool of the registry: kubectl, kustomize, helm, terraform.
 
-    `sha256` is that of the download, by platform; without it nothing is checked.
+    `sha256` is that of the download, by platform; without it nothing is checked. Raises ToolError
+    for any other name.
 
     Example:
         >>> find_tool("helm").version
@@ -68,10 +69,11 @@ def define_tool(
     member: str = "",
     sha256: Mapping[str, str] | None = None,
 ) -> Tool:
-    """A tool that is downloaded, and unpacked if its address ends in `.tar.gz` or `.zip`.
+    """Returns a tool that is downloaded, and unpacked if its URL ends in `.tar.gz` or `.zip`.
 
     `{version}`, `{os}` and `{arch}` in `url` and `member`, the path of the program in the archive,
-    are filled in. A download whose SHA-256 is not that of this platform is never unpacked.
+    are filled in. A download whose SHA-256 is not that of this platform is never unpacked. Raises
+    ToolError for a URL, path or checksum that cannot be one.
 
     Example:
         >>> tool = define_tool("hello", "1.0", "https://example.com/hello-{version}-{os}-{arch}",
@@ -98,7 +100,7 @@ def define_tool(
 
 
 def find_on_path(name: str) -> Path | None:
-    """A program that is installed already, None when there is none.
+    """Returns the path of a program that is on PATH, None when there is none.
 
     Example:
         >>> find_on_path("sh").name

@@ -34,7 +34,7 @@ class YamlError(ValueError):
 
 
 def load(text: str | bytes) -> Any:
-    """The first document of a text, None when it is empty; raises YamlError.
+    """Returns the first document of a text, None when it is empty. Raises YamlError.
 
     Example:
         >>> load("replicas: 2\\npaused: no\\nstarted: 2024-01-02")
@@ -44,7 +44,7 @@ def load(text: str | bytes) -> Any:
 
 
 def load_all(text: str | bytes) -> list[Any]:
-    """All documents of a text but the empty ones; raises YamlError.
+    """Returns all documents of a text but the empty ones. Raises YamlError.
 
     Example:
         >>> load_all("a: 1\\n---\\n# nothing here\\n---\\nb: 2\\n")
@@ -54,7 +54,7 @@ def load_all(text: str | bytes) -> list[Any]:
 
 
 def dump(value: Any) -> str:
-    """Write plain values as one document, keys in their order.
+    """Returns plain values as the text of one document, keys in their order.
 
     Example:
         >>> print(dump({"on": "yes", "port": "80", "lines": "a\\nb\\n"}), end="")
@@ -71,7 +71,7 @@ def dump(value: Any) -> str:
 
 
 def dump_all(values: Iterable[Any]) -> str:
-    """Write several documents.
+    """Returns the text of several documents.
 
     Example:
         >>> print(dump_all([{"a": 1}, {"b": 2}]), end="")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin's handlers in a test: planned and run as in production, with nothing behind them."""
+"""A plugin's handlers in a test: planned and run as in production, without a process."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from pipecd_sdk import _execution, _observation, _planning
 from pipecd_sdk._observation import Observation
 from pipecd_sdk.clock import Clock
-from pipecd_sdk.config import ConfigFaultsError, read_value
+from pipecd_sdk.config import OptionFaultsError, read_value
 from pipecd_sdk.context import (
     CommandKind,
     Commit,
@@ -39,7 +39,11 @@ P = TypeVar("P", bound=StagePlugin)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """One line of the stage log."""
+    """One line of the stage log.
+
+    Example:
+        assert harness.log[-1] == LogLine(severity=Severity.SUCCESS, text="done")
+    """
 
     severity: Severity
     text: str
@@ -98,13 +102,13 @@ class StageHarness(Generic[P]):
 
     @property
     def text(self) -> str:
-        """The whole log, a line each."""
+        """Returns the whole log as one text."""
         return "\n".join(line.text for line in self.log)
 
     async def run(
         self, stage: str, options: Mapping[str, Any] | None = None, *, index: int = 0
     ) -> StageResult:
-        """Run a stage to its end; without options as in a quick sync. May be cancelled."""
+        """Runs a stage to its end and returns its result; without options as in a quick sync."""
         definition = self.plugin.stages[stage]
         text = b"" if options is None else json.dumps(options).encode()
         return await _execution.execute(
@@ -114,26 +118,29 @@ class StageHarness(Generic[P]):
     def plan(
         self, *stages: tuple[str, Mapping[str, Any]], rollback: bool = True
     ) -> list[PlannedStage]:
-        """Plan a pipeline of these stages and options."""
+        """Returns the planned stages of a pipeline of these stages and options.
+
+        Raises OptionFaultsError with all faults of the options.
+        """
         return _planning.plan_pipeline(self.plugin, _requests(stages), rollback=rollback)
 
     def quick_sync(self, *, rollback: bool = True) -> list[PlannedStage]:
-        """Plan a deployment without a pipeline."""
+        """Returns the planned stages of a deployment without a pipeline."""
         assert isinstance(self.plugin, DeploymentPlugin), "only a platform has one"  # noqa: S101
         return list(self.plugin.quick_sync(rollback=rollback))
 
     async def versions(self) -> Sequence[Version]:
-        """What the commit brings out."""
+        """Returns the versions that the plugin determines."""
         assert isinstance(self.plugin, DeploymentPlugin), "only a platform has some"  # noqa: S101
         return await self.plugin.versions(self._plan_context())
 
     async def strategy(self) -> Strategy:
-        """Is the change worth the pipeline?"""
+        """Returns the strategy that the plugin determines."""
         assert isinstance(self.plugin, DeploymentPlugin), "only a platform has one"  # noqa: S101
         return await self.plugin.strategy(self._plan_context())
 
     async def live_state(self) -> Observation:
-        """What runs, and whether it is what `directory` holds."""
+        """Returns what runs, and whether it is what `directory` holds."""
         plugin: StagePlugin = self.plugin
         assert isinstance(plugin, LiveState | Drift), "it has no such interface"  # noqa: S101
         ctx = LiveContext(
@@ -149,7 +156,7 @@ class StageHarness(Generic[P]):
         return await _observation.observe(plugin, ctx)
 
     async def plan_preview(self) -> dict[str, Preview]:
-        """What deploying `directory` would change, by deploy target."""
+        """Returns what deploying `directory` would change, by deploy target."""
         plugin: StagePlugin = self.plugin
         assert isinstance(plugin, PlanPreview), "it has no such interface"  # noqa: S101
         ctx = PreviewContext(
@@ -166,35 +173,38 @@ class StageHarness(Generic[P]):
         return {target.name: preview for target, preview in found}
 
     def faults(self, *stages: tuple[str, Mapping[str, Any]]) -> list[str]:
-        """What is wrong in the options of these stages, as their author is told."""
+        """Returns the faults in the options of these stages, as their author sees them."""
         try:
             self.plan(*stages)
-        except ConfigFaultsError as error:
+        except OptionFaultsError as error:
             return [str(fault) for fault in error.faults]
         return []
 
     def send(self, kind: CommandKind, *, by: str) -> None:
-        """Ask something of the running stage, or of the next one that runs."""
+        """Sends a command to the running stage, or to the next one that runs."""
         self._sent += 1
         self._commands.put_nowait(StageCommand(id=f"command-{self._sent}", kind=kind, commander=by))
 
     async def wait_logged(self, text: str, *, exact: bool = False, limit: float = 30) -> None:
-        """Wait until a line of the log contains this text, or is exactly it."""
+        """Waits until a line of the log contains this text, or is exactly it.
+
+        Raises TimeoutError after `limit` seconds.
+        """
         async with asyncio.timeout(limit):
             while not any(text == line.text if exact else text in line.text for line in self.log):
                 self._logged.clear()
                 await self._logged.wait()
 
     def append(self, severity: Severity, line: str) -> None:
-        """Take a line of the log; the stage's side of it."""
+        """Adds a line to the log; the stage calls it."""
         self.log.append(LogLine(severity=severity, text=line))
         self._logged.set()
 
     def set_next_index(self, index: int, at: float | None) -> None:
-        """A list has its own order."""
+        """Does nothing: a list has its own order."""
 
     async def drain(self) -> None:
-        """Let others run; a list is never too full."""
+        """Lets other tasks run; a list is never too full."""
         await asyncio.sleep(0)
 
     def _context(self, name: str, index: int, quick_sync: bool) -> StageContext:
@@ -250,7 +260,11 @@ class StageHarness(Generic[P]):
 
 
 def example_deployment() -> Deployment:
-    """A deployment with every field filled."""
+    """Returns a deployment with every field filled.
+
+    Example:
+        harness = StageHarness(Wait(), deployment=replace(example_deployment(), id="d1"))
+    """
     return Deployment(
         id="deployment-1",
         application_id="application-1",
@@ -277,7 +291,9 @@ def deploy_target(
     *,
     labels: Mapping[str, str] | None = None,
 ) -> DeployTarget:
-    """A deploy target as the piped file has it, its options decoded.
+    """Returns a deploy target as the piped file has it, its options decoded.
+
+    Raises OptionFaultsError when the options are wrong.
 
     Example:
         harness = StageHarness(Files(), targets=[deploy_target(Files, "a", {"path": "/srv/a"})])

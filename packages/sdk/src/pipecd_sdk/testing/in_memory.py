@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What piped keeps for a stage, kept in memory: a test fills it before a run and reads it after."""
+"""What piped stores for a stage, in memory: a test fills it before a run and reads it after."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,7 +11,12 @@ from pipecd_sdk.tools import Tool, ToolError, Tools
 
 
 class InMemoryMetadata(Metadata):
-    """Metadata in a dict. A time may be put in as it is: it is kept in Unix seconds."""
+    """Metadata in a dict. A time may be assigned as it is: it is stored in Unix seconds.
+
+    Example:
+        harness.metadata["startTime"] = NOON
+        assert await harness.metadata.get("startTime") == "1704196800"
+    """
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
@@ -38,7 +43,11 @@ class InMemoryMetadata(Metadata):
 
 
 class InMemoryObjects(SharedObjects):
-    """Shared objects in a dict."""
+    """Shared objects in a dict.
+
+    Example:
+        harness.shared.values["last-result"] = b"42"
+    """
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
@@ -51,7 +60,11 @@ class InMemoryObjects(SharedObjects):
 
 
 class InMemoryTools(Tools):
-    """Programs that a test says are there: `harness.tools.paths["kubectl-1.33.0"] = path`."""
+    """Programs that a test says are installed.
+
+    Example:
+        harness.tools.paths["kubectl-1.33.0"] = path
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""piped's side of the wire for tests of executables: a real server that keeps all it is told.
+"""piped's side of the wire for tests of executables: a real server that records all reports.
 
 With `managed=False` it is a Go agent: no invitation, no plugin management.
 """
@@ -25,7 +25,7 @@ from pipecd_wire.rpc import Endpoints, Metadata, Method, StatusError, rpc, servi
 
 @dataclass(slots=True, kw_only=True)
 class StoredLog:
-    """The log of one stage as a control plane keeps it."""
+    """The log of one stage as a control plane stores it."""
 
     blocks: dict[int, logblock_pb2.LogBlock] = field(default_factory=dict)
     durable: set[int] = field(default_factory=set)
@@ -105,41 +105,44 @@ class FakePiped:
         await self._opened.aclose()
 
     async def wait_until(self, condition: Any, *, limit: float = 30) -> None:
-        """Wait until `condition()` is true; it is asked after each call."""
+        """Waits until `condition()` is true, which is checked after each call to this piped.
+
+        Raises TimeoutError after `limit` seconds.
+        """
         async with asyncio.timeout(limit), self.changed:
             await self.changed.wait_for(condition)
 
     def log(self, stage_id: str) -> StoredLog:
-        """The log of a stage, empty when there is none yet."""
+        """Returns the log of a stage, empty when there is none yet."""
         return self.logs.setdefault(stage_id, StoredLog())
 
     def reopen_log(self, stage_id: str) -> None:
-        """Take lines again: a stage that is run once more is not over, whatever its log said."""
+        """Accepts lines again: a stage that is run once more is not over, whatever its log said."""
         self.log(stage_id).sealed = False
 
     def refuse(self, rpc_name: str, *statuses: str) -> None:
-        """Answer the next calls of an RPC with these statuses."""
+        """Fails the next calls of an RPC with these statuses."""
         self._refusals.setdefault(rpc_name, []).extend(statuses)
 
     def lose_answers(self, rpc_name: str, times: int = 1) -> None:
-        """Take the next log lines that come with an RPC, but let their answer get lost."""
+        """Accepts the next log lines that come with an RPC, and loses the response."""
         self._lost_answers[rpc_name] += times
 
     def answer_is_lost(self, rpc_name: str) -> bool:
-        """Is the answer of this call to be lost? Asked once per call."""
+        """Tells whether the response of this call is to be lost; called once per call."""
         if self._lost_answers[rpc_name] == 0:
             return False
         self._lost_answers[rpc_name] -= 1
         return True
 
     async def break_watches(self) -> None:
-        """Break every open watch of commands, as a restart does."""
+        """Breaks every open watch of commands, as a restart does."""
         async with self.changed:
             self.breaks += 1
             self.changed.notify_all()
 
     async def send(self, kind: CommandKind, stage_id: str, *, by: str) -> None:
-        """Ask something of a stage, as a person does."""
+        """Sends a command to a stage, as a person does."""
         async with self.changed:
             self._commands.append(
                 command_pb2.Command(
@@ -167,7 +170,7 @@ class FakePiped:
             self.wrong_calls.append(method.name)
 
     async def note(self) -> None:
-        """Tell who waits that something has changed."""
+        """Notifies those who wait that something has changed."""
         async with self.changed:
             self.changed.notify_all()
 

@@ -42,17 +42,17 @@ def _printf(meter: Meter, form: str, *values: object) -> str:
     return sprintf(meter, form, values)
 
 
-def _shown(values: tuple[object, ...]) -> str:
+def _print_values(values: tuple[object, ...]) -> str:
     """Return what is escaped: nothing is told as an action tells it."""
     return _print(*("<no value>" if each is None else each for each in values))
 
 
 def _html(*values: object) -> str:
-    return _shown(values).translate(_HTML)
+    return _print_values(values).translate(_HTML)
 
 
 def _js(*values: object) -> str:
-    text = _shown(values).translate(_JS)
+    text = _print_values(values).translate(_JS)
     if text.isprintable():
         return text
     return replace_characters(text, lambda each: each if _is_shown(each) else _escape(each))
@@ -67,7 +67,7 @@ def _is_shown(char: str) -> bool:
 
 
 def _urlquery(*values: object) -> str:
-    return quote_plus(to_bytes(_shown(values)), safe="")
+    return quote_plus(to_bytes(_print_values(values)), safe="")
 
 
 def _grow_urlquery(*values: object) -> int:
@@ -142,7 +142,7 @@ def _is_equal(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-def _ordered(rule: Callable[[Any, Any], bool]) -> Function:
+def _declare_comparison(rule: Callable[[Any, Any], bool]) -> Function:
     def compare(left: Any, right: Any) -> bool:
         kind = _basic(left)
         if kind != _basic(right) or kind in {"", "bool"}:
@@ -165,11 +165,11 @@ BUILTINS: Final[Mapping[str, Function]] = {
     "printf": declare("sa*", _printf, metered=True),
     "html": declare("a*", _html),
     "js": declare("a*", _js),
-    "urlquery": declare("a*", _urlquery, growth=_grow_urlquery),
+    "urlquery": declare("a*", _urlquery, cost=_grow_urlquery),
     "eq": declare("vv*", _eq),
     "ne": declare("vv", lambda left, right: not _is_equal(left, right)),
-    "lt": _ordered(lambda left, right: left < right),
-    "le": _ordered(lambda left, right: left <= right),
-    "gt": _ordered(lambda left, right: not left <= right),
-    "ge": _ordered(lambda left, right: not left < right),
+    "lt": _declare_comparison(lambda left, right: left < right),
+    "le": _declare_comparison(lambda left, right: left <= right),
+    "gt": _declare_comparison(lambda left, right: not left <= right),
+    "ge": _declare_comparison(lambda left, right: not left < right),
 }

@@ -9,7 +9,7 @@ import re
 from typing import Final, NoReturn
 
 from pipecd_model.templates import floats
-from pipecd_model.templates.kinds import NoItems, NoStrings, sorted_keys
+from pipecd_model.templates.kinds import NoItems, NoStrings, sort_keys
 
 _ALWAYS: Final = {"\u2028": "\\u2028", "\u2029": "\\u2029"}
 _HTML: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
@@ -42,19 +42,19 @@ def _write(value: object, table: dict[int, str], line: str) -> str:
         colon = ": " if line else ":"
         inside = [
             _text(key, table) + colon + _write(value[key], table, line and f"{line}  ")
-            for key in sorted_keys(value)
+            for key in sort_keys(value)
         ]
-        return _around("{", inside, "}", line)
+        return _enclose("{", inside, "}", line)
     if isinstance(value, NoStrings | NoItems):
         return "null"
     if isinstance(value, list | tuple):
-        return _around(
+        return _enclose(
             "[", [_write(each, table, line and f"{line}  ") for each in value], "]", line
         )
     return "null"
 
 
-def _around(opened: str, items: list[str], closed: str, line: str) -> str:
+def _enclose(opened: str, items: list[str], closed: str, line: str) -> str:
     if not items:
         return opened + closed
     inner = f"{line}  " if line else ""

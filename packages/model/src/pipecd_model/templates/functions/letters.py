@@ -116,14 +116,14 @@ def _abbrev_both(left: int, right: int, value: str) -> str:
 
 
 def _wrap(width: int, value: str) -> str:
-    return _wrapped(value, width, "\n", cuts=False)
+    return _wrap_lines(value, width, "\n", cuts=False)
 
 
 def _wrap_with(width: int, separator: str, value: str) -> str:
-    return _wrapped(value, width, separator or "\n", cuts=True)
+    return _wrap_lines(value, width, separator or "\n", cuts=True)
 
 
-def _wrapped(value: str, width: int, separator: str, *, cuts: bool) -> str:
+def _wrap_lines(value: str, width: int, separator: str, *, cuts: bool) -> str:
     """Break a text into lines at its spaces; a word that is too long is cut, or stays as it is."""
     content = to_bytes(value)
     between = to_bytes(separator)
@@ -165,22 +165,22 @@ def _grow_letters(value: str) -> int:
     return len(value) * ITEM
 
 
-def _named(to_name: Callable[[str], str]) -> Function:
-    return declare("s", lambda value: to_name(_letters(value)), growth=_grow_letters)
+def _declare_naming(to_name: Callable[[str], str]) -> Function:
+    return declare("s", lambda value: to_name(_letters(value)), cost=_grow_letters)
 
 
 LETTERS: Final[Mapping[str, Function]] = {
     "abbrev": declare("is", _abbrev),
     "abbrevboth": declare("iis", _abbrev_both),
-    "camelcase": _named(to_camel),
-    "initials": declare("s", _initials, growth=_grow_letters),
-    "kebabcase": _named(to_kebab),
+    "camelcase": _declare_naming(to_camel),
+    "initials": declare("s", _initials, cost=_grow_letters),
+    "kebabcase": _declare_naming(to_kebab),
     "lower": declare("s", _lower),
-    "snakecase": _named(to_snake),
-    "swapcase": declare("s", _swapcase, growth=_grow_letters),
-    "title": declare("s", _title, growth=_grow_letters),
-    "untitle": declare("s", _untitle, growth=_grow_letters),
+    "snakecase": _declare_naming(to_snake),
+    "swapcase": declare("s", _swapcase, cost=_grow_letters),
+    "title": declare("s", _title, cost=_grow_letters),
+    "untitle": declare("s", _untitle, cost=_grow_letters),
     "upper": declare("s", _upper),
-    "wrap": declare("is", _wrap, growth=_grow_wrap),
-    "wrapWith": declare("iss", _wrap_with, growth=_grow_wrap_with),
+    "wrap": declare("is", _wrap, cost=_grow_wrap),
+    "wrapWith": declare("iss", _wrap_with, cost=_grow_wrap_with),
 }

@@ -64,7 +64,7 @@ def _uniq(value: object) -> list[object]:
     return list(seen.values())
 
 
-def _without(value: object, *omitted: object) -> list[object]:
+def _omit(value: object, *omitted: object) -> list[object]:
     unwanted = {identity(item) for item in omitted}
     return [item for item in _items(value) if identity(item) not in unwanted]
 
@@ -110,5 +110,5 @@ LISTS: Final[Mapping[str, Function]] = {
     **_both("has", declare("aa", _has)),
     **_both("slice", declare("aa*", _slice)),
     **_both("uniq", declare("a", _uniq)),
-    **_both("without", declare("aa*", _without)),
+    **_both("without", declare("aa*", _omit)),
 }

@@ -14,7 +14,7 @@ from pipecd_model.templates.kinds import (
     identity,
     is_true,
     kind_name,
-    sorted_keys,
+    sort_keys,
     type_name,
 )
 
@@ -57,7 +57,7 @@ def _pluck(key: str, *values: Map) -> list[object]:
 
 
 def _keys(*values: Map) -> Strings:
-    return Strings(key for each in values for key in sorted_keys(each))
+    return Strings(key for each in values for key in sort_keys(each))
 
 
 def _copy(value: object) -> object:
@@ -95,7 +95,7 @@ MAPS: Final[Mapping[str, Function]] = {
     "get": declare("ms", lambda value, key: value.get(key, "")),
     "hasKey": declare("ms", lambda value, key: key in value),
     "keys": declare("m*", _keys),
-    "values": declare("m", lambda value: [value[key] for key in sorted_keys(value)]),
+    "values": declare("m", lambda value: [value[key] for key in sort_keys(value)]),
     "pick": declare("ms*", _pick),
     "omit": declare("ms*", _omit),
     "pluck": declare("sm*", _pluck),

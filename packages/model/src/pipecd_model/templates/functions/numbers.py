@@ -198,11 +198,11 @@ def _duration(value: object) -> str:
     return format_duration(timedelta(microseconds=nanoseconds // 1000))
 
 
-def _until(count: int) -> Ints:
-    return _until_step(0, count, -1 if count < 0 else 1)
+def _count_to(count: int) -> Ints:
+    return _count_by(0, count, -1 if count < 0 else 1)
 
 
-def _until_step(start: int, stop: int, step: int) -> Ints:
+def _count_by(start: int, stop: int, step: int) -> Ints:
     if step == 0 or (step > 0) != (stop > start):
         return Ints()
     return Ints(range(start, stop, step))
@@ -215,7 +215,7 @@ def _seq(*numbers: int) -> str:
     step = numbers[1] if len(numbers) == 3 else (-1 if end < start else 1)
     if len(numbers) == 3 and end < start and step > 0:
         return ""
-    return " ".join(map(str, _until_step(start, end + (-1 if end < start else 1), step)))
+    return " ".join(map(str, _count_by(start, end + (-1 if end < start else 1), step)))
 
 
 def _grow_until(count: int) -> int:
@@ -255,10 +255,10 @@ NUMBERS: Final[Mapping[str, Function]] = {
     "mul": declare("aa*", _mul),
     "mulf": declare("aa*", _calculate(_CONTEXT.multiply)),
     "round": declare("aif*", _round),
-    "seq": declare("i*", _seq, growth=_grow_seq),
+    "seq": declare("i*", _seq, cost=_grow_seq),
     "sub": declare("aa", lambda left, right: wrap64(to_int64(left) - to_int64(right))),
     "subf": declare("aa*", _calculate(_CONTEXT.subtract)),
     "toDecimal": declare("a", _to_decimal),
-    "until": declare("i", _until, growth=_grow_until),
-    "untilStep": declare("iii", _until_step, growth=_grow_until_step),
+    "until": declare("i", _count_to, cost=_grow_until),
+    "untilStep": declare("iii", _count_by, cost=_grow_until_step),
 }

@@ -32,7 +32,7 @@ Spans = tuple[tuple[int, int], ...]
 def _compile(pattern: str) -> regex.Regex:
     try:
         pattern.encode()
-        return regex.compiled(pattern)
+        return regex.compile_regex(pattern)
     except (regex.BadRegexError, UnicodeEncodeError):
         raise FunctionError("this is no regular expression") from None
 
@@ -56,14 +56,14 @@ def _find(
             yield spans
             count -= 1
         last_end = end
-        position = end if end > start else _after_letter(content, end)
+        position = end if end > start else _next_letter(content, end)
 
 
 _WORK: Final = 2048
 """What one search costs before it has looked at anything, counted in characters."""
 
 
-def _after_letter(content: bytes, position: int) -> int:
+def _next_letter(content: bytes, position: int) -> int:
     position += 1
     while position < len(content) and content[position] & 0xC0 == 0x80:
         position += 1
@@ -190,7 +190,7 @@ def _grow(pattern: str, text: str, *_: object) -> int:
 
 
 def _declare(signature: str, call: Callable[..., object]) -> Function:
-    return declare(signature, call, metered=True, growth=_grow)
+    return declare(signature, call, metered=True, cost=_grow)
 
 
 REGEXES: Final[Mapping[str, Function]] = {

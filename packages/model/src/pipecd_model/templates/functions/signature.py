@@ -26,7 +26,7 @@ class Function:
     rest: str = ""
     metered: bool = False
     """Is the meter of the rendering its first argument?"""
-    growth: Callable[..., int] | None = None
+    cost: Callable[..., int] | None = None
     """Says how large the result will be beside the arguments, before it is made."""
     stops_at: bool | None = None
     """Is only the first argument wanted that is so? Those after it are not evaluated."""
@@ -43,13 +43,13 @@ def declare(
     call: Callable[..., object],
     *,
     metered: bool = False,
-    growth: Callable[..., int] | None = None,
+    cost: Callable[..., int] | None = None,
     stops_at: bool | None = None,
 ) -> Function:
     """Return a function with the signature that is written as letters."""
     rest = signature[-2] if signature.endswith("*") else ""
     letters = signature[:-2] if rest else signature
-    return Function(call, letters, rest, metered, growth, stops_at)
+    return Function(call, letters, rest, metered, cost, stops_at)
 
 
 _TYPES: Final[dict[str, type]] = {"s": str, "i": int, "f": float, "b": bool, "m": dict}

@@ -108,7 +108,7 @@ def _split(separator: str, value: str, count: int = -1) -> list[str]:
 
 
 def _split_map(separator: str, value: str) -> StringMap:
-    return _numbered(_split(separator, value))
+    return _number_parts(_split(separator, value))
 
 
 def _split_list(separator: str, value: str) -> Strings:
@@ -116,10 +116,10 @@ def _split_list(separator: str, value: str) -> Strings:
 
 
 def _splitn(separator: str, count: int, value: str) -> StringMap:
-    return _numbered(_split(separator, value, count))
+    return _number_parts(_split(separator, value, count))
 
 
-def _numbered(parts: list[str]) -> StringMap:
+def _number_parts(parts: list[str]) -> StringMap:
     return StringMap((f"_{number}", part) for number, part in enumerate(parts))
 
 
@@ -167,18 +167,18 @@ TEXTS: Final[Mapping[str, Function]] = {
     "contains": declare("ss", lambda part, value: part in value),
     "hasPrefix": declare("ss", lambda prefix, value: value.startswith(prefix)),
     "hasSuffix": declare("ss", lambda suffix, value: value.endswith(suffix)),
-    "indent": declare("is", _indent, growth=_grow_indent),
-    "nindent": declare("is", lambda n, value: "\n" + _indent(n, value), growth=_grow_indent),
-    "join": declare("sa", _join, growth=_grow_join),
+    "indent": declare("is", _indent, cost=_grow_indent),
+    "nindent": declare("is", lambda n, value: "\n" + _indent(n, value), cost=_grow_indent),
+    "join": declare("sa", _join, cost=_grow_join),
     "nospace": declare("s", lambda value: value.translate(_NO_SPACE)),
     "plural": declare("ssi", _plural),
     "quote": declare("a*", _quote),
-    "repeat": declare("is", _repeat, growth=_grow_repeat),
-    "replace": declare("sss", _replace, growth=_grow_replace),
+    "repeat": declare("is", _repeat, cost=_grow_repeat),
+    "replace": declare("sss", _replace, cost=_grow_replace),
     "sortAlpha": declare("a", _sort),
-    "split": declare("ss", _split_map, growth=_grow_split),
-    "splitList": declare("ss", _split_list, growth=_grow_split),
-    "splitn": declare("sis", _splitn, growth=_grow_splitn),
+    "split": declare("ss", _split_map, cost=_grow_split),
+    "splitList": declare("ss", _split_list, cost=_grow_split),
+    "splitn": declare("sis", _splitn, cost=_grow_splitn),
     "squote": declare("a*", _squote),
     "substr": declare("iis", _substr),
     "toString": declare("a", to_text),

@@ -149,6 +149,6 @@ def _grow_join(parts: dict[str, object]) -> int:
 _LONGEST: Final = 1 << 16
 
 URLS: Final[Mapping[str, Function]] = {
-    "urlParse": declare("s", _parse, growth=_grow_parse),
-    "urlJoin": declare("m", _join, growth=_grow_join),
+    "urlParse": declare("s", _parse, cost=_grow_parse),
+    "urlJoin": declare("m", _join, cost=_grow_join),
 }

@@ -198,5 +198,5 @@ def _grow(*texts: str) -> int:
 
 
 VERSIONS: Final[Mapping[str, Function]] = {
-    "semverCompare": declare("ss", _compare, growth=_grow),
+    "semverCompare": declare("ss", _compare, cost=_grow),
 }
