@@ -18,7 +18,10 @@ from pipecd_controlplane.store.statements import Compiled, InsertOf, Statements
 
 DIALECTS = {
     "sqlite": (SQLiteDialect(paramstyle="qmark"), sqlite.insert),
-    "postgresql": (PGDialect(paramstyle="numeric_dollar"), postgresql.insert),
+    "postgresql": (
+        PGDialect(paramstyle="numeric_dollar"),  # type: ignore[no-untyped-call] # SQLAlchemy's
+        postgresql.insert,
+    ),
 }
 
 
@@ -61,4 +64,5 @@ def test_texts_are_compared_byte_by_byte_in_postgresql() -> None:
 def test_a_constant_that_is_nothing_is_a_parameter_as_well() -> None:
     compiled = Compiled(select(bindparam("nothing", None)), DIALECTS["sqlite"][0])
 
-    assert compiled.arguments({}) == (None,)
+    arguments: tuple[object, ...] = compiled.arguments({})
+    assert arguments == (None,)
