@@ -20,6 +20,7 @@ TYPED_TESTS := \
 	packages/controlplane/tests/wire \
 	packages/model/tests \
 	packages/pipectl/tests \
+	packages/piped/tests/*.py \
 	packages/piped/tests/controlplane \
 	packages/piped/tests/plan \
 	packages/piped/tests/plugins \
