@@ -11,6 +11,7 @@ import pytest
 
 from pipecd_controlplane.auth.tenure import LONGEST_TIMER_SECONDS, Tenure
 from pipecd_model.errors import UnauthenticatedError
+from pipecd_test_support.waiting import Soon
 from pipecd_wire.pipecd.api import api_pb2
 
 ONE = api_pb2.WatchChangesResponse(changes=[api_pb2.Change(id="1")])
@@ -116,7 +117,7 @@ async def test_nothing_is_asked_while_nothing_is_told(right: Right) -> None:
 
 
 async def test_a_stream_that_waits_is_ended_and_its_handler_with_it(
-    right: Right, soon: Any
+    right: Right, soon: Soon
 ) -> None:
     handler = Handler()
     async with tenure_of(right) as tenure:
@@ -125,20 +126,20 @@ async def test_a_stream_that_waits_is_ended_and_its_handler_with_it(
         await soon(handler.waiting.wait())
 
         right.lost = True
-        tenure.tell()
+        tenure.notify()
 
         with pytest.raises(UnauthenticatedError):
             await soon(reading)
         assert handler.ended
 
 
-async def test_an_answer_waits_for_the_question_that_is_open(right: Right, soon: Any) -> None:
+async def test_an_answer_waits_for_the_question_that_is_open(right: Right, soon: Soon) -> None:
     handler = Handler()
     async with tenure_of(right) as tenure:
         await tenure.begin()
         right.gate.clear()
         right.lost = True
-        tenure.tell()
+        tenure.notify()
         handler.queue.put_nowait(ONE)
         async with aclosing(tenure.pass_on(handler.answers())) as passed:
             reading = asyncio.ensure_future(anext(passed))
@@ -151,15 +152,15 @@ async def test_an_answer_waits_for_the_question_that_is_open(right: Right, soon:
                 await soon(reading)
 
 
-async def test_what_is_told_during_a_question_is_asked_again(right: Right, soon: Any) -> None:
+async def test_what_is_told_during_a_question_is_asked_again(right: Right, soon: Soon) -> None:
     handler = Handler()
     async with tenure_of(right) as tenure:
         await tenure.begin()
         right.gate.clear()
-        tenure.tell()
+        tenure.notify()
         await asyncio.sleep(0)  # the question is open now
         for _ in range(50):
-            tenure.tell()
+            tenure.notify()
         right.gate.set()
         handler.queue.put_nowait(ONE)
         async with aclosing(tenure.pass_on(handler.answers())) as passed:
@@ -167,7 +168,7 @@ async def test_what_is_told_during_a_question_is_asked_again(right: Right, soon:
     assert right.asked == 3  # at the begin, once, and once for all fifty
 
 
-async def test_a_question_that_fails_ends_the_stream(right: Right, soon: Any) -> None:
+async def test_a_question_that_fails_ends_the_stream(right: Right, soon: Soon) -> None:
     handler = Handler()
 
     async def broken() -> int:
@@ -179,14 +180,14 @@ async def test_a_question_that_fails_ends_the_stream(right: Right, soon: Any) ->
     async with asyncio.TaskGroup() as tasks:
         tenure = Tenure(broken, tasks.create_task, right.clock.now, right.clock.call_later)
         await tenure.begin()
-        tenure.tell()
+        tenure.notify()
         handler.queue.put_nowait(ONE)
         async with aclosing(tenure.pass_on(handler.answers())) as passed:
             with pytest.raises(OSError, match="no disk"):
                 await soon(anext(passed))
 
 
-async def test_a_right_ends_by_the_clock(right: Right, soon: Any) -> None:
+async def test_a_right_ends_by_the_clock(right: Right, soon: Soon) -> None:
     handler = Handler()
     right.expires_at = right.clock.now() + 3600
     async with tenure_of(right) as tenure:
@@ -205,7 +206,7 @@ async def test_a_right_ends_by_the_clock(right: Right, soon: Any) -> None:
     assert right.clock.timers == []
 
 
-async def test_nothing_passes_after_the_end_even_before_the_timer(right: Right, soon: Any) -> None:
+async def test_nothing_passes_after_the_end_even_before_the_timer(right: Right, soon: Soon) -> None:
     handler = Handler()
     right.expires_at = right.clock.now() + 10
     async with tenure_of(right) as tenure:
@@ -217,7 +218,7 @@ async def test_nothing_passes_after_the_end_even_before_the_timer(right: Right, 
                 await soon(anext(passed))
 
 
-async def test_a_stream_that_is_cancelled_is_cancelled(right: Right, soon: Any) -> None:
+async def test_a_stream_that_is_cancelled_is_cancelled(right: Right, soon: Soon) -> None:
     handler = Handler()
     async with tenure_of(right) as tenure:
         await tenure.begin()

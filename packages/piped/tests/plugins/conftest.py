@@ -49,13 +49,13 @@ async def world(tmp_path: Path) -> AsyncIterator[PluginWorld]:
 def quick() -> PluginLimits:
     """Limits for plugins that fail, so that failing does not take long."""
     return PluginLimits(
-        ready=15,
-        planning=1,
-        first_pause=0.05,
-        longest_pause=0.2,
-        ping_interval=0.2,
-        channel=0.5,
-        hurry=0.5,
+        ready_seconds=15,
+        planning_seconds=1,
+        first_pause_seconds=0.05,
+        longest_pause_seconds=0.2,
+        ping_interval_seconds=0.2,
+        reconnect_seconds=0.5,
+        hurry_seconds=0.5,
     )
 
 

@@ -22,7 +22,7 @@ from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.appconfig import ApplicationFiles
 from piped.controlplane.state import ControlPlaneState, StateChange
 from piped.git import Repository
-from piped.git.access import Access
+from piped.git.access import RemoteAccess
 from piped.report.commands import REASON, CommandOutcome
 from piped.report.statuses import reference
 from piped.trigger import Trigger
@@ -152,7 +152,7 @@ class Bench:
         self.handed: list[Deployment] = []
         self.state = ControlPlaneState()
         self.repository: Repository | None = None
-        self.access: Access | None = None
+        self.access: RemoteAccess | None = None
         self.limits = TriggerLimits(unreachable_seconds=0.0)
 
     def move_elsewhere(self, folder: Path) -> None:
@@ -163,7 +163,7 @@ class Bench:
         )
         ssh.chmod(0o755)
         address = f"ssh://host{self.remote.remote}"
-        self.access = Access(address=address, variables={"GIT_SSH_COMMAND": str(ssh)})
+        self.access = RemoteAccess(address=address, variables={"GIT_SSH_COMMAND": str(ssh)})
 
     @property
     def head(self) -> str:
