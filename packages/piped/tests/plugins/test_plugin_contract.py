@@ -11,6 +11,8 @@ from pipecd_model.config import PluginConfig
 from pipecd_test_support.contracts import PIPELINE, QUICK_SYNC, ROLLBACK, PluginContract
 from pipecd_test_support.piped_parts import FakePlugin
 from pipecd_test_support.plugin_world import PluginWorld
+from pipecd_wire.model.common_pb2 import SyncStrategy
+from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.plugins import Plugin
 
 DUMMY = Path(sys.executable).parent / "pipecd-plugin-dummy"
@@ -19,7 +21,14 @@ DUMMY = Path(sys.executable).parent / "pipecd-plugin-dummy"
 class TestFakePlugin(PluginContract):
     @pytest.fixture
     def plugin(self) -> FakePlugin:
-        return FakePlugin("dummy", *PIPELINE, ROLLBACK, rollback=ROLLBACK, quick=[QUICK_SYNC])
+        return FakePlugin(
+            "dummy",
+            *PIPELINE,
+            ROLLBACK,
+            rollback=ROLLBACK,
+            quick=[QUICK_SYNC],
+            strategy=api.DetermineStrategyResponse(sync_strategy=SyncStrategy.PIPELINE),
+        )
 
 
 class TestPluginProcess(PluginContract):

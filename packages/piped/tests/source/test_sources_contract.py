@@ -10,7 +10,7 @@ from pipecd_test_support.contracts import SourcesCase, SourcesContract
 from pipecd_test_support.git_remote import GitRemote
 from pipecd_test_support.piped_parts import FakeSources, git_path
 from piped.git import Repository
-from piped.source import Sources
+from piped.source import SourceProvider
 
 CONFIG = "app.pipecd.yaml"
 OLDER = '{"apiVersion":"pipecd.dev/v1beta1","kind":"Application","spec":{"name":"older"}}'
@@ -44,7 +44,7 @@ class TestSourcesOfARepository(SourcesContract):
         folder = tmp_path / "data" / "mirrors" / "repo"
         async with (
             Repository(id="repo", remote=remote.remote, branch="main", folder=folder) as repository,
-            Sources(tmp_path / "data", {"repo": repository}) as sources,
+            SourceProvider(tmp_path / "data", {"repo": repository}) as sources,
         ):
             yield SourcesCase(
                 sources=sources,

@@ -5,13 +5,14 @@ A subclass gives the fixture; see `packages/piped/tests/plugins/test_plugin_cont
 `packages/piped/tests/source/test_sources_contract.py`.
 """
 
+import json
 from dataclasses import dataclass
 
 import pytest
 
 from pipecd_test_support.piped_parts import deployment
 from pipecd_wire.model import deployment_pb2 as pb
-from pipecd_wire.model.common_pb2 import AUTO, ApplicationGitPath
+from pipecd_wire.model.common_pb2 import ApplicationGitPath, SyncStrategy
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.git import NoCommitError
@@ -22,6 +23,11 @@ READY_SECONDS = 60.0
 """For a process that starts on a loaded machine."""
 
 PIPELINE = ("DUMMY_CANARY_ROLLOUT", "DUMMY_PRIMARY_ROLLOUT")
+APPLICATION = {
+    "apiVersion": "pipecd.dev/v1beta1",
+    "kind": "Application",
+    "spec": {"plugins": {"dummy": {"planning": {"strategy": "PIPELINE"}}}},
+}
 QUICK_SYNC = "DUMMY_SYNC"
 ROLLBACK = "DUMMY_ROLLBACK"
 
@@ -31,7 +37,7 @@ def shape(stages: list[pb.PipelineStage]) -> list[tuple[str, int, bool]]:
 
 
 class PluginContract:
-    """A plugin with the stages above, whose fixture is called `plugin`."""
+    """A plugin with the stages above that wants the pipeline; its fixture is called `plugin`."""
 
     async def test_a_plugin_that_can_be_called_is_in_the_phase_ready(
         self, plugin: StagePlugin
@@ -74,12 +80,12 @@ class PluginContract:
         names = [(stage.name, stage.rollback) for stage in answer.stages]
         assert names == [(QUICK_SYNC, False)] + [(ROLLBACK, True)] * rollback
 
-    async def test_who_has_no_opinion_on_the_strategy_says_so(self, plugin: StagePlugin) -> None:
+    async def test_a_plugin_says_how_to_deploy(self, plugin: StagePlugin) -> None:
         await plugin.wait_ready(READY_SECONDS)
 
         answer = await plugin.determine_strategy(question())
 
-        assert answer.unsupported or answer.sync_strategy == AUTO
+        assert (answer.unsupported, answer.sync_strategy) == (False, SyncStrategy.PIPELINE)
 
     async def test_a_stage_is_run_to_its_end(self, plugin: StagePlugin) -> None:
         await plugin.wait_ready(READY_SECONDS)
@@ -101,7 +107,7 @@ def question() -> api.PlanPluginInput:
     source = DeploymentSource(
         application_directory="/nowhere",
         commit_hash="c1",
-        application_config=b'{"apiVersion":"pipecd.dev/v1beta1","kind":"Application","spec":{}}',
+        application_config=json.dumps(APPLICATION).encode(),
         application_config_filename="app.pipecd.yaml",
     )
     return api.PlanPluginInput(deployment=deployment(), target_deployment_source=source)
@@ -151,6 +157,6 @@ class SourcesContract:
                 pass
 
     async def test_the_files_that_differ_are_named_from_the_root(self, case: SourcesCase) -> None:
-        changed = await case.sources.changed_paths(case.git_path, case.older, case.newer)
+        changed = await case.sources.list_changed_paths(case.git_path, case.older, case.newer)
 
         assert sorted(changed) == ["apps/web/app.pipecd.yaml", "base/x"]
