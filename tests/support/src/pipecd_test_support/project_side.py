@@ -277,7 +277,7 @@ class ProjectSide:
 
     async def session(self, **fields: Any) -> str:
         """The value of the cookie of somebody who signed in."""
-        identity = sessions.Identity(
+        identity = sessions.UserIdentity(
             **{
                 "subject": f"{self.project_id}-somebody",
                 "via": access_pb2.Session.GITHUB,

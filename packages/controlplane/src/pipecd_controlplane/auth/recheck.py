@@ -91,7 +91,7 @@ class CredentialRecheck:
 
         async def ask() -> int:
             fresh = await self._readmit_caller(method, metadata, caller)
-            if isinstance(fresh, Person) and fresh.grant.limited:
+            if isinstance(fresh, Person) and fresh.grant.is_limited:
                 await self._check_labels(fresh, subject, is_open=is_open)
             return fresh.expires_at if isinstance(fresh, Person | ApiKeyCaller) else 0
 

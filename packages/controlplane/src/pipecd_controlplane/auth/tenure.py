@@ -51,7 +51,7 @@ class Tenure:
         self._timer: Cancellable | None = None
         self._expires_at = 0
 
-    def tell(self, change: Change | None = None) -> None:
+    def notify(self, change: Change | None = None) -> None:
         """Something that the right depends on was written: ask again."""
         if self._refusal is not None:
             return
@@ -99,7 +99,7 @@ class Tenure:
 
     async def _settle(self) -> None:
         if self._has_expired():
-            self.tell()
+            self.notify()
         await self._settled.wait()
         self._check()
 
@@ -138,6 +138,6 @@ class Tenure:
 
     def _look_at_clock(self) -> None:
         if self._has_expired():
-            self.tell()
+            self.notify()
         else:
             self._set_timer()

@@ -41,7 +41,7 @@ def list_retention_jobs(stores: Stores, retention: Retention, now: Now) -> list[
     """Returns the jobs that purge what is old and time out what nobody took."""
 
     async def look_at_chains() -> None:
-        await chains.look(stores, now)
+        await chains.update_unfinished(stores, now)
 
     async def time_out() -> None:
         await time_out_commands(stores, now)

@@ -47,7 +47,7 @@ class ProgramDeploymentsApi:
         self, caller: ApiKeyCaller, request: pb.ListStageLogsRequest
     ) -> pb.ListStageLogsResponse:
         deployment = await self._stores.deployments.get(caller.project_id, request.deployment_id)
-        logs = await stage_logs.whole(self._stores, deployment)
+        logs = await stage_logs.read_whole(self._stores, deployment)
         names = {stage.id: stage.name for stage in deployment.stages}
         return pb.ListStageLogsResponse(
             stage_logs={

@@ -8,7 +8,7 @@ from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import events, plan_preview
 from pipecd_controlplane.usecases.agent_watch import Presence
-from pipecd_controlplane.usecases.plan_preview import PlanPreviews
+from pipecd_controlplane.usecases.plan_preview import PlanPreviewResults
 from pipecd_controlplane.usecases.traces import NewTrace
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.rpc import rpc
@@ -22,7 +22,7 @@ class ProgramEventsApi:
     ) -> None:
         self._stores = stores
         self._now = now
-        self._previews = PlanPreviews(stores, presence, now, web_base_url)
+        self._previews = PlanPreviewResults(stores, presence, now, web_base_url)
 
     @rpc("RegisterEvent")
     async def register_event(

@@ -9,7 +9,7 @@ from urllib.parse import urlencode, urlsplit
 from pipecd_controlplane.auth.sso import claims as told_claims
 from pipecd_controlplane.auth.sso.client import Provider, provider
 from pipecd_controlplane.auth.sso.journey import Journey
-from pipecd_controlplane.usecases.sessions import Identity
+from pipecd_controlplane.usecases.sessions import UserIdentity
 from pipecd_model.errors import StateError, UnauthenticatedError
 from pipecd_runtime.logs import logger
 from pipecd_wire.model import project_pb2
@@ -61,7 +61,7 @@ class Oidc:
         joint = "&" if "?" in endpoints.authorization else "?"
         return f"{endpoints.authorization}{joint}{urlencode(query)}"
 
-    async def finish(self, journey: Journey, code: str) -> Identity:
+    async def finish(self, journey: Journey, code: str) -> UserIdentity:
         """Who came back. Raises UnauthenticatedError when the provider does not vouch for them."""
         async with provider(self._client.proxy_url) as issuer:
             endpoints = await self._discover(issuer)
