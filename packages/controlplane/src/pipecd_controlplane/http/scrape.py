@@ -36,7 +36,7 @@ class Scrape:
         self._read: dict[tuple[str, bytes], list[Family]] = {}
 
     async def text(self, project_id: str | None = None) -> bytes:
-        """The page, of one project or of all."""
+        """Returns the page, of one project or of all."""
         async with self._turn:
             if time.monotonic() - self._looked_at >= CACHE_SECONDS:
                 await self._look()

@@ -38,7 +38,7 @@ FOR_A_YEAR: Final = Retention()
 
 
 def list_retention_jobs(stores: Stores, retention: Retention, now: Now) -> list[Job]:
-    """What has to be looked at from time to time."""
+    """Returns the jobs that purge what is old and time out what nobody took."""
 
     async def look_at_chains() -> None:
         await chains.update_unfinished(stores, now)
