@@ -14,19 +14,31 @@ TYPED_TESTS := \
 	bench \
 	packages/controlplane/tests/*.py \
 	packages/controlplane/tests/api \
+	packages/controlplane/tests/auth \
+	packages/controlplane/tests/http \
 	packages/controlplane/tests/matrix \
+	packages/controlplane/tests/ops \
+	packages/controlplane/tests/serve \
+	packages/controlplane/tests/signin \
+	packages/controlplane/tests/site \
 	packages/controlplane/tests/usecases \
 	packages/controlplane/tests/web \
 	packages/controlplane/tests/wire \
+	packages/piped/tests/appconfig \
 	packages/model/tests \
 	packages/pipectl/tests \
 	packages/piped/tests/controlplane \
+	packages/piped/tests/git \
+	packages/piped/tests/livestate \
 	packages/piped/tests/plan \
 	packages/piped/tests/plugins \
+	packages/piped/tests/preview \
 	packages/piped/tests/programs \
 	packages/piped/tests/report \
 	packages/piped/tests/schedule \
 	packages/piped/tests/secrets \
+	packages/piped/tests/source \
+	packages/piped/tests/trigger \
 	packages/runtime/tests \
 	packages/sdk/tests \
 	packages/wire/tests \
@@ -38,6 +50,7 @@ TYPED_TESTS := \
 	tests/chaos \
 	tests/conformance \
 	tests/docs \
+	tests/e2e \
 	tests/integration/config \
 	tests/integration/floods \
 	tests/integration/interop \

@@ -32,7 +32,7 @@ from piped.plugins import PluginBackend, ToolsFolder
 from piped.plugins.management import ManagementApi, PluginSession, authenticator_of, endpoints_of
 from piped.plugins.running import RunningStages
 from piped.programs.port import private_port
-from piped.report.logs import StageLogs
+from piped.report.logs import SpooledStageLogs
 from piped.report.metadata import MetadataStores
 from piped.secrets import KnownSecrets, OpenedSecrets
 
@@ -81,7 +81,7 @@ async def real_piped(folder: Path) -> AsyncIterator[PipedUnderTest]:
         )
         control = ControlPlane(await opened.enter_async_context(connect(f"127.0.0.1:{upstream}")))
         backend = PluginBackend(
-            logs=await opened.enter_async_context(StageLogs(control).open()),
+            logs=await opened.enter_async_context(SpooledStageLogs(control).open()),
             metadata=MetadataStores(control, keep_nothing),
             commands=commands,
             control=control,

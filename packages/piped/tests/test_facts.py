@@ -16,11 +16,11 @@ from pipecd_test_support.piped_parts import (
 )
 from pipecd_wire.model import deployment_pb2 as pb
 from piped.facts import (
-    Completed,
+    DeploymentCompleted,
+    DeploymentStarted,
     Facts,
     Planned,
     StageChanged,
-    Started,
     StatusChanged,
     WaitsForApproval,
 )
@@ -30,17 +30,17 @@ ONE = deployment("d1")
 
 def test_every_subscriber_of_a_kind_is_given_the_fact_in_the_order_of_subscription() -> None:
     facts, heard = Facts(), list[str]()
-    facts.subscribe(Started, lambda fact: heard.append(f"first {fact.deployment.id}"))
-    facts.subscribe(Started, lambda fact: heard.append(f"second {fact.deployment.id}"))
+    facts.subscribe(DeploymentStarted, lambda fact: heard.append(f"first {fact.deployment.id}"))
+    facts.subscribe(DeploymentStarted, lambda fact: heard.append(f"second {fact.deployment.id}"))
     facts.subscribe(Planned, lambda _: heard.append("another kind"))
 
-    facts.publish(Started(deployment=ONE))
+    facts.publish(DeploymentStarted(deployment=ONE))
 
     assert heard == ["first d1", "second d1"]
 
 
 def test_a_fact_that_nobody_wants_to_know_is_no_error() -> None:
-    Facts().publish(Started(deployment=ONE))
+    Facts().publish(DeploymentStarted(deployment=ONE))
 
 
 async def test_a_plan_is_published_when_its_awaited_subscribers_are_done() -> None:
@@ -90,7 +90,7 @@ async def test_a_deployment_publishes_each_step_once() -> None:
     file = application_file(["WAIT_APPROVAL", "STEP"])
     world, heard = World(plugins, FakeSources({"c1": file})), list[str]()
     facts = world.facts
-    facts.subscribe(Started, lambda _: heard.append("started"))
+    facts.subscribe(DeploymentStarted, lambda _: heard.append("started"))
     facts.subscribe(Planned, lambda _: heard.append("planned"))
     facts.subscribe(
         StatusChanged, lambda fact: heard.append(pb.DeploymentStatus.Name(fact.deployment.status))
@@ -100,7 +100,7 @@ async def test_a_deployment_publishes_each_step_once() -> None:
         lambda fact: heard.append(f"{fact.stage.name} {pb.StageStatus.Name(fact.stage.status)}"),
     )
     facts.subscribe(WaitsForApproval, lambda fact: heard.append(f"{fact.stage.name} waits"))
-    facts.subscribe(Completed, lambda fact: heard.append(f"completed {fact.was_started}"))
+    facts.subscribe(DeploymentCompleted, lambda fact: heard.append(f"completed {fact.was_started}"))
 
     async with world.running():
         world.controller.on_created(deployment("d1"))

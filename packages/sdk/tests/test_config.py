@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from pipecd_sdk import Duration, Report, Secret, StageConfig
-from pipecd_sdk.config import ConfigFaultsError, read
+from pipecd_sdk.config import OptionFaultsError, read
 
 PATH = ("stages", 2, "with")
 
@@ -66,7 +66,7 @@ def test_an_option_of_the_stage_itself_may_be_called_timeout() -> None:
 
 
 def test_a_rule_of_the_plugin_is_told_with_its_place_and_hint() -> None:
-    with pytest.raises(ConfigFaultsError) as refused:
+    with pytest.raises(OptionFaultsError) as refused:
         read(Options, b'{"duration": "1s", "minCount": 11}', path=PATH)
 
     assert str(refused.value) == "stages[2].with.minCount: too many (10 at most)"
@@ -74,11 +74,11 @@ def test_a_rule_of_the_plugin_is_told_with_its_place_and_hint() -> None:
 
 @pytest.mark.parametrize("text", [b"{", b"\xff", b'{"duration": NaN x}'])
 def test_what_is_no_json_is_a_fault_and_no_crash(text: bytes) -> None:
-    with pytest.raises(ConfigFaultsError, match=r"stages\[2\].with: not JSON"):
+    with pytest.raises(OptionFaultsError, match=r"stages\[2\].with: not JSON"):
         read(Options, text, path=PATH)
 
 
 @pytest.mark.parametrize("text", [b"[]", b'"text"', b"3"])
 def test_options_must_be_a_mapping(text: bytes) -> None:
-    with pytest.raises(ConfigFaultsError, match="expected a mapping"):
+    with pytest.raises(OptionFaultsError, match="expected a mapping"):
         read(Options, text, path=PATH)

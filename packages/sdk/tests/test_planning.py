@@ -16,7 +16,7 @@ from pipecd_sdk import (
     stage,
 )
 from pipecd_sdk._planning import BadPlanError, StageRequest, plan_pipeline
-from pipecd_sdk.config import ConfigFaultsError
+from pipecd_sdk.config import OptionFaultsError
 
 
 class Options(StageConfig):
@@ -61,7 +61,7 @@ def test_no_stage_means_no_rollback_stage() -> None:
 def test_the_faults_of_all_stages_are_told_at_once() -> None:
     wrong = [request(0, b'{"count": "two"}'), request(1), request(3, b"{}"), request(4, b"no JSON")]
 
-    with pytest.raises(ConfigFaultsError) as refused:
+    with pytest.raises(OptionFaultsError) as refused:
         plan_pipeline(Platform(), wrong, rollback=False)
 
     assert [fault.path for fault in refused.value.faults] == [
@@ -73,7 +73,7 @@ def test_the_faults_of_all_stages_are_told_at_once() -> None:
 
 
 def test_a_stage_of_somebody_else_is_refused() -> None:
-    with pytest.raises(ConfigFaultsError, match=r"stages\[1\]: this plugin has no stage 'OTHER'"):
+    with pytest.raises(OptionFaultsError, match=r"stages\[1\]: this plugin has no stage 'OTHER'"):
         plan_pipeline(Platform(), [request(0), request(1, name="OTHER")], rollback=False)
 
 
@@ -81,7 +81,7 @@ def test_a_very_long_list_of_faults_still_fits_into_an_answer() -> None:
     """A status message travels in a header; one that is too long would hide all of them."""
     wrong = [request(index, b'{"count": "' + b"x" * 9000 + b'"}') for index in range(100)]
 
-    with pytest.raises(ConfigFaultsError) as refused:
+    with pytest.raises(OptionFaultsError) as refused:
         plan_pipeline(Platform(), wrong, rollback=False)
 
     assert len(refused.value.faults) == 100

@@ -15,7 +15,7 @@ from pipecd_sdk import (
     stage,
 )
 from pipecd_sdk._planning import StageRequest, plan_pipeline
-from pipecd_sdk.config import ConfigFaultsError
+from pipecd_sdk.config import OptionFaultsError
 from pipecd_sdk.secrets import refuse
 
 VALUES = {"login": "hunter22", "odd": "a 'b' $(c)"}
@@ -85,7 +85,7 @@ def test_an_agent_that_opens_none_is_refused_the_plan_of_stages_that_need_them()
     needs = request(env={"A": "{{ .encryptedSecrets.login }}"})
 
     assert plan_pipeline(Echo(), [needs], rollback=False)
-    with pytest.raises(ConfigFaultsError, match=r"stages\[3\]\.with\.env\.A: this agent opens no"):
+    with pytest.raises(OptionFaultsError, match=r"stages\[3\]\.with\.env\.A: this agent opens no"):
         plan_pipeline(Echo(), [needs], rollback=False, opens_secrets=False)
 
 

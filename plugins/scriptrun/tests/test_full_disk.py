@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from pipecd_plugin_scriptrun.output import OutputFile
-from pipecd_plugin_scriptrun.records import Ended, ScriptRecord
+from pipecd_plugin_scriptrun.records import EndRecord, ScriptRecord
 from pipecd_plugin_scriptrun.shim import start
 from pipecd_plugin_scriptrun.shim.runner import NOT_STARTED
 from pipecd_plugin_scriptrun.shim_client import Script, _job
@@ -89,7 +89,7 @@ async def test_a_shim_without_room_starts_nothing_and_leaves_no_sign_of_a_start(
 
     async with shim(tmp_path, "echo x >> ran") as (process, record):
         assert await process.wait() == 0
-    assert record.read_ended() == Ended(code=0, asked=False)
+    assert record.read_ended() == EndRecord(code=0, asked=False)
     assert (tmp_path / "ran").read_text() == "x\n"
 
 
@@ -108,7 +108,7 @@ async def test_a_script_goes_on_while_the_disk_is_full_and_its_log_says_what_is_
         limit(process, NO_LIMIT)
         (tmp_path / "room").touch()
         assert await process.wait() == 0
-    assert record.read_ended() == Ended(code=0, asked=False)
+    assert record.read_ended() == EndRecord(code=0, asked=False)
     lines = told(record)
     assert lines[0] == "first"
     assert lines[-1] == "third"
@@ -128,7 +128,7 @@ async def test_the_end_of_a_script_is_kept_as_soon_as_there_is_room(tmp_path: Pa
         assert record.read_ended() is None
         limit(process, NO_LIMIT)
         assert await process.wait() == 0
-    assert record.read_ended() == Ended(code=7, asked=False)
+    assert record.read_ended() == EndRecord(code=7, asked=False)
     assert (tmp_path / "ran").read_text() == "x\n"
 
 
@@ -143,7 +143,7 @@ async def test_a_script_that_writes_for_ever_does_not_fill_the_disk(tmp_path: Pa
     command = [sys.executable, "-I", "-S", "-c", small, source]
     async with shim(tmp_path, "echo begin; seq 1 100000", command=command) as (process, record):
         assert await process.wait() == 0
-    assert record.read_ended() == Ended(code=0, asked=False)
+    assert record.read_ended() == EndRecord(code=0, asked=False)
     assert record.output.stat().st_size < 11_000
     lines = told(record)
     assert lines[0] == "begin"

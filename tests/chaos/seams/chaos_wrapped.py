@@ -8,9 +8,9 @@ runs isolated, and has its places in its own code. `@` stands for `.before` and 
 _FUNCTIONS = {
     # What piped gets from git, and the trees that stages work in.
     "piped.git-fetch@": ("piped.git.mirror", "MirrorFolder.fetch"),
-    "piped.tree-switch@": ("piped.source.tree", "Tree.switch"),
-    "piped.tree-checked-out.before": ("piped.source.tree", "write_dot_git"),
-    "piped.tree-back.before": ("piped.source.pool", "Sources._give_back"),
+    "piped.tree-switch@": ("piped.source.worktree", "Worktree.checkout"),
+    "piped.tree-checked-out.before": ("piped.source.worktree", "write_dot_git"),
+    "piped.tree-back.before": ("piped.source.provider", "SourceProvider._give_back"),
     # A commit becomes a deployment, which is planned.
     "piped.create@": ("piped.trigger.calls", "ControlPlaneCalls.create"),
     "piped.plan@": ("piped.plan.planner", "Planner.plan"),
@@ -31,8 +31,8 @@ _FUNCTIONS = {
     "piped.lease@": ("piped.controlplane.epoch", "write_epoch"),
     # What plugins ask of piped.
     "piped.plugin-start.after": ("piped.programs.process", "_start"),
-    "piped.log-taken.after": ("piped.report.logs", "StageLogs.report"),
-    "piped.log-closed@": ("piped.report.logs", "StageLogs.checkpoint"),
+    "piped.log-taken.after": ("piped.report.logs", "SpooledStageLogs.report"),
+    "piped.log-closed@": ("piped.report.logs", "SpooledStageLogs.checkpoint"),
     "piped.log-append@": ("piped.report.spool", "Spool.append"),
     "piped.log-sent@": ("piped.report.spool", "Spool.mark_delivered"),
     "piped.metadata-saved.after": ("piped.report.metadata", "Values.put"),

@@ -7,6 +7,8 @@ from typing import Any
 import bcrypt
 import pytest
 
+from pipecd_test_support.controlplane_server import ServedControlPlane
+from pipecd_test_support.waiting import Soon
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.apiservice import service_pb2_grpc as apiservice_grpc
 from pipecd_wire.model import apikey_pb2, piped_pb2
@@ -25,14 +27,14 @@ async def refusal(method: Any, request: Any) -> CallError:
     return caught.value
 
 
-async def shown(plane: Any, authorization: str | None) -> Any:
+async def shown(plane: ServedControlPlane, authorization: str | None) -> Any:
     """A piped's stub with any credential."""
     pairs = [("authorization", authorization)] if authorization is not None else []
     channel = await plane.opened.enter_async_context(connect(plane.address, metadata=lambda: pairs))
     return pipedservice_grpc.PipedServiceStub(channel)
 
 
-async def test_a_piped_with_its_key_gets_in(plane: Any) -> None:
+async def test_a_piped_with_its_key_gets_in(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
 
     answer = await call(agent.service.ListApplications, pb.ListApplicationsRequest())
@@ -40,7 +42,7 @@ async def test_a_piped_with_its_key_gets_in(plane: Any) -> None:
     assert list(answer.applications) == []
 
 
-async def test_a_wrong_piped_key_is_a_sentence_with_a_hint(plane: Any) -> None:
+async def test_a_wrong_piped_key_is_a_sentence_with_a_hint(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     wrong = await plane.agent_with("default", agent.id, "x" * 50)
 
@@ -55,7 +57,7 @@ async def test_a_wrong_piped_key_is_a_sentence_with_a_hint(plane: Any) -> None:
 
 @pytest.mark.parametrize(("project", "piped"), [("other", None), ("default", "nobody")])
 async def test_the_right_key_for_the_wrong_piped_is_wrong(
-    plane: Any, project: str, piped: str | None
+    plane: ServedControlPlane, project: str, piped: str | None
 ) -> None:
     agent = await plane.agent()
     wrong = await plane.agent_with(project, piped or agent.id, agent.key)
@@ -81,7 +83,9 @@ async def test_the_right_key_for_the_wrong_piped_is_wrong(
         "piped-token default,a,b",
     ],
 )
-async def test_a_malformed_credential_is_refused(plane: Any, authorization: str | None) -> None:
+async def test_a_malformed_credential_is_refused(
+    plane: ServedControlPlane, authorization: str | None
+) -> None:
     service = await shown(plane, authorization)
 
     error = await refusal(service.ListApplications, pb.ListApplicationsRequest())
@@ -89,7 +93,7 @@ async def test_a_malformed_credential_is_refused(plane: Any, authorization: str 
     assert error.status == "UNAUTHENTICATED"
 
 
-async def test_a_refusal_does_not_repeat_the_credential(plane: Any) -> None:
+async def test_a_refusal_does_not_repeat_the_credential(plane: ServedControlPlane) -> None:
     service = await shown(plane, "PIPED-TOKEN default,me,s3cr3t,more")
 
     error = await refusal(service.ListApplications, pb.ListApplicationsRequest())
@@ -97,7 +101,7 @@ async def test_a_refusal_does_not_repeat_the_credential(plane: Any) -> None:
     assert "s3cr3t" not in error.message
 
 
-async def test_a_disabled_piped_is_out_with_the_next_call(plane: Any) -> None:
+async def test_a_disabled_piped_is_out_with_the_next_call(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     await call(plane.admin.api.DisablePiped, apiservice.DisablePipedRequest(piped_id=agent.id))
 
@@ -110,7 +114,9 @@ async def test_a_disabled_piped_is_out_with_the_next_call(plane: Any) -> None:
     await call(agent.service.ListApplications, pb.ListApplicationsRequest())
 
 
-async def test_a_disabled_piped_loses_its_watch_at_once(plane: Any, soon: Any) -> None:
+async def test_a_disabled_piped_loses_its_watch_at_once(
+    plane: ServedControlPlane, soon: Soon
+) -> None:
     agent = await plane.agent()
     request = push_pb2.WatchRequest(instance_id="i", data_folder_id="f")
     watch = stream(agent.push.Watch, request)
@@ -123,7 +129,9 @@ async def test_a_disabled_piped_loses_its_watch_at_once(plane: Any, soon: Any) -
     assert caught.value.status == "UNAUTHENTICATED"
 
 
-async def test_a_key_that_was_taken_away_is_out_with_the_next_call(plane: Any) -> None:
+async def test_a_key_that_was_taken_away_is_out_with_the_next_call(
+    plane: ServedControlPlane,
+) -> None:
     agent = await plane.agent()
 
     def take_away(piped: piped_pb2.Piped) -> None:
@@ -136,7 +144,7 @@ async def test_a_key_that_was_taken_away_is_out_with_the_next_call(plane: Any) -
 
 
 async def test_a_key_that_was_taken_away_before_its_request_came_is_out(
-    plane: Any, soon: Any
+    plane: ServedControlPlane, soon: Soon
 ) -> None:
     """The server says `100 Continue` when it has let the caller in and wants the request."""
     agent = await plane.agent()
@@ -164,7 +172,7 @@ async def test_a_key_that_was_taken_away_before_its_request_came_is_out(
         writer.close()
 
 
-async def test_either_of_two_piped_keys_works(plane: Any) -> None:
+async def test_either_of_two_piped_keys_works(plane: ServedControlPlane) -> None:
     agent, other = await plane.agent(), await plane.agent(name="other")
     both = await plane.stores.pipeds.get("default", other.id)
 
@@ -178,7 +186,7 @@ async def test_either_of_two_piped_keys_works(plane: Any) -> None:
         await call(shown_key.service.ListApplications, pb.ListApplicationsRequest())
 
 
-async def test_a_read_only_key_reads_and_does_not_write(plane: Any) -> None:
+async def test_a_read_only_key_reads_and_does_not_write(plane: ServedControlPlane) -> None:
     key = await plane.new_key("reader", role=apikey_pb2.APIKey.READ_ONLY)
     reader = await plane.user(key)
 
@@ -189,7 +197,7 @@ async def test_a_read_only_key_reads_and_does_not_write(plane: Any) -> None:
     assert error.message == "the API key 'reader' may only read"
 
 
-async def test_a_wrong_api_key_is_refused(plane: Any) -> None:
+async def test_a_wrong_api_key_is_refused(plane: ServedControlPlane) -> None:
     wrong = plane.admin.key[:-1] + ("a" if plane.admin.key[-1] != "a" else "b")
     for key in (wrong, "unknown.secret", "nodot", "a.b.c", "."):
         user = await plane.user(key)
@@ -198,7 +206,7 @@ async def test_a_wrong_api_key_is_refused(plane: Any) -> None:
         assert key not in error.message
 
 
-async def test_a_disabled_api_key_is_out_with_the_next_call(plane: Any) -> None:
+async def test_a_disabled_api_key_is_out_with_the_next_call(plane: ServedControlPlane) -> None:
     key = await plane.new_key("robot")
     robot = await plane.user(key)
     await call(robot.api.ListApplications, apiservice.ListApplicationsRequest())
@@ -212,7 +220,7 @@ async def test_a_disabled_api_key_is_out_with_the_next_call(plane: Any) -> None:
     assert (error.status, error.message) == ("UNAUTHENTICATED", "the API key 'robot' is disabled")
 
 
-async def test_each_kind_of_caller_has_its_own_services(plane: Any) -> None:
+async def test_each_kind_of_caller_has_its_own_services(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
     as_api = apiservice_grpc.APIServiceStub(agent.channel)
     as_piped = pipedservice_grpc.PipedServiceStub(plane.admin.channel)
@@ -229,7 +237,7 @@ async def test_each_kind_of_caller_has_its_own_services(plane: Any) -> None:
     )
 
 
-async def test_a_session_is_not_known_yet(plane: Any) -> None:
+async def test_a_session_is_not_known_yet(plane: ServedControlPlane) -> None:
     channel = await plane.opened.enter_async_context(
         connect(plane.address, metadata=lambda: [("cookie", "token=abc")])
     )
@@ -240,7 +248,7 @@ async def test_a_session_is_not_known_yet(plane: Any) -> None:
     assert error.status == "UNAUTHENTICATED"
 
 
-async def test_an_owed_rpc_says_so(plane: Any) -> None:
+async def test_an_owed_rpc_says_so(plane: ServedControlPlane) -> None:
     request = api_pb2.RetryStageRequest(deployment_id="d", stage_id="s")
 
     error = await refusal(plane.admin.deployments.RetryStage, request)
@@ -248,7 +256,7 @@ async def test_an_owed_rpc_says_so(plane: Any) -> None:
     assert (error.status, error.message) == ("UNIMPLEMENTED", "RetryStage is not served yet")
 
 
-async def test_a_request_is_judged_after_its_caller(plane: Any) -> None:
+async def test_a_request_is_judged_after_its_caller(plane: ServedControlPlane) -> None:
     """A stranger learns nothing about what a request must hold."""
     bad = apiservice.GetApplicationRequest()
     stranger = await plane.user("unknown.secret")
@@ -259,7 +267,7 @@ async def test_a_request_is_judged_after_its_caller(plane: Any) -> None:
     assert error.message.startswith("invalid request: application_id")
 
 
-async def test_who_shows_many_wrong_keys_is_no_longer_looked_at(plane: Any) -> None:
+async def test_who_shows_many_wrong_keys_is_no_longer_looked_at(plane: ServedControlPlane) -> None:
     """Each one costs us time; a right key that was seen before costs none and goes on."""
     user = await plane.user(await plane.new_key("with a slow hash"))
     key_id = user.key.partition(".")[0]

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """One caller, however many connections it has, leaves room for all others."""
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pipecd_controlplane.app import control_plane
-from pipecd_controlplane.settings import ServerSettings
 from pipecd_model.config.frontlimits import FrontLimitsConfig
+from pipecd_test_support.controlplane_server import ProgramClient, ServedControlPlane
+from pipecd_test_support.served_settings import serving_with
+from pipecd_test_support.waiting import Soon
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import apikey_pb2
 from pipecd_wire.pipecd.api import api_pb2
@@ -20,20 +20,20 @@ LIST = apiservice.ListApplicationsRequest()
 
 
 @pytest.fixture
-async def plane(plane_of: Any, tmp_path: Path) -> AsyncIterator[Any]:
+async def plane(tmp_path: Path) -> AsyncIterator[ServedControlPlane]:
     """A control plane on which nobody has more than two calls open."""
     limits = FrontLimitsConfig(max_calls_per_caller=2)
-    settings = ServerSettings(data_dir=tmp_path / "data", grace_seconds=1, limits=limits)
-    async with AsyncExitStack() as opened:
-        running = await opened.enter_async_context(control_plane(settings))
-        yield await plane_of(running, opened)
+    async with serving_with(tmp_path / "data", limits=limits) as served:
+        yield served
 
 
-def watch(user: Any) -> Any:
+def watch(user: ProgramClient) -> AsyncGenerator[api_pb2.WatchChangesResponse, None]:
     return stream(user.project.WatchChanges, api_pb2.WatchChangesRequest())
 
 
-async def test_one_caller_has_so_many_calls_open_and_others_do_not_notice(plane: Any) -> None:
+async def test_one_caller_has_so_many_calls_open_and_others_do_not_notice(
+    plane: ServedControlPlane,
+) -> None:
     key = await plane.new_key("robot", role=apikey_pb2.APIKey.READ_ONLY)
     users = [await plane.user(key) for _ in range(3)]
     async with aclosing(watch(users[0])) as first, aclosing(watch(users[1])) as second:
@@ -51,7 +51,9 @@ async def test_one_caller_has_so_many_calls_open_and_others_do_not_notice(plane:
         await call(plane.admin.api.ListApplications, LIST)
 
 
-async def test_calls_that_are_over_do_not_count_however_they_ended(plane: Any, soon: Any) -> None:
+async def test_calls_that_are_over_do_not_count_however_they_ended(
+    plane: ServedControlPlane, soon: Soon
+) -> None:
     user = await plane.user(await plane.new_key("robot"))
 
     async def wait_until_answered() -> None:

@@ -2,7 +2,6 @@
 """Each limit of signing in with a password, alone."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
@@ -47,7 +46,7 @@ async def sign_in_with(kept: Stores, clock: Clock) -> Callable[..., Try]:
         project.static_admin.username = "boss"
         project.static_admin.password_hash = quick_hash(RIGHT)
 
-        async def work(transaction: Transaction, project: Any = project) -> None:
+        async def work(transaction: Transaction, project: project_pb2.Project = project) -> None:
             await kept.projects.add_in(transaction, project)
 
         await kept.database.write(work)
@@ -72,7 +71,9 @@ async def sign_in_with(kept: Stores, clock: Clock) -> Callable[..., Try]:
     return make
 
 
-async def test_an_address_is_locked_for_all_accounts(sign_in_with: Any, clock: Clock) -> None:
+async def test_an_address_is_locked_for_all_accounts(
+    sign_in_with: Callable[..., Try], clock: Clock
+) -> None:
     attempt = sign_in_with(address=AttemptPace(burst=3, seconds=10))
     tried = [await attempt("10.0.0.1", username=f"user {number}") for number in range(4)]
     assert tried == ["wrong", "wrong", "wrong", "too many"]
@@ -84,7 +85,7 @@ async def test_an_address_is_locked_for_all_accounts(sign_in_with: Any, clock: C
 
 
 async def test_an_account_is_locked_for_the_address_that_fails_and_no_other(
-    sign_in_with: Any, clock: Clock
+    sign_in_with: Callable[..., Try], clock: Clock
 ) -> None:
     attempt = sign_in_with(account_here=AttemptPace(burst=3, seconds=10))
     tried = [await attempt("10.0.0.1") for _ in range(500)]
@@ -98,7 +99,7 @@ async def test_an_account_is_locked_for_the_address_that_fails_and_no_other(
     assert await attempt("10.0.0.1", RIGHT) == "in"
 
 
-async def test_one_address_alone_locks_nobody_else_out(sign_in_with: Any) -> None:
+async def test_one_address_alone_locks_nobody_else_out(sign_in_with: Callable[..., Try]) -> None:
     """With the limits that count; the attempts that its own limit refuses use up nothing."""
     paces = SignInPaces()
     attempt = sign_in_with(
@@ -112,7 +113,7 @@ async def test_one_address_alone_locks_nobody_else_out(sign_in_with: Any) -> Non
 
 
 async def test_guesses_from_many_addresses_are_slowed_together(
-    sign_in_with: Any, clock: Clock
+    sign_in_with: Callable[..., Try], clock: Clock
 ) -> None:
     attempt = sign_in_with(account=AttemptPace(burst=5, seconds=10))
     tried = [await attempt(f"10.0.0.{number}") for number in range(7)]
@@ -124,7 +125,9 @@ async def test_guesses_from_many_addresses_are_slowed_together(
     assert await attempt("10.0.1.1", RIGHT) == "in"
 
 
-async def test_where_the_account_was_signed_in_from_it_can_be_again(sign_in_with: Any) -> None:
+async def test_where_the_account_was_signed_in_from_it_can_be_again(
+    sign_in_with: Callable[..., Try],
+) -> None:
     attempt = sign_in_with(
         address=AttemptPace(burst=5, seconds=10), account=AttemptPace(burst=5, seconds=10)
     )
@@ -138,7 +141,9 @@ async def test_where_the_account_was_signed_in_from_it_can_be_again(sign_in_with
     assert await attempt("10.0.2.1", RIGHT) == "too many"
 
 
-async def test_where_it_was_signed_in_from_guesses_are_limited_too(sign_in_with: Any) -> None:
+async def test_where_it_was_signed_in_from_guesses_are_limited_too(
+    sign_in_with: Callable[..., Try],
+) -> None:
     attempt = sign_in_with(account_here=AttemptPace(burst=3, seconds=10))
     assert await attempt("10.0.0.1", RIGHT) == "in"
 
@@ -147,7 +152,7 @@ async def test_where_it_was_signed_in_from_guesses_are_limited_too(sign_in_with:
     assert tried == ["wrong", "wrong", "wrong", "too many"]
 
 
-async def test_success_gives_back_what_was_used_here(sign_in_with: Any) -> None:
+async def test_success_gives_back_what_was_used_here(sign_in_with: Callable[..., Try]) -> None:
     attempt = sign_in_with(account_here=AttemptPace(burst=3, seconds=10))
     for _ in range(5):
         assert await attempt("10.0.0.1") == "wrong"
@@ -156,7 +161,7 @@ async def test_success_gives_back_what_was_used_here(sign_in_with: Any) -> None:
 
 
 async def test_success_at_ones_own_account_does_not_pay_for_guesses_at_others(
-    sign_in_with: Any,
+    sign_in_with: Callable[..., Try],
 ) -> None:
     attempt = sign_in_with(address=AttemptPace(burst=4, seconds=1000))
     tried = []
@@ -167,14 +172,16 @@ async def test_success_at_ones_own_account_does_not_pay_for_guesses_at_others(
     assert tried == ["wrong"] * 4 + ["too many"]
 
 
-async def test_signing_in_again_and_again_locks_nobody(sign_in_with: Any) -> None:
+async def test_signing_in_again_and_again_locks_nobody(sign_in_with: Callable[..., Try]) -> None:
     tight = AttemptPace(burst=2, seconds=1000)
     attempt = sign_in_with(address=tight, account_here=tight, account=tight)
 
     assert {await attempt("10.0.0.1", RIGHT) for _ in range(20)} == {"in"}
 
 
-async def test_made_up_names_leave_the_counters_of_real_ones(sign_in_with: Any) -> None:
+async def test_made_up_names_leave_the_counters_of_real_ones(
+    sign_in_with: Callable[..., Try],
+) -> None:
     attempt = sign_in_with(account_here=AttemptPace(burst=3, seconds=10**6), account=NO_LIMIT)
     for _ in range(3):
         await attempt("10.0.0.1")
@@ -185,7 +192,7 @@ async def test_made_up_names_leave_the_counters_of_real_ones(sign_in_with: Any) 
     assert await attempt("10.0.0.1", RIGHT) == "too many"
 
 
-async def test_addresses_of_one_ipv6_network_are_one(sign_in_with: Any) -> None:
+async def test_addresses_of_one_ipv6_network_are_one(sign_in_with: Callable[..., Try]) -> None:
     attempt = sign_in_with(account_here=AttemptPace(burst=3, seconds=10))
     tried = [await attempt(f"2001:db8:1:1::{number:x}") for number in range(1, 5)]
 
@@ -223,14 +230,16 @@ def test_what_is_remembered_of_sign_ins_is_bounded_and_tells_no_address() -> Non
     assert b"10.0.0" not in repr(familiar._accounts).encode()
 
 
-async def test_success_gives_back_the_attempt_at_the_account(sign_in_with: Any) -> None:
+async def test_success_gives_back_the_attempt_at_the_account(
+    sign_in_with: Callable[..., Try],
+) -> None:
     attempt = sign_in_with(account=AttemptPace(burst=2, seconds=1000))
 
     assert {await attempt(f"10.0.0.{number}", RIGHT) for number in range(20)} == {"in"}
 
 
 async def test_success_does_not_forgive_guesses_at_the_account_from_elsewhere(
-    sign_in_with: Any,
+    sign_in_with: Callable[..., Try],
 ) -> None:
     attempt = sign_in_with(account=AttemptPace(burst=2, seconds=1000))
     assert await attempt("10.0.0.1") == "wrong"
@@ -241,7 +250,7 @@ async def test_success_does_not_forgive_guesses_at_the_account_from_elsewhere(
 
 
 async def test_success_forgets_the_guesses_at_the_account_from_the_same_address(
-    sign_in_with: Any,
+    sign_in_with: Callable[..., Try],
 ) -> None:
     """Also once the address is not known any more as one that the account is used from."""
     attempt = sign_in_with(account_here=AttemptPace(burst=3, seconds=10**6))

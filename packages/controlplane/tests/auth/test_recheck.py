@@ -22,6 +22,8 @@ from pipecd_controlplane.usecases.bus import Bus
 from pipecd_controlplane.usecases.leases import Leases
 from pipecd_controlplane.usecases.project import ProjectSettings
 from pipecd_model.errors import DeniedError, UnauthenticatedError
+from pipecd_test_support.controlplane_messages import MessageBuilder
+from pipecd_test_support.waiting import Soon
 from pipecd_wire.model import project_pb2
 from pipecd_wire.pipecd.api import access_pb2, api_pb2
 from pipecd_wire.rpc import Metadata, Method
@@ -95,7 +97,7 @@ async def serving(folder: Path) -> AsyncIterator[Server]:
 
 
 async def test_a_thousand_streams_are_asked_again_only_by_what_concerns_them(
-    tmp_path: Path, build: Any, soon: Any
+    tmp_path: Path, build: MessageBuilder, soon: Soon
 ) -> None:
     async with serving(tmp_path / "data") as server, asyncio.TaskGroup() as tasks:
         settings = ProjectSettings(server.kept)

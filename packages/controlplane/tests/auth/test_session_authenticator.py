@@ -10,12 +10,14 @@ from pipecd_wire.model import project_pb2 as pb
 Resource, Policy = pb.ProjectRBACResource, pb.ProjectRBACPolicy
 
 
-def role(name: str, *resources: Resource, actions: list[int]) -> pb.ProjectRBACRole:
+def role(
+    name: str,
+    *resources: pb.ProjectRBACResource,
+    actions: list[pb.ProjectRBACPolicy.Action.ValueType],
+) -> pb.ProjectRBACRole:
     return pb.ProjectRBACRole(
         name=name,
-        policies=[
-            Policy(resources=resources, actions=[Policy.Action.Name(each) for each in actions])
-        ],
+        policies=[Policy(resources=resources, actions=actions)],
     )
 
 

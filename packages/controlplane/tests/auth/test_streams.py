@@ -19,6 +19,8 @@ from pipecd_controlplane.auth.recheck import subject_of
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.usecases import api_keys, pipeds, sessions
 from pipecd_controlplane.usecases.project import ProjectSettings
+from pipecd_test_support.controlplane_server import ServedControlPlane
+from pipecd_test_support.waiting import Soon
 from pipecd_wire.model import apikey_pb2, deployment_pb2, piped_pb2, project_pb2
 from pipecd_wire.options import rights_pb2
 from pipecd_wire.pipecd.api import access_pb2, api_pb2
@@ -37,7 +39,7 @@ MARK = "written-after-the-loss"
 
 def served_streams() -> dict[str, Method]:
     """Every streaming RPC that takes a caller with a credential, by its path."""
-    found = {}
+    found: dict[str, Method] = {}
     root = Path(pipecd_wire.__path__[0])
     for file in root.rglob("*_pb2.py"):
         name = ".".join(file.relative_to(root.parent).with_suffix("").parts)
@@ -55,7 +57,7 @@ STREAMS = served_streams()
 class Stage:
     """A control plane with one deployment of one piped, and somebody who has the right to it."""
 
-    plane: Any
+    plane: ServedControlPlane
     piped_id: str = ""
     piped_key: str = ""
     session_id: str = ""
@@ -350,7 +352,7 @@ CASES = [
 
 
 @pytest.fixture
-async def stage(plane: Any) -> Stage:
+async def stage(plane: ServedControlPlane) -> Stage:
     made = Stage(plane=plane)
     await made.prepare()
     return made
@@ -383,7 +385,7 @@ def test_every_stream_that_is_served_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize("path", STREAMS)
-async def test_a_stream_goes_on_while_its_right_lasts(stage: Stage, path: str, soon: Any) -> None:
+async def test_a_stream_goes_on_while_its_right_lasts(stage: Stage, path: str, soon: Soon) -> None:
     """Otherwise the tests below would prove nothing; and what is unlike a loss ends no stream."""
     callers = STREAMS[path].callers
     metadata = await (by_group(stage) if SESSION in callers else stage.piped())
@@ -399,7 +401,7 @@ async def test_a_stream_goes_on_while_its_right_lasts(stage: Stage, path: str, s
 
 @pytest.mark.parametrize(("path", "name"), CASES)
 async def test_a_stream_ends_with_the_right_of_its_caller(
-    stage: Stage, path: str, name: str, soon: Any
+    stage: Stage, path: str, name: str, soon: Soon
 ) -> None:
     loss = LOSSES[name]
     metadata = await loss.enter(stage)
@@ -416,7 +418,7 @@ async def test_a_stream_ends_with_the_right_of_its_caller(
     assert caught.value.message.startswith(loss.sentence)
 
 
-async def test_what_a_label_hides_is_as_if_it_were_not_there(stage: Stage, soon: Any) -> None:
+async def test_what_a_label_hides_is_as_if_it_were_not_there(stage: Stage, soon: Soon) -> None:
     await stage.settings.update_role("default", "Watcher", policies(team="b"))
     metadata = await by_group(stage)
     for path in STREAMS:
@@ -430,7 +432,7 @@ async def test_what_a_label_hides_is_as_if_it_were_not_there(stage: Stage, soon:
 
 
 async def test_a_session_of_a_static_admin_that_is_off_does_not_count(
-    stage: Stage, soon: Any
+    stage: Stage, soon: Soon
 ) -> None:
     """One that was opened in the moment of the switching, too."""
     await switch_static_admin_off(stage)

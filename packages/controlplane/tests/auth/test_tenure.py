@@ -11,6 +11,7 @@ import pytest
 
 from pipecd_controlplane.auth.tenure import LONGEST_TIMER_SECONDS, Tenure
 from pipecd_model.errors import UnauthenticatedError
+from pipecd_test_support.waiting import Soon
 from pipecd_wire.pipecd.api import api_pb2
 
 ONE = api_pb2.WatchChangesResponse(changes=[api_pb2.Change(id="1")])
@@ -116,7 +117,7 @@ async def test_nothing_is_asked_while_nothing_is_told(right: Right) -> None:
 
 
 async def test_a_stream_that_waits_is_ended_and_its_handler_with_it(
-    right: Right, soon: Any
+    right: Right, soon: Soon
 ) -> None:
     handler = Handler()
     async with tenure_of(right) as tenure:
@@ -132,7 +133,7 @@ async def test_a_stream_that_waits_is_ended_and_its_handler_with_it(
         assert handler.ended
 
 
-async def test_an_answer_waits_for_the_question_that_is_open(right: Right, soon: Any) -> None:
+async def test_an_answer_waits_for_the_question_that_is_open(right: Right, soon: Soon) -> None:
     handler = Handler()
     async with tenure_of(right) as tenure:
         await tenure.begin()
@@ -151,7 +152,7 @@ async def test_an_answer_waits_for_the_question_that_is_open(right: Right, soon:
                 await soon(reading)
 
 
-async def test_what_is_told_during_a_question_is_asked_again(right: Right, soon: Any) -> None:
+async def test_what_is_told_during_a_question_is_asked_again(right: Right, soon: Soon) -> None:
     handler = Handler()
     async with tenure_of(right) as tenure:
         await tenure.begin()
@@ -167,7 +168,7 @@ async def test_what_is_told_during_a_question_is_asked_again(right: Right, soon:
     assert right.asked == 3  # at the begin, once, and once for all fifty
 
 
-async def test_a_question_that_fails_ends_the_stream(right: Right, soon: Any) -> None:
+async def test_a_question_that_fails_ends_the_stream(right: Right, soon: Soon) -> None:
     handler = Handler()
 
     async def broken() -> int:
@@ -186,7 +187,7 @@ async def test_a_question_that_fails_ends_the_stream(right: Right, soon: Any) ->
                 await soon(anext(passed))
 
 
-async def test_a_right_ends_by_the_clock(right: Right, soon: Any) -> None:
+async def test_a_right_ends_by_the_clock(right: Right, soon: Soon) -> None:
     handler = Handler()
     right.expires_at = right.clock.now() + 3600
     async with tenure_of(right) as tenure:
@@ -205,7 +206,7 @@ async def test_a_right_ends_by_the_clock(right: Right, soon: Any) -> None:
     assert right.clock.timers == []
 
 
-async def test_nothing_passes_after_the_end_even_before_the_timer(right: Right, soon: Any) -> None:
+async def test_nothing_passes_after_the_end_even_before_the_timer(right: Right, soon: Soon) -> None:
     handler = Handler()
     right.expires_at = right.clock.now() + 10
     async with tenure_of(right) as tenure:
@@ -217,7 +218,7 @@ async def test_nothing_passes_after_the_end_even_before_the_timer(right: Right, 
                 await soon(anext(passed))
 
 
-async def test_a_stream_that_is_cancelled_is_cancelled(right: Right, soon: Any) -> None:
+async def test_a_stream_that_is_cancelled_is_cancelled(right: Right, soon: Soon) -> None:
     handler = Handler()
     async with tenure_of(right) as tenure:
         await tenure.begin()

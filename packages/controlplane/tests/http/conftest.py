@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tiny service and a page for the tests of the server, and a certificate authority for TLS."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trustme
@@ -15,68 +11,18 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from pipecd_controlplane.http.server import CertificateFiles
-from pipecd_wire.pipecd.api import api_pb2 as pb
-from pipecd_wire.rpc import PEER, Endpoints, Metadata, admit_all, rpc
-
-
-@dataclass
-class Api:
-    """Echoes; waits where the test says so; tells the caller's address when asked for `peer`."""
-
-    started: asyncio.Event = field(default_factory=asyncio.Event)
-    finish: asyncio.Event = field(default_factory=asyncio.Event)
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @rpc("ReleaseHold")
-    async def release_hold(
-        self, caller: Metadata, request: pb.ReleaseHoldRequest
-    ) -> pb.ReleaseHoldResponse:
-        if request.application_id == "wait":
-            self.started.set()
-            try:
-                await self.finish.wait()
-            finally:
-                self.ended.set()
-        answer = caller[PEER] if request.application_id == "peer" else request.application_id
-        return pb.ReleaseHoldResponse(command_id=answer)
-
-    @property
-    def watch(self) -> "Watch":
-        return Watch(self)
-
-
-class Watch:
-    """Streams a message, and the next when the test says so."""
-
-    def __init__(self, api: Api) -> None:
-        self._api = api
-
-    @rpc("WatchChanges")
-    async def watch_changes(
-        self, caller: Metadata, request: pb.WatchChangesRequest
-    ) -> AsyncIterator[pb.WatchChangesResponse]:
-        self._api.started.set()
-        try:
-            yield pb.WatchChangesResponse(changes=[pb.Change(id="first")])
-            await self._api.finish.wait()
-            yield pb.WatchChangesResponse(changes=[pb.Change(id="second")])
-        finally:
-            self._api.ended.set()
+from pipecd_test_support.echo_service import EchoApi, make_echo_endpoints
+from pipecd_wire.rpc import Endpoints, admit_all
 
 
 @pytest.fixture
-def api() -> Api:
-    return Api()
+def api() -> EchoApi:
+    return EchoApi()
 
 
 @pytest.fixture
-def endpoints(api: Api) -> Endpoints:
-    made = Endpoints(admit=admit_all)
-    services: Any = pb.DESCRIPTOR.services_by_name
-    applications = services["ApplicationService"]
-    made.add(applications, api, unimplemented=set(applications.methods_by_name) - {"ReleaseHold"})
-    made.add(services["ProjectService"], api.watch, unimplemented=["ListAudit"])
-    return made
+def endpoints(api: EchoApi) -> Endpoints:
+    return make_echo_endpoints(api, admit_all)
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@
 import asyncio
 import ssl
 import struct
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from pipecd_controlplane.http.admin import serve_admin
 from pipecd_controlplane.http.server import CertificateFiles, serve_public
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.config.values import Duration
+from pipecd_test_support.echo_service import EchoApi, make_echo_endpoints
 from pipecd_wire.pipecd.api import api_pb2 as pb
 from pipecd_wire.pipecd.api.api_pb2_grpc import ApplicationServiceStub, ProjectServiceStub
 from pipecd_wire.rpc import CallError, Channel, Endpoints, Metadata, Method, call, connect, stream
@@ -47,15 +48,14 @@ async def admit(_method: Method, metadata: Metadata) -> Metadata:
     return metadata
 
 
+ServeLimited = Callable[..., AbstractAsyncContextManager[str]]
+"""`async with serve(max_url_bytes=…) as address`."""
+
+
 @pytest.fixture
-def guarded(api: Any) -> Endpoints:
+def guarded(api: EchoApi) -> Endpoints:
     """The tiny service, for whoever has the key or the cookie."""
-    made = Endpoints(admit=admit)
-    applications = pb.DESCRIPTOR.services_by_name["ApplicationService"]
-    projects = pb.DESCRIPTOR.services_by_name["ProjectService"]
-    made.add(applications, api, unimplemented=set(applications.methods_by_name) - {"ReleaseHold"})
-    made.add(projects, api.watch, unimplemented=["ListAudit"])
-    return made
+    return make_echo_endpoints(api, admit)
 
 
 @pytest.fixture
@@ -78,10 +78,10 @@ def site() -> Starlette:
 
 
 @pytest.fixture
-def serve(site: Any, guarded: Endpoints) -> Any:
+def serve(site: Starlette, guarded: Endpoints) -> ServeLimited:
     """Serve with other limits than the default: `async with serve(max_url_bytes=…) as address`."""
 
-    def serving(**limits: Any) -> Any:
+    def serving(**limits: Any) -> AbstractAsyncContextManager[str]:
         return serve_public(
             site, guarded, "127.0.0.1", 0, grace_seconds=0.1, limits=FrontLimitsConfig(**limits)
         )
@@ -166,7 +166,7 @@ class TestSizes:
         ],
     )
     async def test_a_head_over_its_limits_is_refused(
-        self, serve: Any, request_head: bytes, status: int
+        self, serve: ServeLimited, request_head: bytes, status: int
     ) -> None:
         limits = {"max_header_bytes": 8 * KIB, "max_url_bytes": 8 * KIB, "max_header_fields": 20}
         async with serve(**limits) as address:
@@ -174,7 +174,7 @@ class TestSizes:
 
     @pytest.mark.parametrize("part", [b"GET /", b"GET / HTTP/1.1\r\na: ", b"GET / HTTP/1.1\r\na"])
     async def test_a_part_of_a_head_that_never_ends_is_refused(
-        self, serve: Any, part: bytes
+        self, serve: ServeLimited, part: bytes
     ) -> None:
         """The parser tells of a field when it is whole: until then bytes are counted."""
         limits = {"max_header_bytes": 8 * KIB, "max_url_bytes": 8 * KIB}
@@ -187,7 +187,7 @@ class TestSizes:
 
         assert status_of(answer) in {414, 431}
 
-    async def test_by_default_64_kib_pass_and_more_do_not(self, serve: Any) -> None:
+    async def test_by_default_64_kib_pass_and_more_do_not(self, serve: ServeLimited) -> None:
         async with serve() as address:
             for size, url, head in ((60, 200, 200), (70, 414, 431)):
                 close = "connection: close"
@@ -211,12 +211,14 @@ class TestSizes:
         ids=["fits", "too-long", "announced", "chunked"],
     )
     async def test_a_form_over_its_limit_is_refused(
-        self, serve: Any, request_: bytes, status: int
+        self, serve: ServeLimited, request_: bytes, status: int
     ) -> None:
         async with serve() as address:
             assert status_of(await exchange(address, request_)) == status
 
-    async def test_chunks_that_are_nearly_all_framing_are_refused(self, serve: Any) -> None:
+    async def test_chunks_that_are_nearly_all_framing_are_refused(
+        self, serve: ServeLimited
+    ) -> None:
         head = b"POST /form HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
         async with serve() as address, dialled(address) as (reader, writer):
             writer.write(head)
@@ -225,7 +227,7 @@ class TestSizes:
                 await asyncio.sleep(0)
             assert status_of(await read_all(reader)) == 400
 
-    async def test_small_chunks_and_trailers_are_no_harm(self, serve: Any) -> None:
+    async def test_small_chunks_and_trailers_are_no_harm(self, serve: ServeLimited) -> None:
         head = b"POST /form HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n"
         body = b"1\r\nx\r\n" * 500 + b"0\r\nchecksum: 1\r\n\r\n"
         async with serve() as address:
@@ -233,20 +235,22 @@ class TestSizes:
 
         assert answer.endswith(b"500")
 
-    async def test_requests_that_are_sent_ahead_are_answered_in_order(self, serve: Any) -> None:
+    async def test_requests_that_are_sent_ahead_are_answered_in_order(
+        self, serve: ServeLimited
+    ) -> None:
         async with serve() as address:
             ahead = get("/healthz") * 9 + get("/healthz", "connection: close")
             assert (await exchange(address, ahead)).count(b"HTTP/1.1 200") == 10
 
     async def test_too_many_requests_that_are_sent_ahead_end_the_connection(
-        self, serve: Any
+        self, serve: ServeLimited
     ) -> None:
         async with serve() as address:
             assert (await exchange(address, get("/healthz") * 1000)).count(b"200 OK") < 50
 
 
 class TestTimes:
-    async def test_a_head_that_does_not_end_is_given_up(self, serve: Any) -> None:
+    async def test_a_head_that_does_not_end_is_given_up(self, serve: ServeLimited) -> None:
         async with serve(header_timeout=SOON) as address, dialled(address) as (reader, writer):
             answer = asyncio.create_task(read_all(reader))
             writer.write(b"GET / HTTP/1.1\r\n")
@@ -255,14 +259,14 @@ class TestTimes:
                 await asyncio.wait([answer], timeout=0.02)
             assert status_of(await answer) == 408
 
-    async def test_the_head_of_a_later_request_has_its_time_too(self, serve: Any) -> None:
+    async def test_the_head_of_a_later_request_has_its_time_too(self, serve: ServeLimited) -> None:
         async with serve(header_timeout=SOON) as address:
             answer = await exchange(address, get("/healthz") + b"GET / HTTP/1.1\r\n")
 
         assert answer.count(b"HTTP/1.1") == 2
         assert b"408 Request Timeout" in answer
 
-    async def test_blank_lines_do_not_keep_a_connection(self, serve: Any) -> None:
+    async def test_blank_lines_do_not_keep_a_connection(self, serve: ServeLimited) -> None:
         async with serve(header_timeout=SOON) as address, dialled(address) as (reader, writer):
             writer.write(get("/healthz"))
             await reader.readuntil(b"ok")
@@ -273,13 +277,17 @@ class TestTimes:
             assert await answer == b""
 
     @pytest.mark.parametrize("limits", [{"body_idle_timeout": SOON}, {"body_timeout": SOON}])
-    async def test_a_body_that_does_not_end_is_given_up(self, serve: Any, limits: Any) -> None:
+    async def test_a_body_that_does_not_end_is_given_up(
+        self, serve: ServeLimited, limits: dict[str, Duration]
+    ) -> None:
         limits = {"body_idle_timeout": SOON, **limits}
         head = b"POST /form HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n"
         async with serve(**limits) as address:
             assert status_of(await exchange(address, head + b"x")) == 408
 
-    async def test_a_body_that_comes_a_byte_at_a_time_is_given_up(self, serve: Any) -> None:
+    async def test_a_body_that_comes_a_byte_at_a_time_is_given_up(
+        self, serve: ServeLimited
+    ) -> None:
         head = b"POST /form HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
         limits = {"body_timeout": Duration(milliseconds=300), "body_idle_timeout": SOON}
         async with serve(**limits) as address, dialled(address) as (reader, writer):
@@ -291,7 +299,7 @@ class TestTimes:
             assert status_of(await answer) == 408
 
     async def test_a_message_of_a_known_caller_that_does_not_end_is_given_up(
-        self, serve: Any
+        self, serve: ServeLimited
     ) -> None:
         async with serve(body_idle_timeout=SOON) as address:
             whole = hold_over_web(": ".join(KEY))
@@ -299,14 +307,14 @@ class TestTimes:
             assert status_of(await exchange(address, whole)) == 200
 
     async def test_a_tls_handshake_that_does_not_end_is_given_up(
-        self, site: Any, guarded: Endpoints, tls: CertificateFiles
+        self, site: Starlette, guarded: Endpoints, tls: CertificateFiles
     ) -> None:
         limits = FrontLimitsConfig(tls_handshake_timeout=SOON)
         async with serve_public(site, guarded, "127.0.0.1", 0, tls=tls, limits=limits) as address:
             for begun in (b"", b"\x16\x03\x01\x02\x00\x01"):
                 assert await exchange(address, begun) == b""
 
-    async def test_a_caller_that_does_not_read_is_let_go(self, serve: Any) -> None:
+    async def test_a_caller_that_does_not_read_is_let_go(self, serve: ServeLimited) -> None:
         async with serve(write_timeout=SOON) as address, dialled(address) as (reader, writer):
             transport: Any = writer.transport
             transport.pause_reading()
@@ -316,7 +324,7 @@ class TestTimes:
                 await asyncio.sleep(0.02)
             assert not reader.at_eof()
 
-    async def test_a_slow_reader_gets_all_of_it(self, serve: Any) -> None:
+    async def test_a_slow_reader_gets_all_of_it(self, serve: ServeLimited) -> None:
         """What counts is that it takes something, not how much."""
         async with (
             serve(write_timeout=Duration(seconds=20)) as address,
@@ -330,14 +338,14 @@ class TestTimes:
 
 
 class TestWhoIsCalling:
-    async def test_a_stranger_is_refused_before_its_body_comes(self, serve: Any) -> None:
+    async def test_a_stranger_is_refused_before_its_body_comes(self, serve: ServeLimited) -> None:
         head = f"POST {RELEASE} HTTP/1.1\r\nhost: x\r\ncontent-type: application/grpc-web\r\n"
         async with serve() as address:
             answer = await exchange(address, f"{head}content-length: 9000000\r\n\r\n".encode())
 
         assert b"grpc-status:16" in answer
 
-    async def test_a_stranger_that_goes_on_sending_is_cut_off(self, serve: Any) -> None:
+    async def test_a_stranger_that_goes_on_sending_is_cut_off(self, serve: ServeLimited) -> None:
         head = f"POST {RELEASE} HTTP/1.1\r\nhost: x\r\ncontent-type: application/grpc-web\r\n"
         async with serve() as address, dialled(address) as (reader, writer):
             writer.write(f"{head}content-length: 900000000\r\n\r\n".encode())
@@ -347,14 +355,14 @@ class TestWhoIsCalling:
                 await asyncio.wait([answer], timeout=0.02)
             assert b"grpc-status:16" in await answer
 
-    async def test_messages_of_known_callers_may_be_large(self, serve: Any) -> None:
+    async def test_messages_of_known_callers_may_be_large(self, serve: ServeLimited) -> None:
         large = "x" * (9 * 1024 * KIB)
         async with serve() as address, caller(address) as channel:
             assert await hold(channel, large) == large
             answer = await exchange(address, hold_over_web(": ".join(KEY), application_id=large))
             assert b"grpc-status:0" in answer
 
-    async def test_bytes_held_for_strangers_have_a_limit(self, serve: Any) -> None:
+    async def test_bytes_held_for_strangers_have_a_limit(self, serve: ServeLimited) -> None:
         """Each holds less than its own limit; together they hold too much."""
         limits = {"max_stranger_bytes": 64 * KIB, "max_form_bytes": 64 * KIB}
         async with serve(**limits) as address, AsyncExitStack() as opened:
@@ -380,7 +388,7 @@ class TestWhoIsCalling:
         ids=["without-body", "sent-ahead"],
     )
     async def test_heads_of_requests_that_wait_are_held_bytes_too(
-        self, serve: Any, request_: bytes
+        self, serve: ServeLimited, request_: bytes
     ) -> None:
         limits = {"max_stranger_bytes": 64 * KIB, "max_form_bytes": 64 * KIB}
         async with serve(**limits) as address, AsyncExitStack() as opened:
@@ -396,7 +404,9 @@ class TestWhoIsCalling:
 
 
 class TestStrangersAndKnownCallers:
-    async def test_a_stranger_gives_way_to_a_new_one_of_its_address(self, serve: Any) -> None:
+    async def test_a_stranger_gives_way_to_a_new_one_of_its_address(
+        self, serve: ServeLimited
+    ) -> None:
         limits = {"max_strangers_per_address": 3}
         async with serve(**limits) as address, AsyncExitStack() as opened:
             first, *_ = [
@@ -408,7 +418,9 @@ class TestStrangersAndKnownCallers:
                 writer.write(get("/healthz", "connection: close"))
                 assert (await reader.read()).endswith(b"ok")
 
-    async def test_known_callers_stay_when_strangers_come(self, serve: Any, api: Any) -> None:
+    async def test_known_callers_stay_when_strangers_come(
+        self, serve: ServeLimited, api: EchoApi
+    ) -> None:
         limits = {"max_strangers_per_address": 3, "max_stranger_connections": 4}
         async with (
             serve(**limits) as address,
@@ -425,7 +437,9 @@ class TestStrangersAndKnownCallers:
             api.finish.set()
             assert (await anext(responses)).changes[0].id == "second"
 
-    async def test_an_address_that_takes_everything_pays_for_it_itself(self, serve: Any) -> None:
+    async def test_an_address_that_takes_everything_pays_for_it_itself(
+        self, serve: ServeLimited
+    ) -> None:
         limits = {"max_stranger_connections": 10, "max_strangers_per_address": 10}
         async with serve(**limits) as address, AsyncExitStack() as opened:
             reader, writer = await opened.enter_async_context(dialled(address, source="127.0.0.2"))
@@ -434,7 +448,9 @@ class TestStrangersAndKnownCallers:
             writer.write(get("/healthz", "connection: close"))
             assert (await reader.read()).endswith(b"ok")
 
-    async def test_a_caller_that_was_let_in_over_grpc_web_is_known(self, serve: Any) -> None:
+    async def test_a_caller_that_was_let_in_over_grpc_web_is_known(
+        self, serve: ServeLimited
+    ) -> None:
         request = hold_over_web(": ".join(KEY)).replace(b"connection: close\r\n", b"")
         async with serve(max_strangers_per_address=2) as address, AsyncExitStack() as opened:
             reader, writer = await opened.enter_async_context(dialled(address))
@@ -445,7 +461,9 @@ class TestStrangersAndKnownCallers:
             writer.write(request)
             assert b"200 OK" in await reader.readuntil(b"\r\n0\r\n\r\n")
 
-    async def test_first_calls_that_come_all_at_once_are_all_answered(self, serve: Any) -> None:
+    async def test_first_calls_that_come_all_at_once_are_all_answered(
+        self, serve: ServeLimited
+    ) -> None:
         """An agent that starts makes twenty; some wait until the first was let in."""
         limits = {"max_stranger_calls_per_connection": 2, "max_stranger_calls": 3}
         async with serve(**limits) as address, AsyncExitStack() as opened:
@@ -455,7 +473,7 @@ class TestStrangersAndKnownCallers:
                     for _ in range(30):
                         tasks.create_task(hold(channel))
 
-    async def test_calls_that_are_refused_are_all_answered_too(self, serve: Any) -> None:
+    async def test_calls_that_are_refused_are_all_answered_too(self, serve: ServeLimited) -> None:
         limits = {"max_stranger_calls_per_connection": 2, "max_stranger_calls": 3}
         refused = 0
 
@@ -475,7 +493,9 @@ class TestStrangersAndKnownCallers:
 
         assert refused == 150
 
-    async def test_the_admin_port_answers_when_others_hold_its_connections(self, site: Any) -> None:
+    async def test_the_admin_port_answers_when_others_hold_its_connections(
+        self, site: Starlette
+    ) -> None:
         limits = FrontLimitsConfig(max_admin_connections=3)
         async with serve_admin(site, "127.0.0.1", 0, limits) as address, AsyncExitStack() as opened:
             for _ in range(10):
@@ -511,7 +531,7 @@ async def read_frames(reader: asyncio.StreamReader) -> list[tuple[int, bytes]]:
 
 class TestHttp2:
     async def test_a_connection_without_a_call_that_was_let_in_is_told_to_go(
-        self, serve: Any
+        self, serve: ServeLimited
     ) -> None:
         async with serve(identify_timeout=SOON) as address, dialled(address) as (reader, writer):
             writer.write(PREFACE + http2_frame(SETTINGS))
@@ -520,7 +540,7 @@ class TestHttp2:
         assert frames[-1][0] == GOAWAY
         assert frames[-1][1][4:8] == bytes(4)
 
-    async def test_a_known_caller_is_not(self, serve: Any, api: Any) -> None:
+    async def test_a_known_caller_is_not(self, serve: ServeLimited, api: EchoApi) -> None:
         """An agent holds a stream on which nothing may happen for hours."""
         async with (
             serve(identify_timeout=SOON) as address,
@@ -548,7 +568,7 @@ class TestHttp2:
         ids=["settings", "ping", "priority", "unknown", "reset", "empty-heads", "endless-head"],
     )
     async def test_frames_that_nobody_needs_end_the_connection(
-        self, serve: Any, flood: bytes
+        self, serve: ServeLimited, flood: bytes
     ) -> None:
         async with serve() as address, dialled(address) as (reader, writer):
             writer.write(PREFACE + http2_frame(SETTINGS))
@@ -556,7 +576,7 @@ class TestHttp2:
             writer.write(flood)
             await read_all(reader)
 
-    async def test_the_limits_of_grpc_are_announced(self, serve: Any) -> None:
+    async def test_the_limits_of_grpc_are_announced(self, serve: ServeLimited) -> None:
         async with serve() as address, dialled(address) as (reader, writer):
             writer.write(PREFACE + http2_frame(SETTINGS))
             length = int.from_bytes((await reader.readexactly(9))[:3], "big")
@@ -565,7 +585,7 @@ class TestHttp2:
         assert settings[3] == 100  # SETTINGS_MAX_CONCURRENT_STREAMS
         assert settings[6] == 64 * KIB  # SETTINGS_MAX_HEADER_LIST_SIZE
 
-    async def test_headers_over_the_limit_are_refused(self, serve: Any) -> None:
+    async def test_headers_over_the_limit_are_refused(self, serve: ServeLimited) -> None:
         async with serve() as address, caller(address) as channel:
             stub = ApplicationServiceStub(channel)
             request = pb.ReleaseHoldRequest(application_id="app-1")
@@ -574,7 +594,7 @@ class TestHttp2:
                     await call(stub.ReleaseHold, request, metadata=wide, deadline=LIMIT)
             assert await hold(channel) == "app-1"
 
-    async def test_a_known_caller_that_takes_no_answer_is_let_go(self, serve: Any) -> None:
+    async def test_a_known_caller_that_takes_no_answer_is_let_go(self, serve: ServeLimited) -> None:
         """Its window stays shut, while its connection is as alive as any."""
         shut = http2_frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 0))
         message = frame(pb.ReleaseHoldRequest(application_id="app-1").SerializeToString())
@@ -583,7 +603,7 @@ class TestHttp2:
             await read_all(reader)
 
     async def test_little_of_a_call_may_come_before_it_is_known_whose_it_is(
-        self, serve: Any
+        self, serve: ServeLimited
     ) -> None:
         async with serve() as address, dialled(address) as (reader, writer):
             writer.write(PREFACE + http2_frame(SETTINGS))
@@ -625,7 +645,7 @@ class TestPlacesOfStrangers:
         ids=["cut", "without-end", "even", "zero", "backwards", "unknown", "empty"],
     )
     async def test_heads_that_begin_no_call_keep_no_place_from_a_new_caller(
-        self, serve: Any, heads: bytes
+        self, serve: ServeLimited, heads: bytes
     ) -> None:
         limits = {"max_stranger_calls": 4, "max_stranger_calls_per_connection": 4}
         async with serve(**limits) as address, AsyncExitStack() as opened:
@@ -636,7 +656,9 @@ class TestPlacesOfStrangers:
             async with caller(address) as channel:
                 assert await hold(channel) == "app-1"
 
-    async def test_heads_that_do_not_end_count_as_bytes_of_strangers(self, serve: Any) -> None:
+    async def test_heads_that_do_not_end_count_as_bytes_of_strangers(
+        self, serve: ServeLimited
+    ) -> None:
         limits = {"max_stranger_bytes": 64 * KIB, "max_form_bytes": 64 * KIB}
         unfinished = http2_frame(1, 0, 1, bytes(12 * KIB))
         async with serve(**limits) as address, AsyncExitStack() as opened:
@@ -653,7 +675,7 @@ class TestProxies:
         ("proxies", "expected"), [(("127.0.0.0/8",), "203.0.113.9"), ((), "127.0.0.1")]
     )
     async def test_only_a_trusted_proxy_says_whose_request_it_is(
-        self, site: Any, guarded: Endpoints, proxies: tuple[str, ...], expected: str
+        self, site: Starlette, guarded: Endpoints, proxies: tuple[str, ...], expected: str
     ) -> None:
         forwarded = ("x-forwarded-for", "198.51.100.1, 203.0.113.9")
         async with serve_public(site, guarded, "127.0.0.1", 0, trusted_proxies=proxies) as address:
@@ -663,7 +685,7 @@ class TestProxies:
             assert expected.encode() in await exchange(address, over_web)
 
     async def test_a_trusted_proxy_has_no_limit_of_its_own(
-        self, site: Any, guarded: Endpoints
+        self, site: Starlette, guarded: Endpoints
     ) -> None:
         limits = FrontLimitsConfig(max_strangers_per_address=2, max_connections_per_address=2)
         serving = serve_public(
@@ -697,7 +719,7 @@ class TestOtherSites:
         ],
     )
     async def test_a_cookie_counts_only_for_our_own_pages(
-        self, site: Any, guarded: Endpoints, fields: list[str], status: int
+        self, site: Starlette, guarded: Endpoints, fields: list[str], status: int
     ) -> None:
         url = "https://pipecd.example"
         async with serve_public(site, guarded, "127.0.0.1", 0, public_url=url) as address:
@@ -706,7 +728,7 @@ class TestOtherSites:
         assert f"grpc-status:{status}".encode() in answer
 
     async def test_the_origin_null_is_nobodys_without_a_public_address_either(
-        self, serve: Any
+        self, serve: ServeLimited
     ) -> None:
         async with serve() as address:
             answer = await exchange(address, hold_over_web("cookie: token=good", "origin: null"))

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
 
 from pipecd_controlplane.http.server import CertificateFiles, serve_public
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.config.values import Duration
 from pipecd_model.errors import ConfigError
+from pipecd_test_support.echo_service import EchoApi
 from pipecd_wire.pipecd.api import api_pb2 as pb
 from pipecd_wire.pipecd.api.api_pb2_grpc import ApplicationServiceStub, ProjectServiceStub
 from pipecd_wire.rpc import (
@@ -96,7 +98,9 @@ def trusting(roots: bytes, *protocols: str) -> ssl.SSLContext:
     return context
 
 
-async def test_grpc_grpc_web_and_http_share_one_port(endpoints: Endpoints, pages: Any) -> None:
+async def test_grpc_grpc_web_and_http_share_one_port(
+    endpoints: Endpoints, pages: Starlette
+) -> None:
     async with (
         asyncio.timeout(LIMIT),
         serve_public(pages, endpoints, "127.0.0.1", 0) as address,
@@ -108,7 +112,7 @@ async def test_grpc_grpc_web_and_http_share_one_port(endpoints: Endpoints, pages
 
 
 async def test_grpc_grpc_web_and_http_share_one_port_under_tls(
-    endpoints: Endpoints, pages: Any, tls: CertificateFiles, roots: bytes
+    endpoints: Endpoints, pages: Starlette, tls: CertificateFiles, roots: bytes
 ) -> None:
     context = trusting(roots, "h2", "http/1.1")
 
@@ -127,7 +131,7 @@ async def test_grpc_grpc_web_and_http_share_one_port_under_tls(
 )
 async def test_a_browser_gets_http_1_and_a_grpc_client_http_2(
     endpoints: Endpoints,
-    pages: Any,
+    pages: Starlette,
     tls: CertificateFiles,
     roots: bytes,
     offered: list[str],
@@ -142,7 +146,7 @@ async def test_a_browser_gets_http_1_and_a_grpc_client_http_2(
 
 
 async def test_a_tls_client_without_alpn_is_told_by_its_first_bytes(
-    endpoints: Endpoints, pages: Any, tls: CertificateFiles, roots: bytes
+    endpoints: Endpoints, pages: Starlette, tls: CertificateFiles, roots: bytes
 ) -> None:
     async with (
         asyncio.timeout(LIMIT),
@@ -154,7 +158,7 @@ async def test_a_tls_client_without_alpn_is_told_by_its_first_bytes(
             assert (await reader.readexactly(9))[3] == SETTINGS
 
 
-async def test_first_bytes_may_come_one_by_one(endpoints: Endpoints, pages: Any) -> None:
+async def test_first_bytes_may_come_one_by_one(endpoints: Endpoints, pages: Starlette) -> None:
     async with (
         asyncio.timeout(LIMIT),
         serve_public(pages, endpoints, "127.0.0.1", 0) as address,
@@ -178,12 +182,16 @@ async def one_by_one(writer: asyncio.StreamWriter, data: bytes) -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_connection_that_says_nothing_is_closed(endpoints: Endpoints, pages: Any) -> None:
+async def test_a_connection_that_says_nothing_is_closed(
+    endpoints: Endpoints, pages: Starlette
+) -> None:
     async with serve_public(pages, endpoints, "127.0.0.1", 0, limits=BRIEF) as address:
         assert await exchange(address, b"PR") == b""
 
 
-async def test_a_handler_sees_the_address_of_its_caller(endpoints: Endpoints, pages: Any) -> None:
+async def test_a_handler_sees_the_address_of_its_caller(
+    endpoints: Endpoints, pages: Starlette
+) -> None:
     """Audit needs it, although the gRPC server itself only sees a unix socket."""
     async with (
         asyncio.timeout(LIMIT),
@@ -195,7 +203,7 @@ async def test_a_handler_sees_the_address_of_its_caller(endpoints: Endpoints, pa
 
 
 async def test_limits_of_http_do_not_cut_a_quiet_grpc_stream(
-    endpoints: Endpoints, pages: Any, api: Any
+    endpoints: Endpoints, pages: Starlette, api: EchoApi
 ) -> None:
     async with (
         asyncio.timeout(LIMIT),
@@ -212,7 +220,7 @@ async def test_limits_of_http_do_not_cut_a_quiet_grpc_stream(
 
 
 async def test_limits_of_http_do_not_cut_a_quiet_grpc_web_stream(
-    endpoints: Endpoints, pages: Any, api: Any
+    endpoints: Endpoints, pages: Starlette, api: EchoApi
 ) -> None:
     async with (
         asyncio.timeout(LIMIT),
@@ -228,7 +236,7 @@ async def test_limits_of_http_do_not_cut_a_quiet_grpc_web_stream(
 
 @pytest.mark.parametrize("way", ["grpc", "grpc-web"])
 async def test_a_caller_that_goes_away_ends_the_handler(
-    endpoints: Endpoints, pages: Any, api: Any, way: str
+    endpoints: Endpoints, pages: Starlette, api: EchoApi, way: str
 ) -> None:
     async with (
         asyncio.timeout(LIMIT),
@@ -245,7 +253,7 @@ async def test_a_caller_that_goes_away_ends_the_handler(
 
 
 async def test_connections_that_come_and_go_leave_nothing_behind(
-    endpoints: Endpoints, pages: Any
+    endpoints: Endpoints, pages: Starlette
 ) -> None:
     async with (
         asyncio.timeout(LIMIT),
@@ -280,7 +288,7 @@ def open_files() -> int:
 
 @pytest.mark.parametrize("way", ["grpc", "grpc-web"])
 async def test_a_stop_lets_running_calls_finish(
-    endpoints: Endpoints, pages: Any, api: Any, way: str
+    endpoints: Endpoints, pages: Starlette, api: EchoApi, way: str
 ) -> None:
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
         async with serve_public(pages, endpoints, "127.0.0.1", 0, grace_seconds=LIMIT) as address:
@@ -298,7 +306,7 @@ async def test_a_stop_lets_running_calls_finish(
     assert answer == "wait" if way == "grpc" else b"grpc-status:0" in answer
 
 
-async def finish_when_stopping(address: str, api: Any) -> None:
+async def finish_when_stopping(address: str, api: EchoApi) -> None:
     """Let the handler go on once no new connection is taken."""
     with contextlib.suppress(ConnectionError):
         while True:
@@ -315,7 +323,7 @@ async def hold_once(address: str, application_id: str) -> str:
 
 @pytest.mark.parametrize("way", ["grpc", "grpc-web"])
 async def test_a_stop_ends_calls_that_outlast_its_grace(
-    endpoints: Endpoints, pages: Any, api: Any, way: str
+    endpoints: Endpoints, pages: Starlette, api: EchoApi, way: str
 ) -> None:
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
         async with serve_public(pages, endpoints, "127.0.0.1", 0, grace_seconds=0.1) as address:
@@ -334,7 +342,9 @@ async def cut_off(address: str) -> None:
     assert failed.value.transient
 
 
-async def test_a_stop_does_not_wait_for_idle_connections(endpoints: Endpoints, pages: Any) -> None:
+async def test_a_stop_does_not_wait_for_idle_connections(
+    endpoints: Endpoints, pages: Starlette
+) -> None:
     """A piped holds its channel open for ever; it must not hold up a restart."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(LIMIT), AsyncExitStack() as clients:
@@ -359,7 +369,7 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 async def test_nothing_is_left_after_the_end(
-    endpoints: Endpoints, pages: Any, temporary: Path
+    endpoints: Endpoints, pages: Starlette, temporary: Path
 ) -> None:
     before = asyncio.all_tasks()
 
@@ -378,13 +388,15 @@ def names_in(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-async def test_an_error_of_the_block_comes_out_as_it_is(endpoints: Endpoints, pages: Any) -> None:
+async def test_an_error_of_the_block_comes_out_as_it_is(
+    endpoints: Endpoints, pages: Starlette
+) -> None:
     with pytest.raises(ZeroDivisionError):
         async with serve_public(pages, endpoints, "127.0.0.1", 0):
             _ = 1 / 0
 
 
-async def test_a_cancelled_block_is_stopped(endpoints: Endpoints, pages: Any) -> None:
+async def test_a_cancelled_block_is_stopped(endpoints: Endpoints, pages: Starlette) -> None:
     addresses: asyncio.Queue[str] = asyncio.Queue()
 
     async def serve() -> None:
@@ -402,7 +414,7 @@ async def test_a_cancelled_block_is_stopped(endpoints: Endpoints, pages: Any) ->
             await exchange(address, GET)
 
 
-async def test_a_taken_port_is_refused(endpoints: Endpoints, pages: Any) -> None:
+async def test_a_taken_port_is_refused(endpoints: Endpoints, pages: Starlette) -> None:
     async with serve_public(pages, endpoints, "127.0.0.1", 0) as address:
         port = int(address.rsplit(":", 1)[1])
         with pytest.raises(AddressError, match="the port is taken"):
@@ -410,7 +422,9 @@ async def test_a_taken_port_is_refused(endpoints: Endpoints, pages: Any) -> None
                 raise AssertionError("two servers on one port")
 
 
-async def test_signals_are_left_to_whoever_runs_the_front(endpoints: Endpoints, pages: Any) -> None:
+async def test_signals_are_left_to_whoever_runs_the_front(
+    endpoints: Endpoints, pages: Starlette
+) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
 
     async with serve_public(pages, endpoints, "127.0.0.1", 0):
@@ -418,7 +432,7 @@ async def test_signals_are_left_to_whoever_runs_the_front(endpoints: Endpoints, 
 
 
 async def test_a_long_name_of_the_folder_for_temporary_files_does_no_harm(
-    endpoints: Endpoints, pages: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    endpoints: Endpoints, pages: Starlette, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The path of a unix socket may have 107 bytes."""
     long = tmp_path / ("x" * 100)
@@ -434,7 +448,7 @@ async def test_a_long_name_of_the_folder_for_temporary_files_does_no_harm(
 
 
 async def test_a_certificate_that_cannot_be_used_is_a_sentence(
-    endpoints: Endpoints, pages: Any, tls: CertificateFiles
+    endpoints: Endpoints, pages: Starlette, tls: CertificateFiles
 ) -> None:
     for wrong in (
         CertificateFiles(cert_file=Path("/nowhere/server.crt"), key_file=tls.key_file),

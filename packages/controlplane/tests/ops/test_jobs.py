@@ -2,15 +2,15 @@
 """Timed jobs: each in its turn, none in the way of another."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from pipecd_controlplane.ops.jobs import Job, running
 from pipecd_model.errors import UnavailableError
+from pipecd_test_support.waiting import Soon
 
 
-async def test_a_job_that_fails_comes_again_and_holds_up_no_other(soon: Any) -> None:
+async def test_a_job_that_fails_comes_again_and_holds_up_no_other(soon: Soon) -> None:
     good, tries = asyncio.Event(), 0
     again = asyncio.Event()
 

@@ -7,7 +7,6 @@ import signal
 import socket
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,6 +15,7 @@ from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.sqlite.backup import restore
 from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
 from pipecd_model.errors import PipecdError
+from pipecd_test_support.controlplane_server import Serve, ServedControlPlane
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.rpc import call
 
@@ -44,7 +44,7 @@ async def pipecd(*arguments: str) -> tuple[int, str]:
 
 
 async def test_a_running_server_writes_the_backup_itself(
-    plane: Any, serve: Any, tmp_path: Path
+    plane: ServedControlPlane, serve: Serve, tmp_path: Path
 ) -> None:
     agent = await plane.agent()
     application_id = await plane.application(agent)
@@ -76,7 +76,9 @@ async def test_the_folder_of_a_server_that_is_down_is_copied_as_well(tmp_path: P
     assert (tmp_path / "restored" / DATABASE_FILE).exists()
 
 
-async def test_a_refusal_comes_back_as_a_sentence(plane: Any, tmp_path: Path) -> None:
+async def test_a_refusal_comes_back_as_a_sentence(
+    plane: ServedControlPlane, tmp_path: Path
+) -> None:
     (tmp_path / "there.tar").write_text("x")
 
     code, said = await pipecd(
@@ -88,7 +90,7 @@ async def test_a_refusal_comes_back_as_a_sentence(plane: Any, tmp_path: Path) ->
     assert (tmp_path / "there.tar").read_text() == "x"
 
 
-async def test_only_the_folders_user_can_ask(plane: Any, tmp_path: Path) -> None:
+async def test_only_the_folders_user_can_ask(plane: ServedControlPlane, tmp_path: Path) -> None:
     path = tmp_path / "data" / SOCKET
 
     assert path.is_socket()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from pipecd_controlplane.ops.retention import (
     DAY,
@@ -15,19 +16,23 @@ from pipecd_controlplane.ops.retention import (
 )
 from pipecd_controlplane.serve import config
 from pipecd_controlplane.store import purge as steps
+from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.events import EventFilter
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import events
 from pipecd_controlplane.usecases.traces import NewTrace
 from pipecd_model.errors import ConfigError
+from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_wire.model import application_pb2, command_pb2, deployment_chain_pb2
 from pipecd_wire.model import deployment_pb2 as pb
 
 FOREVER = Retention(deployments=0, events=0, commands=0, insights=0)
 
 
-async def ended(kept: Stores, build: Any, deployment_id: str, at: int, **fields: Any) -> None:
+async def ended(
+    kept: Stores, build: MessageBuilder, deployment_id: str, at: int, **fields: Any
+) -> None:
     await kept.deployments.add(
         build.deployment(
             id=deployment_id,
@@ -42,14 +47,12 @@ async def ended(kept: Stores, build: Any, deployment_id: str, at: int, **fields:
 
 
 async def rows(kept: Stores, table: str) -> int:
-    found = await kept.database.read(
-        lambda view: view.all(steps.select(steps.schema.metadata.tables[table]))
-    )
+    found = await kept.database.read(lambda view: view.all(select(schema.metadata.tables[table])))
     return len(found)
 
 
 async def test_an_old_deployment_goes_with_its_logs_and_leaves_its_figures(
-    kept: Stores, build: Any
+    kept: Stores, build: MessageBuilder
 ) -> None:
     now = build.NOON + 400 * DAY
     await ended(kept, build, "old", build.NOON)
@@ -75,7 +78,9 @@ async def test_an_old_deployment_goes_with_its_logs_and_leaves_its_figures(
     assert await rows(kept, "deployment_label") == 0
 
 
-async def test_a_deployment_that_was_forgotten_can_be_told_again(kept: Stores, build: Any) -> None:
+async def test_a_deployment_that_was_forgotten_can_be_told_again(
+    kept: Stores, build: MessageBuilder
+) -> None:
     """By an agent that was away for longer than things are kept."""
     await ended(kept, build, "old", build.NOON)
     await purge(kept, Retention(), lambda: build.NOON + 400 * DAY)
@@ -86,7 +91,9 @@ async def test_a_deployment_that_was_forgotten_can_be_told_again(kept: Stores, b
     assert sum(tally.count for tally in figures) == 1
 
 
-async def test_the_last_success_of_an_application_stays(kept: Stores, build: Any) -> None:
+async def test_the_last_success_of_an_application_stays(
+    kept: Stores, build: MessageBuilder
+) -> None:
     last = application_pb2.ApplicationDeploymentReference(deployment_id="last")
     await kept.applications.add(build.application(most_recently_successful_deployment=last))
     for deployment_id in ("before", "last"):
@@ -98,7 +105,9 @@ async def test_the_last_success_of_an_application_stays(kept: Stores, build: Any
     assert await kept.deployments.find("ours", "last") is not None
 
 
-async def test_what_was_told_of_a_deleted_application_goes(kept: Stores, build: Any) -> None:
+async def test_what_was_told_of_a_deleted_application_goes(
+    kept: Stores, build: MessageBuilder
+) -> None:
     for application_id, deleted in (("gone", True), ("there", False)):
         await kept.applications.add(build.application(id=application_id, deleted=deleted))
         await kept.shared_objects.put("ours", application_id, "plugin", "key", b"x")
@@ -110,7 +119,7 @@ async def test_what_was_told_of_a_deleted_application_goes(kept: Stores, build: 
     assert await kept.applications.find("ours", "gone") is not None
 
 
-async def test_more_than_one_step_takes_goes_too(kept: Stores, build: Any) -> None:
+async def test_more_than_one_step_takes_goes_too(kept: Stores, build: MessageBuilder) -> None:
     for number in range(steps.STEP + 5):
         await kept.deployments.add(
             build.deployment(id=f"d{number}", status=pb.DEPLOYMENT_FAILURE, completed_at=build.NOON)
@@ -121,7 +130,9 @@ async def test_more_than_one_step_takes_goes_too(kept: Stores, build: Any) -> No
     assert await rows(kept, "deployment") == 0
 
 
-async def test_old_events_traces_chains_and_commands_go(kept: Stores, build: Any) -> None:
+async def test_old_events_traces_chains_and_commands_go(
+    kept: Stores, build: MessageBuilder
+) -> None:
     await events.register(
         kept,
         "ours",
@@ -132,12 +143,15 @@ async def test_old_events_traces_chains_and_commands_go(kept: Stores, build: Any
         trace=NewTrace(commit_hash="feed", commit_url="https://x"),
         now=lambda: build.NOON,
     )
-    for chain_id, status in (("over", "SUCCESS"), ("going on", "RUNNING")):
+    for chain_id, status in (
+        ("over", deployment_chain_pb2.DEPLOYMENT_CHAIN_SUCCESS),
+        ("going on", deployment_chain_pb2.DEPLOYMENT_CHAIN_RUNNING),
+    ):
         await kept.chains.add(
             deployment_chain_pb2.DeploymentChain(
                 id=chain_id,
                 project_id="ours",
-                status=f"DEPLOYMENT_CHAIN_{status}",
+                status=status,
                 created_at=build.NOON,
                 updated_at=build.NOON,
             )
@@ -168,7 +182,9 @@ async def test_old_events_traces_chains_and_commands_go(kept: Stores, build: Any
     assert await kept.commands.find("ours", "waiting") is not None
 
 
-async def test_nothing_goes_where_everything_is_kept_for_ever(kept: Stores, build: Any) -> None:
+async def test_nothing_goes_where_everything_is_kept_for_ever(
+    kept: Stores, build: MessageBuilder
+) -> None:
     await ended(kept, build, "old", build.NOON)
 
     await purge(kept, FOREVER, lambda: build.NOON + 4000 * DAY)
@@ -177,7 +193,9 @@ async def test_nothing_goes_where_everything_is_kept_for_ever(kept: Stores, buil
     assert await rows(kept, "deployment_outcome") == 1
 
 
-async def test_a_command_that_nobody_took_for_a_day_has_timed_out(kept: Stores, build: Any) -> None:
+async def test_a_command_that_nobody_took_for_a_day_has_timed_out(
+    kept: Stores, build: MessageBuilder
+) -> None:
     await kept.commands.add(build.command(id="old"))
     await kept.commands.add(build.command(id="young", created_at=build.NOON + DAY))
 

@@ -14,6 +14,7 @@ from pipecd_controlplane.serve import config, flags
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.config.values import Duration
 from pipecd_model.errors import ConfigError
+from pipecd_test_support.controlplane_process import RunServer
 
 UPSTREAM = [
     "--piped-api-port=9080",
@@ -38,7 +39,9 @@ def run(*arguments: str) -> Any:
     return CliRunner().invoke(cli, arguments)
 
 
-async def test_a_command_line_of_upstreams_starts_the_server(server: Any, tmp_path: Path) -> None:
+async def test_a_command_line_of_upstreams_starts_the_server(
+    server: RunServer, tmp_path: Path
+) -> None:
     key = tmp_path / "key"
     key.write_text("k" * 64)
     document = tmp_path / "control-plane.yaml"
@@ -156,7 +159,7 @@ def test_a_limit_without_effect_is_said(
     assert (f"warning: {told} has no effect" in said) if told else (said == "")
 
 
-async def test_limits_of_the_file_count(server: Any, tmp_path: Path) -> None:
+async def test_limits_of_the_file_count(server: RunServer, tmp_path: Path) -> None:
     document = tmp_path / "control-plane.yaml"
     document.write_text(
         "apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\nspec:\n  limits: {maxURLBytes: 4096}\n"

@@ -9,6 +9,7 @@ import pytest
 from pipecd_controlplane.usecases.keys import hash_of
 from pipecd_model.config.controlplane import ProjectConfig, StaticAdminConfig
 from pipecd_model.config.values import Secret
+from pipecd_test_support.sign_in_site import SignInSite, SiteWith
 from pipecd_wire.rpc import CallError
 from pipecd_wire.webservice import service_pb2 as web
 
@@ -19,13 +20,13 @@ async def quickstart(password: str = "hello-pipecd") -> ProjectConfig:  # noqa: 
     return ProjectConfig(id="quickstart", desc="for trial", static_admin=admin)
 
 
-async def sign_in(site: Any, password: str = "hello-pipecd") -> Any:  # noqa: S107
+async def sign_in(site: SignInSite, password: str = "hello-pipecd") -> Any:  # noqa: S107
     browser = await site.browser()
     form = {"project": "quickstart", "username": "hello-pipecd", "password": password}
     return await site.sign_in(browser, **form), browser
 
 
-async def test_its_admin_signs_in_and_cannot_be_changed(site_with: Any) -> None:
+async def test_its_admin_signs_in_and_cannot_be_changed(site_with: SiteWith) -> None:
     async with site_with(projects=(await quickstart(),)) as site:
         assert await site.plane.stores.projects.ids() == ["quickstart"]
         answer, browser = await sign_in(site)
@@ -45,7 +46,7 @@ async def test_its_admin_signs_in_and_cannot_be_changed(site_with: Any) -> None:
             assert caught.value.status == "FAILED_PRECONDITION"
 
 
-async def test_a_password_that_changed_in_the_file_ends_older_sessions(site_with: Any) -> None:
+async def test_a_password_that_changed_in_the_file_ends_older_sessions(site_with: SiteWith) -> None:
     async with site_with(projects=(await quickstart(),)) as site:
         _, browser = await sign_in(site)
         token = browser.cookies["token"]
@@ -55,7 +56,7 @@ async def test_a_password_that_changed_in_the_file_ends_older_sessions(site_with
         assert (await sign_in(site, "another one"))[0].status_code == 302
 
 
-async def test_sessions_survive_a_restart(site_with: Any) -> None:
+async def test_sessions_survive_a_restart(site_with: SiteWith) -> None:
     project = await quickstart()
     async with site_with(projects=(project,)) as site:
         _, browser = await sign_in(site)
@@ -65,7 +66,9 @@ async def test_sessions_survive_a_restart(site_with: Any) -> None:
         assert await site.me(token) == "hello-pipecd"
 
 
-async def test_a_built_console_is_served_for_every_path(site_with: Any, tmp_path: Path) -> None:
+async def test_a_built_console_is_served_for_every_path(
+    site_with: SiteWith, tmp_path: Path
+) -> None:
     folder = tmp_path / "console"
     (folder / "assets").mkdir(parents=True)
     (folder / "index.html").write_text("<h1>console</h1>")

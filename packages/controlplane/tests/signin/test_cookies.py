@@ -10,35 +10,36 @@ import trustme
 
 from pipecd_controlplane.auth.session_authenticator import find_cookie
 from pipecd_controlplane.http.server import CertificateFiles
+from pipecd_test_support.sign_in_site import SignInSite, SiteWith
 from pipecd_wire.rpc import CallError, call, connect
 from pipecd_wire.rpc.frames import frame
 from pipecd_wire.webservice import service_pb2 as web
 from pipecd_wire.webservice import service_pb2_grpc as web_grpc
 
 
-async def set_cookie(site: Any, **options: Any) -> str:
+async def set_cookie(site: SignInSite, **options: Any) -> str:
     await site.project()
     answer = await site.sign_in(await site.browser(**options))
     assert answer.status_code == 302
     return str(answer.headers["set-cookie"]).lower()
 
 
-async def test_in_plain_text_a_cookie_is_not_secure_so_that_it_sticks(site_with: Any) -> None:
+async def test_in_plain_text_a_cookie_is_not_secure_so_that_it_sticks(site_with: SiteWith) -> None:
     async with site_with() as site:
         assert "secure" not in await set_cookie(site)
 
 
-async def test_behind_a_proxy_with_tls_a_cookie_is_secure(site_with: Any) -> None:
+async def test_behind_a_proxy_with_tls_a_cookie_is_secure(site_with: SiteWith) -> None:
     async with site_with(public_url="https://pipecd.example.com") as site:
         assert "secure" in await set_cookie(site)
 
 
-async def test_an_insecure_cookie_can_be_asked_for(site_with: Any) -> None:
+async def test_an_insecure_cookie_can_be_asked_for(site_with: SiteWith) -> None:
     async with site_with(public_url="https://x.example.com", insecure_cookie=True) as site:
         assert "secure" not in await set_cookie(site)
 
 
-async def test_under_our_own_tls_a_cookie_is_secure(site_with: Any, tmp_path: Path) -> None:
+async def test_under_our_own_tls_a_cookie_is_secure(site_with: SiteWith, tmp_path: Path) -> None:
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
     chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
@@ -55,7 +56,9 @@ async def test_under_our_own_tls_a_cookie_is_secure(site_with: Any, tmp_path: Pa
 @pytest.mark.parametrize(
     "header", ["nonsense", ";", "token", "a=b;", "=", "token=", "token=x", ";;token=a.b", "=a;b="]
 )
-async def test_a_cookie_that_is_none_is_no_session_and_no_crash(site: Any, header: str) -> None:
+async def test_a_cookie_that_is_none_is_no_session_and_no_crash(
+    site: SignInSite, header: str
+) -> None:
     async with connect(site.plane.address) as channel:
         stub = web_grpc.WebServiceStub(channel)
         for _ in range(2):
@@ -81,7 +84,7 @@ def test_a_cookie_is_found_in_whatever_comes(header: str, value: str) -> None:
     assert find_cookie(header, "token") == value
 
 
-async def test_every_page_has_headers_that_keep_a_browser_safe(site: Any) -> None:
+async def test_every_page_has_headers_that_keep_a_browser_safe(site: SignInSite) -> None:
     answer = await (await site.browser()).get("/")
 
     assert answer.headers["x-content-type-options"] == "nosniff"
@@ -90,7 +93,7 @@ async def test_every_page_has_headers_that_keep_a_browser_safe(site: Any) -> Non
     assert answer.headers["x-request-id"]
 
 
-async def test_a_request_keeps_the_id_that_it_came_with(site: Any) -> None:
+async def test_a_request_keeps_the_id_that_it_came_with(site: SignInSite) -> None:
     browser = await site.browser()
 
     kept = await browser.get("/version", headers={"x-request-id": "abc-1"})
@@ -100,7 +103,7 @@ async def test_a_request_keeps_the_id_that_it_came_with(site: Any) -> None:
     assert len(replaced.headers["x-request-id"]) == 32
 
 
-async def test_the_web_clients_own_way_of_calling_takes_the_cookie(site: Any) -> None:
+async def test_the_web_clients_own_way_of_calling_takes_the_cookie(site: SignInSite) -> None:
     browser = await site.browser()
     await site.sign_in(browser)
 

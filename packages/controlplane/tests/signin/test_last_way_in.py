@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nobody locks everybody out of a project, themselves included."""
 
-from typing import Any
+from collections.abc import Callable
 
 import pytest
+from google.protobuf.message import Message
 
 from pipecd_controlplane.usecases.ways_in import has_admin_way_in
+from pipecd_test_support.sign_in_site import SignInSite
 from pipecd_wire.model import project_pb2
 from pipecd_wire.rpc import CallError
 from pipecd_wire.webservice import service_pb2 as web
@@ -24,23 +26,23 @@ OWNER = project_pb2.ProjectRBACRole(
 )
 
 
-async def signed_in(site: Any) -> str:
+async def signed_in(site: SignInSite) -> str:
     browser = await site.browser()
     await site.sign_in(browser)
     return str(browser.cookies["token"])
 
 
-async def refusal(site: Any, token: str, name: str, request: Any) -> CallError:
+async def refusal(site: SignInSite, token: str, name: str, request: Message) -> CallError:
     with pytest.raises(CallError) as caught:
         await site.call(token, name, request)
     return caught.value
 
 
-async def edit(site: Any, change: Any) -> None:
+async def edit(site: SignInSite, change: Callable[[project_pb2.Project], None]) -> None:
     await site.plane.stores.projects.update("shop", change)
 
 
-async def with_single_sign_on(site: Any, token: str, *, group: str = "org/ops") -> None:
+async def with_single_sign_on(site: SignInSite, token: str, *, group: str = "org/ops") -> None:
     await site.call(token, "UpdateProjectSSOConfig", web.UpdateProjectSSOConfigRequest(sso=GITHUB))
     await site.call(
         token,
@@ -49,7 +51,7 @@ async def with_single_sign_on(site: Any, token: str, *, group: str = "org/ops") 
     )
 
 
-async def test_the_only_way_in_cannot_be_switched_off(site: Any) -> None:
+async def test_the_only_way_in_cannot_be_switched_off(site: SignInSite) -> None:
     token, other = await signed_in(site), await signed_in(site)
 
     error = await refusal(site, token, "DisableStaticAdmin", web.DisableStaticAdminRequest())
@@ -60,7 +62,9 @@ async def test_the_only_way_in_cannot_be_switched_off(site: Any) -> None:
     assert await site.me(other) == "boss"
 
 
-async def test_single_sign_on_that_makes_nobody_an_admin_is_no_other_way_in(site: Any) -> None:
+async def test_single_sign_on_that_makes_nobody_an_admin_is_no_other_way_in(
+    site: SignInSite,
+) -> None:
     token = await signed_in(site)
     await site.call(token, "UpdateProjectSSOConfig", web.UpdateProjectSSOConfigRequest(sso=GITHUB))
     await site.call(
@@ -74,7 +78,7 @@ async def test_single_sign_on_that_makes_nobody_an_admin_is_no_other_way_in(site
     assert error.status == "FAILED_PRECONDITION"
 
 
-async def test_who_switches_the_static_admin_off_goes_on_and_can_undo_it(site: Any) -> None:
+async def test_who_switches_the_static_admin_off_goes_on_and_can_undo_it(site: SignInSite) -> None:
     token, other = await signed_in(site), await signed_in(site)
     await with_single_sign_on(site, token)
 
@@ -92,7 +96,9 @@ async def test_who_switches_the_static_admin_off_goes_on_and_can_undo_it(site: A
     assert (await site.sign_in(browser)).status_code == 302
 
 
-async def test_a_session_that_was_kept_ends_with_the_next_who_switches_it_off(site: Any) -> None:
+async def test_a_session_that_was_kept_ends_with_the_next_who_switches_it_off(
+    site: SignInSite,
+) -> None:
     first = await signed_in(site)
     await with_single_sign_on(site, first)
     await site.call(first, "DisableStaticAdmin", web.DisableStaticAdminRequest())
@@ -139,7 +145,7 @@ async def test_a_session_that_was_kept_ends_with_the_next_who_switches_it_off(si
     ids=["group", "role", "role with labels", "older groups"],
 )
 async def test_without_a_static_admin_the_last_way_in_cannot_be_taken_away(
-    site: Any, name: str, request_: Any
+    site: SignInSite, name: str, request_: Message
 ) -> None:
     token = await signed_in(site)
     await site.call(token, "UpdateProjectSSOConfig", web.UpdateProjectSSOConfigRequest(sso=GITHUB))
@@ -162,7 +168,7 @@ async def test_without_a_static_admin_the_last_way_in_cannot_be_taken_away(
     await site.call(token, name, request_)
 
 
-async def test_one_of_two_admin_groups_can_be_taken_away(site: Any) -> None:
+async def test_one_of_two_admin_groups_can_be_taken_away(site: SignInSite) -> None:
     token = await signed_in(site)
     await with_single_sign_on(site, token)
     rbac = project_pb2.ProjectRBACConfig(admin="org/old")
@@ -175,7 +181,10 @@ async def test_one_of_two_admin_groups_can_be_taken_away(site: Any) -> None:
         web.DeleteProjectUserGroupRequest(sso_group="org/ops"),
     )
     error = await refusal(
-        site, token, "UpdateProjectRBACConfig", web.UpdateProjectRBACConfigRequest(rbac={})
+        site,
+        token,
+        "UpdateProjectRBACConfig",
+        web.UpdateProjectRBACConfigRequest(rbac=project_pb2.ProjectRBACConfig()),
     )
 
     assert error.status == "FAILED_PRECONDITION"

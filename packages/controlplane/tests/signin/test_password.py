@@ -2,10 +2,10 @@
 """Signing in with a password, over real HTTP."""
 
 import time
-from typing import Any
 
 import pytest
 
+from pipecd_test_support.sign_in_site import ReadError, SignInSite
 from pipecd_wire.pipecd.api import access_pb2, access_pb2_grpc
 from pipecd_wire.rpc import call, connect
 from pipecd_wire.webservice import service_pb2 as web
@@ -13,7 +13,7 @@ from pipecd_wire.webservice import service_pb2 as web
 WRONG = "wrong project, user name or password"
 
 
-async def test_who_knows_the_password_is_let_in(site: Any) -> None:
+async def test_who_knows_the_password_is_let_in(site: SignInSite) -> None:
     browser = await site.browser()
 
     answer = await site.sign_in(browser)
@@ -37,7 +37,7 @@ async def test_who_knows_the_password_is_let_in(site: Any) -> None:
     ],
 )
 async def test_who_does_not_gets_one_and_the_same_answer(
-    site: Any, error_of: Any, fields: dict[str, str]
+    site: SignInSite, error_of: ReadError, fields: dict[str, str]
 ) -> None:
     browser = await site.browser()
 
@@ -48,7 +48,7 @@ async def test_who_does_not_gets_one_and_the_same_answer(
 
 
 async def test_a_static_admin_that_is_switched_off_is_answered_as_a_wrong_one(
-    site: Any, error_of: Any
+    site: SignInSite, error_of: ReadError
 ) -> None:
     await site.project("off", static_admin_disabled=True)
 
@@ -57,7 +57,7 @@ async def test_a_static_admin_that_is_switched_off_is_answered_as_a_wrong_one(
     assert error_of(answer) == WRONG
 
 
-async def test_an_unknown_user_costs_as_much_work_as_a_wrong_password(site: Any) -> None:
+async def test_an_unknown_user_costs_as_much_work_as_a_wrong_password(site: SignInSite) -> None:
     """So that nobody learns from the time which projects and users exist."""
     browser = await site.browser()
     work = {}
@@ -74,7 +74,7 @@ async def test_an_unknown_user_costs_as_much_work_as_a_wrong_password(site: Any)
 
 
 async def test_attempts_have_a_limit_that_even_the_right_password_meets(
-    site: Any, error_of: Any
+    site: SignInSite, error_of: ReadError
 ) -> None:
     browser = await site.browser()
     for _ in range(10):
@@ -85,7 +85,9 @@ async def test_attempts_have_a_limit_that_even_the_right_password_meets(
     assert (await site.sign_in(browser, project="other")).status_code == 302
 
 
-async def test_the_limit_is_the_same_for_users_that_do_not_exist(site: Any, error_of: Any) -> None:
+async def test_the_limit_is_the_same_for_users_that_do_not_exist(
+    site: SignInSite, error_of: ReadError
+) -> None:
     browser = await site.browser()
     for _ in range(10):
         await site.sign_in(browser, username="nobody")
@@ -94,7 +96,7 @@ async def test_the_limit_is_the_same_for_users_that_do_not_exist(site: Any, erro
     assert error_of(answer).startswith("too many attempts to sign in")
 
 
-async def test_a_session_can_be_ended_from_elsewhere_at_once(site: Any) -> None:
+async def test_a_session_can_be_ended_from_elsewhere_at_once(site: SignInSite) -> None:
     first, second = await site.browser(), await site.browser()
     await site.sign_in(first)
     await site.sign_in(second)
@@ -112,7 +114,7 @@ async def test_a_session_can_be_ended_from_elsewhere_at_once(site: Any) -> None:
     assert await site.me(second.cookies["token"]) == "boss"
 
 
-async def test_a_new_password_ends_all_sessions_of_the_old_one(site: Any) -> None:
+async def test_a_new_password_ends_all_sessions_of_the_old_one(site: SignInSite) -> None:
     browser = await site.browser()
     await site.sign_in(browser)
     token = browser.cookies["token"]
@@ -124,7 +126,7 @@ async def test_a_new_password_ends_all_sessions_of_the_old_one(site: Any) -> Non
     assert (await site.sign_in(browser, password="even better")).status_code == 302  # noqa: S106
 
 
-async def test_a_body_that_is_no_form_is_refused(site: Any, error_of: Any) -> None:
+async def test_a_body_that_is_no_form_is_refused(site: SignInSite, error_of: ReadError) -> None:
     browser = await site.browser()
 
     large = await browser.post("/auth/login/static", content=b"x=" + b"y" * 50_000)
@@ -136,7 +138,7 @@ async def test_a_body_that_is_no_form_is_refused(site: Any, error_of: Any) -> No
     assert error_of(broken) == "the form cannot be read"
 
 
-async def test_the_first_start_leaves_a_password_for_its_owner(site: Any) -> None:
+async def test_the_first_start_leaves_a_password_for_its_owner(site: SignInSite) -> None:
     file = site.plane.running.data_dir / "admin.password"
     browser = await site.browser()
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Only our own page signs anybody in or out; a page of another site does neither."""
 
-from typing import Any
-
+import httpx2
 import pytest
+
+from pipecd_test_support.sign_in_site import ReadError, SignInSite, SiteWith
 
 PUBLIC = "https://pipecd.example.com"
 ELSEWHERE = "the request comes from another site"
@@ -40,18 +41,18 @@ OURS: list[dict[str, str]] = [
 ]
 
 
-def said(site: Any, headers: dict[str, str]) -> dict[str, str]:
+def said(site: SignInSite, headers: dict[str, str]) -> dict[str, str]:
     return {name: value.replace("HOST", site.plane.address) for name, value in headers.items()}
 
 
-async def token_of(site: Any, browser: Any) -> str:
+async def token_of(site: SignInSite, browser: httpx2.AsyncClient) -> str:
     await site.sign_in(browser)
     return str(browser.cookies["token"])
 
 
 @pytest.mark.parametrize("public_url", ["", PUBLIC])
 async def test_a_page_of_another_site_signs_nobody_in(
-    site_with: Any, error_of: Any, public_url: str
+    site_with: SiteWith, error_of: ReadError, public_url: str
 ) -> None:
     async with site_with(public_url=public_url) as site:
         await site.project()
@@ -62,13 +63,13 @@ async def test_a_page_of_another_site_signs_nobody_in(
                 assert error_of(answer) == ELSEWHERE, (path, headers)
 
 
-async def test_our_own_page_and_a_program_sign_in(site: Any) -> None:
+async def test_our_own_page_and_a_program_sign_in(site: SignInSite) -> None:
     for headers in [*OURS, {}, {"sec-fetch-site": "none"}]:
         browser = await site.browser(headers=said(site, headers))
         assert (await site.sign_in(browser)).status_code == 302, headers
 
 
-async def test_our_page_at_the_public_address_signs_in(site_with: Any) -> None:
+async def test_our_page_at_the_public_address_signs_in(site_with: SiteWith) -> None:
     async with site_with(public_url=PUBLIC) as site:
         await site.project()
         for origin in (PUBLIC, f"{PUBLIC}:443", PUBLIC.upper().replace("HTTPS", "https")):
@@ -78,7 +79,7 @@ async def test_our_page_at_the_public_address_signs_in(site_with: Any) -> None:
         assert (await site.sign_in(browser)).status_code == 303
 
 
-async def test_signing_out_ends_the_session_and_not_only_the_cookie(site: Any) -> None:
+async def test_signing_out_ends_the_session_and_not_only_the_cookie(site: SignInSite) -> None:
     browser = await site.browser()
     token = await token_of(site, browser)
 
@@ -89,7 +90,7 @@ async def test_signing_out_ends_the_session_and_not_only_the_cookie(site: Any) -
     assert await site.me(token) == "UNAUTHENTICATED"
 
 
-async def test_the_link_of_our_own_page_signs_out(site: Any) -> None:
+async def test_the_link_of_our_own_page_signs_out(site: SignInSite) -> None:
     """Upstream's page has a link, not a form."""
     for headers in OURS:
         browser = await site.browser()
@@ -101,7 +102,7 @@ async def test_the_link_of_our_own_page_signs_out(site: Any) -> None:
         assert await site.me(token) == "UNAUTHENTICATED"
 
 
-async def test_any_other_link_asks_first(site: Any) -> None:
+async def test_any_other_link_asks_first(site: SignInSite) -> None:
     browser = await site.browser()
     token = await token_of(site, browser)
     for headers in [*OTHERS, {}, {"sec-fetch-site": "none"}]:

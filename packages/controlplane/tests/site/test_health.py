@@ -2,14 +2,18 @@
 """Health that is true: it says no when calls would fail."""
 
 from pathlib import Path
-from typing import Any
+
+import httpx2
 
 from pipecd_controlplane.http.probes import Probes
 from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.stores import stores
+from pipecd_test_support.controlplane_server import ServedControlPlane
 
 
-async def test_a_server_that_works_is_well_and_ready(plane: Any, client: Any) -> None:
+async def test_a_server_that_works_is_well_and_ready(
+    plane: ServedControlPlane, client: httpx2.AsyncClient
+) -> None:
     for path in ("/healthz", "/readyz"):
         answer = await client.get(f"http://{plane.address}{path}")
         assert (answer.status_code, answer.text) == (200, "ok")

@@ -3,17 +3,18 @@
 
 import contextlib
 import logging
-from typing import Any
 
+import httpx2
 import pytest
 
+from pipecd_test_support.controlplane_server import ServedControlPlane
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.pipedservice import service_pb2 as piped
 from pipecd_wire.rpc import CallError, call
 
 
 async def test_a_refused_call_is_logged_with_the_id_it_came_with(
-    plane: Any, caplog: pytest.LogCaptureFixture
+    plane: ServedControlPlane, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     user = await plane.user("unknown.secret", extra=[("x-request-id", "req-7")])
@@ -29,7 +30,7 @@ async def test_a_refused_call_is_logged_with_the_id_it_came_with(
 
 
 async def test_a_call_that_went_well_names_its_caller_for_who_looks_closely(
-    plane: Any, caplog: pytest.LogCaptureFixture
+    plane: ServedControlPlane, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
 
@@ -43,21 +44,18 @@ async def test_a_call_that_went_well_names_its_caller_for_who_looks_closely(
 
 
 async def test_no_credential_is_ever_logged(
-    plane: Any, caplog: pytest.LogCaptureFixture, client: Any
+    plane: ServedControlPlane, caplog: pytest.LogCaptureFixture, client: httpx2.AsyncClient
 ) -> None:
     caplog.set_level(logging.DEBUG)
     agent = await plane.agent()
     wrong = await plane.agent_with("default", agent.id, "wrong-piped-key")
     malformed = await plane.agent_with("default", agent.id, "a,b,malformed-key")
     user = await plane.user(f"{plane.admin.key}-wrong-api-key")
-    for method, request in (
-        (agent.service.GetDesiredVersion, piped.GetDesiredVersionRequest()),
-        (wrong.service.GetDesiredVersion, piped.GetDesiredVersionRequest()),
-        (malformed.service.GetDesiredVersion, piped.GetDesiredVersionRequest()),
-        (user.api.ListApplications, api.ListApplicationsRequest()),
-    ):
+    for each in (agent, wrong, malformed):
         with contextlib.suppress(CallError):
-            await call(method, request)
+            await call(each.service.GetDesiredVersion, piped.GetDesiredVersionRequest())
+    with contextlib.suppress(CallError):
+        await call(user.api.ListApplications, api.ListApplicationsRequest())
     form = {"project": "default", "username": "admin", "password": "a-secret-password"}
     await client.post(f"http://{plane.address}/auth/login/static", data=form)
 

@@ -3,8 +3,8 @@
 
 import contextlib
 import re
-from typing import Any
 
+import httpx2
 import pytest
 from prometheus_client import (
     CollectorRegistry,
@@ -16,6 +16,8 @@ from prometheus_client import (
 from prometheus_client.parser import text_string_to_metric_families
 
 from pipecd_controlplane.usecases.piped_metrics import LARGEST_PROJECT
+from pipecd_test_support.controlplane_server import AgentClient, ServedControlPlane
+from pipecd_test_support.served_settings import PlaneWith
 from pipecd_test_support.strict_exposition import read_strictly
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.pipedservice import service_pb2 as piped
@@ -35,7 +37,9 @@ def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     }
 
 
-async def test_calls_are_counted_under_upstreams_names(plane_with: Any, client: Any) -> None:
+async def test_calls_are_counted_under_upstreams_names(
+    plane_with: PlaneWith, client: httpx2.AsyncClient
+) -> None:
     async with plane_with() as plane:
         await call(plane.admin.api.ListApplications, api.ListApplicationsRequest())
         with contextlib.suppress(CallError):
@@ -71,7 +75,9 @@ async def test_calls_are_counted_under_upstreams_names(plane_with: Any, client: 
     assert kinds
 
 
-async def test_metrics_of_pipeds_are_joined_each_name_once(plane_with: Any, client: Any) -> None:
+async def test_metrics_of_pipeds_are_joined_each_name_once(
+    plane_with: PlaneWith, client: httpx2.AsyncClient
+) -> None:
     async with plane_with(admin_port=0) as plane:
         for name in ("one", "two"):
             agent = await plane.agent(name=name)
@@ -84,13 +90,17 @@ async def test_metrics_of_pipeds_are_joined_each_name_once(plane_with: Any, clie
     assert sum(name == "deployment_status" for name, _ in samples(text)) == 2
 
 
-async def test_who_shows_no_key_sees_nothing(plane: Any, client: Any) -> None:
+async def test_who_shows_no_key_sees_nothing(
+    plane: ServedControlPlane, client: httpx2.AsyncClient
+) -> None:
     for headers in ({}, {"authorization": "Bearer wrong.key"}, {"authorization": "Basic x"}):
         answer = await client.get(f"http://{plane.address}/metrics", headers=headers)
         assert answer.status_code == 401
 
 
-async def test_counting_can_be_turned_off(plane_with: Any, client: Any) -> None:
+async def test_counting_can_be_turned_off(
+    plane_with: PlaneWith, client: httpx2.AsyncClient
+) -> None:
     async with plane_with(metrics=False, admin_port=0) as plane:
         answer = await client.get(f"http://{plane.running.admin_address}/metrics")
         assert (answer.status_code, answer.text) == (200, "")
@@ -117,11 +127,13 @@ leak{text="secret"} 1
 """
 
 
-async def report(agent: Any, stats: bytes) -> None:
+async def report(agent: AgentClient, stats: bytes) -> None:
     await call(agent.service.ReportStat, piped.ReportStatRequest(piped_stats=stats))
 
 
-async def test_a_piped_speaks_for_itself_alone(plane_with: Any, client: Any) -> None:
+async def test_a_piped_speaks_for_itself_alone(
+    plane_with: PlaneWith, client: httpx2.AsyncClient
+) -> None:
     async with plane_with(admin_port=0) as plane:
         other = await plane.other_project("other")
         culprit, victim = await plane.agent(name="culprit"), await plane.agent(other, name="victim")
@@ -168,7 +180,7 @@ async def test_a_piped_speaks_for_itself_alone(plane_with: Any, client: Any) -> 
     ],
 )
 async def test_a_report_that_cannot_be_shown_is_refused_and_a_sign_of_life_all_the_same(
-    plane_with: Any, client: Any, stats: bytes, reason: str
+    plane_with: PlaneWith, client: httpx2.AsyncClient, stats: bytes, reason: str
 ) -> None:
     async with plane_with(admin_port=0) as plane:
         culprit, other = await plane.agent(name="culprit"), await plane.agent(name="other")
@@ -187,7 +199,7 @@ async def test_a_report_that_cannot_be_shown_is_refused_and_a_sign_of_life_all_t
 
 
 async def test_the_page_of_a_server_with_real_pipeds_is_for_the_strictest_reader(
-    plane_with: Any, client: Any
+    plane_with: PlaneWith, client: httpx2.AsyncClient
 ) -> None:
     own = CollectorRegistry()
     ProcessCollector(registry=own)
@@ -205,7 +217,7 @@ async def test_the_page_of_a_server_with_real_pipeds_is_for_the_strictest_reader
 
 
 async def test_many_pipeds_with_large_reports_do_not_make_a_page_without_end(
-    plane_with: Any, client: Any
+    plane_with: PlaneWith, client: httpx2.AsyncClient
 ) -> None:
     lines = b"".join(b'a{b="%0200d"} 1\n' % number for number in range(2300))
     count = LARGEST_PROJECT // len(lines) + 2
@@ -223,7 +235,7 @@ async def test_many_pipeds_with_large_reports_do_not_make_a_page_without_end(
     assert len(shown) < count
 
 
-async def page(client: Any, plane: Any, key: str) -> str:
+async def page(client: httpx2.AsyncClient, plane: ServedControlPlane, key: str) -> str:
     answer = await client.get(
         f"http://{plane.address}/metrics", headers={"authorization": f"Bearer {key}"}
     )

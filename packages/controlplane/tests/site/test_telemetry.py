@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Traces of pipeds are taken at the control plane's address, and sent on unread."""
 
-from typing import Any
-
 import pytest
 
 from pipecd_controlplane.api.v1.telemetry import EXPORT, SERVICE, ExportRequest, ExportResponse
+from pipecd_test_support.controlplane_server import ServedControlPlane
+from pipecd_test_support.served_settings import PlaneWith
 from pipecd_wire.rpc import CallError, Endpoints, Metadata, admit_all, call, connect, rpc, serving
 
 # resource_spans { … }: a field that our message knows nothing of.
@@ -24,7 +24,7 @@ class Collector:
         return ExportResponse()
 
 
-async def export(plane: Any, authorization: str) -> str:
+async def export(plane: ServedControlPlane, authorization: str) -> str:
     async with connect(plane.address) as channel:
         method = channel.unary_unary(
             EXPORT,
@@ -38,18 +38,20 @@ async def export(plane: Any, authorization: str) -> str:
         return "OK"
 
 
-async def test_without_a_collector_traces_are_taken_and_dropped(plane: Any) -> None:
+async def test_without_a_collector_traces_are_taken_and_dropped(plane: ServedControlPlane) -> None:
     agent = await plane.agent()
 
     assert await export(plane, f"Bearer default,{agent.id},{agent.key}") == "OK"
 
 
 @pytest.mark.parametrize("authorization", ["Bearer default,x,y", "Bearer", "API-KEY a.b", ""])
-async def test_traces_are_taken_of_pipeds_only(plane: Any, authorization: str) -> None:
+async def test_traces_are_taken_of_pipeds_only(
+    plane: ServedControlPlane, authorization: str
+) -> None:
     assert await export(plane, authorization) == "UNAUTHENTICATED"
 
 
-async def test_with_a_collector_traces_reach_it_as_they_came(plane_with: Any) -> None:
+async def test_with_a_collector_traces_reach_it_as_they_came(plane_with: PlaneWith) -> None:
     collector = Collector()
     endpoints = Endpoints(admit=admit_all)
     endpoints.add(SERVICE, collector)
@@ -63,7 +65,7 @@ async def test_with_a_collector_traces_reach_it_as_they_came(plane_with: Any) ->
     assert collector.got == [SPANS]
 
 
-async def test_a_collector_that_is_away_is_no_trouble_of_a_piped(plane_with: Any) -> None:
+async def test_a_collector_that_is_away_is_no_trouble_of_a_piped(plane_with: PlaneWith) -> None:
     async with plane_with(otlp_endpoint="127.0.0.1:9") as plane:
         agent = await plane.agent()
         assert await export(plane, f"Bearer default,{agent.id},{agent.key}") == "OK"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The admin port over HTTP, for probes and scrapers: a few pages, made when they are asked for.
 
-It only tells, nothing can be changed through it; whoever wants it to be reachable from other
-machines says so. It is answered by the loop that does all the work: one that hangs does not answer.
+Nothing can be changed through it; to be reachable from other machines it needs a flag. It is served
+by the loop that does all the work: one that hangs does not answer.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ async def serving_admin(host: str, port: int, pages: AdminPages) -> AsyncIterato
                 writer.write(_response(request, pages))
                 await writer.drain()
         except (TimeoutError, OSError, ValueError):
-            pass  # whoever asked has gone, or is no HTTP client
+            pass  # the client has gone, or speaks no HTTP
         finally:
             writer.close()
 
@@ -86,6 +86,6 @@ def _page(request: list[str], pages: AdminPages) -> AdminPage:
         return AdminPage(status="404 Not Found", body=index)
     try:
         return pages[path]()
-    except Exception:  # noqa: BLE001 - one of the doors: whoever asks cannot mend it
+    except Exception:  # noqa: BLE001 - an entry point: the caller cannot mend it
         log.bug("admin.bug", page=path)
         return AdminPage(status="500 Internal Server Error", body="piped's log has the details\n")

@@ -22,25 +22,24 @@ from piped.appconfig import ApplicationFiles, Discovery
 from piped.controlplane.client import ControlPlane, connected
 from piped.controlplane.lease import Lease
 from piped.controlplane.state import ControlPlaneState
-from piped.facts import Completed, Facts
+from piped.facts import DeploymentCompleted, Facts
 from piped.git import Repository, repositories
 from piped.health import PipedHealth
-from piped.livestate.calls import LiveStateCalls
-from piped.livestate.look import Looker
-from piped.livestate.reporter import LiveStates
+from piped.livestate.reader import LiveStateReader
+from piped.livestate.reporter import LiveStateReporter
 from piped.metrics import CONTENT_TYPE, Numbers, PipedMetrics
 from piped.plan.planner import Planner
-from piped.plan.providers import with_targets
+from piped.plan.providers import add_targets
 from piped.plan.scope import DeploymentScope
 from piped.plugins import PluginBackend, PluginHost, PluginStateReporter, ToolsFolder
 from piped.preview.application import Previewer
 from piped.preview.build import PreviewBuilder
-from piped.preview.handler import PlanPreviews
+from piped.preview.handler import PlanPreviewHandler
 from piped.push_commands import PushCommandRunner
 from piped.report.agent import Stats
 from piped.report.commands import CommandInbox
 from piped.report.journal import Journal
-from piped.report.logs import StageLogs
+from piped.report.logs import SpooledStageLogs
 from piped.report.masked import MaskedLogs
 from piped.report.metadata import MetadataStores
 from piped.report.numbering import LineNumbers
@@ -55,7 +54,7 @@ from piped.scripts.ending import RunningScripts
 from piped.scripts.records import ScriptRecords
 from piped.secrets import KnownSecrets, SecretKeys, read_keys
 from piped.shutdown import ShutdownRequest
-from piped.source import Identity, Preparation, Sources
+from piped.source import GitIdentity, Preparation, SourceProvider
 from piped.trigger import ControlPlaneCalls, Trigger, TriggerServices
 
 LAST_REPORTS_SECONDS: Final = 5.0
@@ -79,7 +78,7 @@ async def build(settings: Settings, shutdown: ShutdownRequest, opened: AsyncExit
     reports = await _open_reports(settings, connection, opened)
     plugins = await _open_plugins(settings, connection, reports, opened)
     files = await _open_files(settings, reports, plugins, opened)
-    running = _running(settings, connection, reports, plugins, files)
+    running = _build_running(settings, connection, reports, plugins, files)
     health = PipedHealth(
         plugins=plugins.host.plugins,
         repositories=lambda: {name: each.state for name, each in files.repositories.items()},
@@ -87,7 +86,7 @@ async def build(settings: Settings, shutdown: ShutdownRequest, opened: AsyncExit
         fault=lambda: reports.outbox.fault or reports.spooled.fault,
         holds_lease=lambda: connection.lease.held,
     )
-    metrics = _metrics(settings, connection, reports, running, health)
+    metrics = _build_metrics(settings, connection, reports, running, health)
     calls = ControlPlaneCalls(connection.control, reports.facts, reports.commands)
     trigger = Trigger(
         files.repositories,
@@ -98,7 +97,7 @@ async def build(settings: Settings, shutdown: ShutdownRequest, opened: AsyncExit
             on_created=running.controller.on_created,
         ),
     )
-    live_states = _live_states(
+    live_states = _build_live_states(
         settings, connection, reports, plugins, files, running, trigger, calls
     )
     _subscribe(reports, running.records, metrics, live_states)
@@ -120,13 +119,13 @@ async def build(settings: Settings, shutdown: ShutdownRequest, opened: AsyncExit
         discovery=Discovery(
             piped_id=settings.config.piped_id,
             repositories=files.repositories,
-            mirror=connection.state,
+            state=connection.state,
             files=files.configs,
             reports=reports.outbox,
             selector=settings.config.app_selector,
         ),
         live_states=live_states,
-        previews=_previews(settings, connection, reports, plugins, files, running),
+        previews=_build_previews(settings, connection, reports, plugins, files, running),
         stats=Stats(connection.control, metrics.text),
         plugin_states=plugins.states,
     )
@@ -168,7 +167,7 @@ class _Reports:
     commands: CommandInbox
     keys: SecretKeys | None
     secrets: KnownSecrets
-    spooled: StageLogs
+    spooled: SpooledStageLogs
     logs: MaskedLogs
     numbers: LineNumbers
     metadata: MetadataStores
@@ -185,7 +184,7 @@ async def _open_reports(
     statuses.subscribe_to(facts)
     keys = read_keys(settings.config.secret_management)
     secrets = KnownSecrets()
-    spooled = StageLogs(control, folder / "logs")
+    spooled = SpooledStageLogs(control, folder / "logs")
     logs = MaskedLogs(spooled, secrets)
     await opened.enter_async_context(logs.open(drain=LAST_REPORTS_SECONDS))
     numbers = LineNumbers(folder / "numbers")
@@ -241,7 +240,7 @@ class _Files:
     """Repositories, and what is made of their commits."""
 
     repositories: dict[str, Repository]
-    sources: Sources
+    sources: SourceProvider
     configs: ApplicationFiles
 
 
@@ -253,10 +252,10 @@ async def _open_files(
     for repository in repos.values():
         await opened.enter_async_context(repository)
     names = partial(plugin_names, plugins.host)
-    sources = Sources(
+    sources = SourceProvider(
         settings.data_dir,
         repos,
-        identity=Identity(name=config.git.username, email=config.git.email),
+        identity=GitIdentity(name=config.git.username, email=config.git.email),
         preparation=Preparation(names=names, keys=reports.keys, known=reports.secrets),
     )
     return _Files(
@@ -275,7 +274,7 @@ class _Running:
     records: ScriptRecords
 
 
-def _running(
+def _build_running(
     settings: Settings,
     connection: _Connection,
     reports: _Reports,
@@ -315,7 +314,7 @@ def _running(
     return _Running(services=services, controller=controller, records=records)
 
 
-def _metrics(
+def _build_metrics(
     settings: Settings,
     connection: _Connection,
     reports: _Reports,
@@ -340,7 +339,7 @@ def _metrics(
     )
 
 
-def _live_states(
+def _build_live_states(
     settings: Settings,
     connection: _Connection,
     reports: _Reports,
@@ -349,33 +348,33 @@ def _live_states(
     running: _Running,
     trigger: Trigger,
     calls: ControlPlaneCalls,
-) -> LiveStates:
-    looker = Looker(
+) -> LiveStateReporter:
+    reader = LiveStateReader(
         plugins=plugins.host.plugins,
         configs=settings.config.plugins,
         sources=files.sources,
     )
-    return LiveStates(
-        mirror=connection.state,
-        looker=looker,
-        lanes=looker.lanes,
-        lane_of=looker.lane_of,
+    return LiveStateReporter(
+        state=connection.state,
+        reader=reader,
+        lanes=reader.lanes,
+        lane_of=reader.lane_of,
         successes=running.services.successes,
-        tell_live_state=LiveStateCalls(connection.control).tell,
-        tell_sync_state=calls.report_sync_state,
+        report_live_state=connection.control.report_live_state,
+        report_sync_state=calls.report_sync_state,
         is_in_trouble=trigger.is_in_trouble,
-        interval=settings.live_state_interval,
+        interval_seconds=settings.live_state_interval,
     )
 
 
-def _previews(
+def _build_previews(
     settings: Settings,
     connection: _Connection,
     reports: _Reports,
     plugins: _Plugins,
     files: _Files,
     running: _Running,
-) -> PlanPreviews:
+) -> PlanPreviewHandler:
     previewer = Previewer(
         planner=running.services.planner,
         plugins=plugins.host.plugins,
@@ -384,12 +383,12 @@ def _previews(
         mask=reports.secrets.mask,
         clock=time.time,
     )
-    return PlanPreviews(
+    return PlanPreviewHandler(
         piped_id=settings.config.piped_id,
-        mirror=connection.state,
+        state=connection.state,
         builder=PreviewBuilder(
             repositories=files.repositories,
-            mirror=connection.state,
+            state=connection.state,
             configs=files.configs,
             previewer=previewer,
         ),
@@ -398,14 +397,14 @@ def _previews(
 
 
 def _subscribe(
-    reports: _Reports, records: ScriptRecords, metrics: PipedMetrics, live_states: LiveStates
+    reports: _Reports, records: ScriptRecords, metrics: PipedMetrics, live_states: LiveStateReporter
 ) -> None:
-    """What follows the end of a deployment, after its reports are queued."""
-    facts = reports.facts
-    facts.subscribe(Completed, lambda fact: records.on_completed(fact.deployment))
-    facts.subscribe(Completed, lambda fact: reports.numbers.forget(fact.deployment.id))
-    facts.subscribe(Completed, lambda fact: metrics.record_completed(fact.deployment))
-    facts.subscribe(Completed, lambda fact: live_states.look_at(fact.deployment.application_id))
+    """Have the end of a deployment followed by what comes after its reports are queued."""
+    subscribe = partial(reports.facts.subscribe, DeploymentCompleted)
+    subscribe(lambda fact: records.on_completed(fact.deployment))
+    subscribe(lambda fact: reports.numbers.forget(fact.deployment.id))
+    subscribe(lambda fact: metrics.record_completed(fact.deployment))
+    subscribe(lambda fact: live_states.look_at(fact.deployment.application_id))
 
 
 def _serving_pages(
@@ -439,7 +438,7 @@ def make_run(
     services: RunServices, plugins: Sequence[PluginConfig], deployment: Deployment
 ) -> DeploymentRun:
     """Returns the run of a deployment, with the deploy targets that its provider stands for."""
-    return DeploymentRun(with_targets(deployment, plugins), services)
+    return DeploymentRun(add_targets(deployment, plugins), services)
 
 
 async def read_deployment(control: ControlPlane, deployment_id: str) -> Deployment:

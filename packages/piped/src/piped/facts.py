@@ -29,7 +29,7 @@ class Triggered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class DeploymentStarted:
     """A deployment left the queue and is being planned."""
 
     deployment: Deployment
@@ -66,7 +66,7 @@ class WaitsForApproval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
+class DeploymentCompleted:
     """A deployment has come to its end."""
 
     deployment: Deployment
@@ -92,12 +92,12 @@ class PluginFailed:
 
 Fact = (
     Triggered
-    | Started
+    | DeploymentStarted
     | Planned
     | StatusChanged
     | StageChanged
     | WaitsForApproval
-    | Completed
+    | DeploymentCompleted
     | SyncChanged
     | PluginFailed
 )
@@ -105,12 +105,12 @@ Fact = (
 Kind = TypeVar(
     "Kind",
     Triggered,
-    Started,
+    DeploymentStarted,
     Planned,
     StatusChanged,
     StageChanged,
     WaitsForApproval,
-    Completed,
+    DeploymentCompleted,
     SyncChanged,
     PluginFailed,
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mirror is kept true over real gRPC: by push, after breaks, by polling where there is none."""
+"""The state is kept true over real gRPC: by push, after breaks, by polling where there is none."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -17,10 +17,10 @@ from pipecd_wire.rpc import Endpoints, Metadata, Method, Server, StatusError, rp
 from piped.controlplane.client import ControlPlane, UnknownRpcError, connected
 from piped.controlplane.lease import Lease, LeaseState
 from piped.controlplane.state import ControlPlaneState
-from piped.controlplane.watch import Pace, Watch
+from piped.controlplane.watch import Watch, WatchPace
 
 LIMIT = 20
-FAST = Pace(commands=0.02, deployments=0.02, applications=0.02, pause=0.01, longest_pause=0.05)
+FAST = WatchPace(commands=0.02, deployments=0.02, applications=0.02, pause=0.01, longest_pause=0.05)
 PIPED_SERVICE = pb.DESCRIPTOR.services_by_name["PipedService"]
 PUSH_SERVICE = push.DESCRIPTOR.services_by_name["PushService"]
 NOT_LISTED = ("ListApplications", "ListNotCompletedDeployments", "ListUnhandledCommands")
@@ -110,13 +110,13 @@ def endpoints(pusher: Pusher | None, lists: Lists | None = None) -> Endpoints:
 
 
 @asynccontextmanager
-async def watching(port: int, pace: Pace = FAST) -> AsyncIterator[ControlPlaneState]:
-    mirror = ControlPlaneState()
+async def watching(port: int, pace: WatchPace = FAST) -> AsyncIterator[ControlPlaneState]:
+    state = ControlPlaneState()
     async with connection(port) as control:
-        watch = Watch(control, mirror, Lease("i"), data_folder_id="f", pace=pace)
+        watch = Watch(control, state, Lease("i"), data_folder_id="f", pace=pace)
         running = asyncio.ensure_future(watch.run())
         try:
-            yield mirror
+            yield state
         finally:
             running.cancel()
             with suppress(asyncio.CancelledError):
@@ -127,8 +127,8 @@ def connection(port: int, key: str = "key\n") -> AbstractAsyncContextManager[Con
     return connected(f"127.0.0.1:{port}", project_id="project", piped_id="piped", key=key, tls=None)
 
 
-async def until(mirror: ControlPlaneState, holds: Callable[[], bool]) -> None:
-    changes = mirror.changes()
+async def until(state: ControlPlaneState, holds: Callable[[], bool]) -> None:
+    changes = state.changes()
     async with asyncio.timeout(LIMIT):
         while not holds():
             await anext(changes)
@@ -144,11 +144,11 @@ def is_held(lease: Lease) -> bool:
     return lease.held
 
 
-async def test_a_snapshot_and_its_changes_fill_the_mirror() -> None:
+async def test_a_snapshot_and_its_changes_fill_the_state() -> None:
     pusher = Pusher()
     async with (
         serving(endpoints(pusher), "127.0.0.1:0", grace_seconds=0) as port,
-        watching(port) as mirror,
+        watching(port) as state,
     ):
         stream = await pusher.stream(0)
         stream.put_nowait(snapshot("a", "b"))
@@ -160,9 +160,9 @@ async def test_a_snapshot_and_its_changes_fill_the_mirror() -> None:
             )
         )
 
-        await until(mirror, lambda: bool(mirror.commands))
+        await until(state, lambda: bool(state.commands))
 
-        assert list(mirror.applications) == ["b"]
+        assert list(state.applications) == ["b"]
     assert (pusher.requests[0].instance_id, pusher.requests[0].data_folder_id) == ("i", "f")
 
 
@@ -170,35 +170,35 @@ async def test_after_a_break_a_new_snapshot_replaces_everything() -> None:
     pusher = Pusher()
     async with (
         serving(endpoints(pusher), "127.0.0.1:0", grace_seconds=0) as port,
-        watching(port) as mirror,
+        watching(port) as state,
     ):
         (await pusher.stream(0)).put_nowait(snapshot("a"))
-        await until(mirror, lambda: "a" in mirror.applications)
+        await until(state, lambda: "a" in state.applications)
         pusher.streams[0].put_nowait(StatusError("UNAVAILABLE", "the server stops"))
 
         (await pusher.stream(1)).put_nowait(snapshot("b"))
-        await until(mirror, lambda: "b" in mirror.applications)
+        await until(state, lambda: "b" in state.applications)
 
-        assert list(mirror.applications) == ["b"]
+        assert list(state.applications) == ["b"]
 
 
 async def test_a_control_plane_that_starts_later_is_found() -> None:
     pusher = Pusher()
     server = Server(endpoints(pusher))
     port = server.listen("127.0.0.1:0")
-    async with watching(port) as mirror:
+    async with watching(port) as state:
         await asyncio.sleep(0.05)  # a few vain attempts
         await server.start()
         (await pusher.stream(0)).put_nowait(snapshot("a"))
 
-        await until(mirror, lambda: "a" in mirror.applications)
+        await until(state, lambda: "a" in state.applications)
     await server.stop(0)
 
 
 async def test_a_silent_stream_is_given_up() -> None:
     """A connection that a firewall has dropped says nothing, not even a heartbeat."""
     pusher = Pusher()
-    pace = Pace(silence=0.1, pause=0.01, longest_pause=0.05)
+    pace = WatchPace(silence=0.1, pause=0.01, longest_pause=0.05)
     async with (
         serving(endpoints(pusher), "127.0.0.1:0", grace_seconds=0) as port,
         watching(port, pace),
@@ -215,14 +215,14 @@ async def test_without_push_the_lists_are_polled() -> None:
     lists.commands = [Command(id="c")]
     async with (
         serving(endpoints(None, lists), "127.0.0.1:0", grace_seconds=0) as port,
-        watching(port) as mirror,
+        watching(port) as state,
     ):
-        await until(mirror, lambda: bool(mirror.commands))
-        assert (list(mirror.applications), list(mirror.deployments)) == (["a"], ["d1", "d2"])
+        await until(state, lambda: bool(state.commands))
+        assert (list(state.applications), list(state.deployments)) == (["a"], ["d1", "d2"])
 
         lists.commands = [Command(id="c"), Command(id="later")]
 
-        await until(mirror, lambda: "later" in mirror.commands)
+        await until(state, lambda: "later" in state.commands)
 
 
 async def test_a_poll_that_fails_is_repeated() -> None:
@@ -230,32 +230,32 @@ async def test_a_poll_that_fails_is_repeated() -> None:
     lists.broken = True
     async with (
         serving(endpoints(None, lists), "127.0.0.1:0", grace_seconds=0) as port,
-        watching(port) as mirror,
+        watching(port) as state,
     ):
         await asyncio.sleep(0.05)
         lists.broken = False
         lists.commands = [Command(id="c")]
 
-        await until(mirror, lambda: "c" in mirror.commands)
+        await until(state, lambda: "c" in state.commands)
 
 
 async def test_a_control_plane_that_learns_to_push_is_followed() -> None:
     lists, pusher = Lists(), Pusher()
     served = endpoints(None, lists)
-    pace = Pace(
+    pace = WatchPace(
         commands=0.02, deployments=0.02, applications=0.02, try_push=0.05, longest_pause=0.05
     )
     async with (
         serving(served, "127.0.0.1:0", grace_seconds=0) as port,
-        watching(port, pace) as mirror,
+        watching(port, pace) as state,
     ):
-        await asyncio.wait_for(mirror.wait_filled(), LIMIT)
+        await asyncio.wait_for(state.wait_filled(), LIMIT)
         unimplemented = [m.name for m in PUSH_SERVICE.methods if m.name != "Watch"]
         served.add(PUSH_SERVICE, pusher, unimplemented=unimplemented)
 
         (await pusher.stream(0)).put_nowait(snapshot("pushed"))
 
-        await until(mirror, lambda: "pushed" in mirror.applications)
+        await until(state, lambda: "pushed" in state.applications)
 
 
 async def test_while_the_stream_does_not_get_through_the_lists_are_polled() -> None:
@@ -272,8 +272,8 @@ async def test_while_the_stream_does_not_get_through_the_lists_are_polled() -> N
     served = endpoints(None, lists)
     unimplemented = [m.name for m in PUSH_SERVICE.methods if m.name != "Watch"]
     served.add(PUSH_SERVICE, Refusing(), unimplemented=unimplemented)
-    async with serving(served, "127.0.0.1:0", grace_seconds=0) as port, watching(port) as mirror:
-        await until(mirror, lambda: "a" in mirror.applications)
+    async with serving(served, "127.0.0.1:0", grace_seconds=0) as port, watching(port) as state:
+        await until(state, lambda: "a" in state.applications)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipecd_runtime.process import own, valued, word
+from pipecd_runtime.process import join_option, own, word
 from piped.git import DamagedMirrorError, GitError, Repository
 from piped.git.process import environment, run
 
@@ -58,7 +58,7 @@ async def test_files_without_end_are_not_listed(repository: tuple[Repository, st
     with pytest.raises(GitError, match=r"git ls-tree has more than 128 MiB to say"):
         await there.files(endless, ending=".pipecd.yaml")
     with pytest.raises(GitError, match="git diff-tree") as told:
-        await there.changed_paths(before, endless)
+        await there.list_changed_paths(before, endless)
     assert not isinstance(told.value, DamagedMirrorError), "the mirror would be made anew"
 
     assert [file.path for file in await there.files(before)] == ["a"]
@@ -74,7 +74,7 @@ async def test_a_git_that_needs_more_memory_than_it_may_ends(
             *own("read-tree", "--end-of-options"),
             word(endless),
             env=environment(extra={"GIT_INDEX_FILE": str(tmp_path / "index")}),
-            options=(valued("--git-dir=", there.mirror.folder),),
+            options=(join_option("--git-dir=", there.mirror.folder),),
             limit=120,
             memory=64 * 2**20,
         )

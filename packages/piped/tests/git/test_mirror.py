@@ -125,7 +125,7 @@ async def test_a_broken_mirror_is_kept_while_the_remote_is_away(
 ) -> None:
     """Half of something is more than nothing."""
     head = await repository.head()
-    repository.damaged()
+    repository.report_damage()
     (tmp_path / "remote").rename(tmp_path / "away")
 
     with pytest.raises(GitError):

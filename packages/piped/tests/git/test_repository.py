@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from piped.git import GitError, NoBranchError, NoCommitError, Reach, RemoteError, Repository
+from piped.git import GitError, NoBranchError, NoCommitError, Reachability, RemoteError, Repository
 
 Remotes = Callable[..., Any]
 
@@ -157,8 +157,8 @@ async def test_changed_paths_names_both_ends_of_a_move(git_remote: Remotes, watc
     repository = watched(remote)
     await repository.open()
 
-    assert sorted(await repository.changed_paths(old, new)) == ["a/file", "b/file"]
-    assert await repository.changed_paths(new, new) == []
+    assert sorted(await repository.list_changed_paths(old, new)) == ["a/file", "b/file"]
+    assert await repository.list_changed_paths(new, new) == []
 
 
 async def test_commits_without_a_common_ancestor_can_be_compared(
@@ -175,7 +175,7 @@ async def test_commits_without_a_common_ancestor_can_be_compared(
     await repository.fetch()
 
     assert (await repository.head()).hash == new
-    assert await repository.changed_paths(old, new) == ["a"]
+    assert await repository.list_changed_paths(old, new) == ["a"]
 
 
 async def test_when_the_older_commit_is_gone_every_file_counts_as_changed(
@@ -187,7 +187,7 @@ async def test_when_the_older_commit_is_gone_every_file_counts_as_changed(
     repository = watched(remote)
     await repository.open()
 
-    assert sorted(await repository.changed_paths("1" * 40, new)) == ["a", "b"]
+    assert sorted(await repository.list_changed_paths("1" * 40, new)) == ["a", "b"]
 
 
 async def test_a_commit_off_the_branch_is_asked_from_the_remote(
@@ -226,7 +226,7 @@ async def test_a_commit_asked_for_while_the_remote_is_away_is_not_taken_for_gone
     remote.path.rename(remote.path.with_name("away"))
 
     with pytest.raises(RemoteError):
-        await repository.changed_paths("1" * 40, new)
+        await repository.list_changed_paths("1" * 40, new)
 
 
 async def test_whoever_needs_a_commit_need_not_open_first(
@@ -294,7 +294,7 @@ async def test_an_empty_repository_is_a_sentence_and_not_a_crash(
         await repository.open()
     with pytest.raises(NoBranchError, match="nothing is known yet"):
         await repository.head()
-    assert repository.state.reach is Reach.OPENING
+    assert repository.state.reach is Reachability.OPENING
 
 
 async def test_a_remote_that_is_not_there_is_a_sentence(tmp_path: Path, watched: Any) -> None:

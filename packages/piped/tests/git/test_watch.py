@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from piped.git import Reach, Repository
-from piped.git.access import Access
+from piped.git import Reachability, Repository
+from piped.git.access import RemoteAccess
 
 Remotes = Callable[..., Any]
 LIMIT = 30.0
@@ -45,7 +45,7 @@ async def following(iterator: AsyncGenerator[Any, None]) -> Any:
         return await anext(iterator)
 
 
-async def until(repository: Repository, reach: Reach) -> str:
+async def until(repository: Repository, reach: Reachability) -> str:
     async with asyncio.timeout(LIMIT), aclosing(repository.states()) as states:
         async for state in states:
             if state.reach is reach:
@@ -136,7 +136,7 @@ async def test_the_first_commit_of_an_empty_repository_is_seen(
 
     async with asyncio.TaskGroup() as tasks, aclosing(repository.watch()) as heads:
         waiting = tasks.create_task(following(heads))
-        assert "has no branch 'main'" in await until(repository, Reach.NO_BRANCH)
+        assert "has no branch 'main'" in await until(repository, Reachability.NO_BRANCH)
         pushed = remote.commit({"a": "1"})
 
         assert (await waiting).hash == pushed
@@ -154,13 +154,13 @@ async def test_a_deleted_branch_is_told_and_its_return_is_seen(
         waiting = tasks.create_task(following(heads))
         remote.git("checkout", "--quiet", "-b", "other")
         remote.git("branch", "--delete", "--force", "main")
-        await until(repository, Reach.NO_BRANCH)
+        await until(repository, Reachability.NO_BRANCH)
         assert (await repository.head()).hash == last.hash
         pushed = remote.commit({"a": "2"})
         remote.git("branch", "main")
 
         assert (await waiting).hash == pushed
-    assert repository.state.reach is Reach.REACHABLE
+    assert repository.state.reach is Reachability.REACHABLE
 
 
 async def test_a_remote_that_is_gone_is_told_and_its_return_is_seen(
@@ -175,7 +175,7 @@ async def test_a_remote_that_is_gone_is_told_and_its_return_is_seen(
         await following(heads)
         waiting = tasks.create_task(following(heads))
         remote.path.rename(away)
-        state = await until(repository, Reach.UNREACHABLE)
+        state = await until(repository, Reachability.UNREACHABLE)
         assert state.startswith("unreachable since 2")
         assert "does not appear to be a git repository" in state
         assert await repository.read(first, "a") == b"1"
@@ -183,7 +183,7 @@ async def test_a_remote_that_is_gone_is_told_and_its_return_is_seen(
         pushed = remote.commit({"a": "2"})
 
         assert (await waiting).hash == pushed
-    assert repository.state.reach is Reach.REACHABLE
+    assert repository.state.reach is Reachability.REACHABLE
 
 
 async def test_a_restart_while_the_remote_is_away_goes_on_with_what_is_known(
@@ -197,7 +197,7 @@ async def test_a_restart_while_the_remote_is_away_goes_on_with_what_is_known(
 
     async with aclosing(restarted.watch()) as heads:
         assert (await following(heads)).hash == known
-    assert restarted.state.reach is Reach.UNREACHABLE
+    assert restarted.state.reach is Reachability.UNREACHABLE
 
 
 async def test_two_watchers_both_see_every_stop_of_the_branch(
@@ -315,6 +315,6 @@ def elsewhere(
     ssh = tmp_path / "ssh"
     ssh.write_text('#!/bin/sh\nwhile [ "$1" != host ]; do shift; done\nshift\nexec sh -c "$*"\n')
     ssh.chmod(0o755)
-    access = Access(address=f"ssh://host{path}", variables={"GIT_SSH_COMMAND": str(ssh)})
+    access = RemoteAccess(address=f"ssh://host{path}", variables={"GIT_SSH_COMMAND": str(ssh)})
     made: Repository = watched(f"ssh://host{path}", access=access, **options)
     return made

@@ -27,7 +27,7 @@ from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
 from pipecd_wire.model.common_pb2 import PIPELINE, QUICK_SYNC, ArtifactVersion
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.git import RemoteError
-from piped.plan.planner import Plan, Planner
+from piped.plan.planner import DeploymentPlan, Planner
 
 BEFORE = ApplicationDeploymentReference(
     deployment_id="d0",
@@ -57,14 +57,14 @@ async def plan(
     *plugins: FakePlugin,
     running: ApplicationDeploymentReference | None = None,
     **more: Any,
-) -> Plan:
+) -> DeploymentPlan:
     sources = FakeSources({"c0": file, "c1": file})
     planned = await Planner(FakePlugins(*plugins), sources).plan(deployment(**more), running)
     assert sources.open_now == 0
     return planned
 
 
-def shape(planned: Plan) -> list[tuple[str, int]]:
+def shape(planned: DeploymentPlan) -> list[tuple[str, int]]:
     return [(stage.name, stage.index) for stage in planned.stages]
 
 

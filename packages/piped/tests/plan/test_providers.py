@@ -3,7 +3,7 @@
 
 from pipecd_model.config import DeployTargetConfig, PluginConfig
 from pipecd_wire.model.deployment_pb2 import Deployment
-from piped.plan.providers import with_targets
+from piped.plan.providers import add_targets
 
 PLUGINS = [
     PluginConfig(name="wait"),
@@ -15,7 +15,7 @@ PLUGINS = [
 
 
 def test_it_is_found_by_its_name() -> None:
-    found = with_targets(Deployment(id="d1", platform_provider="prod"), PLUGINS)
+    found = add_targets(Deployment(id="d1", platform_provider="prod"), PLUGINS)
 
     assert found.id == "d1"
     assert list(found.deploy_targets_by_plugin) == ["cluster"]
@@ -23,7 +23,7 @@ def test_it_is_found_by_its_name() -> None:
 
 
 def test_the_oldest_name_of_it_counts_too() -> None:
-    found = with_targets(Deployment(cloud_provider="dev"), PLUGINS)
+    found = add_targets(Deployment(cloud_provider="dev"), PLUGINS)
 
     assert list(found.deploy_targets_by_plugin["cluster"].deploy_targets) == ["dev"]
 
@@ -32,8 +32,8 @@ def test_an_application_that_names_its_targets_keeps_them() -> None:
     given = Deployment(platform_provider="prod")
     given.deploy_targets_by_plugin["cluster"].deploy_targets.append("dev")
 
-    assert with_targets(given, PLUGINS) is given
+    assert add_targets(given, PLUGINS) is given
 
 
 def test_one_that_nobody_has_is_left_to_the_plugin_to_miss() -> None:
-    assert not with_targets(Deployment(platform_provider="x"), PLUGINS).deploy_targets_by_plugin
+    assert not add_targets(Deployment(platform_provider="x"), PLUGINS).deploy_targets_by_plugin

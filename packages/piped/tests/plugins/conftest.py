@@ -16,7 +16,7 @@ from pipecd_test_support.web_server import WebServer
 from pipecd_wire.rpc import connect, serving
 from piped.controlplane.client import ControlPlane
 from piped.plugins import PluginBackend, PluginLimits, ToolsFolder
-from piped.report.logs import StageLogs
+from piped.report.logs import SpooledStageLogs
 from piped.report.metadata import MetadataStores
 
 PROGRAM: Final = Path(__file__).parent / "programs" / "odd_plugin.py"
@@ -34,7 +34,7 @@ async def world(tmp_path: Path) -> AsyncIterator[PluginWorld]:
             serving(control_plane.endpoints(), "127.0.0.1:0", grace_seconds=0)
         )
         control = ControlPlane(await opened.enter_async_context(connect(f"127.0.0.1:{port}")))
-        logs = await opened.enter_async_context(StageLogs(control).open())
+        logs = await opened.enter_async_context(SpooledStageLogs(control).open())
         backend = PluginBackend(
             logs=logs,
             metadata=MetadataStores(control, _kept),
@@ -49,13 +49,13 @@ async def world(tmp_path: Path) -> AsyncIterator[PluginWorld]:
 def quick() -> PluginLimits:
     """Limits for plugins that fail, so that failing does not take long."""
     return PluginLimits(
-        ready=15,
-        planning=1,
-        first_pause=0.05,
-        longest_pause=0.2,
-        ping_interval=0.2,
-        channel=0.5,
-        hurry=0.5,
+        ready_seconds=15,
+        planning_seconds=1,
+        first_pause_seconds=0.05,
+        longest_pause_seconds=0.2,
+        ping_interval_seconds=0.2,
+        reconnect_seconds=0.5,
+        hurry_seconds=0.5,
     )
 
 

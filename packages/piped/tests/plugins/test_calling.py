@@ -124,7 +124,7 @@ async def test_a_stage_that_does_not_end_after_its_cancel_ends_with_its_process(
 ) -> None:
     """It answers pings, but neither ExecuteStage nor WaitStage: only a restart helps."""
     async with world.host(
-        world.odd(), world.odd("other"), limits=replace(quick, handler_end=0.5)
+        world.odd(), world.odd("other"), limits=replace(quick, handler_end_seconds=0.5)
     ) as host:
         plugin = host.plugins["odd"]
         await plugin.wait_ready(20)
@@ -150,7 +150,7 @@ async def test_a_stage_that_does_not_end_after_its_cancel_ends_with_its_process(
 
 async def test_a_stage_that_cannot_be_waited_for_gets_a_moment(world: PluginWorld) -> None:
     """A plugin of upstream's does not say when its handler has ended."""
-    limits = PluginLimits(silent_end=1.5)
+    limits = PluginLimits(silent_end_seconds=1.5)
     async with world.host(world.odd(manners="go"), limits=limits) as host:
         await host.plugins["odd"].wait_ready(20)
         async with asyncio.TaskGroup() as tasks:

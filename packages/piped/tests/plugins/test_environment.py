@@ -34,7 +34,7 @@ async def test_a_plugin_has_the_operators_variables_and_those_made_for_it() -> N
         asyncio.timeout(LIMIT),
         running_process(command, lambda _: None) as process,
     ):
-        said = (await process.said.read()).decode().splitlines()
+        said = (await process.output.read()).decode().splitlines()
 
     assert {"OF_THE_OPERATOR=1", "PIPECD_PLUGIN_CACHE=/cache", "PIPECD_PLUGIN_TOKEN=its own"} <= {
         *said

@@ -209,4 +209,4 @@ async def test_a_package_may_also_be_started_as_a_file(world: PluginWorld) -> No
         plugin = host.plugins["wait"]
         await plugin.wait_ready(20)
 
-        await wait_for(lambda: plugin.managed)
+        await wait_for(lambda: plugin.is_managed)

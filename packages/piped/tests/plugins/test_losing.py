@@ -75,7 +75,7 @@ async def test_a_frozen_plugin_that_sends_no_pings_is_noticed_by_its_silence(
     world: PluginWorld, quick: PluginLimits
 ) -> None:
     """One of upstream's: its process lives, its channel is up, and no call ever returns."""
-    limits = replace(quick, question=0.5)
+    limits = replace(quick, probe_interval_seconds=0.5)
     async with world.host(world.odd(manners="go"), limits=limits) as host:
         plugin = host.plugins["odd"]
         await plugin.wait_ready(20)
@@ -89,7 +89,7 @@ async def test_a_frozen_plugin_that_sends_no_pings_is_noticed_by_its_silence(
 
 
 async def test_a_plugin_that_answers_stays(world: PluginWorld, quick: PluginLimits) -> None:
-    limits = replace(quick, question=0.2)
+    limits = replace(quick, probe_interval_seconds=0.2)
     async with world.host(
         world.odd(manners="go"), world.odd("narrow", manners="livestate only"), limits=limits
     ) as host:
@@ -134,7 +134,7 @@ async def test_a_plugin_whose_channel_breaks_is_restarted(
 async def test_a_plugin_that_pings_stays(world: PluginWorld, quick: PluginLimits) -> None:
     async with world.host(world.odd(), limits=quick) as host:
         await host.plugins["odd"].wait_ready(20)
-        await asyncio.sleep(quick.ping_interval * (quick.missed_pings + 2))
+        await asyncio.sleep(quick.ping_interval_seconds * (quick.missed_pings + 2))
 
         assert host.plugins["odd"].state.phase is Phase.READY
     assert len(world.facts(about="started")) == 1

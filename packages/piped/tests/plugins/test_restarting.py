@@ -18,7 +18,7 @@ from piped.plugins.state import PluginState
 
 async def test_a_plugin_that_works_is_told_to_stop_and_started_again(world: PluginWorld) -> None:
     async with world.host(
-        world.odd(), world.odd("other"), limits=PluginLimits(first_pause=600)
+        world.odd(), world.odd("other"), limits=PluginLimits(first_pause_seconds=600)
     ) as host:
         plugin = host.plugins["odd"]
         await plugin.wait_ready(20)
@@ -58,7 +58,7 @@ async def test_its_stages_are_left_for_the_next_process(world: PluginWorld) -> N
 
 
 async def test_one_that_does_not_stop_is_killed(world: PluginWorld, quick: PluginLimits) -> None:
-    async with world.host(world.odd(dawdle=3600), limits=replace(quick, hurry=0.3)) as host:
+    async with world.host(world.odd(dawdle=3600), limits=replace(quick, hurry_seconds=0.3)) as host:
         plugin = host.plugins["odd"]
         await plugin.wait_ready(20)
         [[_, _, _, pid, _]] = world.facts(about="started")
@@ -70,7 +70,7 @@ async def test_one_that_does_not_stop_is_killed(world: PluginWorld, quick: Plugi
 
 
 async def test_one_that_waits_after_a_failure_is_tried_at_once(world: PluginWorld) -> None:
-    limits = PluginLimits(first_pause=600, longest_pause=600)
+    limits = PluginLimits(first_pause_seconds=600, longest_pause_seconds=600)
     async with world.host(world.odd(manners="exit"), limits=limits) as host:
         plugin = host.plugins["odd"]
         await wait_for(lambda: plugin.state.phase is Phase.FAILED)
@@ -110,7 +110,7 @@ async def test_the_backoff_between_restarts_grows_and_is_reset_after_a_good_whil
 ) -> None:
     """A plugin that failed yesterday is not waited for as long as one that fails all the time."""
     first = 0.2
-    limits = replace(quick, first_pause=first, longest_pause=60, steady=0.1)
+    limits = replace(quick, first_pause_seconds=first, longest_pause_seconds=60, steady_seconds=0.1)
     failures: list[str] = []
 
     def note(plugin: Plugin) -> None:

@@ -68,7 +68,7 @@ async def test_a_plugin_that_ignores_the_invitation_is_ready_when_it_answers(
 
         assert plugin.state.phase is Phase.READY
         assert plugin.stages == {"A", "B"}
-        assert not plugin.managed
+        assert not plugin.is_managed
     assert world.facts(about="reached piped")
 
 
@@ -76,7 +76,7 @@ async def test_a_plugin_that_accepts_the_invitation_presents_itself(world: Plugi
     async with world.host(world.odd()) as host:
         plugin = host.plugins["odd"]
         await plugin.wait_ready(20)
-        await wait_for(lambda: plugin.managed)
+        await wait_for(lambda: plugin.is_managed)
 
         assert plugin.version == "1.2.3"
         assert plugin.stages_without_files == {"SUCCEED"}
@@ -94,7 +94,7 @@ async def test_an_installed_package_gets_its_configuration_where_nobody_sees_it(
     async with world.host(config, grace_seconds=12) as host:
         plugin = host.plugins["odd"]
         await plugin.wait_ready(20)
-        assert plugin.managed
+        assert plugin.is_managed
 
         [[_, arguments, _, pid, _]] = world.facts(about="started")
         assert "hunter2" not in command_line(pid)
@@ -139,7 +139,7 @@ async def test_a_plugin_that_exits_at_start_is_failed_with_its_last_output(
 
 @pytest.mark.parametrize("manners", ["sleep", "mute"])
 async def test_a_plugin_that_never_answers_is_given_up(world: PluginWorld, manners: str) -> None:
-    async with world.host(world.odd(manners=manners), limits=PluginLimits(ready=4)) as host:
+    async with world.host(world.odd(manners=manners), limits=PluginLimits(ready_seconds=4)) as host:
         plugin = host.plugins["odd"]
         # A process that had no time to say that it is there is followed by another.
         await wait_for(lambda: plugin.state.phase is Phase.FAILED and world.facts(about="started"))

@@ -239,7 +239,7 @@ async def test_another_user_gets_nothing_from_any_port_of_a_host(
 
 @pytest.mark.parametrize("manners", ["managed", "go"])
 async def test_piped_proves_itself_on_every_call(world: PluginWorld, manners: str) -> None:
-    limits = PluginLimits(question=0.2, missed_pings=1000)
+    limits = PluginLimits(probe_interval_seconds=0.2, missed_pings=1000)
     plan = PlanPluginInput(deployment=world.run_input("SUCCEED").deployment)
     async with world.host(world.odd(manners=manners, stages=["SUCCEED"]), limits=limits) as host:
         plugin = host.plugins["odd"]

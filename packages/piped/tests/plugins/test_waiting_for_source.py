@@ -64,7 +64,7 @@ async def test_a_person_who_does_not_want_to_wait_has_the_source_asked_once(
     world: PluginWorld, server: WebServer, odd: PluginConfig, quick: PluginLimits
 ) -> None:
     server.give("/odd", Answer(status=503))
-    patient = replace(quick, first_pause=600, longest_pause=600)
+    patient = replace(quick, first_pause_seconds=600, longest_pause_seconds=600)
     phases: list[Phase] = []
     host = world.host(odd, limits=patient, on_change=lambda it: phases.append(it.state.phase))
     async with host:
@@ -109,7 +109,7 @@ async def test_progress_is_told_and_a_stop_does_not_wait_for_the_rest(
     said: list[str] = []
     host = world.host(
         odd,
-        download=DownloadLimits(tell=0),
+        download=DownloadLimits(progress_seconds=0),
         on_change=lambda plugin: said.append(plugin.state.sentence),
     )
     try:

@@ -15,7 +15,7 @@ from pipecd_model.errors import UnavailableError
 from pipecd_wire.model.logblock_pb2 import LogBlock
 from pipecd_wire.pipedservice.service_pb2 import ReportStatRequest
 from piped.report.journal import Journal
-from piped.report.logs import StageKey, StageLogs
+from piped.report.logs import SpooledStageLogs, StageKey
 from piped.report.outbox import Outbox
 
 LIMIT = 30
@@ -95,7 +95,7 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def taken(logs: StageLogs, blocks: list[LogBlock]) -> None:
+async def taken(logs: SpooledStageLogs, blocks: list[LogBlock]) -> None:
     """Send lines until they are acknowledged, as a plugin does."""
     async with asyncio.timeout(LIMIT):
         while True:
@@ -109,9 +109,9 @@ def line(index: int, size: int = 10) -> list[LogBlock]:
     return [LogBlock(index=index, log=f"{index}".ljust(size, "x"), created_at=1)]
 
 
-def opened(disk: Disk, service: Service) -> tuple[Outbox, StageLogs]:
+def opened(disk: Disk, service: Service) -> tuple[Outbox, SpooledStageLogs]:
     outbox = Outbox(service, Journal(disk.folder / "outbox"))
-    logs = StageLogs(Control(service), disk.folder / "outbox" / "logs", patience=0.1)  # type: ignore[arg-type]
+    logs = SpooledStageLogs(Control(service), disk.folder / "outbox" / "logs", patience_seconds=0.1)  # type: ignore[arg-type]
     return outbox, logs
 
 

@@ -21,7 +21,7 @@ from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Endpoints, StatusError, admit_all, connect, rpc, serving
 from piped.controlplane.client import ControlPlane
 from piped.report.lines import LARGEST_REQUEST, LONGEST_BLOCK
-from piped.report.logs import StageLogs
+from piped.report.logs import SpooledStageLogs
 from piped.report.spool import StageKey
 
 SERVICE = pb.DESCRIPTOR.services_by_name["PipedService"]
@@ -101,7 +101,7 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def taken(logs: StageLogs, lines: Sequence[LogBlock]) -> None:
+async def taken(logs: SpooledStageLogs, lines: Sequence[LogBlock]) -> None:
     """Send lines until they are acknowledged, as a plugin does."""
     async with asyncio.timeout(60):
         while True:
@@ -135,7 +135,7 @@ def blocks(*lines: str, start: int = 0) -> Sequence[LogBlock]:
 async def test_lines_are_passed_on_in_order(
     keeper: LogKeeper, control: ControlPlane, address: str, folder: Path
 ) -> None:
-    async with keeper.served(address), StageLogs(control, folder).open() as logs:
+    async with keeper.served(address), SpooledStageLogs(control, folder).open() as logs:
         for number in range(50):
             await logs.report(STAGE, blocks(str(number), start=number))
         await logs.checkpoint(STAGE, [], completed=True)
@@ -148,7 +148,7 @@ async def test_the_end_of_a_log_has_arrived_when_the_call_returns(
     keeper: LogKeeper, control: ControlPlane, address: str, folder: Path
 ) -> None:
     """A stage that is shown as finished has its last line."""
-    async with keeper.served(address), StageLogs(control, folder).open() as logs:
+    async with keeper.served(address), SpooledStageLogs(control, folder).open() as logs:
         await logs.report(STAGE, blocks("first"))
         await logs.checkpoint(STAGE, blocks("last", start=1), completed=True)
 
@@ -160,7 +160,7 @@ async def test_the_end_of_a_log_is_not_waited_for_while_the_control_plane_is_awa
     control: ControlPlane, folder: Path
 ) -> None:
     """It shows nobody that the stage has ended, either. A deployment goes on without it."""
-    async with StageLogs(control, folder, flush=3600).open(drain=0) as logs:
+    async with SpooledStageLogs(control, folder, flush=3600).open(drain=0) as logs:
         async with asyncio.timeout(30):
             await logs.checkpoint(STAGE, blocks("last"), completed=True)
 
@@ -171,7 +171,7 @@ async def test_an_empty_end_is_passed_on(
     keeper: LogKeeper, control: ControlPlane, address: str, folder: Path
 ) -> None:
     """W31: a log without a line since the last checkpoint has an end too."""
-    async with keeper.served(address), StageLogs(control, folder).open() as logs:
+    async with keeper.served(address), SpooledStageLogs(control, folder).open() as logs:
         await logs.checkpoint(STAGE, [], completed=True)
 
     assert [request.completed for request in keeper.requests] == [True]
@@ -180,7 +180,7 @@ async def test_an_empty_end_is_passed_on(
 async def test_a_plugin_does_not_wait_for_a_control_plane_that_is_away(
     keeper: LogKeeper, control: ControlPlane, address: str, folder: Path
 ) -> None:
-    async with StageLogs(control, folder, flush=0.1).open(drain=20) as logs:
+    async with SpooledStageLogs(control, folder, flush=0.1).open(drain=20) as logs:
         async with asyncio.timeout(10):
             await logs.report(STAGE, blocks("one", "two"))
             await logs.checkpoint(STAGE, blocks("three", start=2), completed=True)
@@ -199,7 +199,7 @@ async def test_lines_are_repeated_until_they_are_taken(
 ) -> None:
     keeper.refusals = [status, status]
 
-    async with keeper.served(address), StageLogs(control, folder).open(drain=30) as logs:
+    async with keeper.served(address), SpooledStageLogs(control, folder).open(drain=30) as logs:
         await logs.report(STAGE, blocks("one"))
         await logs.report(STAGE, blocks("two", start=1))
 
@@ -216,7 +216,7 @@ async def test_lines_for_a_closed_log_are_dropped(
     """A continued plugin may repeat the end of a log; that is nothing to worry an operator with."""
     keeper.refusals = ["FAILED_PRECONDITION"]
 
-    async with keeper.served(address), StageLogs(control, folder).open(drain=10) as logs:
+    async with keeper.served(address), SpooledStageLogs(control, folder).open(drain=10) as logs:
         await logs.checkpoint(STAGE, blocks("late"), completed=True)
 
         assert logs.bytes_waiting == 0
@@ -227,7 +227,7 @@ async def test_lines_for_a_closed_log_are_dropped(
 async def test_a_stage_does_not_wait_for_the_log_of_another(
     keeper: LogKeeper, control: ControlPlane, address: str, folder: Path
 ) -> None:
-    async with keeper.served(address), StageLogs(control, folder).open(drain=30) as logs:
+    async with keeper.served(address), SpooledStageLogs(control, folder).open(drain=30) as logs:
         keeper.refusals = ["UNAVAILABLE"] * 3
         await logs.report(StageKey("d1", "slow"), blocks("slow"))
         while len(keeper.refusals) == 3:  # noqa: ASYNC110 - the server is what is waited for
@@ -245,7 +245,7 @@ async def test_lines_beyond_the_limit_of_a_stage_are_refused_and_none_is_lost(
 ) -> None:
     """The plugin keeps what was refused and sends it again. Another stage has room still."""
     large = "x" * 1000
-    logs = StageLogs(control, folder, most_of_stage=2500, patience=0.1)
+    logs = SpooledStageLogs(control, folder, most_of_stage=2500, patience_seconds=0.1)
     async with logs.open(drain=20):
         await logs.report(STAGE, blocks(large))
         await logs.report(STAGE, blocks(large, start=1))
@@ -265,7 +265,9 @@ async def test_lines_beyond_the_limit_of_a_stage_are_refused_and_none_is_lost(
 async def test_lines_beyond_the_limit_of_all_stages_are_refused(
     control: ControlPlane, folder: Path
 ) -> None:
-    async with StageLogs(control, folder, most=2500, patience=0.1).open(drain=0) as logs:
+    async with SpooledStageLogs(control, folder, most=2500, patience_seconds=0.1).open(
+        drain=0
+    ) as logs:
         await logs.report(STAGE, blocks("x" * 2000))
 
         with pytest.raises(UnavailableError):
@@ -276,7 +278,7 @@ async def test_the_end_of_a_log_is_taken_although_there_is_no_room(
     control: ControlPlane, folder: Path
 ) -> None:
     """A stage must be able to end while the control plane is away."""
-    logs = StageLogs(control, folder, most=2500, patience=0.1, flush=0)
+    logs = SpooledStageLogs(control, folder, most=2500, patience_seconds=0.1, flush=0)
     async with logs.open(drain=0):
         await logs.report(STAGE, blocks("x" * 2000))
 
@@ -290,7 +292,7 @@ async def test_a_call_that_waits_for_room_gets_it(
     keeper.held.clear()
     async with (
         keeper.served(address),
-        StageLogs(control, folder, most_of_stage=1500).open(drain=20) as logs,
+        SpooledStageLogs(control, folder, most_of_stage=1500).open(drain=20) as logs,
     ):
         await logs.report(STAGE, blocks(large))
         async with asyncio.TaskGroup() as tasks:
@@ -307,7 +309,7 @@ async def test_lines_that_have_gathered_go_together_but_not_past_a_checkpoint(
     keeper: LogKeeper, control: ControlPlane, address: str, folder: Path
 ) -> None:
     big = "y" * (LARGEST_REQUEST - 10)
-    async with StageLogs(control, folder, flush=0).open(drain=20) as logs:
+    async with SpooledStageLogs(control, folder, flush=0).open(drain=20) as logs:
         for number in range(5):
             await logs.report(STAGE, blocks(str(number), start=number))
         await logs.checkpoint(STAGE, blocks("5", start=5), completed=False)
@@ -326,7 +328,7 @@ async def test_lines_that_do_not_fit_into_one_request_go_in_several(
 ) -> None:
     """A plugin may send as much at once as a message holds, and a line longer than one."""
     lines = ["x" * 1_000_000] * 9
-    async with keeper.served(address), StageLogs(control, folder).open(drain=20) as logs:
+    async with keeper.served(address), SpooledStageLogs(control, folder).open(drain=20) as logs:
         await logs.checkpoint(STAGE, blocks(*lines), completed=False)
         await logs.checkpoint(
             STAGE, blocks("y" * (LONGEST_BLOCK + 7), "last", start=9), completed=True
@@ -341,11 +343,11 @@ async def test_lines_that_do_not_fit_into_one_request_go_in_several(
 async def test_the_next_one_passes_on_first_what_the_last_one_could_not(
     keeper: LogKeeper, control: ControlPlane, address: str, folder: Path
 ) -> None:
-    async with StageLogs(control, folder, flush=0).open(drain=0) as logs:
+    async with SpooledStageLogs(control, folder, flush=0).open(drain=0) as logs:
         await logs.report(STAGE, blocks("one", "two"))
         await logs.checkpoint(StageKey("d2", "s1", 3), blocks("other"), completed=True)
 
-    async with keeper.served(address), StageLogs(control, folder).open(drain=20) as logs:
+    async with keeper.served(address), SpooledStageLogs(control, folder).open(drain=20) as logs:
         await logs.report(STAGE, blocks("three", start=2))
 
     assert [line for line in keeper.lines() if line != "other"] == ["one", "two", "three"]
@@ -358,10 +360,10 @@ async def test_lines_that_wait_are_in_several_files_and_arrive_in_order(
     keeper: LogKeeper, control: ControlPlane, address: str, folder: Path
 ) -> None:
     lines = [f"{number:05}{'x' * 20_000}" for number in range(600)]
-    async with StageLogs(control, folder, flush=0).open(drain=0) as logs:
+    async with SpooledStageLogs(control, folder, flush=0).open(drain=0) as logs:
         for start in range(0, 300, 20):
             await logs.report(STAGE, blocks(*lines[start : start + 20], start=start))
-    async with StageLogs(control, folder, flush=0).open(drain=60) as logs:
+    async with SpooledStageLogs(control, folder, flush=0).open(drain=60) as logs:
         for start in range(300, 600, 20):
             await logs.report(STAGE, blocks(*lines[start : start + 20], start=start))
         assert len(files(folder)) > 2
@@ -377,7 +379,7 @@ async def test_lines_that_wait_are_in_several_files_and_arrive_in_order(
 async def test_lines_are_synced_when_the_control_plane_does_not_take_them_soon(
     control: ControlPlane, folder: Path
 ) -> None:
-    async with StageLogs(control, folder).open(drain=0) as logs:
+    async with SpooledStageLogs(control, folder).open(drain=0) as logs:
         await logs.report(STAGE, blocks("one"))
         spool = logs.spools[STAGE]
         assert not spool.is_synced
@@ -388,7 +390,7 @@ async def test_lines_are_synced_when_the_control_plane_does_not_take_them_soon(
 async def test_what_never_arrives_is_told_to_the_operator(
     control: ControlPlane, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with StageLogs(control, folder).open(drain=0.1) as logs:
+    async with SpooledStageLogs(control, folder).open(drain=0.1) as logs:
         await logs.report(STAGE, blocks("one", "two"))
 
     assert [record for record in caplog.records if record.message == "stage_log.undelivered"]
@@ -398,7 +400,7 @@ async def test_without_disk_a_call_is_answered_when_its_lines_are_taken(
     keeper: LogKeeper, control: ControlPlane, address: str, folder: Path
 ) -> None:
     """What was acknowledged is never lost: a plugin keeps its lines until somebody else does."""
-    async with StageLogs(control, folder, patience=0.2).open(drain=0) as logs:
+    async with SpooledStageLogs(control, folder, patience_seconds=0.2).open(drain=0) as logs:
         await logs.report(STAGE, blocks("kept"))
         with full_disk(0):
             with pytest.raises(UnavailableError) as refused:
@@ -416,7 +418,7 @@ async def test_a_disk_that_is_back_is_used_again_by_itself(
     control: ControlPlane, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    async with StageLogs(control, folder, patience=0.1).open(drain=0) as logs:
+    async with SpooledStageLogs(control, folder, patience_seconds=0.1).open(drain=0) as logs:
         with full_disk(0), pytest.raises(UnavailableError):
             await logs.report(STAGE, blocks("one"))
 
@@ -431,14 +433,14 @@ async def test_a_disk_that_is_back_is_used_again_by_itself(
 async def test_half_a_record_hides_nothing_behind_it(
     keeper: LogKeeper, control: ControlPlane, address: str, folder: Path
 ) -> None:
-    async with StageLogs(control, folder, patience=0.1).open(drain=0) as logs:
+    async with SpooledStageLogs(control, folder, patience_seconds=0.1).open(drain=0) as logs:
         await logs.report(STAGE, blocks("one"))
         [file] = files(folder)
         with full_disk(file.stat().st_size + 10), pytest.raises(UnavailableError):
             await logs.report(STAGE, blocks("two", start=1))
         await taken(logs, blocks("two", start=1))
 
-    async with keeper.served(address), StageLogs(control, folder).open(drain=20):
+    async with keeper.served(address), SpooledStageLogs(control, folder).open(drain=20):
         pass
 
     assert keeper.lines() == ["one", "two"]
@@ -447,14 +449,14 @@ async def test_half_a_record_hides_nothing_behind_it(
 async def test_a_file_that_was_cut_gives_the_lines_before_the_cut(
     keeper: LogKeeper, control: ControlPlane, address: str, folder: Path
 ) -> None:
-    async with StageLogs(control, folder).open(drain=0) as logs:
+    async with SpooledStageLogs(control, folder).open(drain=0) as logs:
         await logs.report(STAGE, blocks("one"))
         await logs.report(STAGE, blocks("two", start=1))
     [file] = files(folder)
     os.truncate(file, file.stat().st_size - 1)
     (folder / ("0" * 32 + "-00000001")).write_bytes(bytes(30))
 
-    async with keeper.served(address), StageLogs(control, folder).open(drain=20) as logs:
+    async with keeper.served(address), SpooledStageLogs(control, folder).open(drain=20) as logs:
         await logs.report(STAGE, blocks("three", start=2))
 
     assert keeper.lines() == ["one", "three"]
@@ -467,11 +469,11 @@ from pathlib import Path
 from pipecd_wire.model.logblock_pb2 import LogBlock
 from pipecd_wire.rpc import connect
 from piped.controlplane.client import ControlPlane
-from piped.report.logs import StageKey, StageLogs
+from piped.report.logs import StageKey, SpooledStageLogs
 
 async def main():
     async with connect(sys.argv[1]) as channel:
-        async with StageLogs(ControlPlane(channel), Path(sys.argv[2])).open() as logs:
+        async with SpooledStageLogs(ControlPlane(channel), Path(sys.argv[2])).open() as logs:
             for n in range(100):
                 block = LogBlock(index=n, log=str(n), created_at=1)
                 await logs.report(StageKey("d1", "s1"), [block])
@@ -492,7 +494,7 @@ async def test_no_line_that_was_acknowledged_is_lost_with_a_killed_process(
     )
     assert ended.returncode == -signal.SIGKILL
 
-    async with keeper.served(address), StageLogs(control, folder).open(drain=20):
+    async with keeper.served(address), SpooledStageLogs(control, folder).open(drain=20):
         pass
 
     assert keeper.lines() == [str(number) for number in range(100)]
@@ -500,7 +502,7 @@ async def test_no_line_that_was_acknowledged_is_lost_with_a_killed_process(
 
 async def test_an_error_of_the_block_stays_itself(control: ControlPlane, folder: Path) -> None:
     async def fail() -> None:
-        async with StageLogs(control, folder).open(drain=0):
+        async with SpooledStageLogs(control, folder).open(drain=0):
             raise LookupError
 
     with pytest.raises(LookupError):

@@ -17,7 +17,7 @@ from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepos
 from pipecd_wire.model.deployment_pb2 import Commit, Deployment, DeploymentTrigger
 from pipecd_wire.model.logblock_pb2 import LogBlock
 from piped.report.logs import StageKey
-from piped.report.masked import MaskedLogs, masked
+from piped.report.masked import MaskedLogs, mask_blocks
 from piped.secrets import KnownSecrets, OpenedSecrets
 
 KEY = StageKey("d1", "s1")
@@ -201,7 +201,7 @@ def test_no_cut_lets_a_value_through(secret: str, around: list[str], cuts: list[
     pieces.append(text[at:])
     blocks = [LogBlock(index=number, log=piece) for number, piece in enumerate(pieces)]
 
-    shown = masked("", blocks, Masker([secret]), goes_on=False)
+    shown = mask_blocks("", blocks, Masker([secret]), goes_on=False)
 
     assert secret not in "".join(block.log for block in shown).replace("*", "")
     assert [block.index for block in shown] == [block.index for block in blocks]

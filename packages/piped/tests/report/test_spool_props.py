@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from piped.report.spool import Kind, Spool, StageKey, found_spools
+from piped.report.spool import ChunkKind, Spool, StageKey, find_spools
 
 KEY = StageKey("d1", "s/1", 2)
 SMALL = 200
@@ -27,9 +27,9 @@ class Life(RuleBasedStateMachine):
 
     @rule(
         sizes=st.lists(st.integers(1, 150), min_size=1, max_size=4),
-        kind=st.sampled_from([Kind.LINES, Kind.CHECKPOINT, Kind.END]),
+        kind=st.sampled_from([ChunkKind.LINES, ChunkKind.CHECKPOINT, ChunkKind.END]),
     )
-    def write(self, sizes: list[int], kind: Kind) -> None:
+    def write(self, sizes: list[int], kind: ChunkKind) -> None:
         new = [b"%06d;" % (len(self.written) + n) * size for n, size in enumerate(sizes)]
         self.spool.append([(kind, payload) for payload in new])
         self.written += new
@@ -50,7 +50,7 @@ class Life(RuleBasedStateMachine):
     @rule()
     def kill(self) -> None:
         self.spool.close()
-        found = found_spools(self.path, largest_file=SMALL)
+        found = find_spools(self.path, largest_file=SMALL)
         assert [each.key for each in found] in ([], [KEY])
         self.spool = found[0] if found else Spool(self.path, KEY, largest_file=SMALL)
 

@@ -15,7 +15,7 @@ from pipecd_wire.pipedservice.service_pb2 import (
 from pipecd_wire.rpc import connect
 from piped.controlplane.client import ControlPlane
 from piped.controlplane.state import ControlPlaneState
-from piped.facts import Completed, Facts, Planned, StageChanged, Started
+from piped.facts import DeploymentCompleted, DeploymentStarted, Facts, Planned, StageChanged
 from piped.report.commands import CommandInbox, CommandOutcome
 from piped.report.ordered import OrderedClient
 from piped.report.outbox import Outbox
@@ -57,7 +57,7 @@ async def test_a_success_is_kept_as_what_runs_before_the_end_is_told() -> None:
     outbox = Outbox(receiver)
     async with asyncio.timeout(LIMIT), outbox.open():
         StatusReporter(outbox, receiver).report_completed(
-            Completed(deployment=deployment(pb.DEPLOYMENT_SUCCESS), was_started=False)
+            DeploymentCompleted(deployment=deployment(pb.DEPLOYMENT_SUCCESS), was_started=False)
         )
 
     assert receiver.methods == [
@@ -73,7 +73,7 @@ async def test_a_failure_is_not_what_runs() -> None:
     outbox = Outbox(receiver)
     async with asyncio.timeout(LIMIT), outbox.open():
         StatusReporter(outbox, receiver).report_completed(
-            Completed(deployment=deployment(pb.DEPLOYMENT_FAILURE), was_started=False)
+            DeploymentCompleted(deployment=deployment(pb.DEPLOYMENT_FAILURE), was_started=False)
         )
 
     assert receiver.methods == ["ReportDeploymentCompleted"]
@@ -87,7 +87,7 @@ async def test_a_plan_is_told_after_all_before_it_and_waited_for() -> None:
     async with asyncio.timeout(LIMIT), outbox.open():
         facts = Facts()
         StatusReporter(outbox, receiver).subscribe_to(facts)
-        facts.publish(Started(deployment=deployment()))
+        facts.publish(DeploymentStarted(deployment=deployment()))
         planned = asyncio.ensure_future(facts.publish_planned(Planned(deployment=deployment())))
         await asyncio.sleep(0.01)
         assert not planned.done()

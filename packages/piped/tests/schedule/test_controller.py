@@ -17,7 +17,7 @@ from pipecd_test_support.piped_parts import (
 )
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipedservice.service_pb2 import ReportStageStatusChangedRequest
-from piped.facts import Completed
+from piped.facts import DeploymentCompleted
 from piped.report.journal import Journal
 
 
@@ -116,7 +116,7 @@ async def test_a_deployment_that_is_heard_of_twice_runs_once() -> None:
 async def test_a_completed_deployment_is_told_to_whoever_wants_to_know() -> None:
     told: list[pb.Deployment] = []
     world = world_of()
-    world.facts.subscribe(Completed, lambda fact: told.append(fact.deployment))
+    world.facts.subscribe(DeploymentCompleted, lambda fact: told.append(fact.deployment))
 
     async with world.running():
         world.controller.on_created(created("d1"))

@@ -15,10 +15,10 @@ import pytest
 from pipecd_model.errors import ConfigError, SourceError
 from pipecd_model.secrets import KeyPair, Opener, Sealer
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
-from pipecd_wire.model.deployment_pb2 import Deployment
+from pipecd_wire.model.deployment_pb2 import Commit, Deployment, DeploymentTrigger
 from piped.git import Repository
 from piped.secrets import KnownSecrets, SecretKeys
-from piped.source import Preparation, Sources
+from piped.source import Preparation, SourceProvider
 
 KEY, OTHER = KeyPair.new(1024), KeyPair.new(1024)
 SECRET = "the-planted-secret"  # noqa: S105
@@ -51,12 +51,12 @@ class Bench:
         )
         self.sources = self.pool()
 
-    def pool(self, names: Mapping[str, str] | None = None, *, keys: bool = True) -> Sources:
+    def pool(self, names: Mapping[str, str] | None = None, *, keys: bool = True) -> SourceProvider:
         opening = SecretKeys(opener=Opener(KEY.private), public=KEY.public.decode())
         preparation = Preparation(
             names=lambda: names or {}, keys=opening if keys else None, known=self.known
         )
-        return Sources(self.data_dir, {"repo": self.repository}, preparation=preparation)
+        return SourceProvider(self.data_dir, {"repo": self.repository}, preparation=preparation)
 
     async def push(self, files: dict[str, Any]) -> str:
         commit: str = self.remote.commit(files)
@@ -102,7 +102,7 @@ async def test_a_target_holds_its_secret_only_while_it_is_used(bench: Bench) -> 
     await bench.at_rest()
 
     assert bench.found() == []
-    async with bench.sources.tree("repo", commit) as tree:
+    async with bench.sources.worktree("repo", commit) as tree:
         text = (tree.path / "apps/web/conf/db.yaml").read_text()
         assert text == "password: {{ .encryptedSecrets.password }}\n"
 
@@ -126,7 +126,9 @@ async def test_an_attachment_may_hold_a_secret(bench: Bench) -> None:
 
 async def test_what_was_opened_is_known_to_be_a_secret(bench: Bench) -> None:
     commit = await bench.push({"apps/web/app.pipecd.yaml": with_secret()})
-    deployment = Deployment(id="d1", git_path=PLACE, trigger={"commit": {"hash": commit}})
+    deployment = Deployment(
+        id="d1", git_path=PLACE, trigger=DeploymentTrigger(commit=Commit(hash=commit))
+    )
 
     with bench.known.opened(deployment):
         await bench.sources.read(PLACE, commit)
@@ -223,7 +225,7 @@ async def test_nor_does_one_that_was_killed_once_the_next_has_started(bench: Ben
             assert bench.found() == [f"{folder}/db.yaml"]
             script.kill()
             await script.wait()
-            async with restarted.tree("repo", commit):
+            async with restarted.worktree("repo", commit):
                 pass
             async with asyncio.timeout(30):
                 while bench.found():  # noqa: ASYNC110 - threads and processes do it

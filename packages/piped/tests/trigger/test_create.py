@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pipecd_model.errors import ConfigError, UnavailableError
 from pipecd_test_support.trigger_bench import WEB, WITNESS, Bench, application, sync
-from piped.controlplane.state import Change, GitHint
+from piped.controlplane.state import GitHint, StateChange
 
 
 async def test_a_control_plane_that_is_away_gets_the_newest_commit_when_it_is_back(
@@ -62,5 +62,5 @@ async def test_a_hint_of_the_control_plane_is_a_look_at_once(bench: Bench, tmp_p
     async with bench.running(WITNESS):
         await bench.witnessed(bench.head)
         commit = bench.push({})
-        bench.state.merge(Change(git_hints=(GitHint(repository_id="repo", branch="main"),)))
+        bench.state.merge(StateChange(git_hints=(GitHint(repository_id="repo", branch="main"),)))
         await bench.witnessed(commit)

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from pipecd_sdk.config import ConfigFaultsError, read
+from pipecd_sdk.config import OptionFaultsError, read
 from pipecd_sdk.context import StageContext
 from pipecd_sdk.plugin import StagePlugin
 from pipecd_sdk.results import Outcome, PipedError, StageFailedError, StageResult, StageStatus
@@ -25,7 +25,7 @@ async def execute(
         outcome = await _call(plugin, definition, options, ctx)
     except StageFailedError as error:
         return _make_failure(ctx, error.reason())
-    except ConfigFaultsError as error:
+    except OptionFaultsError as error:
         return _make_failure(ctx, str(error))
     except PipedError as error:
         return _make_failure(ctx, f"piped could not be asked: {error}")

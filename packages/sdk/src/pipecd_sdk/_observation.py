@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from pipecd_sdk.config import ConfigFaultsError
+from pipecd_sdk.config import OptionFaultsError
 from pipecd_sdk.context import DeployTarget
 from pipecd_sdk.livestate import (
     Drift,
@@ -68,7 +68,7 @@ async def _look(
             live = await plugin.live_state(ctx, target)
         if isinstance(plugin, Drift):
             return live, await plugin.drift(ctx, target, live)
-    except ConfigFaultsError as error:
+    except OptionFaultsError as error:
         return live, _make_state(SyncStatus.INVALID_CONFIG, str(error))
     except StageFailedError as error:
         return live, _make_state(SyncStatus.UNKNOWN, error.reason())

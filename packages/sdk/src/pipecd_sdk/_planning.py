@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pipecd_model.config.path import format_path
 from pipecd_model.secrets.placeholder import problems, texts
-from pipecd_sdk.config import ConfigFaultsError, Fault, read
+from pipecd_sdk.config import Fault, OptionFaultsError, read
 from pipecd_sdk.plugin import PlannedStage, RequestedStage, StagePlugin
 from pipecd_sdk.secrets import UNOPENED, UNOPENED_HINT
 
@@ -38,7 +38,7 @@ def plan_pipeline(
     rollback: bool,
     opens_secrets: bool = True,
 ) -> list[PlannedStage]:
-    """Plan the stages of a pipeline; raises ConfigFaultsError with the faults of all of them.
+    """Plan the stages of a pipeline; raises OptionFaultsError with the faults of all of them.
 
     `opens_secrets`: does the agent? If not, a stage that names one would run without it.
     """
@@ -46,7 +46,7 @@ def plan_pipeline(
     if not opens_secrets:
         faults += _find_unopened_secrets(requests)
     if faults:
-        raise ConfigFaultsError(faults)
+        raise OptionFaultsError(faults)
     planned = list(plugin.plan(requested, rollback=rollback))
     _check_indexes(plugin, planned, {request.index for request in requests})
     return planned
@@ -61,7 +61,7 @@ def section_faults(plugin: StagePlugin, text: bytes) -> list[Fault]:
     """Everything that is wrong in the plugin's part of an application file, given as JSON."""
     try:
         read(plugin.application_config, text, path=())
-    except ConfigFaultsError as error:
+    except OptionFaultsError as error:
         return list(error.faults)
     return []
 
@@ -85,7 +85,7 @@ def _decode(
     for request in requests:
         try:
             requested.append(_decode_stage(plugin, request))
-        except ConfigFaultsError as error:
+        except OptionFaultsError as error:
             faults += error.faults
     return requested, faults
 
@@ -94,7 +94,7 @@ def _decode_stage(plugin: StagePlugin, request: StageRequest) -> RequestedStage:
     place = format_path(("stages", request.index))
     definition = plugin.stages.get(request.name)
     if definition is None:
-        raise ConfigFaultsError(
+        raise OptionFaultsError(
             [
                 Fault(
                     path=place,
@@ -104,7 +104,7 @@ def _decode_stage(plugin: StagePlugin, request: StageRequest) -> RequestedStage:
             ]
         )
     if definition.rollback:
-        raise ConfigFaultsError(
+        raise OptionFaultsError(
             [
                 Fault(
                     path=place,

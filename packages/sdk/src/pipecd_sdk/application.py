@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pipecd_model.config import ConfigModel
 from pipecd_model.errors import ConfigError
-from pipecd_sdk.config import ConfigFaultsError, Fault, read_value
+from pipecd_sdk.config import Fault, OptionFaultsError, read_value
 
 
 class ApplicationConfig(ConfigModel):
@@ -29,7 +29,7 @@ C = TypeVar("C", bound=ConfigModel)
 def read_section(cls: type[C], text: bytes, *, plugin: str, file: str = "") -> C:
     """Decode a plugin's part of an application file; a missing one has all the defaults.
 
-    Raises ConfigFaultsError, also for a file that is none.
+    Raises OptionFaultsError, also for a file that is none.
     """
     raw = _section(text, plugin, file or "the application file") if text else {}
     return read_value(cls, raw, path=("spec", "plugins", plugin))[0]
@@ -43,7 +43,7 @@ def _section(text: bytes, plugin: str, file: str) -> Any:
     try:
         spec = Document(text, file).application_spec()
     except ConfigError as error:
-        raise ConfigFaultsError([Fault(path=file, message=str(error))]) from None
+        raise OptionFaultsError([Fault(path=file, message=str(error))]) from None
     for key in ("plugins", plugin):
         if not isinstance(spec, dict) or (found := find_key(spec, key)) is None:
             return {}

@@ -88,7 +88,7 @@ class Fault:
         return add_hint(f"{self.path}: {self.message}", self.hint)
 
 
-class ConfigFaultsError(ConfigError):
+class OptionFaultsError(ConfigError):
     """Options that cannot be used; carries everything that is wrong in them."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
@@ -105,22 +105,22 @@ C = TypeVar("C", bound=ConfigModel)
 def read(cls: type[C], text: bytes, *, path: Path) -> tuple[C, list[Fault]]:
     """Decode JSON into a struct, with what its author should look at all the same.
 
-    `path` is where this stands in the author's file. Raises ConfigFaultsError. No text at all means
+    `path` is where this stands in the author's file. Raises OptionFaultsError. No text at all means
     that no options are given.
     """
     try:
         raw = json.loads(text) if text else {}
     except ValueError as error:
         fault = Fault(path=format_path(path), message=f"not JSON: {error}")
-        raise ConfigFaultsError([fault]) from None
+        raise OptionFaultsError([fault]) from None
     return read_value(cls, raw, path=path)
 
 
 def read_value(cls: type[C], raw: Any, *, path: Path) -> tuple[C, list[Fault]]:
-    """Decode a plain value into a struct; raises ConfigFaultsError."""
+    """Decode a plain value into a struct; raises OptionFaultsError."""
     value, findings = decode(cls, raw, path=path)
     if value is None:
-        raise ConfigFaultsError(_fault(finding) for finding in findings.faults)
+        raise OptionFaultsError(_fault(finding) for finding in findings.faults)
     return value, [_fault(finding) for finding in findings.warnings]
 
 

@@ -209,9 +209,9 @@ class StageContext:
     quick_sync: bool = False
     """No pipeline was written: there are no options for this stage."""
     is_handed_over: Callable[[], bool] = lambda: False
-    """Was the handler cancelled because this process stops, and the next one continues the stage?
+    """Tells whether the handler was cancelled because the next process continues the stage.
 
     Then what it has started outside may go on; after any other cancellation it must end.
     """
     is_ending: Callable[[], bool] = lambda: False
-    """Is the process about to end? Then what a cancelled handler still does must be short."""
+    """Tells whether the process is about to end: a cancelled handler must be quick then."""

@@ -16,7 +16,7 @@ from pipecd_sdk import (
 )
 from pipecd_sdk._glue import flags
 from pipecd_sdk._glue.entry import read_entry, set_up
-from pipecd_sdk.config import ConfigFaultsError
+from pipecd_sdk.config import OptionFaultsError
 
 
 class Options(PluginConfig):
@@ -81,14 +81,14 @@ def test_a_deploy_target_without_config_carries_null() -> None:
 
 
 def test_a_platform_without_deploy_targets_is_refused() -> None:
-    with pytest.raises(ConfigFaultsError, match="deployTargets: the plugin 'lab' needs at least"):
+    with pytest.raises(OptionFaultsError, match="deployTargets: the plugin 'lab' needs at least"):
         set_up(Platform(), entry())
 
 
 def test_all_faults_are_told_at_once() -> None:
     targets = [{"name": "dev", "config": {}}, {"name": "prod", "config": {"address": 3}}]
 
-    with pytest.raises(ConfigFaultsError) as refused:
+    with pytest.raises(OptionFaultsError) as refused:
         set_up(Platform(), entry(deployTargets=targets))
 
     assert [fault.path for fault in refused.value.faults] == [
@@ -99,7 +99,7 @@ def test_all_faults_are_told_at_once() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"port": 1}'])
 def test_an_entry_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(ConfigFaultsError):
+    with pytest.raises(OptionFaultsError):
         set_up(Simple(), text)
 
 

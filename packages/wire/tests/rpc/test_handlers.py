@@ -70,7 +70,7 @@ def test_an_rpc_without_a_handler_is_refused_and_named() -> None:
         gather(APPLICATIONS, [Hold()], OTHERS)
 
 
-def test_an_owed_rpc_may_be_without_a_handler() -> None:
+def test_an_unimplemented_rpc_may_be_without_a_handler() -> None:
     found = gather(APPLICATIONS, [Hold()], ["SetFreeze", *OTHERS])
 
     unimplemented = [method.name for method, handler in found if handler is None]
@@ -82,12 +82,12 @@ def test_an_rpc_with_two_handlers_is_refused() -> None:
         gather(APPLICATIONS, [Hold(), Freeze(), Hold()])
 
 
-def test_an_owed_rpc_that_got_a_handler_must_leave_the_list() -> None:
+def test_an_unimplemented_rpc_that_got_a_handler_must_leave_the_list() -> None:
     with pytest.raises(TwoHandlersError, match=r"no longer unimplemented.*SetFreeze"):
         gather(APPLICATIONS, [Hold(), Freeze()], ["SetFreeze"])
 
 
-def test_the_list_of_owed_rpcs_names_only_rpcs() -> None:
+def test_the_list_of_unimplemented_rpcs_names_only_rpcs() -> None:
     with pytest.raises(TwoHandlersError, match="Nonsense"):
         gather(APPLICATIONS, [Hold(), Freeze()], ["Nonsense"])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between two trees, and how it is told. Pure but for the texts it is given."""
+"""The differences between two trees, and their text. Pure but for the files it is given."""
 
 import difflib
 from collections import Counter
@@ -40,7 +40,7 @@ class FileDifference:
 
 
 def compare(there: Tree, wanted: Tree) -> list[FileDifference]:
-    """Everything that differs, by path."""
+    """Returns every difference between two trees, by path."""
     found: list[FileDifference] = []
     for path in sorted(there.keys() | wanted.keys()):
         is_there, should_be = there.get(path), wanted.get(path)
@@ -62,7 +62,7 @@ def _both(path: str, difference: Difference, there: Entry, wanted: Entry) -> Fil
 def drop_ignored(
     found: Iterable[FileDifference], rules: Sequence[IgnoreRule]
 ) -> list[FileDifference]:
-    """Leave out what the rules say does not matter."""
+    """Returns the differences that no rule ignores."""
     return [each for each in found if not any(_is_meant(each, rule) for rule in rules)]
 
 
@@ -74,7 +74,7 @@ def _is_meant(found: FileDifference, rule: IgnoreRule) -> bool:
 def format_counts(
     found: Iterable[FileDifference], words: dict[Difference, str] | None = None
 ) -> str:
-    """How many of each, e.g. `2 changed, 1 missing`."""
+    """Returns how many there are of each, e.g. `2 changed, 1 missing`."""
     counts = Counter(each.difference for each in found)
     return ", ".join(
         f"{counts[each]} {(words or {}).get(each, each.value)}"
@@ -93,7 +93,7 @@ def format_patch(
     read_wanted: Read,
     hidden: Callable[[str], bool],
 ) -> str:
-    """All differences as one text in the form of a patch, from what is there to what is wanted."""
+    """Returns the differences as a patch from what is there to what should be."""
     parts: list[str] = []
     length = 0
     for each in found[:MOST_TOLD]:

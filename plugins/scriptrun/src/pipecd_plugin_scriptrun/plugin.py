@@ -25,7 +25,7 @@ from pipecd_plugin_scriptrun.environment import script_environment
 from pipecd_plugin_scriptrun.leftovers import end_leftovers
 from pipecd_plugin_scriptrun.prefork import SHIMS
 from pipecd_plugin_scriptrun.records import (
-    Ended,
+    EndRecord,
     ScriptAttempts,
     ScriptRecord,
     find_scripts_folder,
@@ -268,7 +268,7 @@ class ScriptRun(StagePlugin):
         ctx.log.info("The script was interrupted: it is run again, as its author allows")
 
 
-def _judge(ctx: StageContext, ended: Ended) -> None:
+def _judge(ctx: StageContext, ended: EndRecord) -> None:
     """Say how a script ended that was not asked to; raises StageFailedError when it failed."""
     if ended.code < 0:
         raise StageFailedError(f"the script was ended by {signal.Signals(-ended.code).name}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A shim that waits for its script: so that Python's start is over when a script is to run.
+"""Shims that are started before a script needs them, so that a script does not wait for Python.
 
 One is kept while scripts are likely: from planning on, and after each start. It ends by itself when
 this process does, and after a while without work.
@@ -30,7 +30,7 @@ class IdleShim:
 
 
 class ShimPool:
-    """At most one idle shim."""
+    """Holds at most one idle shim."""
 
     def __init__(self) -> None:
         self._idle: IdleShim | None = None
@@ -38,7 +38,7 @@ class ShimPool:
         self._ending: list[int] = []
 
     def prepare(self) -> None:
-        """See to it that one is there, or soon will be; on the event loop."""
+        """Starts an idle shim unless there is one, and keeps it a while; on the event loop."""
         loop = asyncio.get_running_loop()
         if self._expiry is not None:
             self._expiry.cancel()
@@ -47,13 +47,13 @@ class ShimPool:
             self._idle = spawn()
 
     def take(self) -> IdleShim:
-        """The spare one, or a new one."""
+        """Returns the idle shim, or a new one. Raises OSError."""
         self._reap()
         idle, self._idle = self._idle, None
         return idle or spawn()
 
     def drop(self) -> None:
-        """Let it go: it ends when nobody can give it a script any more."""
+        """Closes the idle shim, which ends by itself then."""
         if self._idle is not None:
             os.close(self._idle.job)
             os.close(self._idle.wake)
@@ -61,7 +61,7 @@ class ShimPool:
             self._idle = None
 
     def reap_later(self, pid: int) -> None:
-        """Take note of a shim that ends by itself: nobody waits for it."""
+        """Reaps a shim that ends by itself at a later call."""
         self._ending.append(pid)
 
     def _reap(self) -> None:
@@ -69,7 +69,7 @@ class ShimPool:
 
 
 def spawn() -> IdleShim:
-    """Start a shim. Raises OSError."""
+    """Starts a shim and returns it. Raises OSError."""
     command = (word(sys.executable), *own("-I", "-S"), word(str(start.__file__)))
     source, job = os.pipe()
     wake_end, wake = os.pipe()

@@ -28,7 +28,7 @@ INDEXES_PER_BYTE: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class StartRecord:
     """What the shim left before the first command."""
 
     pid: int
@@ -37,7 +37,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class EndRecord:
     """How a script ended."""
 
     code: int
@@ -53,11 +53,11 @@ class ScriptRecord:
     folder: Path
 
     def token(self) -> str | None:
-        """The script's token; None when nobody meant to run it from here."""
+        """Returns the script's token, None when nobody meant to run it from here."""
         return _read(self.folder / files.INTENT) or None
 
     def begin(self, token: str) -> str:
-        """Keep that the script is about to be run; the value is its token, which stays the first.
+        """Records that the script is about to be run; returns its token, which stays the first.
 
         Not synced: when it is lost with the machine, that is seen as what it is.
         """
@@ -71,11 +71,11 @@ class ScriptRecord:
         return self.token() or token
 
     def is_locked(self) -> bool:
-        """Does its shim live?"""
+        """Tells whether its shim lives."""
         return files.is_locked(str(self.folder))
 
     def is_started(self) -> bool:
-        """Was the start record made? It may be about to be written."""
+        """Tells whether the start record was made; it may be about to be written."""
         return (self.folder / files.STARTED).exists()
 
     def forbid(self) -> None:
@@ -84,18 +84,18 @@ class ScriptRecord:
             files.forbid(str(self.folder))
 
     def is_forbidden(self) -> bool:
-        """Has somebody decided that the script shall not run, or not go on?"""
+        """Tells whether somebody has forbidden the script to run, or to go on."""
         return (self.folder / files.STOPPED).exists()
 
-    def read_started(self) -> Started | None:
-        """The start record, once it is whole."""
+    def read_started(self) -> StartRecord | None:
+        """Returns the start record, None while it is not whole."""
         words = _read(self.folder / files.STARTED).split()
-        return Started(pid=int(words[0]), index=int(words[1])) if len(words) == 2 else None
+        return StartRecord(pid=int(words[0]), index=int(words[1])) if len(words) == 2 else None
 
-    def read_ended(self) -> Ended | None:
-        """How it ended, if that is known."""
+    def read_ended(self) -> EndRecord | None:
+        """Returns how it ended, None while that is not known."""
         words = _read(self.folder / files.EXIT).split()
-        return Ended(code=int(words[0]), asked=words[1] == "1") if len(words) == 2 else None
+        return EndRecord(code=int(words[0]), asked=words[1] == "1") if len(words) == 2 else None
 
     def errors(self) -> str:
         """What the shim has to say about itself."""
@@ -105,7 +105,7 @@ class ScriptRecord:
     def output(self) -> Path:
         return self.folder / files.OUTPUT
 
-    def index_at(self, started: Started, position: int) -> int:
+    def index_at(self, started: StartRecord, position: int) -> int:
         """The index of the line that begins at a position of the output file."""
         return started.index + HEADER_ROOM + INDEXES_PER_BYTE * position
 
@@ -148,7 +148,7 @@ class ScriptAttempts:
 
 
 def find_scripts_folder(environment: Mapping[str, str]) -> Path:
-    """Where the records are; beside those of a Go agent when piped does not say it."""
+    """Returns the folder of the records; under a Go agent, which names none, that in its own."""
     given = environment.get(SCRIPTS_VARIABLE)
     return Path(given) if given else Path.home() / ".piped" / "scripts"
 
@@ -172,7 +172,7 @@ def sweep(scripts: Path, *, older_than: float, keep: Collection[str] = ()) -> li
 
 
 def _is_left(folder: Path, limit: float) -> bool:
-    """Was nothing in it written since, and does nothing of it run?"""
+    """Tells whether nothing in it was written since, and nothing of it runs."""
     records = list(folder.iterdir())
     inner = [each for record in records for each in record.iterdir()]
     newest = max(each.stat().st_mtime for each in [folder, *records, *inner])

@@ -12,7 +12,7 @@ from pipecd_plugin_scriptrun.ending import ending_limit_seconds
 from pipecd_plugin_scriptrun.leftovers import end_leftovers
 from pipecd_plugin_scriptrun.output import OutputBlock, OutputFile
 from pipecd_plugin_scriptrun.prefork import SHIMS
-from pipecd_plugin_scriptrun.records import Ended, ScriptRecord, Started
+from pipecd_plugin_scriptrun.records import EndRecord, ScriptRecord, StartRecord
 from pipecd_plugin_scriptrun.shim import chaos
 from pipecd_plugin_scriptrun.shim.runner import NOT_STARTED, TAKEN
 from pipecd_plugin_scriptrun.shim_client import Script, Shim
@@ -50,7 +50,7 @@ class Attempt:
         self._shell_ended_at: float | None = None
         self._is_ending = False
 
-    async def run_to_end(self) -> Ended | None:
+    async def run_to_end(self) -> EndRecord | None:
         """How the script ended; None when nobody knows, and nothing of it runs any more.
 
         A cancellation ends the script and all it started before it gets through, unless the next
@@ -82,7 +82,7 @@ class Attempt:
         chaos.hit("plugin.exit-read")
         return ended
 
-    async def _follow(self) -> Ended | None:
+    async def _follow(self) -> EndRecord | None:
         """Pass on the output until the script is over, whoever started it."""
         while True:
             # In this order: a shim holds its lock before it starts, and until its exit is known.
@@ -127,7 +127,7 @@ class Attempt:
             raise StageFailedError(f"the script could not be started: {error}") from error
         chaos.hit("plugin.shim-started")
 
-    async def _pass_on(self, started: Started) -> None:
+    async def _pass_on(self, started: StartRecord) -> None:
         if not self._is_headed:
             self._is_headed = True
             SHIMS.prepare()  # the next script of the pipeline may follow soon
@@ -138,13 +138,13 @@ class Attempt:
             self._shim.has_news()
             await self._show(started, blocks)
 
-    async def _pass_on_rest(self, started: Started | None) -> None:
+    async def _pass_on_rest(self, started: StartRecord | None) -> None:
         if started is None:
             return
         await self._show(started, self._output.rest())
         self._ctx.log.set_next_index(self._record.index_at(started, self._output.position))
 
-    async def _show(self, started: Started, blocks: Sequence[OutputBlock]) -> None:
+    async def _show(self, started: StartRecord, blocks: Sequence[OutputBlock]) -> None:
         for block in blocks:
             self._ctx.log.set_next_index(
                 self._record.index_at(started, block.position), at=block.at
@@ -168,7 +168,7 @@ class Attempt:
                 "The script has ended; waiting for background processes that hold its output"
             )
 
-    async def _end(self) -> Ended | None:
+    async def _end(self) -> EndRecord | None:
         """Let the shim end everything, or do it from here if the shim is gone; how it ended.
 
         First nobody can start the script any more: a shim of an earlier process may be about to.

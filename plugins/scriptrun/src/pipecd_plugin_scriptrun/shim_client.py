@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shim as the plugin sees it: started, heard of, asked to end. It may be somebody else's."""
+"""The plugin's side of a shim: starts it, waits for it, signals it. Another process may own it."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ class Script:
 
 
 class Shim:
-    """Keeps one script, or shall."""
+    """The shim that runs one script, or is about to."""
 
     def __init__(self, record: ScriptRecord) -> None:
         self._record = record
@@ -47,11 +47,11 @@ class Shim:
 
     @property
     def is_own(self) -> bool:
-        """Was it started here, and is its end still to come?"""
+        """Tells whether it was started here and has not ended yet."""
         return self._pid is not None
 
     async def start(self, script: Script, *, floor: int) -> None:
-        """Give it the script, which has begun when its start record is there. Raises OSError."""
+        """Starts the script, which has begun when its start record is there. Raises OSError."""
         self.exit_code = None
         idle = SHIMS.take()
         job = _job(self._record, script, floor)
@@ -79,7 +79,7 @@ class Shim:
             self._pid, self.exit_code = None, os.waitstatus_to_exitcode(status)
 
     async def wait(self) -> None:
-        """Wait until there may be something new."""
+        """Waits until there may be something new."""
         pause = OWN_PAUSE_SECONDS if self.is_own else self._pause
         self._pause = min(self._pause * 1.5, LONGEST_PAUSE_SECONDS)
         with suppress(TimeoutError):
@@ -88,11 +88,11 @@ class Shim:
         self._woken.clear()
 
     def has_news(self) -> None:
-        """There was something new: look sooner again."""
+        """Resets the pause between two looks: there was something new."""
         self._pause = FIRST_PAUSE_SECONDS
 
     def signal(self, number: signal.Signals) -> bool:
-        """Signal the shim of the record; False while it is not there."""
+        """Signals the shim of the record; returns False while there is none."""
         started = self._record.read_started()
         if started is not None and self._record.is_locked():
             pid = started.pid
@@ -105,7 +105,7 @@ class Shim:
         return True
 
     def leave(self) -> None:
-        """Listen no more. It goes on, until it has nothing more to do."""
+        """Stops listening; the shim goes on until its script has ended."""
         self._close()
         if self._pid is not None:
             SHIMS.reap_later(self._pid)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stand-ins for what planning and running ask: plugins, sources, a control plane's memory.
 
-The mirror, the outbox, the planner, the controller and the choice of plugins are the real ones.
+The state, the outbox, the planner, the controller and the choice of plugins are the real ones.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.controlplane.lease import Lease
-from piped.controlplane.state import Change, ControlPlaneState
+from piped.controlplane.state import ControlPlaneState, StateChange
 from piped.facts import Facts
 from piped.git import NoCommitError
 from piped.plan.planner import Planner
@@ -258,7 +258,7 @@ class FakeSources:
         finally:
             self.open_now -= 1
 
-    async def changed_paths(self, path: ApplicationGitPath, old: str, new: str) -> list[str]:
+    async def list_changed_paths(self, path: ApplicationGitPath, old: str, new: str) -> list[str]:
         return self.changed
 
 
@@ -436,7 +436,7 @@ class World:
 
     def push(self, *things: pb.Deployment | Command | Application) -> None:
         self.state.merge(
-            Change(
+            StateChange(
                 deployments=tuple(each for each in things if isinstance(each, pb.Deployment)),
                 commands=tuple(each for each in things if isinstance(each, Command)),
                 applications=tuple(each for each in things if isinstance(each, Application)),

@@ -20,9 +20,9 @@ from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository, SyncStrategy
 from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.appconfig import ApplicationFiles
-from piped.controlplane.state import Change, ControlPlaneState
+from piped.controlplane.state import ControlPlaneState, StateChange
 from piped.git import Repository
-from piped.git.access import Access
+from piped.git.access import RemoteAccess
 from piped.report.commands import REASON, CommandOutcome
 from piped.report.statuses import reference
 from piped.trigger import Trigger
@@ -152,7 +152,7 @@ class Bench:
         self.handed: list[Deployment] = []
         self.state = ControlPlaneState()
         self.repository: Repository | None = None
-        self.access: Access | None = None
+        self.access: RemoteAccess | None = None
         self.limits = TriggerLimits(unreachable_seconds=0.0)
 
     def move_elsewhere(self, folder: Path) -> None:
@@ -163,7 +163,7 @@ class Bench:
         )
         ssh.chmod(0o755)
         address = f"ssh://host{self.remote.remote}"
-        self.access = Access(address=address, variables={"GIT_SSH_COMMAND": str(ssh)})
+        self.access = RemoteAccess(address=address, variables={"GIT_SSH_COMMAND": str(ssh)})
 
     @property
     def head(self) -> str:
@@ -203,7 +203,7 @@ class Bench:
 
     def tell(self, *commands: Command, applications: tuple[Application, ...] = ()) -> None:
         """The control plane pushes something."""
-        self.state.merge(Change(commands=commands, applications=applications))
+        self.state.merge(StateChange(commands=commands, applications=applications))
 
     async def witnessed(self, commit: str) -> None:
         """Wait until the application `witness`, touched by every commit, is deployed at one.

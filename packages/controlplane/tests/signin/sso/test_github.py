@@ -8,12 +8,14 @@ import pytest
 
 from pipecd_model.config.controlplane import GithubConfig, SharedSsoConfig
 from pipecd_model.config.values import Secret
+from pipecd_test_support.identity_providers import GitHubServer, WalkThrough
+from pipecd_test_support.sign_in_site import ReadError, SignInSite, SiteWith
 from pipecd_wire.model import project_pb2
 from pipecd_wire.webservice import service_pb2 as web
 
 
 @pytest.fixture
-async def shop(site_with: Any, github: Any) -> Any:
+async def shop(site_with: SiteWith, github: GitHubServer) -> Any:
     shared = SharedSsoConfig(
         name="ours",
         provider="GITHUB",
@@ -33,7 +35,7 @@ async def shop(site_with: Any, github: Any) -> Any:
 
 
 async def test_a_member_of_a_team_gets_the_role_of_its_group(
-    shop: Any, github: Any, through: Any
+    shop: SignInSite, github: GitHubServer, through: WalkThrough
 ) -> None:
     github.teams = ["org/dev", "org/ops"]
     browser = await shop.browser()
@@ -50,7 +52,9 @@ async def test_a_member_of_a_team_gets_the_role_of_its_group(
     assert asked["redirect_uri"].endswith("/auth/callback?project=shop")
 
 
-async def test_teams_beyond_the_first_hundred_count(shop: Any, github: Any, through: Any) -> None:
+async def test_teams_beyond_the_first_hundred_count(
+    shop: SignInSite, github: GitHubServer, through: WalkThrough
+) -> None:
     github.teams = [*(f"org/team-{number}" for number in range(250)), "org/ops"]
     browser = await shop.browser()
 
@@ -60,7 +64,7 @@ async def test_teams_beyond_the_first_hundred_count(shop: Any, github: Any, thro
 
 
 async def test_who_is_in_no_team_is_not_let_in(
-    shop: Any, github: Any, through: Any, error_of: Any
+    shop: SignInSite, github: GitHubServer, through: WalkThrough, error_of: ReadError
 ) -> None:
     answer = await through(await shop.browser())
 
@@ -69,7 +73,7 @@ async def test_who_is_in_no_team_is_not_let_in(
 
 
 async def test_a_code_that_github_does_not_know_is_refused(
-    shop: Any, github: Any, through: Any, error_of: Any
+    shop: SignInSite, github: GitHubServer, through: WalkThrough, error_of: ReadError
 ) -> None:
     github.teams = ["org/ops"]
     browser = await shop.browser()
@@ -82,7 +86,7 @@ async def test_a_code_that_github_does_not_know_is_refused(
 
 
 async def test_a_changed_encryption_key_closes_what_is_kept_anew(
-    site_with: Any, github: Any, tmp_path: Path, through: Any
+    site_with: SiteWith, github: GitHubServer, tmp_path: Path, through: WalkThrough
 ) -> None:
     old, new = tmp_path / "old.key", tmp_path / "new.key"
     old.write_text("o" * 64)

@@ -20,6 +20,7 @@ from pipecd_controlplane.usecases.project import ProjectSettings
 from pipecd_controlplane.usecases.sso_settings import SsoSettings
 from pipecd_controlplane.usecases.vault import Vault
 from pipecd_model.errors import PipecdError, StateError, UnauthenticatedError
+from pipecd_test_support.identity_providers import GitHubServer, OidcIssuer
 from pipecd_wire.model import project_pb2
 
 Sso = project_pb2.ProjectSSOConfig
@@ -47,8 +48,14 @@ BODIES: list[bytes] = [
 NO_OBJECTS: list[bytes] = [b"null", b"5", b'"text"', b"[]", b"[[]]", b"true", b"1e999"]
 
 
+def each(*values: object) -> tuple[object, ...]:
+    """Returns values of any types."""
+    return values
+
+
 def urls(name: str) -> list[tuple[str, Any, str]]:
-    wrong = [None, 5, [], {}, True, ["https://x.example.com"], "", "no url", "javascript:alert(1)"]
+    wrong: list[object] = [None, 5, [], {}, True, ["https://x.example.com"]]
+    wrong += ["", "no url", "javascript:alert(1)"]
     wrong += ["http://", "http://[", "http://x.example.com\n/y", "ftp://x.example.com"]
     return [("discovery", {name: value}, DISCOVERY + name) for value in wrong]
 
@@ -56,28 +63,28 @@ def urls(name: str) -> list[tuple[str, Any, str]]:
 CASES: list[tuple[str, Any, str]] = [
     *[("discovery", body, UNUSABLE) for body in BODIES],
     *[("discovery", body, OTHER_NAME) for body in [*NO_OBJECTS, b"{}"]],
-    *[("discovery", {"issuer": value}, OTHER_NAME) for value in (None, 5, [], "x")],
+    *[("discovery", {"issuer": value}, OTHER_NAME) for value in each(None, 5, [], "x")],
     *urls("authorization_endpoint"),
     *urls("token_endpoint"),
     *urls("jwks_uri"),
     *[
         ("discovery", {"userinfo_endpoint": value}, DISCOVERY + "userinfo_endpoint")
-        for value in (5, [], {"a": 1}, "no url")
+        for value in each(5, [], {"a": 1}, "no url")
     ],
     *[
         ("discovery", {"token_endpoint_auth_methods_supported": value}, IN)
-        for value in (None, 5, {}, "x", [None, 5], ["client_secret_post"], True)
+        for value in each(None, 5, {}, "x", [None, 5], ["client_secret_post"], True)
     ],
     *[("token", body, UNUSABLE) for body in BODIES],
     *[("token", body, REFUSED) for body in [*NO_OBJECTS, b"{}"]],
-    *[("token", {"id_token": value}, REFUSED) for value in (None, 5, [], {})],
-    *[("token", {"id_token": value}, TOKEN) for value in ("", "x", "a.b.c", "..", "é.é.é")],
-    *[("token", {"access_token": value}, IN) for value in (None, 5, [])],
+    *[("token", {"id_token": value}, REFUSED) for value in each(None, 5, [], {})],
+    *[("token", {"id_token": value}, TOKEN) for value in each("", "x", "a.b.c", "..", "é.é.é")],
+    *[("token", {"access_token": value}, IN) for value in each(None, 5, [])],
     *[("keys", body, UNUSABLE) for body in BODIES],
     *[("keys", body, TOKEN) for body in [*NO_OBJECTS, b"{}"]],
     *[
         ("keys", {"keys": value}, TOKEN)
-        for value in (None, 5, "x", {}, [], [5], [None], ["x"], [[]], [{}])
+        for value in each(None, 5, "x", {}, [], [5], [None], ["x"], [[]], [{}])
     ],
     *[
         ("keys", {"keys": [key]}, TOKEN)
@@ -94,20 +101,21 @@ CASES: list[tuple[str, Any, str]] = [
 ]
 
 CLAIMS: list[tuple[dict[str, Any], str]] = [
-    *[({name: value}, TOKEN) for name in ("exp", "iat") for value in ("x", [], {}, None)],
-    *[({"aud": value}, TOKEN) for value in (5, [], {}, [5], None, "")],
-    *[({"iss": value}, TOKEN) for value in (5, [], None)],
-    *[({"nonce": value}, TOKEN) for value in (5, [], {})],
-    *[({"preferred_username": value}, NOBODY) for value in (5, [], {}, None, "")],
+    *[({name: value}, TOKEN) for name in ("exp", "iat") for value in each("x", [], {}, None)],
+    *[({"aud": value}, TOKEN) for value in each(5, [], {}, [5], None, "")],
+    *[({"iss": value}, TOKEN) for value in each(5, [], None)],
+    *[({"nonce": value}, TOKEN) for value in each(5, [], {})],
+    *[({"preferred_username": value}, NOBODY) for value in each(5, [], {}, None, "")],
     *[
         ({"groups": value}, "you have no role")
-        for value in (5, {}, {"ops": 1}, [5, None, {}, []], None, "")
+        for value in each(5, {}, {"ops": 1}, [5, None, {}, []], None, "")
     ],
-    *[({"picture": value}, IN) for value in (5, [], {})],
+    *[({"picture": value}, IN) for value in each(5, [], {})],
 ]
 
 
-Begin = Callable[[Sso], Awaitable[Callable[[], Awaitable[str]]]]
+Outcome = Callable[[], Awaitable[str]]
+Begin = Callable[[Sso], Awaitable[Outcome]]
 
 
 @pytest.fixture
@@ -155,14 +163,14 @@ async def begin(kept: Stores) -> Begin:
 
 
 @pytest.fixture
-async def outcome(begin: Begin, issuer: Any) -> Callable[[], Awaitable[str]]:
+async def outcome(begin: Begin, issuer: OidcIssuer) -> Outcome:
     issuer.claims = {"groups": ["ops"]}
     oidc = Sso.Oidc(client_id="client", client_secret="s3cret", issuer=issuer.url)  # noqa: S106
     return await begin(Sso(provider=Sso.OIDC, session_ttl=2, oidc=oidc))
 
 
 async def test_an_answer_of_openid_connect_that_is_none_is_a_sentence(
-    outcome: Any, issuer: Any
+    outcome: Outcome, issuer: OidcIssuer
 ) -> None:
     wrong = []
     for route, instead, expected in CASES:
@@ -173,7 +181,7 @@ async def test_an_answer_of_openid_connect_that_is_none_is_a_sentence(
     assert not wrong, "\n".join(wrong)
 
 
-async def test_claims_of_any_type_are_a_sentence(outcome: Any, issuer: Any) -> None:
+async def test_claims_of_any_type_are_a_sentence(outcome: Outcome, issuer: OidcIssuer) -> None:
     wrong = []
     for changed, expected in CLAIMS:
         issuer.claims = {"groups": ["ops"], **changed}
@@ -183,12 +191,12 @@ async def test_claims_of_any_type_are_a_sentence(outcome: Any, issuer: Any) -> N
     assert not wrong, "\n".join(wrong)
 
 
-async def test_a_user_info_of_any_kind_is_a_sentence(outcome: Any, issuer: Any) -> None:
+async def test_a_user_info_of_any_kind_is_a_sentence(outcome: Outcome, issuer: OidcIssuer) -> None:
     wrong = []
-    cases = [
+    cases: list[tuple[object, str]] = [
         *[(body, UNUSABLE) for body in BODIES],
         *[(body, TWO_PEOPLE) for body in [*NO_OBJECTS, b"{}"]],
-        *[({"sub": value}, TWO_PEOPLE) for value in (None, 5, [], "2")],
+        *[({"sub": value}, TWO_PEOPLE) for value in each(None, 5, [], "2")],
         ({"groups": {"ops": 1}}, "you have no role"),
     ]
     for instead, expected in cases:
@@ -203,17 +211,17 @@ async def test_a_user_info_of_any_kind_is_a_sentence(outcome: Any, issuer: Any) 
 GITHUB: list[tuple[str, Any, str]] = [
     *[(route, body, UNUSABLE) for route in ("token", "user", "teams") for body in BODIES],
     *[("token", body, "GitHub did not accept") for body in [*NO_OBJECTS, b"{}"]],
-    *[("token", {"access_token": value}, "GitHub did not acc") for value in (None, 5, [], "")],
+    *[("token", {"access_token": value}, "GitHub did not acc") for value in each(None, 5, [], "")],
     *[("user", body, "GitHub did not say who") for body in [*NO_OBJECTS, b"{}"]],
-    *[("user", {"login": value}, "GitHub did not say who") for value in (None, 5, [], {}, "")],
-    *[("user", {"avatar_url": value}, IN) for value in (None, 5, [], {})],
+    *[("user", {"login": value}, "GitHub did not say who") for value in each(None, 5, [], {}, "")],
+    *[("user", {"avatar_url": value}, IN) for value in each(None, 5, [], {})],
     *[
         ("teams", body, "GitHub did not list the teams")
         for body in (b"null", b"5", b'"text"', b"{}", b"true", b'{"message": "no"}')
     ],
     *[
         ("teams", value, "you have no role")
-        for value in (
+        for value in each(
             [],
             [5],
             [None],
@@ -230,7 +238,9 @@ GITHUB: list[tuple[str, Any, str]] = [
 ]
 
 
-async def test_an_answer_of_github_that_is_none_is_a_sentence(begin: Begin, github: Any) -> None:
+async def test_an_answer_of_github_that_is_none_is_a_sentence(
+    begin: Begin, github: GitHubServer
+) -> None:
     app = Sso.GitHub(
         client_id="client",
         client_secret="s3cret",  # noqa: S106

@@ -11,6 +11,8 @@ from joserfc.jwk import OctKey, RSAKey
 from pipecd_controlplane.auth.sso.journey import Journeys
 from pipecd_controlplane.auth.sso.oidc import Oidc
 from pipecd_controlplane.usecases.vault import Vault
+from pipecd_test_support.identity_providers import OidcIssuer, WalkThrough
+from pipecd_test_support.sign_in_site import ReadError, SignInSite, SiteWith
 from pipecd_wire.model import project_pb2
 from pipecd_wire.rpc import CallError
 from pipecd_wire.webservice import service_pb2 as web
@@ -19,7 +21,7 @@ Sso = project_pb2.ProjectSSOConfig
 
 
 @pytest.fixture
-async def shop(site_with: Any, issuer: Any) -> Any:
+async def shop(site_with: SiteWith, issuer: OidcIssuer) -> Any:
     """A site whose project `shop` signs in at the issuer; `ops` may do everything."""
     async with site_with() as site:
         await site.project(
@@ -35,7 +37,9 @@ async def shop(site_with: Any, issuer: Any) -> Any:
         yield site
 
 
-async def test_a_member_of_a_group_gets_its_role(shop: Any, issuer: Any, through: Any) -> None:
+async def test_a_member_of_a_group_gets_its_role(
+    shop: SignInSite, issuer: OidcIssuer, through: WalkThrough
+) -> None:
     issuer.claims = {"groups": ["dev", "ops"], "picture": "https://example.com/a.png"}
     browser = await shop.browser()
 
@@ -49,7 +53,7 @@ async def test_a_member_of_a_group_gets_its_role(shop: Any, issuer: Any, through
 
 
 async def test_the_session_lasts_as_long_as_the_project_says(
-    shop: Any, issuer: Any, through: Any
+    shop: SignInSite, issuer: OidcIssuer, through: WalkThrough
 ) -> None:
     issuer.claims = {"groups": "ops"}
 
@@ -59,7 +63,7 @@ async def test_the_session_lasts_as_long_as_the_project_says(
 
 
 async def test_the_sign_in_asks_with_state_nonce_and_challenge(
-    shop: Any, issuer: Any, through: Any
+    shop: SignInSite, issuer: OidcIssuer, through: WalkThrough
 ) -> None:
     issuer.claims = {"groups": ["ops"]}
     await through(await shop.browser())
@@ -75,7 +79,9 @@ async def test_the_sign_in_asks_with_state_nonce_and_challenge(
         assert first[name] != second[name]
 
 
-async def test_one_who_comes_back_without_end_is_told_to_wait(shop: Any, error_of: Any) -> None:
+async def test_one_who_comes_back_without_end_is_told_to_wait(
+    shop: SignInSite, error_of: ReadError
+) -> None:
     """Each time the provider would be called; the number of tries is for slow machines."""
     browser = await shop.browser()
 
@@ -89,7 +95,7 @@ async def test_one_who_comes_back_without_end_is_told_to_wait(shop: Any, error_o
 
 
 async def test_a_code_brought_back_by_another_browser_is_refused(
-    shop: Any, issuer: Any, through: Any, error_of: Any
+    shop: SignInSite, issuer: OidcIssuer, through: WalkThrough, error_of: ReadError
 ) -> None:
     issuer.claims = {"groups": ["ops"]}
 
@@ -112,7 +118,11 @@ async def test_a_code_brought_back_by_another_browser_is_refused(
     ],
 )
 async def test_a_token_that_is_not_for_this_sign_in_is_refused(
-    shop: Any, issuer: Any, through: Any, error_of: Any, claims: dict[str, Any]
+    shop: SignInSite,
+    issuer: OidcIssuer,
+    through: WalkThrough,
+    error_of: ReadError,
+    claims: dict[str, Any],
 ) -> None:
     issuer.claims = {"groups": ["ops"], **claims}
 
@@ -122,7 +132,7 @@ async def test_a_token_that_is_not_for_this_sign_in_is_refused(
 
 
 async def test_a_token_signed_by_somebody_else_is_refused(
-    shop: Any, issuer: Any, through: Any, error_of: Any
+    shop: SignInSite, issuer: OidcIssuer, through: WalkThrough, error_of: ReadError
 ) -> None:
     issuer.claims = {"groups": ["ops"]}
     issuer.signed_with = RSAKey.generate_key(2048, {"kid": "k1"})
@@ -135,7 +145,7 @@ async def test_a_token_signed_by_somebody_else_is_refused(
 
 
 async def test_the_user_info_must_be_of_the_same_person(
-    shop: Any, issuer: Any, through: Any, error_of: Any
+    shop: SignInSite, issuer: OidcIssuer, through: WalkThrough, error_of: ReadError
 ) -> None:
     issuer.user_info = {"sub": "1", "preferred_username": "lovelace", "groups": ["ops"]}
     browser = await shop.browser()
@@ -148,7 +158,7 @@ async def test_the_user_info_must_be_of_the_same_person(
 
 
 async def test_who_has_no_role_is_not_let_in_unless_strays_may_look(
-    shop: Any, issuer: Any, through: Any, error_of: Any
+    shop: SignInSite, issuer: OidcIssuer, through: WalkThrough, error_of: ReadError
 ) -> None:
     issuer.claims = {"groups": ["unknown"]}
     assert error_of(await through(await shop.browser())).startswith("you have no role")
@@ -163,7 +173,7 @@ async def test_who_has_no_role_is_not_let_in_unless_strays_may_look(
 
 
 async def test_a_role_that_is_taken_from_a_group_is_gone_at_once(
-    shop: Any, issuer: Any, through: Any
+    shop: SignInSite, issuer: OidcIssuer, through: WalkThrough
 ) -> None:
     issuer.claims = {"groups": ["ops"]}
     browser = await shop.browser()
@@ -179,7 +189,7 @@ async def test_a_role_that_is_taken_from_a_group_is_gone_at_once(
 
 @pytest.mark.parametrize("role", ["Admin", "Editor", "Viewer", "Own"])
 async def test_a_group_that_is_named_as_a_role_is_not_the_role(
-    shop: Any, issuer: Any, through: Any, error_of: Any, role: str
+    shop: SignInSite, issuer: OidcIssuer, through: WalkThrough, error_of: ReadError, role: str
 ) -> None:
     """Whoever names groups at the provider would give rights here."""
 
@@ -205,7 +215,7 @@ async def test_a_group_that_is_named_as_a_role_is_not_the_role(
 
 
 async def test_a_provider_that_is_away_is_an_error_and_not_a_page(
-    shop: Any, error_of: Any, issuer: Any
+    shop: SignInSite, error_of: ReadError, issuer: OidcIssuer
 ) -> None:
     def elsewhere(project: project_pb2.Project) -> None:
         project.sso.oidc.issuer = "http://127.0.0.1:9"
@@ -219,7 +229,7 @@ async def test_a_provider_that_is_away_is_an_error_and_not_a_page(
 
 
 async def test_a_project_without_single_sign_on_is_answered_as_one_that_is_not_there(
-    shop: Any, error_of: Any
+    shop: SignInSite, error_of: ReadError
 ) -> None:
     await shop.project("plain")
     browser = await shop.browser()
@@ -232,7 +242,7 @@ async def test_a_project_without_single_sign_on_is_answered_as_one_that_is_not_t
     assert errors == {"single sign-on is not set up for this project"}
 
 
-async def test_secrets_of_the_client_are_closed_on_disk_and_never_shown(shop: Any) -> None:
+async def test_secrets_of_the_client_are_closed_on_disk_and_never_shown(shop: SignInSite) -> None:
     kept = await shop.plane.stores.projects.get("shop")
     assert kept.sso.oidc.client_secret.startswith("pv1.")
     for path in shop.plane.running.data_dir.glob("pipecd.db*"):
@@ -246,7 +256,7 @@ async def test_secrets_of_the_client_are_closed_on_disk_and_never_shown(shop: An
     assert shown.static_admin.password_hash == "redacted"  # noqa: S105
 
 
-async def test_everything_goes_through_the_proxy_discovery_included(issuer: Any) -> None:
+async def test_everything_goes_through_the_proxy_discovery_included(issuer: OidcIssuer) -> None:
     asked = []
 
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

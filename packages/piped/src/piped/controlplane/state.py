@@ -36,7 +36,7 @@ class GitHint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class StateChange:
     """What became different; each entity is complete.
 
     A snapshot holds all there is of each kind that it holds at all.
@@ -50,22 +50,22 @@ class Change:
     git_hints: tuple[GitHint, ...] = ()
 
 
-class Changes:
+class StateChanges:
     """The changes since the subscription was made, in order: `async for change in changes`.
 
     One that is made after the first snapshot starts with the state of that moment.
     """
 
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[Change] = asyncio.Queue()
+        self._queue: asyncio.Queue[StateChange] = asyncio.Queue()
 
-    def __aiter__(self) -> "Changes":
+    def __aiter__(self) -> "StateChanges":
         return self
 
-    async def __anext__(self) -> Change:
+    async def __anext__(self) -> StateChange:
         return await self._queue.get()
 
-    def put(self, change: Change) -> None:
+    def put(self, change: StateChange) -> None:
         """Add a change; only the state does."""
         self._queue.put_nowait(change)
 
@@ -81,7 +81,7 @@ class ControlPlaneState:
         self._handled: dict[str, float] = {}
         self._filled = asyncio.Event()
         # A subscription that nobody holds any more must not collect changes for ever.
-        self._subscribers: weakref.WeakSet[Changes] = weakref.WeakSet()
+        self._subscribers: weakref.WeakSet[StateChanges] = weakref.WeakSet()
 
     @property
     def applications(self) -> Mapping[str, Application]:
@@ -102,9 +102,9 @@ class ControlPlaneState:
         """Wait for the first snapshot."""
         await self._filled.wait()
 
-    def changes(self) -> Changes:
+    def changes(self) -> StateChanges:
         """Follow the state from now on; the caller holds the result as long as it listens."""
-        changes = Changes()
+        changes = StateChanges()
         if self._filled.is_set():
             changes.put(self._everything())
         self._subscribers.add(changes)
@@ -161,7 +161,7 @@ class ControlPlaneState:
             self._replace_commands({command.id: command for command in commands})
         self._filled.set()
         self._publish(
-            Change(
+            StateChange(
                 snapshot=True,
                 applications=() if applications is None else tuple(self._applications.values()),
                 removed_applications=removed,
@@ -170,7 +170,7 @@ class ControlPlaneState:
             )
         )
 
-    def merge(self, change: Change) -> None:
+    def merge(self, change: StateChange) -> None:
         """Apply a change."""
         for application in change.applications:
             self._applications[application.id] = application
@@ -187,7 +187,7 @@ class ControlPlaneState:
         for command in new:
             self._commands[command.id] = command
         self._publish(
-            Change(
+            StateChange(
                 applications=change.applications,
                 removed_applications=change.removed_applications,
                 deployments=change.deployments,
@@ -214,14 +214,14 @@ class ControlPlaneState:
             command_id: command for command_id, command in listed.items() if self._is_open(command)
         }
 
-    def _everything(self) -> Change:
-        return Change(
+    def _everything(self) -> StateChange:
+        return StateChange(
             snapshot=True,
             applications=tuple(self._applications.values()),
             deployments=tuple(self._deployments.values()),
             commands=tuple(self._commands.values()),
         )
 
-    def _publish(self, change: Change) -> None:
+    def _publish(self, change: StateChange) -> None:
         for subscriber in list(self._subscribers):
             subscriber.put(change)

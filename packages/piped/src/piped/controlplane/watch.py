@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the mirror filled: follows the control plane's push, or polls it where there is none.
+"""Keeps the state filled: follows the control plane's push, or polls it where there is none.
 
 Every connection starts with a full snapshot, so nothing has to be replayed after a break. A control
 plane without the push service (upstream's) is listed at the intervals upstream's agents use, and so
@@ -20,13 +20,13 @@ from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.pipedservice import service_pb2 as pb
 from piped.controlplane.client import ControlPlane, UnknownRpcError
 from piped.controlplane.lease import Lease
-from piped.controlplane.state import Change, ControlPlaneState, GitHint
+from piped.controlplane.state import ControlPlaneState, GitHint, StateChange
 
 log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class WatchPace:
     """Seconds. The polling ones are upstream's; they count only where there is no push."""
 
     commands: float = 5
@@ -47,21 +47,21 @@ class Pace:
 
 
 class Watch:
-    """The component that keeps the mirror true."""
+    """The component that keeps the state true."""
 
     def __init__(
         self,
         control: ControlPlane,
-        mirror: ControlPlaneState,
+        state: ControlPlaneState,
         lease: Lease,
         *,
         data_folder_id: str,
         on_own: Callable[[Iterable[push.Command]], None] = lambda _: None,
-        pace: Pace | None = None,
+        pace: WatchPace | None = None,
     ) -> None:
         """`on_own` is given the commands that only our control plane has, maybe repeatedly."""
         self._control = control
-        self._mirror = mirror
+        self._state = state
         self._lease = lease
         self._on_own = on_own
         self._request = push.WatchRequest(
@@ -71,7 +71,7 @@ class Watch:
         self._asked = 0.0
         self._refused = False
         self._listening: asyncio.Timeout | None = None
-        self._pace = pace or Pace()
+        self._pace = pace or WatchPace()
         self._backoff = Backoff(
             first_seconds=2 * self._pace.pause, longest_seconds=self._pace.longest_pause
         )
@@ -128,7 +128,7 @@ class Watch:
         match message.WhichOneof("body"):
             case "snapshot":
                 listed = message.snapshot
-                self._mirror.replace(
+                self._state.replace(
                     applications=listed.applications,
                     deployments=listed.deployments,
                     commands=listed.commands,
@@ -141,8 +141,8 @@ class Watch:
                 self._lease.apply(message.lease, asked=self._asked)
             case "change":
                 self._on_own(message.change.own_commands)
-                self._mirror.merge(
-                    Change(
+                self._state.merge(
+                    StateChange(
                         applications=tuple(message.change.applications),
                         removed_applications=frozenset(message.change.removed_application_ids),
                         deployments=tuple(message.change.deployments),
@@ -155,7 +155,7 @@ class Watch:
                     branch=message.git_hint.branch,
                     commit_hash=message.git_hint.commit_hash,
                 )
-                self._mirror.merge(Change(git_hints=(hint,)))
+                self._state.merge(StateChange(git_hints=(hint,)))
             case _:
                 pass  # a heartbeat, or what a newer control plane says
 
@@ -205,7 +205,7 @@ class Watch:
             ).commands
         for kind in due:
             self._due[kind] = time.monotonic() + getattr(self._pace, kind)
-        self._mirror.replace(applications=applications, deployments=deployments, commands=commands)
+        self._state.replace(applications=applications, deployments=deployments, commands=commands)
 
     async def _list_deployments(self) -> list[Deployment]:
         listed: list[Deployment] = []

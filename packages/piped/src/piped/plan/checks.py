@@ -15,7 +15,7 @@ from pipecd_model.config.path import Path, format_path
 from pipecd_model.secrets.placeholder import names, problems, texts
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
-from piped.plan.protocols import Plugin
+from piped.plan.protocols import StagePlugin
 from piped.plan.stages import config_bytes
 from piped.secrets import OpenedSecrets
 
@@ -28,8 +28,8 @@ async def check(
     config: ApplicationConfig,
     source: DeploymentSource,
     opened: OpenedSecrets,
-    chosen: Mapping[int, Plugin],
-    plugins: Sequence[Plugin],
+    chosen: Mapping[int, StagePlugin],
+    plugins: Sequence[StagePlugin],
 ) -> None:
     """Raise ConfigFaultsError with everything that keeps the application from being deployed."""
     report = _Report(source)
@@ -74,14 +74,14 @@ def _check_secrets(config: ApplicationConfig, opened: OpenedSecrets, report: "_R
 def _whole_path(plugin: str, path: str) -> Path:
     """Where a plugin's complaint stands in the file: under its section, or at a stage."""
     steps = tuple(
-        int(index) if index else key for index, key in (each.groups() for each in _found(path))
+        int(index) if index else key for index, key in (each.groups() for each in _find_steps(path))
     )
     if steps[:1] == ("stages",):
         return ("spec", "pipeline", *steps)
     return ("spec", "plugins", plugin, *steps)
 
 
-def _found(path: str) -> Iterable[re.Match[str]]:
+def _find_steps(path: str) -> Iterable[re.Match[str]]:
     return _STEP.finditer(path)
 
 

@@ -23,7 +23,7 @@ from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.plan.checks import check
-from piped.plan.protocols import PLUGIN, Plugin, Plugins, Sources
+from piped.plan.protocols import PLUGIN, CommitSources, Plugins, StagePlugin
 from piped.plan.retrying import retry_on_plugin_loss, wait_for_stage_lists, wait_ready
 from piped.plan.sources import open_both, read_config, read_target
 from piped.plan.stages import Clock, pipeline_stages, quick_sync_stages
@@ -32,18 +32,18 @@ from piped.secrets import OpenedSecrets
 
 log = logger(__name__)
 
-KNOWN: Final = 30.0
-"""Seconds that planning waits for plugins when nobody offers a stage: one of them may."""
+STAGE_LISTS_SECONDS: Final = 30.0
+"""How long planning waits for plugins when nobody offers a stage: one of them may."""
 
-START: Final = 5.0
-"""Seconds that it waits for those it may not need, when piped has just been started."""
+START_SECONDS: Final = 5.0
+"""How long it waits for those it may not need, when piped has just been started."""
 
 
 NO_VERSIONS: Final = (ArtifactVersion(kind=ArtifactVersion.UNKNOWN, version="unknown"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class DeploymentPlan:
     """How a deployment is done."""
 
     config: ApplicationConfig
@@ -61,7 +61,7 @@ class Planner:
     def __init__(
         self,
         plugins: Plugins,
-        sources: Sources,
+        sources: CommitSources,
         clock: Clock = time.time,
         *,
         secrets: Callable[[str], OpenedSecrets] = lambda _: OpenedSecrets(),
@@ -74,7 +74,7 @@ class Planner:
 
     async def plan(
         self, deployment: Deployment, running: ApplicationDeploymentReference | None
-    ) -> Plan:
+    ) -> DeploymentPlan:
         """Plan; `running` is what was last deployed with success, None for a first deployment.
 
         A plugin that is lost on the way is waited for, and everything asked again.
@@ -83,11 +83,11 @@ class Planner:
 
     async def _plan(
         self, deployment: Deployment, running: ApplicationDeploymentReference | None
-    ) -> Plan:
+    ) -> DeploymentPlan:
         # A choice between two plugins must not hang on which of them was faster to start, and one
         # that never starts must not hold up everybody. An older kind of file is read by what they
         # offer.
-        await self._plugins.wait_settled(START)
+        await self._plugins.wait_settled(START_SECONDS)
         source = await read_target(self._sources, deployment)
         config = read_config(source)
         chosen, plugins = await self._choose_plugins(config, deployment)
@@ -116,10 +116,10 @@ class Planner:
             strategy=PIPELINE, summary="Pipeline: what runs now is gone from the repository"
         )
         if choice.strategy == QUICK_SYNC:
-            stages = self._offered(config, offered)
+            stages = self._require_offered(config, offered)
         else:
             stages = await self._pipeline(config, chosen, rollback)
-        return Plan(
+        return DeploymentPlan(
             config=config,
             source=source,
             strategy=choice.strategy,
@@ -159,9 +159,9 @@ class Planner:
 
     async def _choose_plugins(
         self, config: ApplicationConfig, deployment: Deployment
-    ) -> tuple[dict[int, Plugin], list[Plugin]]:
+    ) -> tuple[dict[int, StagePlugin], list[StagePlugin]]:
         """The plugin of each stage of the pipeline, and all of them in order, each once."""
-        await self._plugins.wait_settled(START)
+        await self._plugins.wait_settled(START_SECONDS)
         declared = [*config.plugins, *deployment.deploy_targets_by_plugin]
         if config.pipeline.stages:
             chosen = {
@@ -176,19 +176,19 @@ class Planner:
             )
         by_name = {plugin.name: plugin for plugin in chosen.values()}
         if not chosen:
-            by_name = {name: self._configured(name) for name in declared}
+            by_name = {name: self._get_configured(name) for name in declared}
         for plugin in by_name.values():
             await wait_ready(plugin)
         return chosen, list(by_name.values())
 
-    async def _choose(self, stage: StageConfig, declared: Sequence[str]) -> Plugin:
+    async def _choose(self, stage: StageConfig, declared: Sequence[str]) -> StagePlugin:
         try:
             return self._plugins.choose(stage.name, wanted=stage.plugin, declared=declared)
         except NoPluginForStageError:
-            await wait_for_stage_lists(self._plugins.plugins.values(), KNOWN)
+            await wait_for_stage_lists(self._plugins.plugins.values(), STAGE_LISTS_SECONDS)
             return self._plugins.choose(stage.name, wanted=stage.plugin, declared=declared)
 
-    def _configured(self, name: str) -> Plugin:
+    def _get_configured(self, name: str) -> StagePlugin:
         try:
             return self._plugins.plugins[name]
         except KeyError:
@@ -198,7 +198,7 @@ class Planner:
             ) from None
 
     async def _versions(
-        self, plugins: Sequence[Plugin], ask: api.PlanPluginInput
+        self, plugins: Sequence[StagePlugin], ask: api.PlanPluginInput
     ) -> Sequence[ArtifactVersion]:
         versions: list[ArtifactVersion] = []
         for plugin in plugins:
@@ -211,7 +211,7 @@ class Planner:
                 log.warning("plan.no_versions", plugin=plugin.name, reason=str(error))
         return versions or NO_VERSIONS
 
-    def _offered(
+    def _require_offered(
         self, config: ApplicationConfig, offered: Sequence[PipelineStage]
     ) -> Sequence[PipelineStage]:
         if not offered:
@@ -222,7 +222,7 @@ class Planner:
         return offered
 
     async def _ask_strategy(
-        self, plugins: Sequence[Plugin], ask: api.PlanPluginInput
+        self, plugins: Sequence[StagePlugin], ask: api.PlanPluginInput
     ) -> strategy.Choice:
         answers: list[strategy.Answer] = []
         for plugin in plugins:
@@ -246,7 +246,7 @@ class Planner:
             return strategy.Choice(strategy=PIPELINE, summary=f"Pipeline: {error}")
 
     async def _pipeline(
-        self, config: ApplicationConfig, chosen: Mapping[int, Plugin], rollback: bool
+        self, config: ApplicationConfig, chosen: Mapping[int, StagePlugin], rollback: bool
     ) -> list[PipelineStage]:
         if not config.pipeline.stages:
             raise ConfigError(

@@ -16,7 +16,7 @@ PLUGIN: Final = metadata.PLUGIN
 """Key in a stage's metadata: the plugin that was chosen for it, kept for resume and rollback."""
 
 
-class Plugin(Protocol):
+class StagePlugin(Protocol):
     """One plugin process, as it is asked. Every call raises PluginError when it fails."""
 
     name: str
@@ -70,7 +70,7 @@ class Plugins(Protocol):
     """All plugins of this piped."""
 
     @property
-    def plugins(self) -> Mapping[str, Plugin]:
+    def plugins(self) -> Mapping[str, StagePlugin]:
         """By name."""
 
     async def wait_settled(self, limit: float, /) -> None:
@@ -78,11 +78,11 @@ class Plugins(Protocol):
 
     def choose(
         self, stage_name: str, /, *, wanted: str | None, declared: Collection[str]
-    ) -> Plugin:
+    ) -> StagePlugin:
         """The plugin that runs a stage, by the application's choice where several offer it."""
 
 
-class Sources(Protocol):
+class CommitSources(Protocol):
     """Commits, made ready for a plugin."""
 
     async def read(
@@ -95,5 +95,7 @@ class Sources(Protocol):
     ) -> AbstractAsyncContextManager[DeploymentSource]:
         """A tree of its own while the block runs; an error when the commit lacks what is needed."""
 
-    async def changed_paths(self, git_path: ApplicationGitPath, old: str, new: str) -> list[str]:
+    async def list_changed_paths(
+        self, git_path: ApplicationGitPath, old: str, new: str
+    ) -> list[str]:
         """The files that differ between two commits, from the repository's root."""

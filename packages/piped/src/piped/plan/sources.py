@@ -15,13 +15,13 @@ from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from piped.git import GitError, NoCommitError
-from piped.plan.protocols import Sources
+from piped.plan.protocols import CommitSources
 
 log = logger(__name__)
 
 
 def open_target(
-    sources: Sources, deployment: Deployment
+    sources: CommitSources, deployment: Deployment
 ) -> AbstractAsyncContextManager[DeploymentSource]:
     """The files that are deployed."""
     return sources.open(
@@ -33,7 +33,7 @@ def open_target(
 
 @asynccontextmanager
 async def open_both(
-    sources: Sources, deployment: Deployment, running: ApplicationDeploymentReference | None
+    sources: CommitSources, deployment: Deployment, running: ApplicationDeploymentReference | None
 ) -> AsyncIterator[tuple[DeploymentSource, DeploymentSource | None]]:
     """The files that are deployed, and those of what runs if they can be had."""
     async with AsyncExitStack() as opened:
@@ -52,7 +52,7 @@ async def open_both(
 
 async def enter_running(
     opened: AsyncExitStack,
-    sources: Sources,
+    sources: CommitSources,
     deployment: Deployment,
     commit: str,
     config_filename: str,
@@ -74,7 +74,7 @@ async def enter_running(
         return None
 
 
-async def read_target(sources: Sources, deployment: Deployment) -> DeploymentSource:
+async def read_target(sources: CommitSources, deployment: Deployment) -> DeploymentSource:
     """Returns the application of the commit that is deployed, without its files."""
     return await sources.read(
         deployment.git_path,

@@ -16,13 +16,13 @@ from pipecd_model.ids import new_id
 from pipecd_model.stage import is_rollback, sort_rollback_stages
 from pipecd_wire.model.deployment_pb2 import STAGE_NOT_STARTED_YET, PipelineStage
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
-from piped.plan.protocols import PLUGIN, Plugin
+from piped.plan.protocols import PLUGIN, StagePlugin
 
 Clock = Callable[[], float]
 
 
 async def quick_sync_stages(
-    plugins: Iterable[Plugin], *, rollback: bool, clock: Clock = time.time
+    plugins: Iterable[StagePlugin], *, rollback: bool, clock: Clock = time.time
 ) -> list[PipelineStage]:
     """Ask every plugin for its quick sync; empty when none offers one."""
     built: list[PipelineStage] = []
@@ -31,18 +31,18 @@ async def quick_sync_stages(
         answer = await plugin.build_quick_sync_stages(request)
         built += [_own(stage, plugin, clock) for stage in answer.stages]
     forward = [stage for stage in built if not is_rollback(stage)]
-    return _ordered(forward, built, rollback) if forward else []
+    return _put_rollbacks_last(forward, built, rollback) if forward else []
 
 
 async def pipeline_stages(
     pipeline: Sequence[StageConfig],
-    chosen: Mapping[int, Plugin],
+    chosen: Mapping[int, StagePlugin],
     *,
     rollback: bool,
     clock: Clock = time.time,
 ) -> list[PipelineStage]:
     """Ask each plugin for its part of the pipeline; `chosen` is the plugin of each index."""
-    parts: dict[str, tuple[Plugin, list[StageConfig]]] = {}
+    parts: dict[str, tuple[StagePlugin, list[StageConfig]]] = {}
     for stage in pipeline:
         plugin = chosen[stage.index]
         parts.setdefault(plugin.name, (plugin, []))[1].append(stage)
@@ -58,7 +58,7 @@ async def pipeline_stages(
     forward = sorted((each for each in built if not is_rollback(each)), key=lambda each: each.index)
     for previous, following in pairwise(forward):
         following.requires[:] = [previous.id]
-    return _ordered(forward, built, rollback)
+    return _put_rollbacks_last(forward, built, rollback)
 
 
 def config_bytes(stage: StageConfig) -> bytes:
@@ -66,7 +66,7 @@ def config_bytes(stage: StageConfig) -> bytes:
     return json.dumps(stage.with_, ensure_ascii=False).encode()
 
 
-def _ordered(
+def _put_rollbacks_last(
     forward: list[PipelineStage], built: list[PipelineStage], rollback: bool
 ) -> list[PipelineStage]:
     # Upstream's script plugin answers rollback stages without having been asked for them.
@@ -79,7 +79,7 @@ def _request(stage: StageConfig) -> api.BuildPipelineSyncStagesRequest.StageConf
     )
 
 
-def _check(plugin: Plugin, part: list[StageConfig], answered: Iterable[PipelineStage]) -> None:
+def _check(plugin: StagePlugin, part: list[StageConfig], answered: Iterable[PipelineStage]) -> None:
     asked = {stage.index for stage in part}
     seen: set[tuple[bool, int]] = set()
     for stage in answered:
@@ -97,7 +97,7 @@ def _check(plugin: Plugin, part: list[StageConfig], answered: Iterable[PipelineS
         )
 
 
-def _own(answered: PipelineStage, plugin: Plugin, clock: Clock) -> PipelineStage:
+def _own(answered: PipelineStage, plugin: StagePlugin, clock: Clock) -> PipelineStage:
     stage = PipelineStage()
     stage.CopyFrom(answered)
     now = int(clock())

@@ -10,11 +10,11 @@ from piped.plugins.plugin import Plugin
 def choose(
     plugins: Mapping[str, Plugin], stage: str, *, wanted: str | None, declared: Collection[str]
 ) -> Plugin:
-    """The plugin of a stage.
+    """Returns the plugin of a stage. Raises PluginError.
 
     `wanted` is the one that the stage names, or that was chosen before; `declared` are those that
-    the application names, in `spec.plugins` or by its deploy targets. The answer may be a plugin
-    that is not ready: whoever calls it waits for that.
+    the application names, in `spec.plugins` or by its deploy targets. It may be a plugin that
+    is not ready: its caller waits for that.
     """
     if wanted:
         return _find_named(plugins, stage, wanted)

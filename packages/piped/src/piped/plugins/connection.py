@@ -67,13 +67,13 @@ class PluginConnection:
         """Finds the process, and all that comes from it."""
         self.calls = CancelGroup()
         """The calls that end with the process."""
-        self.managed = False
-        """Has it sent Ready?"""
-        self.stopping = False
-        """Was it told to stop?"""
-        self.ending = False
-        """Is its process being ended, with all that it has started?"""
-        self.end = ""
+        self.is_managed = False
+        """Whether it has sent Ready."""
+        self.is_stopping = False
+        """Whether it got the signal to stop."""
+        self.is_ending = False
+        """Whether its process is being ended, with all that it has started."""
+        self.end_reason = ""
         """Why its process has ended."""
         self.unrecoverable: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done, with the reason, when a caller finds that only another process can help."""
@@ -91,7 +91,7 @@ class PluginConnection:
         except GroupEndedError:
             raise self.make_lost_error() from None
         except CallError as error:
-            raise await self._judge(rpc, error) from None
+            raise await self._to_plugin_error(rpc, error) from None
 
     async def ask_if_offered(
         self, rpc: str, attempt: Callable[[], Awaitable[Response]]
@@ -108,7 +108,7 @@ class PluginConnection:
 
         return await self.ask(rpc, unless_unknown)
 
-    async def handler_end(self, deployment_id: str, stage_id: str) -> bool:
+    async def wait_handler_end(self, deployment_id: str, stage_id: str) -> bool:
         """Wait until a cancelled stage has really ended, at the latest with its process.
 
         False when the plugin cannot say it.
@@ -119,7 +119,7 @@ class PluginConnection:
         """
         clock = asyncio.get_running_loop().time
         request = WaitStageRequest(deployment_id=deployment_id, stage_id=stage_id)
-        end = clock() + self._limits.handler_end
+        end = clock() + self._limits.handler_end_seconds
         while (left := end - clock()) > 0:
             try:
                 async with self.calls.scope():
@@ -130,13 +130,13 @@ class PluginConnection:
                 return True
             except CallError as error:
                 if error.status == "UNIMPLEMENTED":
-                    end = min(end, clock() + self._limits.silent_end)
+                    end = min(end, clock() + self._limits.silent_end_seconds)
                     await self._sleep_until(end)
                     return False
                 await self._sleep_until(clock() + ASK_AGAIN_SECONDS)
             else:
                 return True
-        limit = self._limits.handler_end
+        limit = self._limits.handler_end_seconds
         log.warning(
             "plugin.stage_hangs",
             plugin=self._plugin,
@@ -166,30 +166,30 @@ class PluginConnection:
         if count:
             log.warning("plugin.stage_left_processes", plugin=self._plugin, processes=count)
 
-    async def stage_lost(self) -> None:
+    async def wait_stage_lost(self) -> None:
         """Wait until nothing is left of a stage whose call was lost with its process.
 
         A process that is not managed may live and have lost the call alone: called again, it would
         begin the stage beside the one that it runs. It is given up.
         """
-        if not (self.managed or self.ending or self.stopping):
+        if not (self.is_managed or self.is_ending or self.is_stopping):
             self._give_up("has lost the call of a stage")
-        if self.ending or self.unrecoverable.done():
+        if self.is_ending or self.unrecoverable.done():
             await self._wait_ended(ORPHANS_END_SECONDS)
 
     def make_lost_error(self) -> PluginLostError:
-        """The error of a call that the process cannot answer any more."""
-        if self.stopping:
+        """Returns the error of a call that the process cannot answer any more."""
+        if self.is_stopping:
             return PluginStoppingError(f"the plugin {self._plugin!r} was stopped")
-        why = self.end or "its channel broke"
+        why = self.end_reason or "its channel broke"
         return PluginLostError(f"the plugin {self._plugin!r} was lost: {why}")
 
-    async def _judge(self, rpc: str, error: CallError) -> PluginError:
+    async def _to_plugin_error(self, rpc: str, error: CallError) -> PluginError:
         if is_stopping(error):
             return PluginStoppingError(f"the plugin {self._plugin!r} is stopping")
         if error.status in BROKEN:
             await self._wait_ended(REASON_SECONDS)
-            if self.calls.ended or self.stopping or error.status == "UNAVAILABLE":
+            if self.calls.ended or self.is_stopping or error.status == "UNAVAILABLE":
                 return self.make_lost_error()
         if error.status == "RESOURCE_EXHAUSTED" and TOO_LARGE in error.message:
             return PluginError(
@@ -206,7 +206,7 @@ class PluginConnection:
             self.unrecoverable.set_result(why)
 
     async def _wait_ended(self, limit: float) -> None:
-        """Wait for the end of the process, not longer than `limit`."""
+        """Wait for the end of the process, `limit` seconds at most."""
         try:
             async with asyncio.timeout(limit), self.calls.scope():
                 await asyncio.get_running_loop().create_future()

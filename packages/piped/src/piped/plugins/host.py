@@ -30,7 +30,7 @@ AFTER_KILL_SECONDS: Final = 10.0
 """Seconds in which the system takes away processes that were killed."""
 
 REMIND_SECONDS: Final = 0.25
-"""Seconds between reminders to a plugin that shall hurry."""
+"""Seconds between signals to a plugin that has to hurry."""
 SIGNAL_GAP_SECONDS: Final = 0.2
 """Seconds between two signals at least: two at once would be one."""
 
@@ -52,7 +52,7 @@ class PluginHost:
         grace_seconds: float = 30,
         on_change: Callable[[Plugin], None] | None = None,
     ) -> None:
-        """`grace_seconds`: what plugins are told they have to stop."""
+        """`grace_seconds`: what plugins have to stop."""
         self._configs = tuple(configs)
         self._folder = data_dir / "plugins"
         self._orphans = OrphanReaper(data_dir)
@@ -68,8 +68,8 @@ class PluginHost:
         self._supervisors: list[Supervisor] = []
         self._running: set[asyncio.Task[None]] = set()
         self._tasks = UnwrappedTaskGroup()
-        self._patience: asyncio.Timeout | None = None
-        self._hurried = False
+        self._deadline: asyncio.Timeout | None = None
+        self._is_hurried = False
 
     @property
     def plugins(self) -> Mapping[str, Plugin]:
@@ -93,7 +93,7 @@ class PluginHost:
                 supervisor.restart(by)
 
     async def wait_settled(self, limit: float) -> None:
-        """Wait until every plugin has been ready or has failed once, not longer than `limit`."""
+        """Wait until every plugin has been ready or has failed once, `limit` seconds at most."""
         with suppress(TimeoutError):
             async with asyncio.timeout(limit):
                 for plugin in self._plugins.values():
@@ -127,11 +127,11 @@ class PluginHost:
         trace: TracebackType | None,
     ) -> None:
         try:
-            # Nobody has the time for a grace period here: each is told twice, which means hurry.
+            # There is no time for a grace period here: each gets two signals, which means hurry.
             for supervisor in self._supervisors:
                 supervisor.stop()
             await self._wait_ended(SIGNAL_GAP_SECONDS)
-            await self.stop(self._limits.hurry)
+            await self.stop(self._limits.hurry_seconds)
         finally:
             for task in self._running:
                 task.cancel()
@@ -140,16 +140,18 @@ class PluginHost:
     async def stop(self, grace_seconds: float) -> None:
         """Tell all plugins to stop, wait up to `grace_seconds`, end those that are left.
 
-        A plugin that cannot give its stage back is told when the stage has ended, or the grace.
+        A plugin that cannot give its stage back gets the signal with the end of the stage or grace.
         """
         for supervisor in self._supervisors:
             supervisor.stop()
-        grace_seconds = min(grace_seconds, self._limits.hurry) if self._hurried else grace_seconds
+        grace_seconds = (
+            min(grace_seconds, self._limits.hurry_seconds) if self._is_hurried else grace_seconds
+        )
         if await self._wait_ended(grace_seconds):
             return
         for supervisor in self._supervisors:
-            if not supervisor.is_told:
-                supervisor.tell()
+            if not supervisor.is_signalled:
+                supervisor.signal_stop()
         if await self._wait_ended(FINISH_SECONDS):
             return
         log.warning("plugin.killed", tasks=[t.get_name() for t in self._running if not t.done()])
@@ -159,29 +161,29 @@ class PluginHost:
 
     def kill(self) -> None:
         """End everything now: plugins get a second signal and a moment to end what they started."""
-        self._hurried = True
+        self._is_hurried = True
         for supervisor in self._supervisors:
             supervisor.stop()
-        if self._patience is not None and not self._patience.expired():
-            soon = asyncio.get_running_loop().time() + self._limits.hurry
-            if (end := self._patience.when()) is None or end > soon:
-                self._patience.reschedule(soon)
+        if self._deadline is not None and not self._deadline.expired():
+            soon = asyncio.get_running_loop().time() + self._limits.hurry_seconds
+            if (end := self._deadline.when()) is None or end > soon:
+                self._deadline.reschedule(soon)
 
     async def _wait_ended(self, limit: float) -> bool:
         try:
-            async with asyncio.timeout(limit) as self._patience:
+            async with asyncio.timeout(limit) as self._deadline:
                 while left := [task for task in self._running if not task.done()]:
                     await asyncio.wait(left, timeout=REMIND_SECONDS)
-                    if self._hurried:
+                    if self._is_hurried:
                         self._signal_again()
         except TimeoutError:
             return False
         finally:
-            self._patience = None
+            self._deadline = None
         return True
 
     def _signal_again(self) -> None:
-        """Two signals that come together reach a process as one: it would not know to hurry."""
+        """Signal each plugin again: two signals that come together reach a process as one."""
         for supervisor in self._supervisors:
             supervisor.stop()
 

@@ -39,7 +39,7 @@ class PluginSession:
     """One process, as it presents itself."""
 
     def __init__(self, *, token: str, piped_token: str = "", port: int) -> None:
-        """`token` is its proof, `piped_token` is ours: whoever learns one cannot use the other.
+        """`token` is its proof, `piped_token` is ours: one is of no use for the other.
 
         `port`: where it was told to serve; 0 for a package, which chooses.
         """
@@ -54,11 +54,11 @@ class PluginSession:
 
     @property
     def has_token(self) -> bool:
-        """Is it known to have the token? A plugin of upstream's was never told what it is."""
+        """Whether it is known to have the token. A plugin of upstream's knows of none."""
         return not self.port or self.ready.done()
 
     def mark_alive(self) -> None:
-        """It has just proved to be alive."""
+        """Note that it has just proved to be alive."""
         self.last_ping = asyncio.get_running_loop().time()
 
 
@@ -137,12 +137,12 @@ def endpoints_of(
     """Everything that is served on the private port of one process, see `authenticator_of`."""
 
     async def admit(method: Method, metadata: Metadata) -> None:
-        # Whoever got here with a token has the right one.
+        # A token that got here is the right one.
         if method.service == MANAGEMENT.full_name and PLUGIN_TOKEN_HEADER not in metadata:
             raise _wrong_token(plugin)
         session.proved = session.proved or PLUGIN_TOKEN_HEADER in metadata
 
-    # Whoever shows the token knows how piped numbers lines; others begin anew with each process.
+    # A plugin that shows the token knows how piped numbers lines; others begin at 1 each time.
     logs = RenumberedLogs(backend.logs, backend.numbers, lambda: not session.proved)
     endpoints = Endpoints(admit=admit)
     endpoints.add(

@@ -80,7 +80,7 @@ class Plugin:
         """Those that need no files of the commit."""
         self.version = ""
         self.was_ready = False
-        """Has it ever been? Before that nobody knows its stages."""
+        """Whether it has ever been ready. Before that its stages are unknown."""
         self.failures = 0
         """How often it has failed in a row; for the supervisor."""
         self.failure = ""
@@ -95,9 +95,9 @@ class Plugin:
         self._changed = Signal()
 
     @property
-    def managed(self) -> bool:
-        """Has the process that is there accepted plugin management?"""
-        return self._connection is not None and self._connection.managed
+    def is_managed(self) -> bool:
+        """Whether the current process has accepted plugin management."""
+        return self._connection is not None and self._connection.is_managed
 
     @property
     def restarts(self) -> int:
@@ -119,7 +119,7 @@ class Plugin:
             raise PluginStoppingError(f"the plugin {self.name!r} is stopping")
 
     async def wait_tried(self) -> None:
-        """Wait until it has been ready, or has failed, for the first time."""
+        """Wait until it has been ready, or has failed, once."""
         await self._wait_until(lambda: self._was_tried)
 
     async def determine_versions(self, request: pb.PlanPluginInput) -> pb.DetermineVersionsResponse:
@@ -130,7 +130,7 @@ class Plugin:
             lambda there: call(
                 there.deployment.DetermineVersions,
                 pb.DetermineVersionsRequest(input=request),
-                deadline=self._limits.planning,
+                deadline=self._limits.planning_seconds,
             ),
             mask,
         )
@@ -148,7 +148,7 @@ class Plugin:
             lambda there: call(
                 there.deployment.DetermineStrategy,
                 pb.DetermineStrategyRequest(input=request),
-                deadline=self._limits.planning,
+                deadline=self._limits.planning_seconds,
             ),
             mask,
         )
@@ -162,7 +162,9 @@ class Plugin:
         return await self._plan(
             "BuildPipelineSyncStages",
             lambda there: call(
-                there.deployment.BuildPipelineSyncStages, request, deadline=self._limits.planning
+                there.deployment.BuildPipelineSyncStages,
+                request,
+                deadline=self._limits.planning_seconds,
             ),
         )
 
@@ -173,7 +175,9 @@ class Plugin:
         return await self._plan(
             "BuildQuickSyncStages",
             lambda there: call(
-                there.deployment.BuildQuickSyncStages, request, deadline=self._limits.planning
+                there.deployment.BuildQuickSyncStages,
+                request,
+                deadline=self._limits.planning_seconds,
             ),
         )
 
@@ -229,12 +233,12 @@ class Plugin:
                 raise
             except PluginLostError:
                 try:
-                    await there.stage_lost()
+                    await there.wait_stage_lost()
                 except asyncio.CancelledError:
                     await self._wait_cancelled(there, request, since)
                     raise
                 raise
-        if there.stopping and not there.managed and response.status not in WENT_WELL:
+        if there.is_stopping and not there.is_managed and response.status not in WENT_WELL:
             # A plugin of upstream's cannot say that it only stops: its stages just end badly.
             raise PluginStoppingError(f"the plugin {self.name!r} was stopped")
         if response.status not in ENDS:
@@ -248,7 +252,7 @@ class Plugin:
         self, there: PluginConnection, request: pb.ExecutePluginInput, since: int
     ) -> None:
         """Wait until nothing of a cancelled stage runs any more."""
-        if await there.handler_end(request.deployment.id, request.stage.id):
+        if await there.wait_handler_end(request.deployment.id, request.stage.id):
             return
         sources = (request.target_deployment_source, request.running_deployment_source)
         folders = [each.application_directory for each in sources if each.application_directory]
@@ -267,7 +271,9 @@ class Plugin:
         """Returns what is wrong in an application's options; None from one that cannot tell."""
         return await self._ask_if_offered(
             "CheckConfig",
-            lambda there: call(there.config.CheckConfig, request, deadline=self._limits.planning),
+            lambda there: call(
+                there.config.CheckConfig, request, deadline=self._limits.planning_seconds
+            ),
         )
 
     async def get_livestate(
@@ -295,7 +301,7 @@ class Plugin:
         return answer
 
     def become(self, phase: Phase, sentence: str) -> None:
-        """Be in another state; for the supervisor."""
+        """Change the state; for the supervisor."""
         failed = phase is Phase.FAILED
         looping = self.failures >= self._limits.crash_loop and phase is not Phase.READY
         has_failed = failed
@@ -323,7 +329,7 @@ class Plugin:
         self.was_ready = self.was_ready or connection is not None
 
     async def _wait_until(self, holds: Callable[[], bool]) -> None:
-        """Wait for a state in which something holds, or for the stop."""
+        """Wait until something holds, or until the plugin stops."""
         while not holds() and self.state.phase is not Phase.STOPPING:
             await self._changed.wait()
 

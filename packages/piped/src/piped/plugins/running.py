@@ -35,12 +35,12 @@ class RunningStages:
 
     @property
     def is_idle(self) -> bool:
-        """Does no stage run?"""
+        """Whether no stage runs."""
         return self._idle.is_set()
 
     @property
     def is_alone(self) -> bool:
-        """Does one stage run, and no other?"""
+        """Whether exactly one stage runs."""
         return len(self._stages) == 1
 
     async def wait_idle(self) -> None:
@@ -53,5 +53,5 @@ class RunningStages:
         return groups[-1] if groups else None
 
     def has_deployment(self, deployment_id: str) -> bool:
-        """Does a stage of this deployment run?"""
+        """Whether a stage of this deployment runs."""
         return any(running == deployment_id for running, _ in self._stages)

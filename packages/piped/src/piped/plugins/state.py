@@ -30,28 +30,28 @@ class PluginState:
 class PluginLimits:
     """Seconds that piped waits for a plugin, and what makes it lose patience."""
 
-    ready: float = 30
+    ready_seconds: float = 30
     """From the start of the process until it answers."""
-    planning: float = 30
+    planning_seconds: float = 30
     """One planning call."""
-    handler_end: float = 30
+    handler_end_seconds: float = 30
     """After a cancelled ExecuteStage, until its handler has ended; then the plugin is restarted."""
-    silent_end: float = 1
+    silent_end_seconds: float = 1
     """The same for a plugin that cannot tell when its handler has ended."""
-    ping_interval: float = 5
+    ping_interval_seconds: float = 5
     missed_pings: int = 3
     """So many in a row, and the plugin is restarted."""
-    question: float = 10
+    probe_interval_seconds: float = 10
     """Seconds between two questions that every plugin can answer, and for an answer. As many in a
     row without one as pings may be missed, and the plugin is restarted."""
-    channel: float = 5
+    reconnect_seconds: float = 5
     """A channel that stays broken for so long is given up."""
-    first_pause: float = 1
+    first_pause_seconds: float = 1
     """Before the first restart; it doubles with each that follows."""
-    longest_pause: float = 60
+    longest_pause_seconds: float = 60
     crash_loop: int = 5
     """So many failures in a row are a crash loop."""
-    steady: float = 60
+    steady_seconds: float = 60
     """A plugin that was ready for so long starts again with the first pause."""
-    hurry: float = 5
+    hurry_seconds: float = 5
     """What is left to a plugin that was told to stop a second time."""

@@ -64,16 +64,16 @@ KILL_SECONDS: Final = 5.0
 """Seconds in which the system takes away a process that was killed."""
 
 POLL_PORT_SECONDS: Final = 0.05
-"""Seconds between two looks at a port on which a plugin shall serve."""
+"""Seconds between two polls of a port on which a plugin will serve."""
 
 FIRST_ANSWER: Final = Retry(attempts=None, base=0.05, cap=0.5)
 
 
-class GoneError(Exception):
+class ProcessLostError(Exception):
     """A process is given up; the message says why."""
 
 
-class RestartedError(GoneError):
+class RestartRequestedError(ProcessLostError):
     """A person wants another process: nothing has failed."""
 
 
@@ -112,14 +112,15 @@ class Supervisor:
         self._process: ProgramProcess | None = None
         self._connection: PluginConnection | None = None
         self._stop = asyncio.Event()
-        self._wanted = asyncio.Event()
-        self._by = ""
+        self._restart_requested = asyncio.Event()
+        self._requested_by = ""
         self._pause = 0.0
         self._backoff = Backoff(
-            first_seconds=self._limits.first_pause, longest_seconds=self._limits.longest_pause
+            first_seconds=self._limits.first_pause_seconds,
+            longest_seconds=self._limits.longest_pause_seconds,
         )
         self._fetcher = ProgramFetcher(
-            source_of(config), context.folder, context.download, self._say_fetching
+            source_of(config), context.folder, context.download, self._show_fetching
         )
 
     @property
@@ -130,7 +131,7 @@ class Supervisor:
         """Start the plugin again and again, until `stop`."""
         while not self._stop.is_set():
             try:
-                await self._live()
+                await self._run_process()
             except SourceAwayError as error:
                 self._wait_for_source(error.with_hint())
             except (PluginError, ProgramError) as error:
@@ -140,48 +141,48 @@ class Supervisor:
             except Exception:  # noqa: BLE001 - a bug here must not end piped, nor leave a plugin dead
                 log.bug("plugin.bug", plugin=self._plugin.name)
                 self._fail("piped has a bug; its log has the details")
-            await self._rest()
+            await self._wait_backoff()
         self._plugin.become(Phase.STOPPING, "has stopped")
 
     def stop(self) -> None:
-        """Let the process end, and start no other. May be repeated: then it shall hurry.
+        """Let the process end, and start no other. Repeated, it has to hurry.
 
-        One that is not managed and runs a stage is told when the stage has ended.
+        One that is not managed and runs a stage gets the signal when the stage has ended.
         """
         if not self._stop.is_set():
             self._stop.set()
             self._fetcher.stop()
             self._plugin.become(Phase.STOPPING, "was told to stop")
-            if self._is_spared():
+            if self._may_finish_stages():
                 return
-        self.tell()
+        self.signal_stop()
 
-    def tell(self) -> None:
+    def signal_stop(self) -> None:
         """Send the process the signal to stop, whatever it does."""
         if self._connection is not None:
-            self._connection.stopping = True
+            self._connection.is_stopping = True
         if self._process is not None:
             self._process.terminate()
 
     @property
-    def is_told(self) -> bool:
+    def is_signalled(self) -> bool:
         """Has the process that is there got the signal to stop?"""
-        return self._connection is None or self._connection.stopping
+        return self._connection is None or self._connection.is_stopping
 
-    def _is_spared(self) -> bool:
-        """Would the signal end a stage that can still end by itself?
+    def _may_finish_stages(self) -> bool:
+        """Whether the signal is held back for a stage that can still end by itself.
 
-        A plugin of another maker cannot give a stage back: told to stop, it loses its result.
+        A plugin of another maker cannot give a stage back: after the signal it loses its result.
         """
         there = self._connection
-        return there is not None and not there.managed and not self._plugin.running.is_idle
+        return there is not None and not there.is_managed and not self._plugin.running.is_idle
 
     def restart(self, by: str) -> None:
-        """Start another process now, instead of the one that is there, or of a pause."""
+        """Request another process now, instead of the current one, or of the backoff."""
         log.info("plugin.restart_wanted", plugin=self._plugin.name, by=by)
-        self._by = by
+        self._requested_by = by
         self._plugin.failures = 0
-        self._wanted.set()
+        self._restart_requested.set()
 
     def kill(self) -> None:
         """End the process now."""
@@ -189,7 +190,7 @@ class Supervisor:
             self._process.kill()
 
     def _fail(self, why: str, *, wanted: bool = False) -> None:
-        """Tell everybody who waits for the process that it is gone, and plan the next one."""
+        """End every call to the process, and set the backoff before the next one."""
         plugin = self._plugin
         plugin.set_connection(None)
         if wanted:
@@ -199,30 +200,32 @@ class Supervisor:
             self._pause = self._backoff.pause_seconds_after(plugin.failures)
             plugin.become(Phase.FAILED, f"{why}; next try in {self._pause:.1f}s")
         if self._connection is not None:
-            self._connection.end = why
+            self._connection.end_reason = why
             self._connection.calls.end()
             self._connection = None
 
     def _wait_for_source(self, why: str) -> None:
-        """Plan to ask again. That is no failure of the plugin: it has not even been started."""
+        """Set the backoff before the source is asked again. The plugin itself has not failed."""
         self._pause = self._backoff.pause_seconds_after(self._fetcher.failures)
         if not self._stop.is_set():
             self._plugin.become(Phase.FAILED, f"{why}; next try in {self._pause:.1f}s")
 
-    async def _rest(self) -> None:
-        """Wait before the next process, unless somebody does not want to."""
+    async def _wait_backoff(self) -> None:
+        """Wait for the backoff, a stop or a request to restart, whichever comes first."""
         async with asyncio.TaskGroup() as waits:
-            wishes = [waits.create_task(each.wait()) for each in (self._stop, self._wanted)]
-            await asyncio.wait(wishes, timeout=self._pause, return_when=asyncio.FIRST_COMPLETED)
-            for wish in wishes:
-                wish.cancel()
+            requests = [
+                waits.create_task(each.wait()) for each in (self._stop, self._restart_requested)
+            ]
+            await asyncio.wait(requests, timeout=self._pause, return_when=asyncio.FIRST_COMPLETED)
+            for request in requests:
+                request.cancel()
 
-    async def _live(self) -> None:
-        """One process from its start to its end."""
-        refresh = self._wanted.is_set()
-        self._wanted.clear()
+    async def _run_process(self) -> None:
+        """Run one process from its start to its end."""
+        refresh = self._restart_requested.is_set()
+        self._restart_requested.clear()
         program = await self._fetcher.fetch(refresh=refresh)
-        self._wanted.clear()  # whoever wanted another one meanwhile gets this one
+        self._restart_requested.clear()  # requests that came meanwhile get this one
         if program is None:
             return
         await self._end_orphans()
@@ -236,7 +239,7 @@ class Supervisor:
             )
             if self._stop.is_set():
                 return
-            self._plugin.become(Phase.STARTING, f"has {self._limits.ready:g}s to serve")
+            self._plugin.become(Phase.STARTING, f"has {self._limits.ready_seconds:g}s to serve")
             mark = new_mark(self._context.folder.parent, self._plugin.name)
             command = command_of(
                 self._config,
@@ -260,22 +263,22 @@ class Supervisor:
             try:
                 async with asyncio.TaskGroup() as watches:
                     watches.create_task(self._watch_process(process, watches))
-                    watches.create_task(self._watch_wishes())
+                    watches.create_task(self._watch_restart_requests())
                     watches.create_task(self._watch_stages())
                     watches.create_task(self._serve(session, processes, opened, watches))
-            except* RestartedError as wish:
-                why, wanted = str(wish.exceptions[0]), True
-                await self._let_go(process, why)
-            except* GoneError as gone:
+            except* RestartRequestedError as request:
+                why, wanted = str(request.exceptions[0]), True
+                await self._drain(process, why)
+            except* ProcessLostError as gone:
                 why = str(gone.exceptions[0])
             finally:
                 session.given_up = True
                 self._plugin.set_connection(None)
                 try:
-                    # Before anybody is told: it must not go on with what the next one continues,
+                    # Before any call ends: it must not go on with what the next one continues,
                     # and nothing that it has started either.
                     if self._connection is not None:
-                        self._connection.ending = True
+                        self._connection.is_ending = True
                     await process.kill_and_wait(KILL_SECONDS)
                     await self._end_orphans()
                 except PluginError as error:
@@ -284,18 +287,18 @@ class Supervisor:
                     self._process = None
                     self._fail(why, wanted=wanted)
 
-    def _say_fetching(self, how: str) -> None:
+    def _show_fetching(self, how: str) -> None:
         if not self._stop.is_set():
             self._plugin.become(Phase.FETCHING, how)
 
-    async def _let_go(self, process: ProgramProcess, why: str) -> None:
-        """Let a process that works well give back what it has, before it is ended."""
+    async def _drain(self, process: ProgramProcess, why: str) -> None:
+        """Let a process that works well give back its stages before it is ended."""
         self._plugin.set_connection(None)
         self._plugin.become(Phase.FETCHING, why)
         if self._connection is not None:
-            self._connection.stopping = True
+            self._connection.is_stopping = True
         process.terminate()
-        await process.wait_ended(self._limits.hurry)
+        await process.wait_ended(self._limits.hurry_seconds)
 
     def _record(self, pid: int) -> None:
         self._context.orphans.record(self._plugin.name, pid)
@@ -308,14 +311,14 @@ class Supervisor:
     def _endpoints(self, session: PluginSession) -> Endpoints:
         management = ManagementApi(
             session,
-            ping_interval_seconds=self._limits.ping_interval,
+            ping_interval_seconds=self._limits.ping_interval_seconds,
             running=self._plugin.running,
             backend=self._context.backend,
         )
         return endpoints_of(self._config.name, session, management, self._context.backend)
 
     def _port_for(self, program: Program) -> int:
-        """Where it shall serve; a package chooses by itself."""
+        """Returns the port to serve on; 0 for a package, which chooses by itself."""
         if program.is_package:
             return 0
         if not self._config.port:
@@ -324,7 +327,7 @@ class Supervisor:
             except OSError as error:
                 raise PluginError("no free port was found for it") from error
         if not is_free(self._config.port):
-            # Started all the same, it would fail, and piped would talk to whoever is there.
+            # Started all the same, it would fail, and piped would talk to the other process.
             raise PluginError(
                 f"the port {self._config.port} is taken by another process",
                 hint="end it, or name another `port`",
@@ -332,11 +335,11 @@ class Supervisor:
         return self._config.port
 
     async def _watch_process(self, process: ProgramProcess, watches: asyncio.TaskGroup) -> None:
-        following = watches.create_task(self._plugin.output.follow(process.said))
+        following = watches.create_task(self._plugin.output.follow(process.output))
         code = await process.wait()
         await asyncio.wait({following}, timeout=LAST_OUTPUT_SECONDS)
         when = "" if self._connection is not None else " before it was ready"
-        raise GoneError(f"{describe_exit(code)}{when}")
+        raise ProcessLostError(f"{describe_exit(code)}{when}")
 
     async def _serve(
         self,
@@ -345,7 +348,7 @@ class Supervisor:
         opened: AsyncExitStack,
         watches: asyncio.TaskGroup,
     ) -> None:
-        limit = self._limits.ready
+        limit = self._limits.ready_seconds
         try:
             async with asyncio.timeout(limit):
                 proof = ((PIPED_TOKEN_HEADER, session.piped_token),)
@@ -353,17 +356,17 @@ class Supervisor:
                     connect(await self._address(session), metadata=lambda: proof)
                 )
                 connection = PluginConnection(self._plugin.name, channel, self._limits, processes)
-                stages = await self._stages_of(connection)
+                stages = await self._fetch_stages(connection)
         except TimeoutError:
-            raise GoneError(f"did not serve within {limit:g}s") from None
+            raise ProcessLostError(f"did not serve within {limit:g}s") from None
         except CallError as error:
-            raise GoneError(f"failed at FetchDefinedStages: {error}") from None
+            raise ProcessLostError(f"failed at FetchDefinedStages: {error}") from None
         if self._stop.is_set():
             return
         self._connection = connection
         self._plugin.stages = stages
         if session.ready.done():
-            self._present(session.ready.result(), connection)
+            self._apply_ready(session.ready.result(), connection)
         self._plugin.set_connection(connection)
         self._plugin.become(Phase.READY, f"serves {', '.join(sorted(stages)) or 'no stages'}")
         watches.create_task(self._watch_pings(session, connection))
@@ -395,14 +398,14 @@ class Supervisor:
         except PeerError as error:
             if self._stop.is_set():
                 return  # it may have left its port to anybody
-            raise GoneError(f"does not serve alone: {error}") from None
+            raise ProcessLostError(f"does not serve alone: {error}") from None
 
-    async def _stages_of(self, connection: PluginConnection) -> frozenset[str]:
+    async def _fetch_stages(self, connection: PluginConnection) -> frozenset[str]:
         try:
             answer = await call(
                 connection.deployment.FetchDefinedStages,
                 FetchDefinedStagesRequest(),
-                deadline=self._limits.ready,
+                deadline=self._limits.ready_seconds,
                 retry=FIRST_ANSWER,
             )
         except CallError as error:
@@ -411,18 +414,18 @@ class Supervisor:
             raise
         return frozenset(answer.stages)
 
-    def _present(self, ready: ReadyRequest, connection: PluginConnection) -> None:
-        """Take what a plugin says of itself in Ready."""
-        connection.managed = True
+    def _apply_ready(self, ready: ReadyRequest, connection: PluginConnection) -> None:
+        """Apply what a plugin says of itself in Ready."""
+        connection.is_managed = True
         self._plugin.version = ready.version
         self._plugin.stages_without_files = frozenset(ready.stages_without_files)
 
     async def _watch_pings(self, session: PluginSession, connection: PluginConnection) -> None:
         if not session.ready.done():
             # It answered before it said Ready, or it never will, as upstream's do not.
-            self._present(await asyncio.shield(session.ready), connection)
+            self._apply_ready(await asyncio.shield(session.ready), connection)
         clock = asyncio.get_running_loop().time
-        interval, missed = self._limits.ping_interval, self._limits.missed_pings
+        interval, missed = self._limits.ping_interval_seconds, self._limits.missed_pings
         while not self._stop.is_set():
             due = session.last_ping + missed * interval
             if clock() < due:
@@ -430,7 +433,7 @@ class Supervisor:
                 if clock() > due + interval:
                     session.mark_alive()  # piped itself stood still; nobody could have been heard
             else:
-                raise GoneError(f"missed {missed} pings in a row")
+                raise ProcessLostError(f"missed {missed} pings in a row")
 
     async def _watch_channel(
         self, session: PluginSession, channel: Channel, connection: PluginConnection
@@ -441,16 +444,16 @@ class Supervisor:
                 await channel.wait_for_state_change(state)
                 continue
             try:
-                await wait_until_ready(channel, limit=self._limits.channel)
+                await wait_until_ready(channel, limit=self._limits.reconnect_seconds)
                 await self._check_listeners(session)
             except CallError:
                 # While a call goes on over the old connection, the plugin may be on its way out.
                 if not connection.calls.is_busy and not self._stop.is_set():
-                    raise GoneError("cannot be reached any more") from None
+                    raise ProcessLostError("cannot be reached any more") from None
 
     async def _watch_answers(self, connection: PluginConnection) -> None:
-        """Ask what every plugin can answer: a process may live, even ping, and serve nobody."""
-        question, unanswered = self._limits.question, 0
+        """Probe with a call that every plugin can answer: a process may ping and not serve."""
+        question, unanswered = self._limits.probe_interval_seconds, 0
         while not self._stop.is_set():
             await asyncio.sleep(question)
             try:
@@ -464,25 +467,25 @@ class Supervisor:
             else:
                 unanswered = 0
             if unanswered >= self._limits.missed_pings and not self._stop.is_set():
-                raise GoneError(f"did not answer {unanswered} questions in a row")
+                raise ProcessLostError(f"did not answer {unanswered} questions in a row")
 
-    async def _watch_wishes(self) -> None:
-        await self._wanted.wait()
+    async def _watch_restart_requests(self) -> None:
+        await self._restart_requested.wait()
         if not self._stop.is_set():
-            raise RestartedError(f"was restarted by {self._by}")
+            raise RestartRequestedError(f"was restarted by {self._requested_by}")
 
     async def _watch_stages(self) -> None:
         """Tell a process that was spared to stop, as soon as its last stage has ended."""
         await self._stop.wait()
         await self._plugin.running.wait_idle()
-        if not self.is_told:
-            self.tell()
+        if not self.is_signalled:
+            self.signal_stop()
 
     async def _watch_callers(self, connection: PluginConnection) -> None:
         why = await connection.unrecoverable
         if not self._stop.is_set():
-            raise GoneError(why)
+            raise ProcessLostError(why)
 
     async def _watch_steadiness(self) -> None:
-        await asyncio.sleep(self._limits.steady)
+        await asyncio.sleep(self._limits.steady_seconds)
         self._plugin.failures = 0

@@ -38,7 +38,7 @@ class ToolsFolder:
         self._installing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def install(self, name: str, version: str, script: str) -> Path:
-        """The path of a tool, installed first if need be."""
+        """Returns the path of a tool, installed first if need be."""
         for what, value in (("name", name), ("version", version)):
             if not PLAIN_NAME.fullmatch(value):
                 raise ConfigError(
@@ -46,7 +46,7 @@ class ToolsFolder:
                     hint="up to 100 letters, digits and ._+- make a file's name",
                 )
         target = self._folder / f"{name}-{version}"
-        # Whoever comes second waits and finds the file; when the first is cancelled it takes over.
+        # A second caller waits and finds the file; when the first is cancelled it takes over.
         async with self._installing[target.name]:
             if not target.is_file():
                 await self._install(name, version, script, target)
@@ -57,7 +57,7 @@ class ToolsFolder:
     async def _install(self, name: str, version: str, script: str, target: Path) -> None:
         self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         _require_safe(self._folder)
-        # In the tools folder, so that the last step is a rename and nobody sees half a tool.
+        # In the tools folder, so that the last step is a rename and half a tool is never seen.
         with tempfile.TemporaryDirectory(dir=self._folder, prefix=".install-") as scratch:
             out = Path(scratch) / "out"
             work = Path(scratch) / "tmp"
@@ -128,7 +128,7 @@ def _require_safe(path: Path) -> None:
     """Raises StateError when another user can change what is at the path.
 
     What is our own is made safe instead. Root's may be writable by a group: images are made so for
-    users whose number nobody knows beforehand.
+    users whose number is not known beforehand.
     """
     about = path.stat()
     if about.st_uid == os.geteuid():

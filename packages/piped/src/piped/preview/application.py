@@ -19,12 +19,12 @@ from pipecd_wire.plugin.planpreviewapi.api_pb2 import (
 )
 from piped.git import Repository
 from piped.plan.planner import Planner
-from piped.plan.protocols import PLUGIN, Sources
-from piped.plan.providers import with_targets
+from piped.plan.protocols import PLUGIN, CommitSources
+from piped.plan.providers import add_targets
 from piped.plan.sources import open_both
 from piped.trigger.deployment import DeploymentRequest, build_deployment
 
-LIMIT: Final = 120.0
+ANSWER_SECONDS: Final = 120.0
 """Seconds that a plugin has for its preview."""
 
 COMMANDER: Final = "pipectl"
@@ -51,7 +51,7 @@ class Previewer:
         planner: Planner,
         plugins: Mapping[str, PreviewPlugin],
         configs: Iterable[PluginConfig],
-        sources: Sources,
+        sources: CommitSources,
         mask: Callable[[str], str] = str,
         clock: Callable[[], float],
     ) -> None:
@@ -94,7 +94,7 @@ class Previewer:
         result = self.blank(merge.application, wanted)
         made = build_deployment(merge, repository, now=result.created_at)
         made.trigger.commander = COMMANDER
-        deployment = with_targets(made, self._configs)
+        deployment = add_targets(made, self._configs)
         try:
             plan = await self._planner.plan(deployment, running)
             result.sync_strategy = plan.strategy
@@ -132,7 +132,9 @@ class Previewer:
                     deployment.deploy_targets_by_plugin[name].deploy_targets
                 )
                 try:
-                    answer = await self._plugins[name].get_plan_preview(request, deadline=LIMIT)
+                    answer = await self._plugins[name].get_plan_preview(
+                        request, deadline=ANSWER_SECONDS
+                    )
                 except PluginError as error:
                     failures.append(f"[{name}] {error}")
                     continue

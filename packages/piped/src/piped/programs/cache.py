@@ -22,8 +22,8 @@ import msgspec
 from piped.programs.errors import ProgramError
 from piped.programs.source import ProgramSource
 
-KEPT: Final = 3
-"""So many versions stay."""
+KEPT_VERSIONS: Final = 3
+"""The number of versions that stay."""
 
 CHUNK: Final = 1024 * 1024
 _SCRATCH: Final = ".new-"
@@ -54,16 +54,16 @@ class Cache:
         self._record = self._folder / name
 
     @contextmanager
-    def arrival(self) -> Iterator[Path]:
-        """A place for a file that comes in; what is left there is gone after the block."""
+    def incoming_file(self) -> Iterator[Path]:
+        """A path for an incoming file; what is left there is removed after the block."""
         self._folder.mkdir(parents=True, exist_ok=True)
         for left in self._folder.glob(f"{_SCRATCH}*"):  # by a piped that was killed
             shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=self._folder, prefix=_SCRATCH) as scratch:
             yield Path(scratch) / self._source.name
 
-    def keep(self, file: Path, record: SourceRecord) -> Path:
-        """Check a file that came in and make it an executable. Raises ProgramError."""
+    def store(self, file: Path, record: SourceRecord) -> Path:
+        """Verify an incoming file and make it an executable. Raises ProgramError."""
         self._check_sum(record.sha256)
         _check_program(file, record.source, self._source.kind)
         kept = self._folder / record.sha256 / self._source.name
@@ -71,11 +71,11 @@ class Cache:
         file.chmod(0o755)
         file.replace(kept)
         self._write(record)
-        self._tidy(record.sha256)
+        self._remove_old_versions(record.sha256)
         return kept
 
-    def last(self) -> tuple[SourceRecord, Path] | None:
-        """What the program's source gave before, if it is still there and whole."""
+    def find_last(self) -> tuple[SourceRecord, Path] | None:
+        """Returns what the source gave before, if it is still there and whole."""
         try:
             record = msgspec.json.decode(self._record.read_bytes(), type=SourceRecord)
         except (OSError, msgspec.DecodeError):
@@ -97,12 +97,12 @@ class Cache:
         new.write_bytes(msgspec.json.encode(record))
         new.replace(self._record)
 
-    def _tidy(self, current: str) -> None:
+    def _remove_old_versions(self, current: str) -> None:
         """Remove the versions that were not used for longest."""
         versions = [each for each in self._folder.iterdir() if _SUM.fullmatch(each.name)]
         versions = [each for each in versions if each.name != current]
         versions.sort(key=lambda each: each.stat().st_mtime, reverse=True)
-        for each in versions[KEPT - 1 :]:
+        for each in versions[KEPT_VERSIONS - 1 :]:
             shutil.rmtree(each, ignore_errors=True)
         for record in self._folder.glob(f"{_RECORD}*.json"):
             with suppress(OSError, msgspec.DecodeError):

@@ -25,34 +25,34 @@ BATCH: Final = 1024 * 1024
 """Bytes that are handed on at once."""
 
 MEBIBYTE: Final = 1024 * 1024
-WAITING: Final = frozenset({408, 425, 429})
-"""Answers that mean later, beside those from 500 on."""
+RETRIABLE: Final = frozenset({408, 425, 429})
+"""Statuses after which a retry may succeed, in addition to those from 500 on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownloadLimits:
     """What a server may cost."""
 
-    size: int = 1024 * MEBIBYTE
+    size_bytes: int = 1024 * MEBIBYTE
     """Bytes of a program."""
-    silence: float = 30
+    silence_seconds: float = 30
     """Seconds without a byte."""
-    whole: float = 600
+    total_seconds: float = 600
     """Seconds for everything."""
-    tell: float = 2
-    """Seconds between two words about the progress."""
+    progress_seconds: float = 2
+    """Seconds between two reports of the progress."""
 
 
 def redact_url(url: str) -> str:
-    """An address as others may read it: without passwords, and without tokens in its query."""
+    """Returns an address without passwords, and without tokens in its query."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 @asynccontextmanager
-async def conversation(
-    source: ProgramSource, limits: DownloadLimits, tell: Callable[[str], None]
-) -> AsyncIterator["Conversation"]:
+async def download_session(
+    source: ProgramSource, limits: DownloadLimits, on_progress: Callable[[str], None]
+) -> AsyncIterator["DownloadSession"]:
     """Talk to one source. Its troubles become ProgramSourceError and SourceAwayError."""
     import httpx2  # noqa: PLC0415 - a piped whose plugins are all installed never needs it
 
@@ -61,20 +61,23 @@ async def conversation(
         logging.getLogger(each).setLevel(logging.WARNING)
     try:
         async with (
-            asyncio.timeout(limits.whole),
+            asyncio.timeout(limits.total_seconds),
             httpx2.AsyncClient(
-                timeout=limits.silence,
-                # What is compressed on the way has another sum, and a size that nobody told.
+                timeout=limits.silence_seconds,
+                # What is compressed on the way has another sum, and an unknown size.
                 headers={"User-Agent": "piped", "Accept-Encoding": "identity"},
             ) as client,
         ):
-            yield Conversation(client, source, limits, tell)
+            yield DownloadSession(client, source, limits, on_progress)
     except TimeoutError:
         raise SourceAwayError(
-            f"the source {where} took longer than {limits.whole:g}s to give the {source.kind}"
+            f"the source {where} took longer than {limits.total_seconds:g}s "
+            f"to give the {source.kind}"
         ) from None
     except httpx2.TimeoutException:
-        raise SourceAwayError(f"the source {where} said nothing for {limits.silence:g}s") from None
+        raise SourceAwayError(
+            f"the source {where} said nothing for {limits.silence_seconds:g}s"
+        ) from None
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
         raise ProgramSourceError(f"cannot ask {where}: {error}") from None
     except httpx2.TransportError as error:
@@ -83,7 +86,7 @@ async def conversation(
         raise SourceAwayError(f"the source {where} is away: {reason}", hint=hint) from None
 
 
-class Conversation:
+class DownloadSession:
     """Questions to one source, within the limits of all of them together."""
 
     def __init__(
@@ -91,22 +94,22 @@ class Conversation:
         client: "httpx2.AsyncClient",
         source: ProgramSource,
         limits: DownloadLimits,
-        tell: Callable[[str], None],
+        on_progress: Callable[[str], None],
     ) -> None:
         self.where = redact_url(source.url)
         self._kind = source.kind
         self._client = client
         self._limits = limits
-        self._tell = tell
-        self._came = 0
+        self._on_progress = on_progress
+        self._received = 0
         """Bytes of the program that are there."""
-        self._told = 0.0
+        self._reported_at = 0.0
 
     @asynccontextmanager
     async def get(
         self, url: str, headers: Mapping[str, str] | None = None
     ) -> AsyncIterator["httpx2.Response"]:
-        """The answer of the server that has it, whatever its status; the body is still to come."""
+        """The response after redirects, whatever its status; the body is still to be read."""
         request = self._client.build_request("GET", url, headers=headers)
         for _ in range(REDIRECTS):
             response = await self._client.send(request, stream=True)
@@ -128,17 +131,17 @@ class Conversation:
         )
 
     def check(self, response: "httpx2.Response") -> None:
-        """Refuse every answer that is not the content."""
+        """Raises ProgramSourceError, or SourceAwayError, unless the status is 200."""
         status = response.status_code
         if status == 200:
             return
         told = f"the source {self.where} answered {status} {response.reason_phrase}".rstrip()
-        if status in WAITING or status >= 500:
+        if status in RETRIABLE or status >= 500:
             raise SourceAwayError(told)
         raise ProgramSourceError(told, hint="see whether the address is right")
 
     async def body(self, response: "httpx2.Response", largest: int) -> bytes:
-        """A small answer, whole."""
+        """Returns a small body, whole. Raises ProgramSourceError when it is larger."""
         content = bytearray()
         async for chunk in self._raw(response):
             content += chunk
@@ -149,15 +152,15 @@ class Conversation:
         return bytes(content)
 
     async def content(self, response: "httpx2.Response") -> AsyncIterator[bytes]:
-        """The program's bytes, in large pieces."""
+        """Yields the program's bytes, in large pieces."""
         length = int(response.headers.get("Content-Length", "0"))
-        self._check_size(self._came + length)
+        self._check_size(self._received + length)
         batch = bytearray()
         async for chunk in self._raw(response):
             batch += chunk
-            self._came += len(chunk)
-            self._check_size(self._came)
-            self._tell_progress(length)
+            self._received += len(chunk)
+            self._check_size(self._received)
+            self._report_progress(length)
             if len(batch) >= BATCH:
                 yield bytes(batch)
                 batch.clear()
@@ -173,22 +176,23 @@ class Conversation:
             yield chunk
 
     def _check_size(self, size: int) -> None:
-        if size > self._limits.size:
+        if size > self._limits.size_bytes:
             raise ProgramSourceError(
-                f"the source {self.where} gives more than {self._limits.size / MEBIBYTE:g} MiB",
+                f"the source {self.where} gives more than "
+                f"{self._limits.size_bytes / MEBIBYTE:g} MiB",
                 hint=f"a {self._kind} is one executable file",
             )
 
-    def _tell_progress(self, length: int) -> None:
+    def _report_progress(self, length: int) -> None:
         now = asyncio.get_running_loop().time()
-        if now >= self._told + self._limits.tell:
-            self._told = now
+        if now >= self._reported_at + self._limits.progress_seconds:
+            self._reported_at = now
             of = f" of {length / MEBIBYTE:.1f}" if length else ""
-            self._tell(f"getting {self.where}: {self._came / MEBIBYTE:.1f}{of} MiB")
+            self._on_progress(f"getting {self.where}: {self._received / MEBIBYTE:.1f}{of} MiB")
 
 
 def is_framed(response: "httpx2.Response") -> bool:
-    """Would we see that the body was cut off? Not when its end is the end of the connection."""
+    """Whether a body that was cut off is noticed: not when the connection's end is its end."""
     headers = response.headers
     return "Content-Length" in headers or "chunked" in headers.get("Transfer-Encoding", "")
 

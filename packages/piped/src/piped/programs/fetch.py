@@ -40,11 +40,12 @@ async def fetch(
     *,
     ask: bool = True,
     limits: DownloadLimits | None = None,
-    tell: Callable[[str], None] | None = None,
+    on_progress: Callable[[str], None] | None = None,
 ) -> Program:
     """Returns the program, made ready to start. Raises ProgramError, or SourceAwayError.
 
-    `ask` a source on the network for a newer one if it may have one; `tell` how far it is.
+    `ask` a source on the network for a newer one if it may have one; `on_progress` is called with
+    how far it is.
     """
     address = urlsplit(source.url)
     cache = Cache(folder, source)
@@ -57,7 +58,9 @@ async def fetch(
             path = unquote(address.path) if address.scheme else source.url
             return await asyncio.to_thread(_file, Path(path), cache, source.kind)
         case "http" | "https" | "oci":
-            remote = Remote(source, cache, limits or DownloadLimits(), tell or (lambda _: None))
+            remote = Remote(
+                source, cache, limits or DownloadLimits(), on_progress or (lambda _: None)
+            )
             try:
                 kept = await remote.get(ask=ask)
             except OSError as error:
@@ -95,9 +98,9 @@ def _package(source: ProgramSource, name: str) -> Program:
 def _file(path: Path, cache: Cache, kind: str) -> Program:
     path = path.absolute()
     try:
-        with path.open("rb") as original, cache.arrival() as copy:
+        with path.open("rb") as original, cache.incoming_file() as copy:
             record = SourceRecord(source=str(path), sha256=_transfer(original, copy))
-            kept = cache.keep(copy, record)
+            kept = cache.store(copy, record)
     except OSError as error:
         raise ProgramError(
             f"cannot copy the {kind}'s file {str(path)!r}: {error.strerror or error}"

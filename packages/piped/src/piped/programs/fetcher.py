@@ -22,15 +22,15 @@ class ProgramFetcher:
         source: ProgramSource,
         folder: Path,
         limits: DownloadLimits,
-        tell: Callable[[str], None],
+        on_progress: Callable[[str], None],
     ) -> None:
-        """`tell` is called with the progress."""
+        """`on_progress` is called with the progress."""
         self.failures = 0
         """How often in a row the source could not be reached."""
         self._source = source
         self._folder = folder
         self._limits = limits
-        self._tell = tell
+        self._on_progress = on_progress
         self._stop = CancelGroup()
         self._asked = False
         """Has the source been asked? Then another process needs no network."""
@@ -40,7 +40,7 @@ class ProgramFetcher:
 
         `refresh`: a person wants what the source has now.
         """
-        self._tell(f"getting {redact_url(self._source.url) or 'the package'}")
+        self._on_progress(f"getting {redact_url(self._source.url) or 'the package'}")
         try:
             async with self._stop.scope():
                 program = await fetch(
@@ -48,7 +48,7 @@ class ProgramFetcher:
                     self._folder,
                     ask=refresh or not self._asked,
                     limits=self._limits,
-                    tell=self._tell,
+                    on_progress=self._on_progress,
                 )
         except GroupEndedError:
             return None

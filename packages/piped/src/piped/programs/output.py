@@ -16,7 +16,7 @@ from pipecd_runtime.logs import logger
 
 log = logger(__name__)
 
-KEPT: Final = 50
+KEPT_LINES: Final = 50
 LONGEST_LINE: Final = 4096
 CHUNK: Final = 64 * 1024
 LINES_A_SECOND: Final = 100
@@ -43,17 +43,17 @@ class Output:
         self._name = name
         self._mask = mask
         self._is_noise = is_noise
-        self._lines: deque[str] = deque(maxlen=KEPT)
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._second = 0.0
         self._written = 0
-        self._unwritten = 0
+        self._dropped = 0
 
     def last(self) -> tuple[str, ...]:
         """The last lines, the oldest first."""
         return tuple(self._lines)
 
     async def follow(self, reader: asyncio.StreamReader) -> None:
-        """Read until everybody who could write is gone."""
+        """Read until every process that could write has ended."""
         rest, is_cut = b"", False
         while chunk := await reader.read(CHUNK):
             if is_cut:  # the beginning of this line was taken, the rest of it is not
@@ -61,13 +61,13 @@ class Output:
                 is_cut = not newline
             *lines, rest = (rest + chunk).rsplit(b"\n", LINES_A_SECOND + 1)
             if len(lines) > LINES_A_SECOND:
-                self._unwritten += lines.pop(0).count(b"\n") + 1
+                self._dropped += lines.pop(0).count(b"\n") + 1
             if len(rest) > LONGEST_LINE:
                 lines.append(rest)
                 rest, is_cut = b"", True
             self._take(lines)
         self._take([rest] if rest else [])
-        self._tell_unwritten()
+        self._log_dropped()
 
     def _take(self, lines: list[bytes]) -> None:
         for line in lines:
@@ -84,15 +84,15 @@ class Output:
     def _write(self, text: str) -> None:
         now = time.monotonic()
         if now - self._second >= 1:
-            self._tell_unwritten()
+            self._log_dropped()
             self._second, self._written = now, 0
         self._written += 1
         if self._written <= LINES_A_SECOND:
             log.info("plugin.output", plugin=self._name, line=text)
         else:
-            self._unwritten += 1
+            self._dropped += 1
 
-    def _tell_unwritten(self) -> None:
-        if self._unwritten:
-            log.warning("plugin.output_dropped", plugin=self._name, lines=self._unwritten)
-            self._unwritten = 0
+    def _log_dropped(self) -> None:
+        if self._dropped:
+            log.warning("plugin.output_dropped", plugin=self._name, lines=self._dropped)
+            self._dropped = 0

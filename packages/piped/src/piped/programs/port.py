@@ -14,10 +14,10 @@ ATTEMPTS: Final = 20
 
 @asynccontextmanager
 async def private_port(endpoints: Endpoints, authenticator: Authenticator) -> AsyncIterator[int]:
-    """Serve one program, and nobody else, on a free port of the loopback while the block runs.
+    """Serve one program only, on a free port of the loopback while the block runs.
 
     Programs are told `localhost`, which may be either loopback address: both are taken, so that
-    nobody else can answer on the other one.
+    no other process can answer on the other one.
     """
     server, port = _listen(endpoints, authenticator)
     await server.start()
@@ -43,7 +43,7 @@ def _listen(endpoints: Endpoints, authenticator: Authenticator) -> tuple[Server,
 
 
 async def accepts(port: int) -> bool:
-    """Does somebody accept connections on this port?"""
+    """Whether a process accepts connections on this port."""
     for address in ("127.0.0.1", "::1"):
         try:
             _, writer = await asyncio.open_connection(address, port)

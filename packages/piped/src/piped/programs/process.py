@@ -15,16 +15,16 @@ from piped.programs.errors import ProgramError
 class ProgramProcess:
     """A process that was started, and what it says."""
 
-    def __init__(self, process: asyncio.subprocess.Process, said: asyncio.StreamReader) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, output: asyncio.StreamReader) -> None:
         self._process = process
-        self.said = said
+        self.output = output
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     async def wait(self) -> int:
-        """Wait for its end; the exit code, negative for a signal."""
+        """Wait for its end; returns the exit code, negative for a signal."""
         return await self._process.wait()
 
     def terminate(self) -> None:
@@ -33,18 +33,18 @@ class ProgramProcess:
             self._process.terminate()
 
     def kill(self) -> None:
-        """End it with its group. What is left of one that has ended is a matter of `orphans`."""
+        """Kill it with its group. What is left of one that has ended is a matter of `orphans`."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
 
     async def kill_and_wait(self, limit: float) -> None:
-        """End it as a group, and wait until it is gone, not longer than the limit."""
+        """Kill it with its group, and wait for its end, `limit` seconds at most."""
         self.kill()
         await self.wait_ended(limit)
 
     async def wait_ended(self, limit: float) -> None:
-        """Wait for its end, not longer than the limit."""
+        """Wait for its end, `limit` seconds at most."""
         with suppress(TimeoutError):
             async with asyncio.timeout(limit):
                 await self.wait()
@@ -54,7 +54,7 @@ class ProgramProcess:
 async def running_process(
     command: Command, on_start: Callable[[int], None]
 ) -> AsyncIterator[ProgramProcess]:
-    """A process that lives no longer than the block; `on_start` is told its pid.
+    """A process that lives no longer than the block; `on_start` gets its pid.
 
     Raises ProgramError when it cannot start.
 
@@ -87,7 +87,7 @@ async def _start(command: Command, output: int) -> asyncio.subprocess.Process:
     with command.descriptors() as (arguments, descriptors):
         try:
             return await door.start(
-                door.trusted(arguments),
+                door.vouch_for(arguments),
                 env=environment,
                 pass_fds=descriptors,
                 stdout=output,
@@ -102,7 +102,7 @@ async def _start(command: Command, output: int) -> asyncio.subprocess.Process:
 
 
 def describe_exit(code: int) -> str:
-    """How a process ended, in words."""
+    """Returns how a process ended, in words."""
     if code >= 0:
         return f"exited with code {code}"
     try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find a program in an OCI registry: index, the manifest of this platform, its layers.
 
-Each step says the digest of the next, and every document and layer is checked against it: whoever
-pins the first pins all. Only what anybody may read is read; a registry that wants a token for that
+Each step says the digest of the next, and every document and layer is checked against it: to
+pin the first is to pin all. Only what is public is read; a registry that wants a token for that
 gets one.
 """
 
@@ -27,7 +27,7 @@ from pipecd_model.oci import (
     parse_challenge,
     parse_document,
 )
-from piped.programs.download import Conversation
+from piped.programs.download import DownloadSession
 from piped.programs.errors import ProgramSourceError
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def this_platform() -> Platform:
 class OciRepository:
     """One repository of a registry."""
 
-    def __init__(self, talk: Conversation, reference: Reference, *, insecure: bool) -> None:
-        self._talk = talk
+    def __init__(self, session: DownloadSession, reference: Reference, *, insecure: bool) -> None:
+        self._session = session
         self._reference = reference
         self._insecure = insecure
         self._scheme = "http" if insecure else "https"
@@ -79,9 +79,9 @@ class OciRepository:
 
     @asynccontextmanager
     async def blob(self, layer: Descriptor) -> AsyncIterator["httpx2.Response"]:
-        """The answer with the bytes of a layer, which the caller must check."""
+        """The response with the bytes of a layer, which the caller must verify."""
         async with self._get(f"blobs/{layer.digest}") as response:
-            self._talk.check(response)
+            self._session.check(response)
             yield response
 
     def _choose(self, index: OciDocument) -> Descriptor:
@@ -98,8 +98,8 @@ class OciRepository:
     async def _document(self, version: str, digest: str) -> OciDocument:
         accept = {"Accept": ", ".join(READABLE)}
         async with self._get(f"manifests/{version}", accept) as response:
-            self._talk.check(response)
-            content = await self._talk.body(response, LARGEST_DOCUMENT)
+            self._session.check(response)
+            content = await self._session.body(response, LARGEST_DOCUMENT)
             claimed = digest or response.headers.get("Docker-Content-Digest", "")
         check_digest(claimed, hashlib.new(_algorithm(claimed), content).hexdigest(), "manifest")
         try:
@@ -114,14 +114,14 @@ class OciRepository:
         server, repository = self._reference.server, self._reference.repository
         url = f"{self._scheme}://{server}/v2/{repository}/{path}"
         if not self._token:
-            async with self._talk.get(url, headers) as response:
+            async with self._session.get(url, headers) as response:
                 if response.status_code != 401:
                     yield response
                     return
                 challenge = response.headers.get("WWW-Authenticate", "")
             self._token = await self._ask_token(challenge)
         given = {**(headers or {}), "Authorization": f"Bearer {self._token}"}
-        async with self._talk.get(url, given) as response:
+        async with self._session.get(url, given) as response:
             yield response
 
     async def _ask_token(self, header: str) -> str:
@@ -141,9 +141,9 @@ class OciRepository:
         }
         query = urlencode({name: value for name, value in asked.items() if value})
         joint = "&" if urlsplit(challenge.realm).query else "?"
-        async with self._talk.get(f"{challenge.realm}{joint}{query}") as response:
-            self._talk.check(response)
-            content = await self._talk.body(response, LARGEST_TOKEN)
+        async with self._session.get(f"{challenge.realm}{joint}{query}") as response:
+            self._session.check(response)
+            content = await self._session.body(response, LARGEST_TOKEN)
         try:
             given = msgspec.json.decode(content, type=_Token)
         except msgspec.DecodeError as error:
@@ -152,7 +152,7 @@ class OciRepository:
 
 
 def check_digest(wanted: str, found: str, what: str) -> None:
-    """Refuse what is not what it was said to be; an empty promise is none."""
+    """Raises ProgramSourceError unless the digest is the wanted one, if one is wanted."""
     if wanted and wanted != f"{_algorithm(wanted)}:{found}":
         raise ProgramSourceError(
             f"the {what} has the digest {_algorithm(wanted)}:{found}, not {wanted}",
@@ -165,5 +165,5 @@ def _algorithm(digest: str) -> str:
 
 
 def new_hash(layer: Descriptor) -> "hashlib._Hash":
-    """What computes the sum that a layer's digest names."""
+    """Returns a new hash of the algorithm that a layer's digest names."""
     return hashlib.new(_algorithm(layer.digest))

@@ -13,8 +13,8 @@ HEAD: Final = struct.Struct(">II")
 READ_AT_ONCE: Final = 1024 * 1024
 
 
-def framed(record: bytes) -> bytes:
-    """A record as it stands in a file."""
+def make_frame(record: bytes) -> bytes:
+    """Returns a record as it stands in a file: with its length and checksum before it."""
     return HEAD.pack(len(record), zlib.crc32(record)) + record
 
 

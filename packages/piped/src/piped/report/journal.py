@@ -164,7 +164,7 @@ class Journal:
             elif self._size > REWRITE and self._size > 4 * self._waiting:
                 self._rewrite()
             else:
-                frames.write(self._descriptor, frames.framed(record))
+                frames.write(self._descriptor, frames.make_frame(record))
                 if number:
                     self._records[number] = RecordPosition(
                         self._size + frames.HEAD.size, len(record)
@@ -188,7 +188,7 @@ class Journal:
             descriptor = os.open(new, flags, 0o600)
             for number, held in self._records.items():
                 record = self._record(held)
-                frames.write(descriptor, frames.framed(record))
+                frames.write(descriptor, frames.make_frame(record))
                 places[number] = RecordPosition(size + frames.HEAD.size, len(record))
                 size += frames.HEAD.size + len(record)
             os.fsync(descriptor)

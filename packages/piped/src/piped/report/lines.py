@@ -6,7 +6,7 @@ from typing import Final
 
 from pipecd_wire.model.logblock_pb2 import LogBlock
 from pipecd_wire.pipedservice import service_pb2 as pb
-from piped.report.spool import Kind
+from piped.report.spool import ChunkKind
 
 LARGEST_REQUEST: Final = 1024 * 1024
 """Bytes of lines that are put into one request when they have gathered."""
@@ -16,30 +16,30 @@ LONGEST_BLOCK: Final = 8 * 1024 * 1024
 much smaller."""
 
 
-def records_of(kind: Kind, blocks: Iterable[LogBlock]) -> list[tuple[Kind, bytes]]:
+def records_of(kind: ChunkKind, blocks: Iterable[LogBlock]) -> list[tuple[ChunkKind, bytes]]:
     """Lines in as many records as they need, at least one; only the last can be an end."""
-    records: list[tuple[Kind, bytes]] = []
+    records: list[tuple[ChunkKind, bytes]] = []
     gathered: list[LogBlock] = []
     size = 0
-    rest = Kind.CHECKPOINT if kind is Kind.END else kind
+    rest = ChunkKind.CHECKPOINT if kind is ChunkKind.END else kind
     for block in blocks:
-        fitting = _fitting(block)
+        fitting = _cut_to_fit(block)
         length = fitting.ByteSize()
         if gathered and size + length > LARGEST_REQUEST:
-            records.append((rest, _packed(gathered)))
+            records.append((rest, _pack(gathered)))
             gathered, size = [], 0
         gathered.append(fitting)
         size += length
-    if gathered or kind is not Kind.LINES:
-        records.append((kind, _packed(gathered)))
+    if gathered or kind is not ChunkKind.LINES:
+        records.append((kind, _pack(gathered)))
     return records
 
 
-def _packed(blocks: Iterable[LogBlock]) -> bytes:
+def _pack(blocks: Iterable[LogBlock]) -> bytes:
     return pb.ReportStageLogsRequest(blocks=blocks).SerializeToString()
 
 
-def _fitting(block: LogBlock) -> LogBlock:
+def _cut_to_fit(block: LogBlock) -> LogBlock:
     if len(block.log) * 4 <= LONGEST_BLOCK:
         return block
     encoded = block.log.encode()

@@ -30,9 +30,9 @@ from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Retry
 from piped.controlplane.client import ControlPlane
 from piped.report.lines import LARGEST_REQUEST, records_of
-from piped.report.spool import Kind, Spool, StageKey, found_spools, probe
+from piped.report.spool import ChunkKind, Spool, StageKey, find_spools, probe
 
-__all__ = ["StageKey", "StageLogs"]
+__all__ = ["SpooledStageLogs", "StageKey"]
 
 log = logger(__name__)
 
@@ -45,8 +45,8 @@ MOST: Final = 1024 * 1024 * 1024
 AT_ONCE: Final = 8
 """Requests on their way: what all of this may hold in memory is about twice as many megabytes."""
 
-SYNC_AFTER: Final = 1.0
-"""Seconds that lines may wait on disk unsynced, and between two tries of a disk that took nothing.
+SYNC_AFTER_SECONDS: Final = 1.0
+"""How long lines may wait on disk unsynced, and between two tries of a disk that took nothing.
 Most lines are taken before, and are never synced."""
 
 LEAST_ROOM: Final = 64 * 1024
@@ -69,7 +69,7 @@ class Waiting:
         self.sending: asyncio.Task[None] | None = None
 
 
-class StageLogs:
+class SpooledStageLogs:
     """Takes the lines of plugins, and passes them on while it is open."""
 
     def __init__(
@@ -79,13 +79,13 @@ class StageLogs:
         *,
         most_of_stage: int = MOST_OF_STAGE,
         most: int = MOST,
-        patience: float = 10,
+        patience_seconds: float = 10,
         flush: float = 10,
     ) -> None:
         """`folder`: where lines wait; without one it is as on a disk that takes nothing.
 
-        `patience`: seconds a call waits for room. `flush`: seconds that the end of a log is waited
-        for.
+        `patience_seconds`: how long a call waits for room. `flush`: seconds that the end of a log
+        is waited for.
         """
         self.fault = ""
         """Why lines cannot be kept on disk, empty when they can."""
@@ -93,7 +93,7 @@ class StageLogs:
         self._folder = folder
         self._most_of_stage = most_of_stage
         self._most = most
-        self._patience = patience
+        self._patience_seconds = patience_seconds
         self._flush = flush
         self._room = asyncio.Condition()
         self._slots = asyncio.Semaphore(AT_ONCE)
@@ -103,7 +103,7 @@ class StageLogs:
         self._too_large = 0
 
     @asynccontextmanager
-    async def open(self, *, drain: float = 10) -> AsyncIterator["StageLogs"]:
+    async def open(self, *, drain: float = 10) -> AsyncIterator["SpooledStageLogs"]:
         """Pass lines on while the block runs; at its end what is left gets `drain` seconds more."""
         self._find_left()
         try:
@@ -137,13 +137,13 @@ class StageLogs:
 
     async def report(self, key: StageKey, blocks: Iterable[LogBlock]) -> None:
         """Take lines; UnavailableError when there is no room for them in time."""
-        await self._add(key, Kind.LINES, blocks)
+        await self._add(key, ChunkKind.LINES, blocks)
 
     async def checkpoint(
         self, key: StageKey, blocks: Iterable[LogBlock], *, completed: bool
     ) -> None:
         """Take all lines since the last checkpoint; the end of the log is waited for."""
-        await self._add(key, Kind.END if completed else Kind.CHECKPOINT, blocks)
+        await self._add(key, ChunkKind.END if completed else ChunkKind.CHECKPOINT, blocks)
         if completed and key in self._waiting:
             waiting = self._waiting[key]
             with suppress(TimeoutError):
@@ -153,12 +153,12 @@ class StageLogs:
                 # The stage goes on without: its lines are kept and arrive when they can.
                 log.warning("stage_log.late", **key._asdict(), bytes=waiting.spool.size)
 
-    async def _add(self, key: StageKey, kind: Kind, blocks: Iterable[LogBlock]) -> None:
+    async def _add(self, key: StageKey, kind: ChunkKind, blocks: Iterable[LogBlock]) -> None:
         records = records_of(kind, blocks)
         turn = self._turns.setdefault(key, asyncio.Lock())
         try:
-            async with asyncio.timeout(self._patience), turn:
-                if kind is not Kind.END:
+            async with asyncio.timeout(self._patience_seconds), turn:
+                if kind is not ChunkKind.END:
                     size = sum(len(payload) for _, payload in records)
                     async with self._room:
                         await self._room.wait_for(lambda: self._fits(key, size))
@@ -179,7 +179,7 @@ class StageLogs:
     def _all_fit(self, size: int) -> bool:
         return self.bytes_waiting + size <= self._most
 
-    def _keep(self, key: StageKey, records: list[tuple[Kind, bytes]]) -> bool:
+    def _keep(self, key: StageKey, records: list[tuple[ChunkKind, bytes]]) -> bool:
         """Put lines on disk; False when it takes none."""
         if self._folder is None or self.fault:
             return False
@@ -207,7 +207,7 @@ class StageLogs:
                 " plane does not take",
             )
 
-    async def _pass_on_now(self, key: StageKey, records: list[tuple[Kind, bytes]]) -> None:
+    async def _pass_on_now(self, key: StageKey, records: list[tuple[ChunkKind, bytes]]) -> None:
         """Answer a plugin only when the control plane has its lines, behind all before them."""
         if key in self._waiting:
             await self._waiting[key].empty.wait()
@@ -261,7 +261,7 @@ class StageLogs:
         await self._tell_room()
         return True
 
-    async def _is_settled(self, key: StageKey, kind: Kind, payload: bytes) -> bool:
+    async def _is_settled(self, key: StageKey, kind: ChunkKind, payload: bytes) -> bool:
         """Has the control plane taken lines, or said that it never will?"""
         try:
             await self._pass_on(key, kind, payload)
@@ -275,17 +275,17 @@ class StageLogs:
             log.warning("stage_log.refused", **key._asdict(), reason=str(refused))
         return True
 
-    async def _pass_on(self, key: StageKey, kind: Kind, payload: bytes) -> None:
+    async def _pass_on(self, key: StageKey, kind: ChunkKind, payload: bytes) -> None:
         control = self._control
         request = pb.ReportStageLogsRequest.FromString(payload)
-        if kind is Kind.LINES:
+        if kind is ChunkKind.LINES:
             request.MergeFrom(pb.ReportStageLogsRequest(**key._asdict()))
             await control.call(control.service.ReportStageLogs, request)
         else:
             await control.call(
                 control.service.ReportStageLogsFromLastCheckpoint,
                 pb.ReportStageLogsFromLastCheckpointRequest(
-                    **key._asdict(), blocks=request.blocks, completed=kind is Kind.END
+                    **key._asdict(), blocks=request.blocks, completed=kind is ChunkKind.END
                 ),
             )
 
@@ -298,7 +298,7 @@ class StageLogs:
         if self._folder is None:
             return
         try:
-            found = found_spools(self._folder)
+            found = find_spools(self._folder)
         except OSError as error:
             raise StateError(
                 f"cannot read {str(self._folder)!r}: {error.strerror}",
@@ -311,7 +311,7 @@ class StageLogs:
     async def _sync(self) -> None:
         while True:
             before = self.spools
-            await asyncio.sleep(SYNC_AFTER)
+            await asyncio.sleep(SYNC_AFTER_SECONDS)
             for key, spool in before.items():
                 if key in self._waiting and not spool.is_synced:
                     try:

@@ -14,13 +14,13 @@ from typing import Final, Protocol
 from pipecd_model.secrets import Masker
 from pipecd_model.secrets.mask import LONGEST, MASK
 from pipecd_wire.model.logblock_pb2 import LogBlock
-from piped.report.logs import StageKey, StageLogs
+from piped.report.logs import SpooledStageLogs, StageKey
 from piped.secrets import KnownSecrets
 
 TELLING: Final = 4
 """Characters of a value that tell something of it; any line ends with one or two of them."""
 
-BESIDE: Final = 2_000_000
+THREAD_COST: Final = 2_000_000
 """From which effort on masking is done in a thread: a few milliseconds."""
 
 
@@ -50,14 +50,14 @@ class Stream:
 class MaskedLogs:
     """The same logs, without secrets."""
 
-    def __init__(self, logs: StageLogs, known: KnownSecrets) -> None:
+    def __init__(self, logs: SpooledStageLogs, known: KnownSecrets) -> None:
         self._logs = logs
         self._known = known
         self._streams: dict[StageKey, Stream] = {}
 
     @asynccontextmanager
     async def open(self, *, drain: float = 10) -> AsyncIterator["MaskedLogs"]:
-        """Pass lines on while the block runs; see `StageLogs.open`."""
+        """Pass lines on while the block runs; see `SpooledStageLogs.open`."""
         async with self._logs.open(drain=drain):
             yield self
 
@@ -70,7 +70,7 @@ class MaskedLogs:
         stream = self._stream(key)
         async with stream.reporting:
             given = list(blocks)
-            shown = await _masked_beside(stream.tail, given, masker, goes_on=True)
+            shown = await _mask_maybe_in_thread(stream.tail, given, masker, goes_on=True)
             await self._logs.report(key, shown)
             stream.tail = _end(stream.tail, given)  # only now: lines that were not taken come again
 
@@ -85,7 +85,7 @@ class MaskedLogs:
         stream = self._stream(key)
         async with stream.reporting:
             given = list(blocks)
-            shown = await _masked_beside(stream.tail, given, masker, goes_on=not completed)
+            shown = await _mask_maybe_in_thread(stream.tail, given, masker, goes_on=not completed)
             await self._logs.checkpoint(key, shown, completed=completed)
             stream.tail = _end(stream.tail, given)
         if completed:
@@ -99,17 +99,19 @@ class MaskedLogs:
         return self._streams[key]
 
 
-async def _masked_beside(
+async def _mask_maybe_in_thread(
     tail: str, blocks: list[LogBlock], masker: Masker, *, goes_on: bool
 ) -> list[LogBlock]:
-    """As `masked`; in a thread where it takes long enough for others to notice."""
+    """As `mask_blocks`; in a thread where it takes long enough for others to notice."""
     size = len(tail) + sum(len(block.log) for block in blocks)
-    if masker.effort(size) < BESIDE:
-        return masked(tail, blocks, masker, goes_on=goes_on)
-    return await asyncio.to_thread(masked, tail, blocks, masker, goes_on=goes_on)
+    if masker.effort(size) < THREAD_COST:
+        return mask_blocks(tail, blocks, masker, goes_on=goes_on)
+    return await asyncio.to_thread(mask_blocks, tail, blocks, masker, goes_on=goes_on)
 
 
-def masked(tail: str, blocks: list[LogBlock], masker: Masker, *, goes_on: bool) -> list[LogBlock]:
+def mask_blocks(
+    tail: str, blocks: list[LogBlock], masker: Masker, *, goes_on: bool
+) -> list[LogBlock]:
     """The same lines with every value in them replaced; `tail` is what was said before them.
 
     `goes_on`: more lines may come, and with them the rest of a value that has begun.
@@ -126,7 +128,7 @@ def masked(tail: str, blocks: list[LogBlock], masker: Masker, *, goes_on: bool) 
     begin = len(tail)
     for block in blocks:
         end = begin + len(block.log)
-        shown.append(_with_log(block, _cut(text, begin, end, places)))
+        shown.append(_replace_log(block, _cut(text, begin, end, places)))
         begin = end
     return shown
 
@@ -144,7 +146,7 @@ def _cut(text: str, begin: int, end: int, places: list[tuple[int, int]]) -> str:
     return "".join(shown)
 
 
-def _with_log(block: LogBlock, text: str) -> LogBlock:
+def _replace_log(block: LogBlock, text: str) -> LogBlock:
     if text == block.log:
         return block
     changed = LogBlock()

@@ -51,7 +51,7 @@ class LineNumbers:
     def begin(self, key: StageKey) -> int:
         """The first number of the next run of a stage."""
         stage = f"{key.stage_id}/{key.retried_count}"
-        firsts = self._of(key.deployment_id)
+        firsts = self._get_firsts(key.deployment_id)
         first = max(self._clock(), firsts.get(stage, -MOST_LINES) + MOST_LINES)
         firsts[stage] = first
         self._keep(key.deployment_id, firsts)
@@ -72,7 +72,7 @@ class LineNumbers:
                 if file.stat().st_mtime < oldest:
                     file.unlink()
 
-    def _of(self, deployment_id: str) -> dict[str, int]:
+    def _get_firsts(self, deployment_id: str) -> dict[str, int]:
         if deployment_id not in self._firsts:
             self._firsts[deployment_id] = self._read(deployment_id)
         return self._firsts[deployment_id]
@@ -119,15 +119,15 @@ class RenumberedLogs:
 
     async def report(self, key: StageKey, blocks: Iterable[LogBlock]) -> None:
         """Take lines."""
-        await self._logs.report(key, self._renumbered(key, blocks))
+        await self._logs.report(key, self._renumber(key, blocks))
 
     async def checkpoint(
         self, key: StageKey, blocks: Iterable[LogBlock], *, completed: bool
     ) -> None:
         """Take all lines since the last checkpoint."""
-        await self._logs.checkpoint(key, self._renumbered(key, blocks), completed=completed)
+        await self._logs.checkpoint(key, self._renumber(key, blocks), completed=completed)
 
-    def _renumbered(self, key: StageKey, blocks: Iterable[LogBlock]) -> list[LogBlock]:
+    def _renumber(self, key: StageKey, blocks: Iterable[LogBlock]) -> list[LogBlock]:
         given = list(blocks)
         if not given or not self._is_wanted():
             return given
@@ -135,10 +135,10 @@ class RenumberedLogs:
             self._shifts[key] = self._numbers.begin(key) - given[0].index
             if len(self._shifts) > MOST_STAGES:
                 del self._shifts[next(iter(self._shifts))]
-        return list(_shifted(given, self._shifts[key]))
+        return list(_shift(given, self._shifts[key]))
 
 
-def _shifted(blocks: Iterable[LogBlock], shift: int) -> Iterator[LogBlock]:
+def _shift(blocks: Iterable[LogBlock], shift: int) -> Iterator[LogBlock]:
     for block in blocks:
         moved = LogBlock()
         moved.CopyFrom(block)

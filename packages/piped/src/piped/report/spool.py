@@ -35,7 +35,7 @@ class StageKey(NamedTuple):
     retried_count: int = 0
 
 
-class Kind(Enum):
+class ChunkKind(Enum):
     """What a record is, by its first byte."""
 
     KEY = b"k"
@@ -48,7 +48,7 @@ class Kind(Enum):
 class Chunk:
     """Records that go into one request."""
 
-    kind: Kind
+    kind: ChunkKind
     payload: bytes
     """Messages that were written one after the other, which is one message with all their lines."""
     end: int
@@ -95,9 +95,9 @@ class Spool:
     def is_synced(self) -> bool:
         return all(each.synced >= each.size for each in self._files)
 
-    def append(self, records: Iterable[tuple[Kind, bytes]]) -> None:
+    def append(self, records: Iterable[tuple[ChunkKind, bytes]]) -> None:
         """Add records, all or none. Raises OSError."""
-        data = b"".join(frames.framed(kind.value + payload) for kind, payload in records)
+        data = b"".join(frames.make_frame(kind.value + payload) for kind, payload in records)
         if self._writing < 0 or self._files[-1].size >= self._largest_file:
             self._begin_file(data)
             return
@@ -147,7 +147,7 @@ class Spool:
 
     def _begin_file(self, data: bytes) -> None:
         """A new file appears with its first records in it, or not at all."""
-        whole = frames.framed(Kind.KEY.value + json.dumps(self.key).encode()) + data
+        whole = frames.make_frame(ChunkKind.KEY.value + json.dumps(self.key).encode()) + data
         self._folder.mkdir(parents=True, exist_ok=True)
         descriptor, path = self._new_file()
         try:
@@ -178,12 +178,12 @@ class Spool:
 
     def _next_in_first(self, most: int) -> Chunk | None:
         first = self._files[0]
-        kind, size, end = Kind.LINES, 0, self._read
+        kind, size, end = ChunkKind.LINES, 0, self._read
         payloads: list[bytes] = []
         for place, found, payload in _read(first.path, self._read, first.size):
-            if found is Kind.KEY:
+            if found is ChunkKind.KEY:
                 continue
-            if payloads and (kind is not Kind.LINES or found is not kind):
+            if payloads and (kind is not ChunkKind.LINES or found is not kind):
                 break
             size += len(payload)
             if payloads and size > most:
@@ -204,16 +204,16 @@ class Spool:
             first.path.unlink()
 
 
-def _read(path: Path, start: int, end: int) -> Iterator[tuple[int, Kind, bytes]]:
+def _read(path: Path, start: int, end: int) -> Iterator[tuple[int, ChunkKind, bytes]]:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         for place, record in frames.records(descriptor, start, end):
-            yield place, Kind(record[:1]), record[1:]
+            yield place, ChunkKind(record[:1]), record[1:]
     finally:
         os.close(descriptor)
 
 
-def found_spools(folder: Path, *, largest_file: int = LARGEST_FILE) -> list[Spool]:
+def find_spools(folder: Path, *, largest_file: int = LARGEST_FILE) -> list[Spool]:
     """What an earlier piped has left. Raises OSError."""
     files: dict[StageKey, list[File]] = {}
     paths = sorted(folder.iterdir()) if folder.exists() else []

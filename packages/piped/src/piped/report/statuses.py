@@ -12,11 +12,11 @@ from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
 from piped.facts import (
-    Completed,
+    DeploymentCompleted,
+    DeploymentStarted,
     Facts,
     Planned,
     StageChanged,
-    Started,
     StatusChanged,
     SyncChanged,
     Triggered,
@@ -35,11 +35,11 @@ class StatusReporter:
     def subscribe_to(self, facts: Facts) -> None:
         """Report every fact from now on."""
         facts.subscribe(Triggered, self.report_triggered)
-        facts.subscribe(Started, self.report_started)
+        facts.subscribe(DeploymentStarted, self.report_started)
         facts.subscribe_awaited(self.report_planned)
         facts.subscribe(StatusChanged, self.report_status)
         facts.subscribe(StageChanged, self.report_stage)
-        facts.subscribe(Completed, self.report_completed)
+        facts.subscribe(DeploymentCompleted, self.report_completed)
         facts.subscribe(SyncChanged, self.report_sync)
 
     def report_triggered(self, fact: Triggered) -> None:
@@ -55,7 +55,7 @@ class StatusReporter:
             ),
         )
 
-    def report_started(self, fact: Started) -> None:
+    def report_started(self, fact: DeploymentStarted) -> None:
         """Report that the application is being deployed."""
         self._report_deploying(fact.deployment, now=True)
 
@@ -115,7 +115,7 @@ class StatusReporter:
             ),
         )
 
-    def report_completed(self, fact: Completed) -> None:
+    def report_completed(self, fact: DeploymentCompleted) -> None:
         """Report the end. A success becomes what the next deployment is compared with.
 
         That is reported first: were piped to die in between, the end would be reported again, while

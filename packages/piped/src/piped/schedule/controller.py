@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which deployment runs when: one worker per application, the oldest deployment first.
 
-Deployments come from the trigger at the moment they are created (`on_created`), and from the mirror
+Deployments come from the trigger at the moment they are created (`on_created`), and from the state
 those that an earlier piped has left. Nothing here waits for a tick, but everything for the lease:
-while another instance of this piped is at work, what the mirror says is that one's business.
+while another instance of this piped is at work, what the state says is that one's business.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from pipecd_runtime.logs import logger
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
-from piped.controlplane.state import Change, ControlPlaneState
+from piped.controlplane.state import ControlPlaneState, StateChange
 from piped.report.commands import CommandInbox, CommandOutcome
 from piped.report.statuses import StatusReporter
 from piped.schedule.run import DeploymentRun
@@ -82,7 +82,7 @@ class Controller:
         self._stopping = False
 
     async def run(self) -> None:
-        """Take what the mirror says until cancelled; the workers are then cancelled too."""
+        """Take what the state says until cancelled; the workers are then cancelled too."""
         changes = self._state.changes()
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
@@ -137,7 +137,7 @@ class Controller:
                 await self._on_handed_over()
             await self._permit.wait_for_deployment(begun=False)
 
-    def _take(self, change: Change) -> None:
+    def _take(self, change: StateChange) -> None:
         for queue in self._queues.values():
             self._refresh(queue)
         for deployment in change.deployments:

@@ -17,7 +17,7 @@ from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment, DeploymentStatus, PipelineStage
 from piped.controlplane.epoch import lease_epoch
-from piped.facts import Completed, Planned, Started, StatusChanged
+from piped.facts import DeploymentCompleted, DeploymentStarted, Planned, StatusChanged
 from piped.plan.retrying import retry_while_unavailable
 from piped.plan.sources import read_config, read_target
 from piped.report.commands import SUCCEEDED, CommandOutcome
@@ -38,14 +38,14 @@ log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class DeploymentEnding:
     """How the deployment ends, and the stage at which its way forward stopped."""
 
     status: DeploymentStatus.ValueType
     reason: str
     stage: PipelineStage | None = None
 
-    def also(self, more: str) -> "Ending":
+    def also(self, more: str) -> "DeploymentEnding":
         return replace(self, reason=f"{self.reason}; {more}")
 
 
@@ -122,10 +122,10 @@ class DeploymentRun:
                 if self._is_elsewhere():
                     self._leave(str(error))
                     return
-                ending = Ending(status=pb.DEPLOYMENT_FAILURE, reason=error.with_hint())
+                ending = DeploymentEnding(status=pb.DEPLOYMENT_FAILURE, reason=error.with_hint())
             except Exception:  # noqa: BLE001 - one of the doors: a bug fails the deployment, not piped
                 log.bug("deployment.bug")
-                ending = Ending(
+                ending = DeploymentEnding(
                     status=pb.DEPLOYMENT_FAILURE,
                     reason="internal error of piped; its log has the details",
                 )
@@ -141,12 +141,12 @@ class DeploymentRun:
         """Has the lease gone to another instance? Then no fault here is the deployment's."""
         return not self._services.permit.held or self._services.permit.epoch != self.epoch
 
-    async def _run(self) -> Ending:
+    async def _run(self) -> DeploymentEnding:
         deployment = self.deployment
         try:
             prepared = await self._prepare()
         except StopRequestedError as stopped:
-            return self._ending(stopped, None)
+            return self._to_ending(stopped, None)
         with self._services.scope.open(deployment):
             self._stages = StageRunner(
                 deployment, prepared, self._services, began=self._began(), epoch=self.epoch
@@ -172,7 +172,7 @@ class DeploymentRun:
                 return PreparedCommit(config=read_config(source), source=source)
         async with scope:
             self._begun = True
-            services.facts.publish(Started(deployment=deployment))
+            services.facts.publish(DeploymentStarted(deployment=deployment))
             running = await retry_while_unavailable(
                 lambda: services.successes.get(deployment.application_id)
             )
@@ -192,7 +192,7 @@ class DeploymentRun:
         log.info("deployment.planned", stages=len(deployment.stages), summary=plan.summary)
         return PreparedCommit(config=plan.config, source=plan.source)
 
-    async def _forward(self, stages: StageRunner) -> Ending:
+    async def _forward(self, stages: StageRunner) -> DeploymentEnding:
         for stage in forward_stages(self.deployment):
             if stage_is_completed(stage.status):
                 outcome = StageOutcome(status=stage.status, reason=stage.status_reason)
@@ -200,50 +200,56 @@ class DeploymentRun:
                 try:
                     outcome = await stages.run(stage, self._new_scope())
                 except StopRequestedError as stopped:
-                    return self._ending(stopped, stage)
+                    return self._to_ending(stopped, stage)
             match outcome.status:
                 case pb.STAGE_SUCCESS | pb.STAGE_SKIPPED:
                     continue
                 case pb.STAGE_EXITED:
                     reason = outcome.reason or f"{stage.name} ended the pipeline"
-                    return Ending(status=pb.DEPLOYMENT_SUCCESS, reason=reason)
+                    return DeploymentEnding(status=pb.DEPLOYMENT_SUCCESS, reason=reason)
                 case pb.STAGE_CANCELLED:
                     reason = f"{outcome.reason or 'cancelled'} during {stage.name}"
-                    return Ending(status=pb.DEPLOYMENT_CANCELLED, reason=reason, stage=stage)
+                    return DeploymentEnding(
+                        status=pb.DEPLOYMENT_CANCELLED, reason=reason, stage=stage
+                    )
                 case _:
                     reason = name_once(stage, " failed", outcome.reason)
-                    return Ending(status=pb.DEPLOYMENT_FAILURE, reason=reason, stage=stage)
-        return Ending(status=pb.DEPLOYMENT_SUCCESS, reason="all stages are done")
+                    return DeploymentEnding(
+                        status=pb.DEPLOYMENT_FAILURE, reason=reason, stage=stage
+                    )
+        return DeploymentEnding(status=pb.DEPLOYMENT_SUCCESS, reason="all stages are done")
 
-    def _ending(self, stopped: StopRequestedError, before: PipelineStage | None) -> Ending:
+    def _to_ending(
+        self, stopped: StopRequestedError, before: PipelineStage | None
+    ) -> DeploymentEnding:
         """The end of a deployment that was stopped while no stage ran."""
         match stopped.reason:
             case Cancelled():
                 where = f" before {before.name}" if before else " before it began"
-                return Ending(
+                return DeploymentEnding(
                     status=pb.DEPLOYMENT_CANCELLED, reason=f"{stopped.reason}{where}", stage=before
                 )
             case TimedOut():
-                return Ending(
+                return DeploymentEnding(
                     status=pb.DEPLOYMENT_FAILURE, reason=str(stopped.reason), stage=before
                 )
             case Terminated():
                 raise stopped
 
-    def _where_it_stopped(self) -> Ending:
+    def _where_it_stopped(self) -> DeploymentEnding:
         """Why a deployment is rolling back that an earlier piped has begun to roll back."""
         reason = self.deployment.status_reason
         for stage in forward_stages(self.deployment):
             if stage.status == pb.STAGE_CANCELLED:
-                return Ending(status=pb.DEPLOYMENT_CANCELLED, reason=reason, stage=stage)
+                return DeploymentEnding(status=pb.DEPLOYMENT_CANCELLED, reason=reason, stage=stage)
             if stage.status == pb.STAGE_FAILURE:
-                return Ending(status=pb.DEPLOYMENT_FAILURE, reason=reason, stage=stage)
+                return DeploymentEnding(status=pb.DEPLOYMENT_FAILURE, reason=reason, stage=stage)
         status = pb.DEPLOYMENT_CANCELLED if self._cancels else pb.DEPLOYMENT_FAILURE
-        return Ending(status=status, reason=reason)
+        return DeploymentEnding(status=status, reason=reason)
 
     async def _roll_back(
-        self, stages: StageRunner, config: ApplicationConfig, ending: Ending
-    ) -> Ending:
+        self, stages: StageRunner, config: ApplicationConfig, ending: DeploymentEnding
+    ) -> DeploymentEnding:
         deployment = self.deployment
         self._heeds_cancel = False
         wish = self._cancelled if not self._rolling_back else None
@@ -310,7 +316,7 @@ class DeploymentRun:
             deployment.updated_at = int(self._services.clock())
             self._services.facts.publish(StatusChanged(deployment=deployment))
 
-    def _complete(self, ending: Ending) -> None:
+    def _complete(self, ending: DeploymentEnding) -> None:
         deployment, services = self.deployment, self._services
         if self._cancels and ending.status != pb.DEPLOYMENT_CANCELLED:
             by = ", ".join(command.commander for command in self._cancels if command.commander)
@@ -318,7 +324,7 @@ class DeploymentRun:
         deployment.status = ending.status
         deployment.status_reason = ending.reason
         deployment.completed_at = deployment.updated_at = int(services.clock())
-        services.facts.publish(Completed(deployment=deployment, was_started=self._begun))
+        services.facts.publish(DeploymentCompleted(deployment=deployment, was_started=self._begun))
         if ending.status == pb.DEPLOYMENT_SUCCESS:
             services.successes.remember(deployment.application_id, reference(deployment))
         in_time = ending.status == pb.DEPLOYMENT_CANCELLED

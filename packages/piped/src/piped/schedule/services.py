@@ -10,13 +10,13 @@ from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
 from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.facts import Facts
 from piped.plan.planner import Planner
-from piped.plan.protocols import Plugins, Sources
+from piped.plan.protocols import CommitSources, Plugins
 from piped.plan.stages import Clock
 from piped.report.commands import CommandInbox
 from piped.report.statuses import StatusReporter
 
 
-class Scope(Protocol):
+class RunScope(Protocol):
     """What is open while a deployment is planned or runs: its metadata, and its secrets."""
 
     def open(self, deployment: Deployment) -> AbstractContextManager[object]:
@@ -61,7 +61,7 @@ class Scripts(Protocol):
         """
 
 
-class Successes(Protocol):
+class LastSuccesses(Protocol):
     """What each application runs: its last deployment that succeeded."""
 
     async def get(self, application_id: str) -> ApplicationDeploymentReference | None:
@@ -77,12 +77,12 @@ class RunServices:
 
     planner: Planner
     plugins: Plugins
-    sources: Sources
+    sources: CommitSources
     facts: Facts
     reports: StatusReporter
     commands: CommandInbox
-    scope: Scope
-    successes: Successes
+    scope: RunScope
+    successes: LastSuccesses
     permit: Permit
     scripts: Scripts
     read_deployment: Callable[[str], Awaitable[Deployment]]

@@ -19,7 +19,7 @@ from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi.api_pb2 import ExecutePluginInput, ExecuteStageResponse
 from piped.facts import StageChanged, WaitsForApproval
-from piped.plan.protocols import PLUGIN, Plugin
+from piped.plan.protocols import PLUGIN, StagePlugin
 from piped.plan.sources import enter_running, open_target
 from piped.plan.stages import config_bytes
 from piped.schedule.services import RunServices
@@ -148,15 +148,15 @@ class StageRunner:
         deployment = self._deployment
         running = deployment.running_commit_hash
 
-        async def changed() -> list[str]:
-            return await self._services.sources.changed_paths(
+        async def list_changed() -> list[str]:
+            return await self._services.sources.list_changed_paths(
                 deployment.git_path, running, deployment.trigger.commit.hash
             )
 
         return await skip_reason(
             entry.skip_on,
             message=deployment.trigger.commit.message,
-            changed=changed if running else None,
+            changed=list_changed if running else None,
         )
 
     async def _execute(
@@ -194,7 +194,7 @@ class StageRunner:
             if running is not None:
                 run.running_deployment_source.CopyFrom(running)
 
-    def _plugin_of(self, stage: PipelineStage) -> Plugin:
+    def _plugin_of(self, stage: PipelineStage) -> StagePlugin:
         plugins = self._services.plugins
         if stage.metadata.get(PLUGIN, "") in plugins.plugins:
             return plugins.plugins[stage.metadata[PLUGIN]]

@@ -37,7 +37,7 @@ log = logger(__name__)
 DEFAULT_GRACE_SECONDS: Final = 10.0
 """Seconds to end by itself for a script whose record does not say how long it has."""
 SHIM_RESERVE_SECONDS: Final = 15.0
-"""Seconds beyond that in which its shim has killed what is left, and has told the end."""
+"""Seconds beyond that in which its shim has killed what is left, and has recorded the end."""
 FULL_DISK_SECONDS: Final = 15.0
 """Seconds in which a shim that was started has made its record, or has found no room for it."""
 
@@ -49,7 +49,7 @@ class RunningScripts:
         self._folder = folder
 
     def stop(self, deployment_id: str, stage_id: str) -> bool:
-        """Let nobody start the scripts of a stage, or start them again; are any on record?"""
+        """Forbid every start of the scripts of a stage; returns whether any are on record."""
         records = list_records(find_deployment_folder(self._folder, deployment_id), only=stage_id)
         for record in records:
             with suppress(OSError):
@@ -59,15 +59,15 @@ class RunningScripts:
     async def end(
         self, deployment_id: str, *, only: str | None = None, but: str | None = None
     ) -> int:
-        """End the scripts of a deployment, `only` one stage's or all `but` those; how many lived.
+        """End the scripts of a deployment, `only` one stage's or all `but` those.
 
-        When this returns none lives, and none can start any more.
+        Returns how many lived. After it none lives, and none can start any more.
         """
         folder = find_deployment_folder(self._folder, deployment_id)
         return await self._end(list_records(folder, only=only, but=but))
 
     async def end_all(self) -> int:
-        """End all scripts there are."""
+        """End all scripts; returns how many lived."""
         folders = list_deployment_folders(self._folder)
         return await self._end(each for folder in folders for each in list_records(folder))
 
@@ -87,7 +87,7 @@ async def _end_logged(record: Path) -> bool:
 
 
 async def end_script(record: Path) -> bool:
-    """See to it that nothing of a script lives, nor can start; the value: did its shim live?"""
+    """End all of a script, and forbid its start; returns whether its shim lived."""
     grace = _grace(record)
     now = time.monotonic
     began = now()
@@ -131,7 +131,7 @@ def forbid(record: Path) -> None:
 
 
 def _is_over(record: Path) -> bool:
-    """Is it known how the script ended? Its shim has ended all of it by then."""
+    """Whether the exit is on record. Its shim has ended all of the script by then."""
     return (record / EXIT).exists() or not record.is_dir()
 
 
@@ -158,7 +158,7 @@ def _is_locked(record: Path) -> bool:
 
 
 def _signal_shim(record: Path, number: signal.Signals) -> bool:
-    """Signal the shim that has the lock, and nobody else; False when it is not known yet."""
+    """Signal the shim that has the lock; returns False when it is not known yet."""
     words = _read(record / STARTED).split()
     try:
         pid = int(words[0])

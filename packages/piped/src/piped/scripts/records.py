@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The records of scripts in the data folder, removed when their deployment is over.
 
-Scripts outlive piped, and their records are how they are found again and how nobody runs one
+Scripts outlive piped, and their records are how they are found again and how none is run
 twice. So a record goes only when the end of its deployment cannot be lost any more, and never while
 its script lives: the script's keeper holds a lock. A script that lives on after its deployment, as
 on a machine that another one has taken the work from, is ended first. What this piped did not see
-end is asked for once, at the start; what nobody knows stays, and the plugin removes it when it is
+end is asked for once, at the start; what is unknown stays, and the plugin removes it when it is
 old.
 """
 
@@ -71,7 +71,7 @@ class ScriptRecords:
             self._changed.set()
 
     async def run(self) -> None:
-        """Remove for ever. What an earlier piped had to tell must have been told before."""
+        """Remove for ever. The reports of an earlier piped must have been delivered before."""
         self._unknown = _names_in(self._folder)
         await asyncio.to_thread(_finish_removals, self._folder)
         backoff = Backoff(
@@ -145,7 +145,7 @@ def forget(scripts: Path, deployment_id: str) -> bool:
     folder = find_deployment_folder(scripts, deployment_id)
     away = scripts / f"{REMOVED}{folder.name}"
     try:
-        # Held until all is gone: nobody begins to run what is being forgotten.
+        # Held until all is gone: nothing of it can start meanwhile.
         with _locked(folder):
             shutil.rmtree(away, ignore_errors=True)
             if folder.is_symlink():

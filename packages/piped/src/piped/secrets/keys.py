@@ -17,7 +17,7 @@ class SecretKeys:
 
     opener: Opener
     public: str
-    """In PEM form; everybody may know it."""
+    """In PEM form; no secret."""
 
 
 def read_keys(management: SecretManagementConfig | None) -> SecretKeys | None:

@@ -19,7 +19,7 @@ from pipecd_wire.model.deployment_pb2 import Deployment
 log = logger(__name__)
 
 KEPT: Final = 16
-"""Applications whose secrets stay known after their last deployment: its end is told after it."""
+"""Applications whose secrets stay known after their last deployment, whose end is still to come."""
 
 COMMITS: Final = 8
 """Commits of an application whose secrets are known: what is deployed, and what runs."""
@@ -52,7 +52,7 @@ class KnownSecrets:
         self._all = Masker(())
 
     def learn(self, git_path: ApplicationGitPath, commit: str, opened: OpenedSecrets) -> None:
-        """Take the secrets of an application at a commit."""
+        """Remember the secrets of an application at a commit."""
         place = _place(git_path)
         application = self._applications.get(place)
         if application is None:
@@ -84,14 +84,14 @@ class KnownSecrets:
             self._forget()
 
     def find_secrets(self, deployment_id: str) -> OpenedSecrets:
-        """The secrets of the commit that is deployed."""
+        """Returns the secrets of the commit that is deployed."""
         place, commit = self._deployments.get(deployment_id, (("", ""), ""))
         application = self._applications.get(place)
         opened = application.commits.get(commit) if application is not None else None
         return opened or OpenedSecrets()
 
     def value(self, deployment_id: str, name: str) -> str:
-        """One of them; raises PipecdError, which never shows it."""
+        """Returns one of them. Raises PipecdError, which never shows it."""
         opened = self.find_secrets(deployment_id)
         if name in opened.values:
             return opened.values[name]
@@ -105,7 +105,7 @@ class KnownSecrets:
         )
 
     def masker(self, deployment_id: str) -> Masker:
-        """Mask what a deployment says; another object whenever there is more to mask."""
+        """Returns what masks the texts of a deployment; a new object when there is more to mask."""
         place, _ = self._deployments.get(deployment_id, (("", ""), ""))
         application = self._applications.get(place)
         return application.masker if application is not None else _NOTHING
@@ -119,7 +119,7 @@ class KnownSecrets:
         return self._all.line(text)
 
     def _forget(self) -> None:
-        """Drop what was used longest ago, and by nobody now."""
+        """Drop what was used longest ago and is not in use now."""
         unused = [place for place, each in self._applications.items() if not each.users]
         for place in unused[: max(0, len(unused) - KEPT)]:
             del self._applications[place]

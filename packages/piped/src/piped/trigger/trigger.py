@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pipecd_wire.model.command_pb2 import Command
-from piped.controlplane.state import Change, Changes
+from piped.controlplane.state import StateChange, StateChanges
 from piped.git import Repository
 from piped.trigger.repository_trigger import RepositoryTrigger
 from piped.trigger.services import TriggerLimits, TriggerServices
@@ -63,16 +63,16 @@ class Trigger:
             self._apply(await self._next(changes))
             self._report_missing_repositories()
 
-    async def _next(self, changes: Changes) -> Change:
+    async def _next(self, changes: StateChanges) -> StateChange:
         """The next change, or an empty one when a command has waited long enough."""
         pause = self._refuse_impossible()
         try:
             async with asyncio.timeout(pause):
                 return await anext(changes)
         except TimeoutError:
-            return Change()
+            return StateChange()
 
-    def _apply(self, change: Change) -> None:
+    def _apply(self, change: StateChange) -> None:
         for hint in change.git_hints:
             for repository in self._repositories.values():
                 if hint.repository_id in {"", repository.id} and (

@@ -10,7 +10,7 @@ from pipecd_model.config import PluginConfig
 from pipecd_wire.rpc import connect
 from piped.controlplane.client import ControlPlane
 from piped.plugins import PluginBackend, PluginHost, ToolsFolder
-from piped.report.logs import StageLogs
+from piped.report.logs import SpooledStageLogs
 from piped.report.metadata import MetadataStores
 
 
@@ -24,7 +24,7 @@ async def main(url: str, record: str, folder: Path) -> None:
     async with connect("127.0.0.1:1") as channel:
         control = ControlPlane(channel)
         backend = PluginBackend(
-            logs=StageLogs(control),
+            logs=SpooledStageLogs(control),
             metadata=MetadataStores(control, _kept),
             commands=no_commands,
             control=control,

@@ -250,7 +250,7 @@ async def test_too_much_is_refused_before_it_comes(server: WebServer, get: Get) 
     url = server.give("/files", Answer(body=PLUGIN))
 
     with pytest.raises(ProgramSourceError, match="gives more than"):
-        await get(url, sha256=SUM, limits={"size": 16})
+        await get(url, sha256=SUM, limits={"size_bytes": 16})
 
 
 async def test_too_much_is_refused_when_nobody_told_of_it(
@@ -263,14 +263,17 @@ async def test_too_much_is_refused_when_nobody_told_of_it(
     url = server.give("/files", Answer(headers={"Transfer-Encoding": "chunked"}, write=write))
 
     with pytest.raises(ProgramSourceError, match="gives more than 3 MiB"):
-        await get(url, sha256=SUM, limits={"size": 3 * 1024 * 1024})
+        await get(url, sha256=SUM, limits={"size_bytes": 3 * 1024 * 1024})
 
     assert executables() == []
 
 
 @pytest.mark.parametrize(
     ("limits", "told"),
-    [({"silence": 0.2}, "said nothing for 0.2s"), ({"whole": 0.2}, "took longer than 0.2s")],
+    [
+        ({"silence_seconds": 0.2}, "said nothing for 0.2s"),
+        ({"total_seconds": 0.2}, "took longer than 0.2s"),
+    ],
 )
 async def test_a_server_that_is_slow_is_away(
     server: WebServer, get: Get, limits: dict[str, float], told: str

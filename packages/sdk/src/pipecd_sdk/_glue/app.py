@@ -28,7 +28,7 @@ from pipecd_sdk._glue.piped import PipedClient
 from pipecd_sdk._glue.plan import ConfigApi, PlanApi
 from pipecd_sdk._glue.running import StageRuns
 from pipecd_sdk.clock import Clock
-from pipecd_sdk.config import ConfigFaultsError
+from pipecd_sdk.config import OptionFaultsError
 from pipecd_sdk.plugin import StagePlugin
 from pipecd_wire.headers import PLUGIN_TOKEN_HEADER
 from pipecd_wire.pipecd.plugin import plugin_pb2
@@ -51,7 +51,7 @@ def main(plugin: StagePlugin, *, version: str, args: Sequence[str]) -> int:
     try:
         die_with_parent()
         setup = set_up(plugin, read_entry(flags))
-    except ConfigFaultsError as error:
+    except OptionFaultsError as error:
         log.error("%s", error)  # noqa: TRY400 - the author's mistake, not ours: no traceback
         return MISCONFIGURED
     except (OrphanedError, OSError) as error:

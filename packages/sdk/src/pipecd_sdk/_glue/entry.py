@@ -12,7 +12,7 @@ import msgspec
 
 from pipecd_model.config import ConfigModel
 from pipecd_sdk._glue.flags import Flags
-from pipecd_sdk.config import ConfigFaultsError, Fault, PluginConfig, TargetConfig, read_value
+from pipecd_sdk.config import Fault, OptionFaultsError, PluginConfig, TargetConfig, read_value
 from pipecd_sdk.context import DeployTarget
 from pipecd_sdk.plugin import StagePlugin
 
@@ -60,23 +60,23 @@ def read_entry(flags: Flags) -> str:
 
 
 def set_up(plugin: StagePlugin, text: str) -> Setup:
-    """Give the plugin its options; raises ConfigFaultsError with everything that is wrong."""
+    """Give the plugin its options; raises OptionFaultsError with everything that is wrong."""
     try:
         raw = json.loads(text)
     except ValueError as error:
-        raise ConfigFaultsError([Fault(path="--config", message=f"not JSON: {error}")]) from None
+        raise OptionFaultsError([Fault(path="--config", message=f"not JSON: {error}")]) from None
     entry, _ = read_value(PluginEntry, raw, path=("plugin",))
     faults: list[Fault] = []
     if (kind := plugin.config_type()) is not None:
         try:
             _give_config(plugin, read_value(kind, entry.config, path=("config",)))
-        except ConfigFaultsError as error:
+        except OptionFaultsError as error:
             faults += error.faults
     targets = {}
     for index, target in enumerate(entry.deploy_targets):
         try:
             config = _target_config(plugin, target, index)
-        except ConfigFaultsError as error:
+        except OptionFaultsError as error:
             faults += error.faults
         else:
             targets[target.name] = DeployTarget(
@@ -91,7 +91,7 @@ def set_up(plugin: StagePlugin, text: str) -> Setup:
             )
         )
     if faults:
-        raise ConfigFaultsError(faults)
+        raise OptionFaultsError(faults)
     return Setup(name=entry.name, port=entry.port, targets=targets)
 
 

@@ -32,7 +32,7 @@ REOPEN_PAUSE_SECONDS: Final = 0.5
 
 
 class _Patient(Retry):
-    """Asks again for as long as nobody is there: how long that may take is the stage's limit.
+    """Retries while piped is unavailable: how long that may take is the stage's limit.
 
     What must not be lost, or done twice, hangs on it: a script that begins while the control plane
     is away waits, and does not fail.
@@ -66,7 +66,7 @@ class PipedClient:
 
 
 async def ask(method: Any, request: Any) -> Any:
-    """Call piped; a failure is a PipedError."""
+    """Calls piped and returns the response. Raises PipedError."""
     try:
         return await call(method, request, retry=RETRY)
     except CallError as error:
@@ -74,7 +74,7 @@ async def ask(method: Any, request: Any) -> Any:
 
 
 class StageMetadata(Metadata):
-    """What is kept with one stage."""
+    """The metadata of one stage."""
 
     def __init__(self, piped: PipedClient, deployment_id: str, stage_id: str) -> None:
         self._service = piped.service
@@ -95,7 +95,7 @@ class StageMetadata(Metadata):
 
 
 class DeploymentMetadata(Metadata):
-    """What is kept with one deployment for this plugin."""
+    """The metadata of this plugin in one deployment."""
 
     def __init__(self, piped: PipedClient, deployment_id: str) -> None:
         self._service = piped.service
@@ -116,7 +116,7 @@ class DeploymentMetadata(Metadata):
 
 
 class ApplicationObjects(SharedObjects):
-    """What is kept with one application for this plugin."""
+    """The objects of this plugin with one application."""
 
     def __init__(self, piped: PipedClient, application_id: str) -> None:
         self._service = piped.service
@@ -139,7 +139,7 @@ class ApplicationObjects(SharedObjects):
 
 
 async def get_shared_metadata(piped: PipedClient, deployment_id: str, key: str) -> str | None:
-    """What piped itself keeps with a deployment."""
+    """Returns a value that piped itself stores with a deployment, None when there is none."""
     request = service_pb2.GetDeploymentSharedMetadataRequest(deployment_id=deployment_id, key=key)
     answer = await ask(piped.service.GetDeploymentSharedMetadata, request)
     return answer.value if answer.found else None
@@ -174,7 +174,7 @@ class StageSecrets:
         self._deployment_id = deployment_id
 
     async def open(self, name: str) -> str:
-        """The value of a secret; raises StageFailedError."""
+        """Returns the value of a secret. Raises StageFailedError."""
         if not self._piped.managed:
             return await refuse(name)
         request = plugin_pb2.DecryptSecretRequest(deployment_id=self._deployment_id, name=name)

@@ -91,7 +91,7 @@ class StageRuns:
             await asyncio.wait([run.task])
 
     async def stop(self, *, grace_seconds: float, insisted: asyncio.Event) -> bool:
-        """Take no new stage and end the running ones; is everything ended within the grace period?
+        """Stops: takes no new stage and ends the running ones; returns whether all ended in time.
 
         Handlers that finish on stop are waited for until little is left of it, or until somebody
         insists; all others are cancelled at once. Who insists wants everything to end; otherwise
@@ -125,7 +125,7 @@ class StageRuns:
         return True
 
     def _hands_over(self) -> bool:
-        """Is what is cancelled now to be continued by the next process?"""
+        """Tells whether what is cancelled now is continued by the next process."""
         return self.is_stopping and not self._is_insisted
 
     async def _all_ended(self) -> None:

@@ -19,7 +19,7 @@ from pipecd_runtime.process import Argument, Process
 from pipecd_sdk.results import StageFailedError
 from pipecd_sdk.stage_log import StageLog
 
-__all__ = ["CommandFailedError", "Completed", "run"]
+__all__ = ["CommandFailedError", "CompletedCommand", "run"]
 
 GRACE: Final = timedelta(seconds=10)
 MOST_KEPT: Final = 16 * 1024 * 1024
@@ -30,11 +30,11 @@ LAST_OUTPUT_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
+class CompletedCommand:
     """How a program ended, and what it printed.
 
     Example:
-        >>> Completed(exit_code=0, output="1.33\\n", errors="").output.strip()
+        >>> CompletedCommand(exit_code=0, output="1.33\\n", errors="").output.strip()
         '1.33'
     """
 
@@ -54,7 +54,7 @@ class CommandFailedError(StageFailedError):
             ctx.log.error("%s", error.completed.errors)
     """
 
-    def __init__(self, message: str, *, completed: Completed) -> None:
+    def __init__(self, message: str, *, completed: CompletedCommand) -> None:
         super().__init__(message)
         self.completed = completed
 
@@ -69,7 +69,7 @@ async def run(
     limit: timedelta | None = None,
     grace: timedelta = GRACE,
     check: bool = True,
-) -> Completed:
+) -> CompletedCommand:
     """Runs a program to its end and returns what it printed.
 
     A text is run by `/bin/sh`, a list without a shell.
@@ -105,7 +105,7 @@ async def run(
                     stderr=await errors.open(opened),
                 )
             except (OSError, door.BadArgumentError) as error:
-                completed = Completed(exit_code=127, output="", errors=str(error))
+                completed = CompletedCommand(exit_code=127, output="", errors=str(error))
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 message = f"{name} could not be started: {reason}"
                 raise CommandFailedError(message, completed=completed) from error
@@ -116,13 +116,17 @@ async def run(
             async with asyncio.timeout(limit.total_seconds() if limit else None):
                 await _follow(process, output, errors)
         except TimeoutError:
-            completed = Completed(exit_code=-signal.SIGKILL, output=output.text, errors=errors.text)
+            completed = CompletedCommand(
+                exit_code=-signal.SIGKILL, output=output.text, errors=errors.text
+            )
             message = f"{name} did not end within {limit}"
             raise CommandFailedError(message, completed=completed) from None
         finally:
             await _end(process, grace.total_seconds())
     assert process.returncode is not None, "it has ended"  # noqa: S101
-    completed = Completed(exit_code=process.returncode, output=output.text, errors=errors.text)
+    completed = CompletedCommand(
+        exit_code=process.returncode, output=output.text, errors=errors.text
+    )
     if check and completed.exit_code != 0:
         raise CommandFailedError(_reason(name, completed), completed=completed)
     return completed
@@ -133,11 +137,11 @@ def _words(command: str | Sequence[str | Path | Argument]) -> tuple[Argument, ..
         return (*door.own("/bin/sh", "-c", "--"), door.word(command))
     # A plain text is the author's own: the name of a program, an option.
     return tuple(
-        each if isinstance(each, Argument) else door.trusted([str(each)])[0] for each in command
+        each if isinstance(each, Argument) else door.vouch_for([str(each)])[0] for each in command
     )
 
 
-def _reason(name: str, completed: Completed) -> str:
+def _reason(name: str, completed: CompletedCommand) -> str:
     if completed.exit_code < 0:
         ended = f"was ended by signal {-completed.exit_code}"
     else:

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from pipecd_sdk import _execution, _observation, _planning
 from pipecd_sdk._observation import Observation
 from pipecd_sdk.clock import Clock
-from pipecd_sdk.config import ConfigFaultsError, read_value
+from pipecd_sdk.config import OptionFaultsError, read_value
 from pipecd_sdk.context import (
     CommandKind,
     Commit,
@@ -120,7 +120,7 @@ class StageHarness(Generic[P]):
     ) -> list[PlannedStage]:
         """Returns the planned stages of a pipeline of these stages and options.
 
-        Raises ConfigFaultsError with all faults of the options.
+        Raises OptionFaultsError with all faults of the options.
         """
         return _planning.plan_pipeline(self.plugin, _requests(stages), rollback=rollback)
 
@@ -176,7 +176,7 @@ class StageHarness(Generic[P]):
         """Returns the faults in the options of these stages, as their author sees them."""
         try:
             self.plan(*stages)
-        except ConfigFaultsError as error:
+        except OptionFaultsError as error:
             return [str(fault) for fault in error.faults]
         return []
 
@@ -293,7 +293,7 @@ def deploy_target(
 ) -> DeployTarget:
     """Returns a deploy target as the piped file has it, its options decoded.
 
-    Raises ConfigFaultsError when the options are wrong.
+    Raises OptionFaultsError when the options are wrong.
 
     Example:
         harness = StageHarness(Files(), targets=[deploy_target(Files, "a", {"path": "/srv/a"})])

@@ -8,7 +8,10 @@ POLL_SECONDS = 0.01
 
 
 async def wait_for_pid(file: Path, *, limit: float = 30) -> int:
-    """The pid that a process writes to a file, as soon as its line is whole."""
+    """Waits until a process has written its pid to a file, and returns it.
+
+    Raises TimeoutError after `limit` seconds.
+    """
     async with asyncio.timeout(limit):
         while not (text := _text(file)).endswith("\n"):  # noqa: ASYNC110 - files have no event
             await asyncio.sleep(POLL_SECONDS)
@@ -16,7 +19,7 @@ async def wait_for_pid(file: Path, *, limit: float = 30) -> int:
 
 
 def is_alive(pid: int) -> bool:
-    """Does a process run? An orphan that nobody has reaped yet does not."""
+    """Tells whether a process runs; an orphan that nobody has reaped yet does not."""
     stat = _text(Path(f"/proc/{pid}/stat"))
     return bool(stat) and stat.rpartition(")")[2].split()[0] != "Z"
 

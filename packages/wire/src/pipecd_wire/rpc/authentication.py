@@ -42,7 +42,7 @@ Authenticator = Callable[[IncomingCall], Awaitable[None]]
 
 
 def has_token(call: IncomingCall, key: str, token: str) -> bool:
-    """Does the call carry this token in its metadata? Takes the same time for every wrong one."""
+    """Tells whether a call has this token in its metadata, in the same time for every wrong one."""
     given = call.metadata.get(key, "")
     return bool(token) and hmac.compare_digest(given.encode(), token.encode())
 

@@ -117,7 +117,7 @@ def _make_reader(
 
 
 class _Answers:
-    """Answers on their way. Lets go of callers that do not take theirs, which is held for them.
+    """Responses that are being sent. Aborts callers that do not read theirs.
 
     One timer looks after all of them: most are gone before it looks for the first time.
     """

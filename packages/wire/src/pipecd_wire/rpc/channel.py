@@ -58,7 +58,7 @@ class Retry:
     also: frozenset[str] = frozenset()
 
     def again(self, error: CallError, attempt: int) -> bool:
-        """Is another attempt due after attempt number `attempt` (from 1) failed?"""
+        """Tells whether to retry after attempt number `attempt` (from 1) failed."""
         if self.attempts is not None and attempt >= self.attempts:
             return False
         bug = error.status in {"INTERNAL", "UNKNOWN", "DATA_LOSS"}

@@ -26,7 +26,7 @@ from pipecd_wire.rpc.handlers import (
 from pipecd_wire.rpc.status import StatusError, to_status
 
 Admit = Callable[[Method, Metadata], Awaitable[Any]]
-"""Answers the caller, the first argument of every handler, or raises an error with a status."""
+"""Returns the caller, the first argument of every handler, or raises an error with a status."""
 
 LATE_SECONDS: Final = 1.0
 """A request that took longer to arrive is late."""
@@ -42,7 +42,7 @@ request, and what the handler answers. It passes the answers on while the caller
 them, raises an error with a status otherwise, and closes what it was given."""
 
 Observe = Callable[[Method, str, float], None]
-"""Told of every finished call: the method, the status's name, the seconds it took."""
+"""Called after every call: with the method, the status's name, the seconds it took."""
 
 # What an older gateway called the services of the control plane; v0 pipeds still do.
 LEGACY_PREFIX: Final = "/pipe.api.service."
@@ -50,7 +50,7 @@ PREFIX: Final = "/grpc.service."
 
 
 async def admit_all(_method: Method, metadata: Metadata) -> Metadata:
-    """For a service that only its own machine reaches: every caller is welcome."""
+    """Admits every caller, for a service that only its own machine reaches."""
     return metadata
 
 
@@ -89,7 +89,7 @@ class Endpoint:
         self._prepare = preparation(handler)
 
     def parse(self, data: bytes) -> Message:
-        """Read a request; bytes that are none are the caller's fault, and no bug of ours."""
+        """Returns the request in some bytes. Raises StatusError for bytes that are none."""
         try:
             return self.method.request.FromString(data)
         except DecodeError:
@@ -97,7 +97,7 @@ class Endpoint:
             raise StatusError("INVALID_ARGUMENT", f"invalid request: not a {name}") from None
 
     async def unary(self, request: Message | ReadRequest, metadata: Metadata) -> Message:
-        """Answer one call; raises only StatusError (and lets a cancellation through).
+        """Handles one call and returns its response; raises only StatusError, and cancellations.
 
         A request that is still to be read is read once its caller was let in: a transport gives
         `ReadRequest`, so that nobody's bytes are held before it is known whose they are.
@@ -120,7 +120,7 @@ class Endpoint:
     async def stream(
         self, request: Message | ReadRequest, metadata: Metadata
     ) -> AsyncGenerator[Message, None]:
-        """Answer one call with many messages; raises as `unary` does.
+        """Handles one call and yields its responses; raises as `unary` does.
 
         Whoever stops reading early must close the generator, which ends the handler.
         """
@@ -190,7 +190,10 @@ class Endpoints:
     def add(
         self, service: ServiceDescriptor, *apis: object, unimplemented: Iterable[str] = ()
     ) -> None:
-        """Serve a service from several small objects; every RPC exactly once."""
+        """Serves a service from several small objects, each RPC by exactly one of them.
+
+        Raises NoHandlerError, TwoHandlersError, HandlerTypeError or NoRightError.
+        """
         for method, handler in gather(service, apis, unimplemented):
             if method.path in self._by_path:
                 raise TwoHandlersError(f"{service.full_name} is served twice")
@@ -205,7 +208,7 @@ class Endpoints:
             )
 
     def find(self, path: str) -> Endpoint | None:
-        """The endpoint of a path such as `/package.Service/Method`, also by its legacy prefix."""
+        """Returns the endpoint of `/package.Service/Method`, also by its legacy prefix, or None."""
         if path.startswith(LEGACY_PREFIX):
             path = PREFIX + path.removeprefix(LEGACY_PREFIX)
         return self._by_path.get(path)

@@ -84,13 +84,16 @@ def rpc(name: str, *, prepare: Prepare | None = None) -> Callable[[F], F]:
 
 
 def preparation(handler: Handler | None) -> Prepare | None:
-    """What is done to the requests of a handler first, if anything is."""
+    """Returns what prepares the requests of a handler, None when nothing does."""
     found: Prepare | None = getattr(handler, _PREPARE, None)
     return found
 
 
 def describe(descriptor: MethodDescriptor) -> Method:
-    """Read one RPC from its descriptor; it must say who may call it."""
+    """Returns one RPC as its descriptor declares it.
+
+    Raises NoRightError when it does not say who may call it, or contradicts itself.
+    """
     service = descriptor.containing_service
     callers = frozenset(service.GetOptions().Extensions[rights_pb2.callers])
     options = descriptor.GetOptions()
@@ -129,7 +132,10 @@ def describe(descriptor: MethodDescriptor) -> Method:
 def gather(
     service: ServiceDescriptor, apis: Iterable[object], unimplemented: Iterable[str] = ()
 ) -> list[tuple[Method, Handler | None]]:
-    """Find the one handler of every RPC of a service; unimplemented ones have none yet."""
+    """Returns every RPC of a service with its one handler, None for the unimplemented ones.
+
+    Raises NoHandlerError, TwoHandlersError, HandlerTypeError or NoRightError.
+    """
     methods = {descriptor.name: describe(descriptor) for descriptor in service.methods}
     found: dict[str, Handler] = {}
     for api in apis:
@@ -157,7 +163,7 @@ def _iter_marked(api: object) -> Iterable[tuple[str, Handler]]:
 
 
 def _check_types(method: Method, handler: Handler) -> None:
-    """A handler with the wrong messages would fail at its first call; fail at the start instead."""
+    """Raises HandlerTypeError for a handler that would fail at its first call."""
     is_generator = inspect.isasyncgenfunction(handler)
     if is_generator != method.streams:
         kind = "an async generator" if method.streams else "a coroutine function"

@@ -24,7 +24,7 @@ KINDS: Final = {
 
 
 Test = Callable[[Any], Any]
-"""Answers something true when the value keeps the rule.
+"""Returns something true when the value keeps the rule.
 
 Where it can be it is a method of a built-in type, which costs no Python frame.
 """
@@ -38,7 +38,7 @@ class Rule:
 
 
 def read_field_rules(field: FieldDescriptor) -> rules_pb2.FieldRules:
-    """The rules declared for a field, empty when there are none."""
+    """Returns the rules declared for a field, empty when there are none."""
     rules = field.GetOptions().Extensions[rules_pb2.rules]
     if (entry := map_entry(field)) is not None:
         _refuse_others("map", field, rules)
@@ -53,7 +53,7 @@ def read_field_rules(field: FieldDescriptor) -> rules_pb2.FieldRules:
 
 
 def map_entry(field: FieldDescriptor) -> Descriptor | None:
-    """The type of a map's pairs; None when the field is no map."""
+    """Returns the type of a map's pairs, None when the field is no map."""
     entry = field.message_type
     return entry if entry is not None and entry.GetOptions().map_entry else None
 
@@ -61,7 +61,7 @@ def map_entry(field: FieldDescriptor) -> Descriptor | None:
 def iter_value_rules(
     field: FieldDescriptor, rules: rules_pb2.FieldRules, prefix: str = ""
 ) -> Iterator[Rule]:
-    """The rules of one value; `prefix` says of which, when it stands in a list or a map."""
+    """Yields the rules of one value; `prefix` says of which, when it is in a list or a map."""
     match _kind(field):
         case "string":
             yield from _iter_string_rules(rules.string, f"{prefix}string")
@@ -80,7 +80,7 @@ def iter_value_rules(
 
 
 def iter_length_rules(rules: rules_pb2.RepeatedRules) -> Iterator[Rule]:
-    """The rules of a list's length."""
+    """Yields the rules of a list's length."""
     if rules.HasField("min_items"):
         yield _make_minimum(rules.min_items, "item(s)", "repeated.min_items")
     if rules.HasField("max_items"):
@@ -90,7 +90,7 @@ def iter_length_rules(rules: rules_pb2.RepeatedRules) -> Iterator[Rule]:
 
 
 def iter_size_rules(rules: rules_pb2.MapRules) -> Iterator[Rule]:
-    """The rules of a map's size."""
+    """Yields the rules of a map's size."""
     if rules.HasField("min_pairs"):
         yield _make_minimum(rules.min_pairs, "pair(s)", "map.min_pairs")
 
@@ -146,7 +146,7 @@ def _kind(field: FieldDescriptor) -> str:
 
 
 def _refuse_others(kind: str, field: FieldDescriptor, rules: rules_pb2.FieldRules) -> None:
-    """A rule of another kind would never be looked at, and nobody would notice."""
+    """Raises TypeError for a rule of another kind, which would never be checked."""
     for declared, _ in rules.ListFields():
         if declared.name != kind:
             raise TypeError(f"{field.full_name} cannot have rules of the kind {declared.name!r}")

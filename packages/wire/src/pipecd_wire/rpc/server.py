@@ -73,7 +73,10 @@ class Server:
             self._server.add_generic_rpc_handlers((guarded,))
 
     def listen(self, address: str, tls: ServerTls | None = None) -> int:
-        """Add an address (`host:port`, port 0 = a free one; or `unix:PATH`); answers the port."""
+        """Adds an address (`host:port`, port 0 = a free one; or `unix:PATH`); returns the port.
+
+        Raises AddressError when it cannot be listened on.
+        """
         try:
             if tls is None:
                 port = self._server.add_insecure_port(address)

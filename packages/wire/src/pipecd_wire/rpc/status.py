@@ -65,7 +65,7 @@ class CallError(Exception):
 
     @property
     def transient(self) -> bool:
-        """May the same call succeed later?"""
+        """Tells whether the same call may succeed later."""
         return self.status not in FINAL
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ class CallError(Exception):
 
 
 def to_status(error: Exception, *, method: str) -> StatusError:
-    """What a peer is told about an error.
+    """Returns the status that a peer gets for an error.
 
     One that carries a `status` was raised on purpose and is shown with its hint. Any other is a
     bug: it is logged here with its traceback, and the peer gets an id instead of our insides.
@@ -90,7 +90,7 @@ def to_status(error: Exception, *, method: str) -> StatusError:
 
 
 def _fit(message: str) -> str:
-    """Make a message fit for a header: no lone surrogates (file names have them), not too long."""
+    """Returns a message that fits a header: not too long, no lone surrogates (as in file names)."""
     data = message.encode("utf-8", "replace")
     if len(data) > LONGEST_MESSAGE:
         data = data[: LONGEST_MESSAGE - 3] + b"..."

@@ -133,14 +133,14 @@ def _read(
 
 
 def _find_held_type(field: FieldDescriptor) -> Descriptor | None:
-    """The message type that a field holds; for a map that of its values."""
+    """Returns the message type that a field holds, for a map that of its values."""
     if (entry := rules.map_entry(field)) is not None:
         return entry.fields_by_name["value"].message_type
     return field.message_type
 
 
 def _has_rules(root: Descriptor) -> bool:
-    """Has this message type a rule, or one of those below it?"""
+    """Tells whether this message type, or one below it, has a rule."""
     seen, waiting = {root}, [root]
     while waiting:
         for field in waiting.pop().fields:
@@ -153,7 +153,7 @@ def _has_rules(root: Descriptor) -> bool:
 
 
 def _if_set(name: str, rule: Rule, message: Any) -> Violation | None:
-    """A value that is `optional` or in a oneof: the rule holds when it is there."""
+    """Checks a value that is `optional` or in a oneof, when it is there."""
     if not message.HasField(name) or rule.test(getattr(message, name)):
         return None
     return Violation(field=name, rule=rule.text)

@@ -34,7 +34,7 @@ Screen: TypeAlias = Callable[[Scope], None]
 """Raises StatusError for a request that must not be answered."""
 
 Identified: TypeAlias = Callable[[Scope], None]
-"""Told of each request whose caller was let in."""
+"""Called for each request whose caller was admitted."""
 
 
 class DisconnectedError(Exception):
@@ -48,7 +48,7 @@ def _nothing(_scope: Scope) -> None:
 
 
 def is_grpc_web(scope: Scope) -> bool:
-    """Is this request for `GrpcWeb`? For a host that serves other things beside it."""
+    """Tells whether a request is for `GrpcWeb`, for a host that serves other things beside it."""
     return scope["type"] == "http" and _media_type(scope).startswith(BINARY)
 
 

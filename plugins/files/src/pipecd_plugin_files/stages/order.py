@@ -50,7 +50,7 @@ def make(
 
 
 def is_intact(order: Order, release: SiteRelease) -> bool:
-    """Is everything in a release as it was made?"""
+    """Tells whether everything in a release is as it was made."""
     return present(str(order.site.folder(release.id)), order.digests) == release.files
 
 

@@ -11,7 +11,10 @@ from pipecd_plugin_files.stages.order import Order, is_intact, make
 
 
 def roll_out(order: Order, folder: SourceFolder) -> tuple[SiteRelease, bool]:
-    """Make the release, lead the link to it, remove old ones; was there anything to do?"""
+    """Makes the release, switches the link to it, removes old ones.
+
+    Returns the release, and whether it was new. Raises SiteError.
+    """
     site = order.site
     with site.locked():
         current = site.current()
@@ -36,7 +39,7 @@ def _must_be_ours(order: Order, current: SiteRelease | None) -> None:
 
 
 def _is_made(order: Order, folder: SourceFolder, release: SiteRelease) -> bool:
-    """Is it the release of this deployment, and as it should be?"""
+    """Tells whether it is the release of this deployment, and intact."""
     return (
         release.deployment == order.deployment.id
         and not release.rollback
@@ -46,7 +49,7 @@ def _is_made(order: Order, folder: SourceFolder, release: SiteRelease) -> bool:
 
 
 def _find_unfinished(order: Order, folder: SourceFolder) -> SiteRelease | None:
-    """A release that this deployment made and did not get to switch to."""
+    """Returns a release that this deployment made and did not switch to, None without one."""
     for release_id in reversed(order.site.ids()):
         release = order.site.read(release_id)
         if release is not None and _is_made(order, folder, release):
@@ -55,7 +58,7 @@ def _find_unfinished(order: Order, folder: SourceFolder) -> SiteRelease | None:
 
 
 def _find_previous(order: Order) -> str:
-    """The release to go back to: the last one that is not of this deployment."""
+    """Returns the id of the release to go back to, the last one of another deployment."""
     current = order.site.current()
     if current is None:
         return ""

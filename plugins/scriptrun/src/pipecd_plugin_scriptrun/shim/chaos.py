@@ -39,7 +39,7 @@ _unsynced: set[str] = set()
 
 
 def hit(boundary: str) -> None:
-    """Die here if a test wants it."""
+    """Ends the process here if a test wants it."""
     if os.environ.get(f"{PREFIX}KILL_AT") == boundary and _is_first():
         _die(power=bool(os.environ.get(f"{PREFIX}POWER")))
     if folder := os.environ.get(f"{PREFIX}ARMED"):
@@ -79,7 +79,7 @@ def _do(file: str, words: list[str]) -> None:
 
 
 def is_without(promise: str) -> bool:
-    """Shall this promise be broken?"""
+    """Tells whether a test wants this promise broken."""
     return os.environ.get(f"{PREFIX}WITHOUT") == promise
 
 

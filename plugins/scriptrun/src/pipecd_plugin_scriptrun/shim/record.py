@@ -141,7 +141,7 @@ def sync_folder(folder: str) -> None:
 
 
 def is_locked(folder: str) -> bool:
-    """Does the shim of this record live?"""
+    """Tells whether the shim of this record lives."""
     try:
         lock = os.open(f"{folder}/{LOCK}", os.O_RDWR)
     except FileNotFoundError:

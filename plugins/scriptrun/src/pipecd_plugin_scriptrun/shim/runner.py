@@ -47,7 +47,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> int:
-    """Keep a script; the value is the exit code of the shim, not of the script."""
+    """Runs a script; returns the exit code of the shim, not of the script."""
     os.closerange(3, 1 << 16)  # what the plugin has open is not ours to hold
     gather_orphans()
     job = read_job()
@@ -123,7 +123,7 @@ def gather_orphans() -> None:
 
 
 class ScriptRunner:
-    """The script's parent."""
+    """Runs one script, as the parent of all its processes."""
 
     def __init__(self, folder: str, variables: dict[str, str], grace_seconds: float) -> None:
         self._folder = folder
@@ -354,7 +354,7 @@ class ScriptEnding:
         self.next_look = time.monotonic()
 
     def look(self, *, hurry: bool, quiet: bool) -> bool:
-        """Is it over? `quiet`: nobody can write any more."""
+        """Tells whether it is over. `quiet`: nobody can write any more."""
         now = time.monotonic()
         if hurry and not self._hurried:
             self._hurried = True
