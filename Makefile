@@ -27,6 +27,7 @@ TYPED_TESTS := \
 	packages/piped/tests/appconfig \
 	packages/model/tests \
 	packages/pipectl/tests \
+	packages/piped/tests/*.py \
 	packages/piped/tests/controlplane \
 	packages/piped/tests/git \
 	packages/piped/tests/livestate \

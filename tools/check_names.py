@@ -196,7 +196,7 @@ def check_constants(path: str, body: list[ast.stmt]) -> Iterator[NameFinding]:
         if not name.isupper() or UNITS.search(name):
             continue
         number = value.value if isinstance(value, ast.Constant) else None
-        counts = type(number) is int and "econd" in _get_docstring(following)
+        counts = type(number) is int and "econd" in _read_docstring(following)
         if type(number) is float or counts:
             yield NameFinding(
                 rule="duration",
@@ -207,7 +207,7 @@ def check_constants(path: str, body: list[ast.stmt]) -> Iterator[NameFinding]:
             )
 
 
-def _get_docstring(node: ast.stmt | None) -> str:
+def _read_docstring(node: ast.stmt | None) -> str:
     match node:
         case ast.Expr(value=ast.Constant(value=str() as text)):
             return text

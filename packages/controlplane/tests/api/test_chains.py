@@ -227,7 +227,7 @@ async def test_a_member_whose_command_failed_ends_its_block(plane: ServedControl
     await chain_of(plane, agent, first, Matcher(name="second"))
     await end(agent, "d0", SUCCESS)
     listed = await call(agent.service.ListUnhandledCommands, pb.ListUnhandledCommandsRequest())
-    await chains.look(plane.stores, lambda: 7)
+    await chains.update_unfinished(plane.stores, lambda: 7)
     assert states(await chain_now(plane)) == ["SUCCESS", "PENDING"]
 
     await call(
@@ -236,7 +236,7 @@ async def test_a_member_whose_command_failed_ends_its_block(plane: ServedControl
             command_id=listed.commands[0].id, status=command_pb2.COMMAND_FAILED, handled_at=6
         ),
     )
-    await chains.look(plane.stores, lambda: 7)
+    await chains.update_unfinished(plane.stores, lambda: 7)
 
     done = await chain_now(plane)
     assert states(done) == ["SUCCESS", "CANCELLED"]

@@ -38,10 +38,10 @@ FOR_A_YEAR: Final = Retention()
 
 
 def list_retention_jobs(stores: Stores, retention: Retention, now: Now) -> list[Job]:
-    """What has to be looked at from time to time."""
+    """Returns the jobs that purge what is old and time out what nobody took."""
 
     async def look_at_chains() -> None:
-        await chains.look(stores, now)
+        await chains.update_unfinished(stores, now)
 
     async def time_out() -> None:
         await time_out_commands(stores, now)

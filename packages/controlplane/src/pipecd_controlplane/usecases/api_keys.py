@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""API keys: made and taken away by people, used by programs."""
+"""API keys: added and disabled by people, used by programs."""
 
 from dataclasses import dataclass
 
@@ -53,7 +53,7 @@ async def generate(
     now: Now,
     expires_at: int = 0,
 ) -> str:
-    """Make a key; answers it whole, for this one time."""
+    """Add a key; returns it whole, for this one time."""
     limits.text("name", name, limits.NAME)
     at = now()
     if expires_at and expires_at <= at:
@@ -83,7 +83,7 @@ async def generate(
 
 
 async def disable(stores: Stores, project_id: str, key_id: str) -> None:
-    """Take a key away, for good: it stops with the next call. May be repeated."""
+    """Disable a key for good: it is refused from the next call on. May be repeated."""
 
     def edit(key: apikey_pb2.APIKey) -> None:
         key.disabled = True
@@ -91,7 +91,7 @@ async def disable(stores: Stores, project_id: str, key_id: str) -> None:
     await stores.api_keys.update(project_id, key_id, edit)
 
 
-async def listed(
+async def list_api_keys(
     stores: Stores, uses: KeyUses, project_id: str, *, enabled: bool | None = None
 ) -> list[ShownKey]:
     facts = await stores.api_key_facts.of_project(project_id)

@@ -28,7 +28,7 @@ KINDS: Final = {int(number): name for name, number in common_pb2.ApplicationKind
 """All kinds that pages of other makes know; they fail on any other."""
 
 
-async def data(
+async def read_data(
     stores: Stores, project_id: str, request: webservice.GetInsightDataRequest, now: Now
 ) -> webservice.GetInsightDataResponse:
     """One figure per day or month (UTC) from `range_from` up to and with `range_to`."""
@@ -65,7 +65,7 @@ async def data(
     )
 
 
-async def application_counts(
+async def count_applications(
     stores: Stores, project_id: str, now: Now
 ) -> webservice.GetInsightApplicationCountResponse:
     """How many applications there are, by kind and by whether they are enabled."""

@@ -135,7 +135,7 @@ async def restart(stores: Stores, requester: Requester, piped_id: str) -> comman
 
 
 def describe(piped: piped_pb2.Piped, report: pipedservice.ReportPipedMetaRequest, now: int) -> None:
-    """Take what a piped says of itself when it starts."""
+    """Apply what a piped reports of itself when it starts."""
     piped.version = report.version
     piped.config = report.config
     piped.started_at = now
@@ -235,7 +235,7 @@ async def list_pipeds(
 def _status(
     piped: piped_pb2.Piped, presence: Presence, stat_at: int, now: Now
 ) -> piped_pb2.Piped.ConnectionStatus.ValueType:
-    if presence.connected(piped.id) or now() - stat_at < ONLINE_SECONDS:
+    if presence.is_connected(piped.id) or now() - stat_at < ONLINE_SECONDS:
         return piped_pb2.Piped.ONLINE
     return piped_pb2.Piped.OFFLINE if piped.started_at else piped_pb2.Piped.UNKNOWN
 
@@ -281,6 +281,6 @@ async def find_online(stores: Stores, presence: Presence, project_id: str, now: 
     return {
         piped.id
         for piped in await stores.pipeds.of_project(project_id)
-        if presence.connected(piped.id)
+        if presence.is_connected(piped.id)
         or (piped.id in stats and at - stats[piped.id].updated_at < ONLINE_SECONDS)
     }

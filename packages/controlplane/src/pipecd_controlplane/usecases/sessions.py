@@ -25,7 +25,7 @@ Via = access_pb2.Session.Via
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class UserIdentity:
     """Who signed in, as the provider says."""
 
     subject: str
@@ -38,14 +38,14 @@ class Identity:
 async def start(
     stores: Stores,
     project_id: str,
-    identity: Identity,
+    identity: UserIdentity,
     *,
     now: Now,
     hours: int = DEFAULT_HOURS,
     address: str = "",
     user_agent: str = "",
 ) -> str:
-    """Open a session; answers the value of its cookie, which is not kept."""
+    """Start a session; returns the value of its cookie, of which only the hash is stored."""
     secret = secrets.token_urlsafe(32)
     at = now()
     session = access_pb2.Session(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands as their piped takes them."""
+"""Commands of a piped: listed to it, and reported handled by it."""
 
 from pipecd_controlplane.auth.caller import Agent
 from pipecd_controlplane.store.stores import Stores

@@ -39,7 +39,7 @@ class V1ProjectApi:
             # An empty one first: what is read after it is not older than the listening.
             yield pb.WatchChangesResponse()
             while True:
-                heard = await listener.changes()
+                heard = await listener.wait_changes()
                 changes = [
                     pb.Change(kind=KINDS[change.kind], id=change.id)
                     for change in heard

@@ -13,7 +13,7 @@ from pipecd_wire.rpc import rpc
 
 
 class PushApi:
-    """What an agent hears, its lease, and what it says about its plugins and our own commands."""
+    """The watch of an agent, its lease, and its reports on plugins and push commands."""
 
     def __init__(self, stores: Stores, agents: AgentWatch, leases: Leases) -> None:
         self._stores = stores

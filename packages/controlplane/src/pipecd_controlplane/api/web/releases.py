@@ -19,7 +19,7 @@ class WebReleasesApi:
     async def list_released_versions(
         self, caller: Person, request: pb.ListReleasedVersionsRequest
     ) -> pb.ListReleasedVersionsResponse:
-        releases = await self._releases.all()
+        releases = await self._releases.list_all()
         return pb.ListReleasedVersionsResponse(versions=[each.version for each in releases])
 
     @rpc("ListDeprecatedNotes")
@@ -33,5 +33,5 @@ class WebReleasesApi:
         ]
         if not versions:
             return pb.ListDeprecatedNotesResponse()
-        notes = breaking_notes(await self._releases.all(), versions)
+        notes = breaking_notes(await self._releases.list_all(), versions)
         return pb.ListDeprecatedNotesResponse(notes=notes)
