@@ -21,19 +21,26 @@ TYPED_TESTS := \
 	packages/controlplane/tests/serve \
 	packages/controlplane/tests/signin \
 	packages/controlplane/tests/site \
+	packages/controlplane/tests/store \
 	packages/controlplane/tests/usecases \
 	packages/controlplane/tests/web \
 	packages/controlplane/tests/wire \
+	packages/piped/tests/appconfig \
 	packages/model/tests \
 	packages/pipectl/tests \
 	packages/piped/tests/*.py \
 	packages/piped/tests/controlplane \
+	packages/piped/tests/git \
+	packages/piped/tests/livestate \
 	packages/piped/tests/plan \
 	packages/piped/tests/plugins \
+	packages/piped/tests/preview \
 	packages/piped/tests/programs \
 	packages/piped/tests/report \
 	packages/piped/tests/schedule \
 	packages/piped/tests/secrets \
+	packages/piped/tests/source \
+	packages/piped/tests/trigger \
 	packages/runtime/tests \
 	packages/sdk/tests \
 	packages/wire/tests \

@@ -207,7 +207,7 @@ async def figures(kept: Stores) -> None:
             resolution=insight_pb2.MONTHLY,
         )
         started = time.perf_counter()
-        await insights.data(kept, PROJECT, request, lambda: NOW)
+        await insights.read_data(kept, PROJECT, request, lambda: NOW)
         name = insight_pb2.InsightMetricsKind.Name(kind)
         info(f"store.two years of {name}", (time.perf_counter() - started) * 1000, "ms")
 

@@ -30,7 +30,7 @@ STARTS: Final = {
 
 TRUSTED: Final = {
     f"{DOOR}/arguments.py": "the door",
-    "packages/piped/src/piped/plugins/process.py": (
+    "packages/piped/src/piped/programs/process.py": (
         "the command line of a plugin, put together in command.py of paths, ports and our JSON"
     ),
     "packages/sdk/src/pipecd_sdk/kit/shell.py": "a plain text there is the plugin author's own",
@@ -40,7 +40,7 @@ TRUSTED: Final = {
 
 ENVIRONMENTS: Final = {
     f"{DOOR}/environment.py": "makes the environments of children",
-    "plugins/scriptrun/src/pipecd_plugin_scriptrun/spare.py": "chooses the variables of tests",
+    "plugins/scriptrun/src/pipecd_plugin_scriptrun/prefork.py": "chooses the variables of tests",
     "plugins/scriptrun/src/pipecd_plugin_scriptrun/plugin.py": (
         "the script's environment, of which script_environment leaves out what is ours; and the"
         " folder for records"
@@ -136,18 +136,18 @@ def find_unchecked_arguments(source: str) -> Iterator[str]:
     """Say what in a source makes arguments of a process that are ours, of other than a literal."""
     tree = ast.parse(source)
     owns = {"own"} | _renamed(tree, "own")
-    values = {"valued"} | _renamed(tree, "valued")
-    trusts = {"trusted"} | _renamed(tree, "trusted")
+    values = {"join_option"} | _renamed(tree, "join_option")
+    trusts = {"vouch_for"} | _renamed(tree, "vouch_for")
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
         name = _name_of(node.func)
         if name in trusts:
-            yield f"line {node.lineno}: trusted(…)"
+            yield f"line {node.lineno}: vouch_for(…)"
         if name in owns and not all(_is_literal(each) for each in node.args):
             yield f"line {node.lineno}: own(…) of something that does not stand there"
         if name in values and not (node.args and _is_literal(node.args[0])):
-            yield f"line {node.lineno}: valued(…) with a name that does not stand there"
+            yield f"line {node.lineno}: join_option(…) with a name that does not stand there"
         if name == "Argument":
             yield f"line {node.lineno}: Argument(…)"
 
@@ -318,8 +318,8 @@ def test_a_planted_start_is_found(planted: str) -> None:
         "def f(x): return own('a' if x else x)",
         "def f(x): return door.own('--' + x)",
         "from pipecd_runtime.process import own as mine\ndef f(x): return mine(x)",
-        "def f(x): return trusted(x)",
-        "def f(x): return valued(x, 'y')",
+        "def f(x): return vouch_for(x)",
+        "def f(x): return join_option(x, 'y')",
         "def f(x): return Argument(x, is_ours=True, key=KEY)",
     ],
 )
@@ -363,7 +363,7 @@ def test_what_starts_nothing_is_left_alone() -> None:
             return asyncio.subprocess.PIPE
 
         command = own("git", "--quiet" if f else "--progress")
-        command += (valued("--git-dir=", f()), word(f()))
+        command += (join_option("--git-dir=", f()), word(f()))
         """
     )
 

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pipecd_wire.model import deployment_pb2 as pb
-from piped.git.state import Reach, RepositoryState
+from piped.git.state import Reachability, RepositoryState
 from piped.health import PipedHealth
 from piped.metrics import Numbers, PipedMetrics
 from piped.plugins import Phase, Plugin, PluginLimits, PluginState
@@ -27,14 +27,16 @@ def plugin_of(
     return plugin
 
 
-def repository_of(reach: Reach, reason: str = "") -> Callable[[], Mapping[str, RepositoryState]]:
+def repository_of(
+    reach: Reachability, reason: str = ""
+) -> Callable[[], Mapping[str, RepositoryState]]:
     return lambda: {"web": RepositoryState.now(reach, reason)}
 
 
 def health_of(**other: Any) -> PipedHealth:
     health = PipedHealth(
         plugins={"script": plugin_of()},
-        repositories=lambda: {"example": RepositoryState.now(Reach.REACHABLE)},
+        repositories=lambda: {"example": RepositoryState.now(Reachability.REACHABLE)},
         connected=lambda: True,
         fault=lambda: "",
         holds_lease=lambda: True,
@@ -78,10 +80,10 @@ def test_it_is_ready_when_every_part_is() -> None:
             "plugin odd: failed, exited with code 7",
         ),
         (
-            {"repositories": repository_of(Reach.UNREACHABLE, "no route")},
+            {"repositories": repository_of(Reachability.UNREACHABLE, "no route")},
             "repository web: unreachable, no route",
         ),
-        ({"repositories": repository_of(Reach.OPENING)}, "repository web: opening"),
+        ({"repositories": repository_of(Reachability.OPENING)}, "repository web: opening"),
     ],
 )
 def test_a_part_that_is_not_ready_is_named(other: Any, sentence: str) -> None:
@@ -94,7 +96,7 @@ def test_a_part_that_is_not_ready_is_named(other: Any, sentence: str) -> None:
 
 def test_an_instance_that_waits_for_the_lease_is_ready() -> None:
     """Otherwise a rolling update would wait for it, and it for the update."""
-    waits = repository_of(Reach.OPENING)
+    waits = repository_of(Reachability.OPENING)
     answer = ask(health_of(holds_lease=lambda: False, repositories=waits))
 
     assert answer["ready"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pipecd_runtime import process as door
-from pipecd_runtime.process import Argument, BadArgumentError, own, trusted, valued, word
+from pipecd_runtime.process import Argument, BadArgumentError, join_option, own, vouch_for, word
 
 LIMIT = 60.0
 PATH = {"PATH": os.environ["PATH"]}
@@ -47,15 +47,15 @@ async def test_a_word_from_outside_does_not_end_the_options() -> None:
 
 
 async def test_a_value_stays_in_the_argument_of_its_option() -> None:
-    assert await output_of(*own("echo"), valued("--dir=", "-x --evil")) == "--dir=-x --evil\n"
+    assert await output_of(*own("echo"), join_option("--dir=", "-x --evil")) == "--dir=-x --evil\n"
     for name in ("--dir", "dir=", "", "--a b=", "-="):
         with pytest.raises(BadArgumentError, match="is not the name of an option"):
-            valued(name, "x")
+            join_option(name, "x")
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800"])
 def test_what_no_program_can_get_is_refused_when_it_is_made(text: str) -> None:
-    for make in (word, own, lambda each: trusted([each]), lambda each: valued("--a=", each)):
+    for make in (word, own, lambda each: vouch_for([each]), lambda each: join_option("--a=", each)):
         with pytest.raises(BadArgumentError):
             make(text)
 

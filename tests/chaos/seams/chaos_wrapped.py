@@ -8,9 +8,9 @@ runs isolated, and has its places in its own code. `@` stands for `.before` and 
 _FUNCTIONS = {
     # What piped gets from git, and the trees that stages work in.
     "piped.git-fetch@": ("piped.git.mirror", "MirrorFolder.fetch"),
-    "piped.tree-switch@": ("piped.source.tree", "Tree.switch"),
-    "piped.tree-checked-out.before": ("piped.source.tree", "write_dot_git"),
-    "piped.tree-back.before": ("piped.source.pool", "Sources._give_back"),
+    "piped.tree-switch@": ("piped.source.worktree", "Worktree.checkout"),
+    "piped.tree-checked-out.before": ("piped.source.worktree", "write_dot_git"),
+    "piped.tree-back.before": ("piped.source.provider", "SourceProvider._give_back"),
     # A commit becomes a deployment, which is planned.
     "piped.create@": ("piped.trigger.calls", "ControlPlaneCalls.create"),
     "piped.plan@": ("piped.plan.planner", "Planner.plan"),

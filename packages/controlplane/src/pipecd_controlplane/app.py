@@ -37,10 +37,10 @@ from pipecd_controlplane.ops.retention import list_retention_jobs
 from pipecd_controlplane.settings import ServerSettings
 from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.stores import Stores, stores
-from pipecd_controlplane.usecases.access import Access, access
+from pipecd_controlplane.usecases.access import ProjectAccess, build_access
 from pipecd_controlplane.usecases.bootstrap import KEY_FILE, ensure_project
 from pipecd_controlplane.usecases.bus import Bus
-from pipecd_controlplane.usecases.configured import ensure_projects, shared_sso
+from pipecd_controlplane.usecases.configured import build_shared_sso, ensure_projects
 from pipecd_controlplane.usecases.leases import Leases
 from pipecd_controlplane.usecases.releases import Releases
 from pipecd_controlplane.usecases.vault import Vault, read_keys
@@ -72,7 +72,7 @@ class _Core:
     bus: Bus
     stores: Stores
     leases: Leases
-    access: Access
+    access: ProjectAccess
     encryption_keys: list[bytes]
     authenticator: CallAuthenticator
     metrics: Metrics
@@ -129,11 +129,11 @@ async def _open_core(
     await ensure_projects(kept, settings.projects, _now)
     leases = Leases(kept.leases, settings.lease_times)
     keys = read_keys(settings.encryption_key_files, settings.data_dir)
-    held = access(
+    held = build_access(
         kept,
         Vault(keys),
         configured={each.id for each in settings.projects},
-        shared=shared_sso(settings.shared_sso),
+        shared=build_shared_sso(settings.shared_sso),
     )
     await held.sso.close_anew()
     return _Core(

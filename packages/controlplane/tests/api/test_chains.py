@@ -120,7 +120,7 @@ async def test_a_matcher_that_cannot_be_meant_is_refused_and_nothing_is_kept(
 
     assert caught.value.status == "INVALID_ARGUMENT"
     assert await plane.stores.deployments.find("default", "d0") is None
-    assert await plane.stores.chains.unfinished() == []
+    assert await plane.stores.chains.list_unfinished() == []
 
 
 async def test_a_repeated_creation_makes_nothing_twice(plane: ServedControlPlane) -> None:
@@ -227,7 +227,7 @@ async def test_a_member_whose_command_failed_ends_its_block(plane: ServedControl
     await chain_of(plane, agent, first, Matcher(name="second"))
     await end(agent, "d0", SUCCESS)
     listed = await call(agent.service.ListUnhandledCommands, pb.ListUnhandledCommandsRequest())
-    await chains.look(plane.stores, lambda: 7)
+    await chains.update_unfinished(plane.stores, lambda: 7)
     assert states(await chain_now(plane)) == ["SUCCESS", "PENDING"]
 
     await call(
@@ -236,12 +236,12 @@ async def test_a_member_whose_command_failed_ends_its_block(plane: ServedControl
             command_id=listed.commands[0].id, status=command_pb2.COMMAND_FAILED, handled_at=6
         ),
     )
-    await chains.look(plane.stores, lambda: 7)
+    await chains.update_unfinished(plane.stores, lambda: 7)
 
     done = await chain_now(plane)
     assert states(done) == ["SUCCESS", "CANCELLED"]
     assert done.status == model.DEPLOYMENT_CHAIN_CANCELLED
-    assert await plane.stores.chains.unfinished() == []
+    assert await plane.stores.chains.list_unfinished() == []
 
 
 async def test_a_chain_or_block_that_is_not_there_is_the_callers_fault(

@@ -160,7 +160,7 @@ async def test_a_repeated_registration_makes_one_event_and_one_trace(
     assert first.event_id == second.event_id
     page = await plane.stores.events.page("default", EventFilter(), limit=0, cursor="")
     assert [event.trigger_commit_hash for event in page.items] == ["feed"]
-    traced = await traces.listed(plane.stores, "default", limit=0, cursor="")
+    traced = await traces.list_traces(plane.stores, "default", limit=0, cursor="")
     assert [each.trace.title for each in traced.items] == ["t"]
 
 
@@ -179,8 +179,10 @@ async def test_a_trace_leads_to_the_deployments_of_its_own_project(
     await register(plane, commit_hash="feed", commit_url="https://x/feed")
     await register(plane, commit_hash="dead", commit_url="https://x/dead")
 
-    found = await traces.listed(plane.stores, "default", commit_hash="feed", limit=10, cursor="")
-    all_of_them = await traces.listed(plane.stores, "default", limit=1, cursor="")
+    found = await traces.list_traces(
+        plane.stores, "default", commit_hash="feed", limit=10, cursor=""
+    )
+    all_of_them = await traces.list_traces(plane.stores, "default", limit=1, cursor="")
 
     assert [[d.id for d in each.deployments] for each in found.items] == [["ours"]]
     assert found.items[0].trace.commit_timestamp > 0
@@ -239,7 +241,7 @@ async def test_traces_with_large_deployments_come_in_more_pages(plane: ServedCon
 
     found, cursor, pages = [], "", 0
     while True:
-        page = await traces.listed(plane.stores, "default", limit=10, cursor=cursor)
+        page = await traces.list_traces(plane.stores, "default", limit=10, cursor=cursor)
         found += [each.deployments[0].id for each in page.items]
         cursor, pages = page.cursor, pages + 1
         if not cursor:

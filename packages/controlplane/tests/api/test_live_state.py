@@ -73,7 +73,7 @@ async def patch(agent: AgentClient, *events: model.KubernetesResourceStateEvent)
 
 
 async def seen(plane: ServedControlPlane, application_id: str) -> Snapshot:
-    return await live_state.snapshot(plane.stores, "default", application_id)
+    return await live_state.read_snapshot(plane.stores, "default", application_id)
 
 
 async def test_nothing_is_known_before_the_first_report(plane: ServedControlPlane) -> None:

@@ -50,7 +50,9 @@ class Server:
     asked: int = 0
 
     async def cookie(self, group: str) -> list[tuple[str, str]]:
-        identity = sessions.Identity(subject="ada", via=access_pb2.Session.OIDC, groups=(group,))
+        identity = sessions.UserIdentity(
+            subject="ada", via=access_pb2.Session.OIDC, groups=(group,)
+        )
         token = await sessions.start(self.kept, "ours", identity, now=now)
         return [("cookie", f"token={token}")]
 

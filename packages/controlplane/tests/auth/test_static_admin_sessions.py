@@ -34,7 +34,7 @@ class SignedIn:
         self.cookie = ""
 
     async def sign_in(self, via: sessions.Via.ValueType) -> None:
-        identity = sessions.Identity(subject="boss", via=via, roles=("Admin",))
+        identity = sessions.UserIdentity(subject="boss", via=via, roles=("Admin",))
         token = await sessions.start(self._kept, "shop", identity, now=now)
         self.cookie = f"token={token}"
 

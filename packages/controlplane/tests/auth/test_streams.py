@@ -100,7 +100,7 @@ class Stage:
         cookie = await sessions.start(
             self.stores,
             "default",
-            sessions.Identity(subject="ada", via=via, **identity),
+            sessions.UserIdentity(subject="ada", via=via, **identity),
             now=lambda: self.now() - 3600 + expires_in,
             hours=1,
         )

@@ -126,7 +126,7 @@ async def test_a_stream_that_waits_is_ended_and_its_handler_with_it(
         await soon(handler.waiting.wait())
 
         right.lost = True
-        tenure.tell()
+        tenure.notify()
 
         with pytest.raises(UnauthenticatedError):
             await soon(reading)
@@ -139,7 +139,7 @@ async def test_an_answer_waits_for_the_question_that_is_open(right: Right, soon:
         await tenure.begin()
         right.gate.clear()
         right.lost = True
-        tenure.tell()
+        tenure.notify()
         handler.queue.put_nowait(ONE)
         async with aclosing(tenure.pass_on(handler.answers())) as passed:
             reading = asyncio.ensure_future(anext(passed))
@@ -157,10 +157,10 @@ async def test_what_is_told_during_a_question_is_asked_again(right: Right, soon:
     async with tenure_of(right) as tenure:
         await tenure.begin()
         right.gate.clear()
-        tenure.tell()
+        tenure.notify()
         await asyncio.sleep(0)  # the question is open now
         for _ in range(50):
-            tenure.tell()
+            tenure.notify()
         right.gate.set()
         handler.queue.put_nowait(ONE)
         async with aclosing(tenure.pass_on(handler.answers())) as passed:
@@ -180,7 +180,7 @@ async def test_a_question_that_fails_ends_the_stream(right: Right, soon: Soon) -
     async with asyncio.TaskGroup() as tasks:
         tenure = Tenure(broken, tasks.create_task, right.clock.now, right.clock.call_later)
         await tenure.begin()
-        tenure.tell()
+        tenure.notify()
         handler.queue.put_nowait(ONE)
         async with aclosing(tenure.pass_on(handler.answers())) as passed:
             with pytest.raises(OSError, match="no disk"):

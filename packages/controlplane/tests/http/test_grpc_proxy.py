@@ -177,10 +177,15 @@ async def settled(count: Callable[[], int]) -> int:
 
 
 async def test_what_the_server_wrote_before_it_closed_arrives(tmp_path: Path) -> None:
-    async def last_words(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def seal_wait_seconds(
+        _reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         writer.write(b"x" * MIB)
 
-    async with proxied(str(tmp_path / "s"), last_words) as (_, dial), dial() as (reader, writer):
+    async with (
+        proxied(str(tmp_path / "s"), seal_wait_seconds) as (_, dial),
+        dial() as (reader, writer),
+    ):
         writer.write(b"PRI")
         assert len(await reader.read()) == MIB
 

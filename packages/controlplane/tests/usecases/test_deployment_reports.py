@@ -30,7 +30,7 @@ def end(status: Any, **fields: Any) -> pipedservice.ReportDeploymentCompletedReq
 def test_a_plan_is_taken_whole(build: MessageBuilder) -> None:
     deployment = build.deployment()
 
-    reports.planned(
+    reports.apply_plan(
         deployment,
         build.planned(
             "d1",
@@ -57,7 +57,7 @@ def test_a_plan_is_taken_whole(build: MessageBuilder) -> None:
 def test_a_plan_before_the_start_replaces_the_one_before(build: MessageBuilder) -> None:
     deployment = build.deployment(stages=[build.stage("old")])
 
-    reports.planned(deployment, build.planned("d1", build.stage("new")))
+    reports.apply_plan(deployment, build.planned("d1", build.stage("new")))
 
     assert [stage.id for stage in deployment.stages] == ["new"]
 
@@ -65,7 +65,7 @@ def test_a_plan_before_the_start_replaces_the_one_before(build: MessageBuilder) 
 def test_an_empty_plan_replaces_too(build: MessageBuilder) -> None:
     deployment = build.deployment(stages=[build.stage("old")])
 
-    reports.planned(deployment, build.planned("d1"))
+    reports.apply_plan(deployment, build.planned("d1"))
 
     assert list(deployment.stages) == []
 
@@ -73,16 +73,16 @@ def test_an_empty_plan_replaces_too(build: MessageBuilder) -> None:
 def test_a_repeated_plan_does_not_undo_progress(build: MessageBuilder) -> None:
     deployment = build.deployment()
     plan = build.planned("d1", build.stage("s1"), build.stage("s2"))
-    reports.planned(deployment, plan)
-    reports.status_changed(deployment, pb.DEPLOYMENT_RUNNING, "running")
-    reports.stage_changed(
+    reports.apply_plan(deployment, plan)
+    reports.apply_status(deployment, pb.DEPLOYMENT_RUNNING, "running")
+    reports.apply_stage_status(
         deployment, build.stage_report("d1", "s1", pb.STAGE_SUCCESS, status_reason="ok"), 7
     )
     reports.merge_stage_metadata(deployment, "s1", {"saved": "yes"})
     before = pb.Deployment()
     before.CopyFrom(deployment)
 
-    reports.planned(deployment, plan)
+    reports.apply_plan(deployment, plan)
 
     assert deployment == before
 
@@ -93,7 +93,7 @@ def test_a_second_plan_may_add_rollback_stages(build: MessageBuilder) -> None:
         status=pb.DEPLOYMENT_RUNNING, stages=[build.stage("s1", status=pb.STAGE_RUNNING)]
     )
 
-    reports.planned(
+    reports.apply_plan(
         deployment, build.planned("d1", build.stage("s1"), build.stage("r1", rollback=True))
     )
 
@@ -109,7 +109,7 @@ def test_a_late_first_plan_takes_no_stage_away(build: MessageBuilder) -> None:
         status=pb.DEPLOYMENT_ROLLING_BACK, stages=[build.stage("s1"), build.stage("r1")]
     )
 
-    reports.planned(deployment, build.planned("d1", build.stage("s1")))
+    reports.apply_plan(deployment, build.planned("d1", build.stage("s1")))
 
     assert [stage.id for stage in deployment.stages] == ["s1", "r1"]
 
@@ -120,7 +120,7 @@ def test_a_completed_deployment_takes_no_plan(build: MessageBuilder, status: Any
     before = pb.Deployment()
     before.CopyFrom(deployment)
 
-    reports.planned(deployment, build.planned("d1", build.stage("s9"), summary="late"))
+    reports.apply_plan(deployment, build.planned("d1", build.stage("s9"), summary="late"))
 
     assert deployment == before
 
@@ -130,7 +130,7 @@ def test_a_completed_deployment_takes_no_plan(build: MessageBuilder, status: Any
 def test_a_status_never_goes_back(build: MessageBuilder, now: Any, reported: Any) -> None:
     deployment = build.deployment(status=now, status_reason="before")
 
-    reports.status_changed(deployment, reported, "after")
+    reports.apply_status(deployment, reported, "after")
 
     moves = now not in FINAL and reported >= now
     assert deployment.status == (reported if moves else now)
@@ -140,7 +140,7 @@ def test_a_status_never_goes_back(build: MessageBuilder, now: Any, reported: Any
 @pytest.mark.parametrize("status", OPEN)
 def test_an_open_status_is_no_end(build: MessageBuilder, status: Any) -> None:
     with pytest.raises(ConfigError, match="is not the end of a deployment"):
-        reports.completed(build.deployment(), end(status))
+        reports.apply_completed(build.deployment(), end(status))
 
 
 def test_the_end_brings_its_stages_along(build: MessageBuilder) -> None:
@@ -153,7 +153,7 @@ def test_the_end_brings_its_stages_along(build: MessageBuilder) -> None:
         ],
     )
 
-    reports.completed(
+    reports.apply_completed(
         deployment,
         end(
             pb.DEPLOYMENT_CANCELLED,
@@ -178,9 +178,9 @@ def test_the_end_brings_its_stages_along(build: MessageBuilder) -> None:
 @pytest.mark.parametrize("second", FINAL)
 def test_the_first_end_stays(build: MessageBuilder, second: Any) -> None:
     deployment = build.deployment(status=pb.DEPLOYMENT_RUNNING)
-    reports.completed(deployment, end(pb.DEPLOYMENT_SUCCESS, status_reason="done"))
+    reports.apply_completed(deployment, end(pb.DEPLOYMENT_SUCCESS, status_reason="done"))
 
-    reports.completed(deployment, end(second, status_reason="late"))
+    reports.apply_completed(deployment, end(second, status_reason="late"))
 
     assert (deployment.status, deployment.status_reason) == (pb.DEPLOYMENT_SUCCESS, "done")
 
@@ -188,7 +188,7 @@ def test_the_first_end_stays(build: MessageBuilder, second: Any) -> None:
 def test_a_stage_moves_and_is_dated(build: MessageBuilder) -> None:
     deployment = build.deployment(status=pb.DEPLOYMENT_RUNNING, stages=[build.stage("s1")])
 
-    reports.stage_changed(
+    reports.apply_stage_status(
         deployment,
         build.stage_report(
             "d1",
@@ -213,7 +213,7 @@ def test_a_stage_that_has_only_begun_is_not_completed(build: MessageBuilder) -> 
     """Every report carries a time of completion, because its rule demands one."""
     deployment = build.deployment(stages=[build.stage("s1", requires=["s0"])])
 
-    reports.stage_changed(deployment, build.stage_report("d1", "s1", pb.STAGE_RUNNING), 7)
+    reports.apply_stage_status(deployment, build.stage_report("d1", "s1", pb.STAGE_RUNNING), 7)
 
     assert deployment.stages[0].completed_at == 0
     assert list(deployment.stages[0].requires) == ["s0"]
@@ -222,11 +222,11 @@ def test_a_stage_that_has_only_begun_is_not_completed(build: MessageBuilder) -> 
 def test_a_repeated_stage_report_changes_nothing(build: MessageBuilder) -> None:
     deployment = build.deployment(stages=[build.stage("s1")])
     report = build.stage_report("d1", "s1", pb.STAGE_RUNNING, status_reason="x")
-    reports.stage_changed(deployment, report, 7)
+    reports.apply_stage_status(deployment, report, 7)
     before = pb.Deployment()
     before.CopyFrom(deployment)
 
-    reports.stage_changed(deployment, report, 8)
+    reports.apply_stage_status(deployment, report, 8)
 
     assert deployment == before
 
@@ -236,7 +236,7 @@ def test_a_repeated_stage_report_changes_nothing(build: MessageBuilder) -> None:
 def test_a_stage_never_goes_back(build: MessageBuilder, now: Any, reported: Any) -> None:
     deployment = build.deployment(stages=[build.stage("s1", status=now)])
 
-    reports.stage_changed(deployment, build.stage_report("d1", "s1", reported), 7)
+    reports.apply_stage_status(deployment, build.stage_report("d1", "s1", reported), 7)
 
     is_open = now in {pb.STAGE_NOT_STARTED_YET, pb.STAGE_RUNNING}
     forward = is_open and reported >= now
@@ -246,14 +246,14 @@ def test_a_stage_never_goes_back(build: MessageBuilder, now: Any, reported: Any)
 def test_a_late_start_does_not_reopen_a_completed_deployment(build: MessageBuilder) -> None:
     deployment = build.deployment(status=pb.DEPLOYMENT_CANCELLED, stages=[build.stage("s1")])
 
-    reports.stage_changed(deployment, build.stage_report("d1", "s1", pb.STAGE_RUNNING), 7)
+    reports.apply_stage_status(deployment, build.stage_report("d1", "s1", pb.STAGE_RUNNING), 7)
 
     assert deployment.stages[0].status == pb.STAGE_NOT_STARTED_YET
 
 
 def test_an_unknown_stage_is_the_callers_mistake(build: MessageBuilder) -> None:
     with pytest.raises(ConfigError, match="has no stage 's9'"):
-        reports.stage_changed(
+        reports.apply_stage_status(
             build.deployment(), build.stage_report("d1", "s9", pb.STAGE_RUNNING), 7
         )
     with pytest.raises(ConfigError, match="has no stage 's9'"):
@@ -279,10 +279,10 @@ def test_metadata_is_merged_not_replaced(build: MessageBuilder) -> None:
 
 def test_what_an_older_piped_leaves_out_is_filled_in(build: MessageBuilder) -> None:
     deployment = build.deployment(created_at=0, updated_at=0)
-    reports.created(deployment, 42)
+    reports.apply_created(deployment, 42)
     assert (deployment.created_at, deployment.updated_at) == (42, 42)
 
-    reports.planned(
+    reports.apply_plan(
         deployment,
         build.planned(
             "d1",

@@ -22,11 +22,11 @@ def planned(ids: list[str]) -> Report:
     request = pipedservice.ReportDeploymentPlannedRequest(
         deployment_id="d1", stages=[pb.PipelineStage(id=each, name="X") for each in ids]
     )
-    return lambda deployment: reports.planned(deployment, request)
+    return lambda deployment: reports.apply_plan(deployment, request)
 
 
 def moved(status: Any) -> Report:
-    return lambda deployment: reports.status_changed(deployment, status, "")
+    return lambda deployment: reports.apply_status(deployment, status, "")
 
 
 def ended(status: Any) -> Report:
@@ -36,7 +36,7 @@ def ended(status: Any) -> Report:
         completed_at=9,
         stage_statuses=dict.fromkeys(STAGES, pb.STAGE_CANCELLED),
     )
-    return lambda deployment: reports.completed(deployment, request)
+    return lambda deployment: reports.apply_completed(deployment, request)
 
 
 def stage_moved(stage_id: str, status: Any) -> Report:
@@ -46,7 +46,7 @@ def stage_moved(stage_id: str, status: Any) -> Report:
 
     def report(deployment: pb.Deployment) -> None:
         if any(stage.id == stage_id for stage in deployment.stages):
-            reports.stage_changed(deployment, request, 7)
+            reports.apply_stage_status(deployment, request, 7)
 
     return report
 

@@ -6,7 +6,11 @@ from dataclasses import dataclass
 import pytest
 
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases.duplicate_agents import WINDOW, DuplicateAgents, process_start
+from pipecd_controlplane.usecases.duplicate_agents import (
+    WINDOW_SECONDS,
+    DuplicateAgents,
+    parse_process_start,
+)
 from pipecd_controlplane.usecases.ownership import Agent
 
 
@@ -23,7 +27,7 @@ def agent(peer: str, *, epoch: int | None = None) -> Agent:
 
 
 async def alarms(kept: Stores) -> list[str]:
-    return (await kept.alarms.of_project("ours", since=0)).get("piped", [])
+    return (await kept.alarms.list_by_project("ours", since=0)).get("piped", [])
 
 
 async def test_an_agent_that_reports_again_after_another_did_is_an_alarm(kept: Stores) -> None:
@@ -39,7 +43,7 @@ async def test_an_agent_that_reports_again_after_another_did_is_an_alarm(kept: S
         "two agents report under this piped id at once, from 10.0.0.1 and 10.0.0.2:"
         " stop one of them, or register a piped of its own for it"
     )
-    assert await kept.alarms.of_project("theirs", since=0) == {}
+    assert await kept.alarms.list_by_project("theirs", since=0) == {}
 
 
 async def test_an_agent_that_moves_from_place_to_place_is_none(kept: Stores) -> None:
@@ -55,7 +59,7 @@ async def test_an_address_that_comes_back_much_later_is_none(kept: Stores) -> No
     duplicates = DuplicateAgents(kept.alarms, clock)
     await duplicates.note(agent("10.0.0.1"), "ReportStat")
     await duplicates.note(agent("10.0.0.2"), "ReportStat")
-    clock.now += WINDOW
+    clock.now += WINDOW_SECONDS
     await duplicates.note(agent("10.0.0.1"), "ReportStat")
 
     assert await alarms(kept) == []
@@ -136,4 +140,4 @@ async def test_an_agent_that_waits_for_the_lease_is_none(kept: Stores) -> None:
     ],
 )
 def test_a_go_agent_says_in_its_metrics_when_it_was_started(metrics: bytes, found: str) -> None:
-    assert process_start(metrics) == found
+    assert parse_process_start(metrics) == found

@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 from pipecd_controlplane.usecases.exposition import (
     LONGEST_HELP,
     PageError,
-    of_project,
     read_page,
-    relabelled,
+    relabel,
+    select_project,
     write_page,
 )
 from pipecd_controlplane.usecases.piped_metrics import (
     LARGEST_REPORT,
     MOST_FAMILIES,
     MOST_SERIES,
+    label_as_piped,
     read_report,
     select_fitting,
-    under_its_name,
 )
 from pipecd_test_support.strict_exposition import read_strictly
 
@@ -60,7 +60,7 @@ def test_a_page_comes_out_as_it_went_in() -> None:
 
 
 def test_of_one_family_in_many_pages_the_head_comes_once_and_the_series_together() -> None:
-    pages = [under_its_name(read_report(GO.encode()), "p", f"piped {n}") for n in range(3)]
+    pages = [label_as_piped(read_report(GO.encode()), "p", f"piped {n}") for n in range(3)]
 
     text = write_page(read_page(GO), pages)
 
@@ -73,7 +73,7 @@ def test_of_one_family_in_many_pages_the_head_comes_once_and_the_series_together
 def test_whose_numbers_they_are_is_not_for_the_report_to_say() -> None:
     report = b'a{project="other",piped="another",pipecd_component="server",x="1"} 1\n'
 
-    (family,) = under_its_name(read_report(report), "mine", "me")
+    (family,) = label_as_piped(read_report(report), "mine", "me")
 
     assert dict(family.series[0].labels) == {
         "pipecd_component": "piped",
@@ -86,7 +86,7 @@ def test_whose_numbers_they_are_is_not_for_the_report_to_say() -> None:
 def test_series_that_become_the_same_under_their_name_are_one() -> None:
     report = b'a{project="x"} 1\na{project="y"} 2\n'
 
-    found = read_strictly(write_page([], [under_its_name(read_report(report), "p", "i")]))
+    found = read_strictly(write_page([], [label_as_piped(read_report(report), "p", "i")]))
 
     assert list(found.values()) == [1.0]
 
@@ -118,7 +118,7 @@ def test_a_name_that_is_part_of_another_metric_is_left_out(other: str) -> None:
 def test_only_the_series_of_a_project_and_of_none_are_for_its_people() -> None:
     page = read_page('# HELP a Words.\na{project="x"} 1\na{project="y"} 2\nb{project="x"} 3\nc 4\n')
 
-    text = write_page(of_project(page, "y"))
+    text = write_page(select_project(page, "y"))
 
     assert list(read_strictly(text).values()) == [2.0, 4.0]
     assert "b" not in text.split()
@@ -189,7 +189,7 @@ def test_a_report_that_no_reader_should_see_is_refused_with_a_sentence(report: b
 )
 def test_odd_reports_are_refused_or_become_a_page_for_the_strictest(line: str) -> None:
     try:
-        page = under_its_name(read_report(f"{line}\n".encode()), "p", "i")
+        page = label_as_piped(read_report(f"{line}\n".encode()), "p", "i")
     except PageError:
         return
     text = write_page(read_page(GO), [page])
@@ -208,7 +208,7 @@ def test_no_report_makes_a_page_that_cannot_be_read(lines: list[str]) -> None:
         page = read_report("\n".join(lines).encode())
     except PageError:
         return
-    read_strictly(write_page(read_page(GO), [relabelled(page, {"project": "p"})]))
+    read_strictly(write_page(read_page(GO), [relabel(page, {"project": "p"})]))
 
 
 def test_of_reports_that_do_not_fit_together_the_largest_are_left_out() -> None:
@@ -221,7 +221,7 @@ def test_of_reports_that_do_not_fit_together_the_largest_are_left_out() -> None:
 
 @given(st.dictionaries(st.sampled_from(string.ascii_letters), st.text(max_size=20), min_size=1))
 def test_every_value_of_a_label_survives(labels: dict[str, str]) -> None:
-    (family,) = relabelled(read_page("a 1\n"), labels)
+    (family,) = relabel(read_page("a 1\n"), labels)
 
     ((_, found),) = read_strictly(write_page([family]))
 

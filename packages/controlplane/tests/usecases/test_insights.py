@@ -58,7 +58,7 @@ async def figure(
     request = web.GetInsightDataRequest(
         metrics_kind=kind, range_from=at(start), range_to=at(end), resolution=resolution, **fields
     )
-    answer = await insights.data(kept, "ours", request, lambda: 7)
+    answer = await insights.read_data(kept, "ours", request, lambda: 7)
     assert (answer.type, len(answer.matrix), answer.updated_at) == (pb.MATRIX, 1, 7)
     return {
         datetime.fromtimestamp(point.timestamp, UTC).strftime("%Y-%m-%d"): round(point.value, 4)
@@ -182,4 +182,4 @@ async def test_what_cannot_be_answered_is_the_callers_fault(
     kept: Stores, fields: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(ConfigError, match=named):
-        await insights.data(kept, "ours", web.GetInsightDataRequest(**fields), lambda: 7)
+        await insights.read_data(kept, "ours", web.GetInsightDataRequest(**fields), lambda: 7)

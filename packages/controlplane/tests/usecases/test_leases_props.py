@@ -98,9 +98,9 @@ class World:
     async def act(self, doing: str, process: Process) -> None:
         match doing:
             case "ask":
-                process.told(await self.leases.ask(process.instance()), self.now)
+                process.told(await self.leases.acquire(process.instance()), self.now)
             case "wait" if process.heard_at is None:
-                process.told(await self.leases.ask_again(process.instance()), self.now)
+                process.told(await self.leases.acquire_after_wait(process.instance()), self.now)
             case "renew" if process.epoch:
                 try:
                     process.told(

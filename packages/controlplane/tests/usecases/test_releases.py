@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.usecases.releases import FRESH, Release, Releases, breaking_notes, parse
+from pipecd_controlplane.usecases.releases import (
+    FRESH_SECONDS,
+    PipedRelease,
+    Releases,
+    breaking_notes,
+    parse_releases,
+)
 from pipecd_model.errors import UnavailableError
 
 LISTED = [
@@ -50,33 +56,33 @@ async def host(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Host]:
 
 
 def test_drafts_previews_and_other_names_are_left_out() -> None:
-    assert [each.version for each in parse(LISTED)] == ["v0.10.0", "v0.9.0"]
-    assert parse({"message": "rate limit"}) == []
+    assert [each.version for each in parse_releases(LISTED)] == ["v0.10.0", "v0.9.0"]
+    assert parse_releases({"message": "rate limit"}) == []
 
 
 async def test_the_list_is_asked_for_once_an_hour_at_most(host: Host) -> None:
     now = 0.0
     releases = Releases(host.url, clock=lambda: now)
     for _ in range(3):
-        assert len(await releases.all()) == 2
+        assert len(await releases.list_all()) == 2
     assert host.asked == 1
 
-    now = FRESH
+    now = FRESH_SECONDS
     host.body = None
-    assert len(await releases.all()) == 2
+    assert len(await releases.list_all()) == 2
     assert host.asked == 2
 
 
 async def test_a_list_that_was_never_had_is_an_error_worth_a_retry(host: Host) -> None:
     host.body = None
     with pytest.raises(UnavailableError):
-        await Releases(host.url).all()
+        await Releases(host.url).list_all()
 
 
 def test_notes_are_of_what_breaks_after_the_oldest_version() -> None:
-    releases = parse(LISTED)
+    releases = parse_releases(LISTED)
 
     assert breaking_notes(releases, ["v0.9.5", "v0.10.0"]) == "## v0.10.0\n\n* gone"
     assert breaking_notes(releases, ["v0.10.0"]) == ""
     assert breaking_notes(releases, ["unknown"]) == ""
-    assert breaking_notes([Release(version="v1.0.0", notes="")], ["v0.1.0"]) == ""
+    assert breaking_notes([PipedRelease(version="v1.0.0", notes="")], ["v0.1.0"]) == ""

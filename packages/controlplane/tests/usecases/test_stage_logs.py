@@ -22,7 +22,7 @@ async def test_a_log_that_is_too_long_for_one_answer_says_that_it_goes_on(
         id="d1", project_id="ours", stages=[pb.PipelineStage(id="s1"), pb.PipelineStage(id="s2")]
     )
 
-    logs = await stage_logs.whole(kept, deployment)
+    logs = await stage_logs.read_whole(kept, deployment)
 
     assert sum(block.ByteSize() for block in logs["s1"].blocks) < ONE_MESSAGE
     assert [block.log for block in logs["s1"].blocks[8:]] == [stage_logs.GOES_ON]

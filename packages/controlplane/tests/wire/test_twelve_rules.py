@@ -66,7 +66,7 @@ def key(plane: ServedControlPlane) -> str:
 
 
 async def cookie(plane: ServedControlPlane) -> str:
-    identity = sessions.Identity(
+    identity = sessions.UserIdentity(
         subject="ada", via=access_pb2.Session.STATIC_ADMIN, roles=("Admin",)
     )
     value = await sessions.start(

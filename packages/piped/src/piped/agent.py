@@ -24,9 +24,9 @@ from piped.controlplane.epoch import lease_epoch
 from piped.controlplane.lease import Lease
 from piped.controlplane.state import ControlPlaneState
 from piped.controlplane.watch import Watch
-from piped.livestate.reporter import LiveStates
+from piped.livestate.reporter import LiveStateReporter
 from piped.plugins import PluginHost, PluginStateReporter
-from piped.preview.handler import PlanPreviews
+from piped.preview.handler import PlanPreviewHandler
 from piped.push_commands import PushCommandRunner
 from piped.report.agent import Stats, introduce
 from piped.report.commands import CommandInbox
@@ -79,8 +79,8 @@ class Agent:
     push_commands: PushCommandRunner
     trigger: Trigger
     discovery: Discovery
-    live_states: LiveStates
-    previews: PlanPreviews
+    live_states: LiveStateReporter
+    previews: PlanPreviewHandler
     stats: Stats
     plugin_states: PluginStateReporter
     public_key: str

@@ -25,9 +25,8 @@ from piped.controlplane.state import ControlPlaneState
 from piped.facts import DeploymentCompleted, Facts
 from piped.git import Repository, repositories
 from piped.health import PipedHealth
-from piped.livestate.calls import LiveStateCalls
-from piped.livestate.look import Looker
-from piped.livestate.reporter import LiveStates
+from piped.livestate.reader import LiveStateReader
+from piped.livestate.reporter import LiveStateReporter
 from piped.metrics import CONTENT_TYPE, Numbers, PipedMetrics
 from piped.plan.planner import Planner
 from piped.plan.providers import add_targets
@@ -35,7 +34,7 @@ from piped.plan.scope import DeploymentScope
 from piped.plugins import PluginBackend, PluginHost, PluginStateReporter, ToolsFolder
 from piped.preview.application import Previewer
 from piped.preview.build import PreviewBuilder
-from piped.preview.handler import PlanPreviews
+from piped.preview.handler import PlanPreviewHandler
 from piped.push_commands import PushCommandRunner
 from piped.report.agent import Stats
 from piped.report.commands import CommandInbox
@@ -55,7 +54,7 @@ from piped.scripts.ending import RunningScripts
 from piped.scripts.records import ScriptRecords
 from piped.secrets import KnownSecrets, SecretKeys, read_keys
 from piped.shutdown import ShutdownRequest
-from piped.source import Identity, Preparation, Sources
+from piped.source import GitIdentity, Preparation, SourceProvider
 from piped.trigger import ControlPlaneCalls, Trigger, TriggerServices
 
 LAST_REPORTS_SECONDS: Final = 5.0
@@ -120,7 +119,7 @@ async def build(settings: Settings, shutdown: ShutdownRequest, opened: AsyncExit
         discovery=Discovery(
             piped_id=settings.config.piped_id,
             repositories=files.repositories,
-            mirror=connection.state,
+            state=connection.state,
             files=files.configs,
             reports=reports.outbox,
             selector=settings.config.app_selector,
@@ -241,7 +240,7 @@ class _Files:
     """Repositories, and what is made of their commits."""
 
     repositories: dict[str, Repository]
-    sources: Sources
+    sources: SourceProvider
     configs: ApplicationFiles
 
 
@@ -253,10 +252,10 @@ async def _open_files(
     for repository in repos.values():
         await opened.enter_async_context(repository)
     names = partial(plugin_names, plugins.host)
-    sources = Sources(
+    sources = SourceProvider(
         settings.data_dir,
         repos,
-        identity=Identity(name=config.git.username, email=config.git.email),
+        identity=GitIdentity(name=config.git.username, email=config.git.email),
         preparation=Preparation(names=names, keys=reports.keys, known=reports.secrets),
     )
     return _Files(
@@ -349,22 +348,22 @@ def _build_live_states(
     running: _Running,
     trigger: Trigger,
     calls: ControlPlaneCalls,
-) -> LiveStates:
-    looker = Looker(
+) -> LiveStateReporter:
+    reader = LiveStateReader(
         plugins=plugins.host.plugins,
         configs=settings.config.plugins,
         sources=files.sources,
     )
-    return LiveStates(
-        mirror=connection.state,
-        looker=looker,
-        lanes=looker.lanes,
-        lane_of=looker.lane_of,
+    return LiveStateReporter(
+        state=connection.state,
+        reader=reader,
+        lanes=reader.lanes,
+        lane_of=reader.lane_of,
         successes=running.services.successes,
-        tell_live_state=LiveStateCalls(connection.control).tell,
-        tell_sync_state=calls.report_sync_state,
+        report_live_state=connection.control.report_live_state,
+        report_sync_state=calls.report_sync_state,
         is_in_trouble=trigger.is_in_trouble,
-        interval=settings.live_state_interval,
+        interval_seconds=settings.live_state_interval,
     )
 
 
@@ -375,7 +374,7 @@ def _build_previews(
     plugins: _Plugins,
     files: _Files,
     running: _Running,
-) -> PlanPreviews:
+) -> PlanPreviewHandler:
     previewer = Previewer(
         planner=running.services.planner,
         plugins=plugins.host.plugins,
@@ -384,12 +383,12 @@ def _build_previews(
         mask=reports.secrets.mask,
         clock=time.time,
     )
-    return PlanPreviews(
+    return PlanPreviewHandler(
         piped_id=settings.config.piped_id,
-        mirror=connection.state,
+        state=connection.state,
         builder=PreviewBuilder(
             repositories=files.repositories,
-            mirror=connection.state,
+            state=connection.state,
             configs=files.configs,
             previewer=previewer,
         ),
@@ -398,7 +397,7 @@ def _build_previews(
 
 
 def _subscribe(
-    reports: _Reports, records: ScriptRecords, metrics: PipedMetrics, live_states: LiveStates
+    reports: _Reports, records: ScriptRecords, metrics: PipedMetrics, live_states: LiveStateReporter
 ) -> None:
     """Have the end of a deployment followed by what comes after its reports are queued."""
     subscribe = partial(reports.facts.subscribe, DeploymentCompleted)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from piped.git.state import Reach, RepositoryState
+from piped.git.state import Reachability, RepositoryState
 from piped.plugins.plugin import Plugin
 from piped.plugins.state import Phase
 
@@ -79,10 +79,10 @@ class PipedHealth:
             )
         for name, repository in sorted(self.repositories().items()):
             # Only the instance that works looks at repositories.
-            waits = repository.reach is Reach.OPENING and not self.holds_lease()
+            waits = repository.reach is Reachability.OPENING and not self.holds_lease()
             yield PartHealth(
                 name=f"repository {name}",
-                ready=waits or repository.reach is Reach.REACHABLE,
+                ready=waits or repository.reach is Reachability.REACHABLE,
                 state=str(repository.reach),
                 sentence=repository.reason,
             )

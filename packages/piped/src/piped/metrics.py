@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from pipecd_wire.model.common_pb2 import ApplicationKind
 from pipecd_wire.model.deployment_pb2 import Deployment, DeploymentStatus
-from piped.git.state import Reach
+from piped.git.state import Reachability
 from piped.health import PipedHealth
 from piped.plugins.state import Phase
 
@@ -88,7 +88,7 @@ class PipedMetrics(Collector):
             "piped_repository_reachable", "1 while it can be reached.", labels=["repository"]
         )
         for name, repository in sorted(health.repositories().items()):
-            repositories.add_metric([name], repository.reach is Reach.REACHABLE)
+            repositories.add_metric([name], repository.reach is Reachability.REACHABLE)
         yield repositories
 
     def _plugins(self) -> Iterator[Metric]:

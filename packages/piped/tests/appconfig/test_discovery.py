@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
+from pipecd_test_support.git_remote import GitRemote, Remotes
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.common_pb2 import (
     ECS,
@@ -24,7 +25,6 @@ from piped.appconfig.scan import is_application_file
 from piped.controlplane.state import ControlPlaneState, StateChange
 from piped.git import Repository
 
-Remotes = Callable[..., Any]
 LIMIT = 30.0
 
 
@@ -75,20 +75,20 @@ class Told:
 
 
 class Bench:
-    """Repositories and a mirror, with a discovery that comes and goes."""
+    """Repositories and a state, with a discovery that comes and goes."""
 
     def __init__(self, git_remote: Remotes, folder: Path) -> None:
         self.remote = git_remote()
         self.other = git_remote("other")
         self.folder = folder
-        self.mirror = ControlPlaneState()
+        self.state = ControlPlaneState()
         self.told = Told()
 
     @asynccontextmanager
     async def running(
         self, *applications: Application, repositories: tuple[str, ...] = ("repo",), **options: Any
     ) -> AsyncIterator[None]:
-        self.mirror.replace(applications=applications, deployments=(), commands=())
+        self.state.replace(applications=applications, deployments=(), commands=())
         remotes = {"repo": self.remote.remote, "other": self.other.remote}
         made = {
             id: Repository(
@@ -99,7 +99,7 @@ class Bench:
         discovery = Discovery(
             piped_id="piped",
             repositories=made,
-            mirror=self.mirror,
+            state=self.state,
             files=ApplicationFiles(),
             reports=self.told,
             **options,
@@ -158,14 +158,25 @@ async def test_suggestions_are_told_again_when_they_change_and_only_then(bench: 
         bench.remote.commit({"README": "x"})
         bench.remote.commit({"two/app.pipecd.yaml": file("two")})
         await bench.told.until(lambda: len(bench.told.suggestions) == 2)
-        bench.mirror.merge(StateChange(applications=(application("one", "one"),)))
+        bench.state.merge(StateChange(applications=(application("one", "one"),)))
         await bench.told.until(lambda: len(bench.told.suggestions) == 3)
         bench.remote.commit({"two/app.pipecd.yaml": None})
         await bench.told.until(lambda: len(bench.told.suggestions) == 4)
-        bench.mirror.merge(StateChange(removed_applications=frozenset({"one"})))  # type: ignore[arg-type] # ids
+        bench.state.merge(StateChange(removed_applications=frozenset({"one"})))
         await bench.told.until(lambda: len(bench.told.suggestions) == 5)
 
     assert bench.told.suggestions == [["one"], ["one", "two"], ["two"], [], ["one"]]
+
+
+async def test_a_file_that_was_moved_is_suggested_at_its_new_place_only(bench: Bench) -> None:
+    bench.remote.commit({"old/app.pipecd.yaml": file("web")})
+    async with bench.running():
+        await bench.told.until(lambda: len(bench.told.requests) == 1)
+        bench.remote.commit({"old/app.pipecd.yaml": None, "new/app.pipecd.yaml": file("web")})
+        await bench.told.until(lambda: len(bench.told.requests) == 2)
+
+    places = [[each.path for each in request.applications] for request in bench.told.requests]
+    assert places == [["old"], ["new"]]
 
 
 async def test_only_files_with_the_labels_of_this_piped_are_suggested(bench: Bench) -> None:
@@ -264,7 +275,7 @@ async def test_what_no_control_plane_would_take_is_left_out_of_the_report(bench:
     assert "good" in bench.told.suggestions[0]  # and `Told` has checked the whole request
 
 
-def break_tree(remote: Any) -> None:
+def break_tree(remote: GitRemote) -> None:
     """Commit a folder that is no folder."""
     tree = subprocess.run(
         ["git", "hash-object", "-w", "-t", "tree", "--stdin", "--literally"],
@@ -283,7 +294,7 @@ async def test_a_repository_that_cannot_be_read_does_not_hold_up_the_others(benc
     bench.other.commit({"x": "1"})
     break_tree(bench.other)
 
-    async with bench.running(repositories=("repo", "other"), first_look_grace=0.1):
+    async with bench.running(repositories=("repo", "other"), first_scan_seconds=0.1):
         await bench.told.until(lambda: bool(bench.told.suggestions))
         bench.remote.commit({"two/app.pipecd.yaml": file("two")})
         await bench.told.until(lambda: ["one", "two"] in bench.told.suggestions)
@@ -319,7 +330,7 @@ async def test_what_a_file_says_about_its_registered_application_is_told_once(
         application("web", "web", name="old name", labels={"gone": "x"}),
         application("same", "same"),
         application("nameless", "nameless", description="d"),
-        application("missing", "missing"),
+        application("missing_file_error", "missing"),
         application("lost", "../lost"),
     )
     async with bench.running(*registered):
@@ -328,9 +339,9 @@ async def test_what_a_file_says_about_its_registered_application_is_told_once(
         bench.remote.commit({"web/app.pipecd.yaml": file("web", description="new")})
         await bench.told.until(lambda: len(bench.told.updates) == 2)
         taken = application("web", "web", description="new")
-        bench.mirror.merge(StateChange(applications=(taken,)))
+        bench.state.merge(StateChange(applications=(taken,)))
         edited = application("web", "web", description="by hand")
-        bench.mirror.merge(StateChange(applications=(edited,)))
+        bench.state.merge(StateChange(applications=(edited,)))
         await bench.told.until(lambda: len(bench.told.updates) == 3)
 
     first, second, third = bench.told.updates
@@ -345,7 +356,7 @@ async def test_news_about_deployments_of_applications_are_no_news_here(bench: Be
     async with bench.running(web):
         await bench.told.until(lambda: bool(bench.told.updates))
         for _ in range(20):
-            bench.mirror.merge(
+            bench.state.merge(
                 StateChange(applications=(application("web", "web", deploying=True),))
             )
         bench.remote.commit({"one/app.pipecd.yaml": file("one")})

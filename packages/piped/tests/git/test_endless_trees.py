@@ -2,13 +2,13 @@
 """Commits of a few kilobytes that stand for billions of files: trees that name one tree often."""
 
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pipecd_runtime.process import own, valued, word
+from pipecd_runtime.process import join_option, own, word
+from pipecd_test_support.git_remote import GitRemote, Remotes
 from piped.git import DamagedMirrorError, GitError, Repository
 from piped.git.process import environment, run
 
@@ -17,7 +17,7 @@ EACH = 10
 IDENTITY = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
 
 
-def push_endless(remote: Any) -> str:
+def push_endless(remote: GitRemote) -> str:
     """Push a commit with 10¹⁰ files; answers its hash."""
 
     def make(command: str, text: str) -> str:
@@ -41,7 +41,7 @@ def push_endless(remote: Any) -> str:
 
 @pytest.fixture
 async def repository(
-    git_remote: Callable[..., Any], tmp_path: Path
+    git_remote: Remotes, tmp_path: Path
 ) -> AsyncIterator[tuple[Repository, str, str]]:
     remote = git_remote()
     before = remote.commit({"a": "1"})
@@ -58,7 +58,7 @@ async def test_files_without_end_are_not_listed(repository: tuple[Repository, st
     with pytest.raises(GitError, match=r"git ls-tree has more than 128 MiB to say"):
         await there.files(endless, ending=".pipecd.yaml")
     with pytest.raises(GitError, match="git diff-tree") as told:
-        await there.changed_paths(before, endless)
+        await there.list_changed_paths(before, endless)
     assert not isinstance(told.value, DamagedMirrorError), "the mirror would be made anew"
 
     assert [file.path for file in await there.files(before)] == ["a"]
@@ -74,7 +74,7 @@ async def test_a_git_that_needs_more_memory_than_it_may_ends(
             *own("read-tree", "--end-of-options"),
             word(endless),
             env=environment(extra={"GIT_INDEX_FILE": str(tmp_path / "index")}),
-            options=(valued("--git-dir=", there.mirror.folder),),
+            options=(join_option("--git-dir=", there.mirror.folder),),
             limit=120,
             memory=64 * 2**20,
         )

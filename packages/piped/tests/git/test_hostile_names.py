@@ -6,20 +6,19 @@ import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipecd_model.gitnames import BadGitNameError, BranchName
+from pipecd_test_support.git_remote import GitRemote, Remotes
 from pipecd_wire.model.command_pb2 import Command
 from piped.controlplane.state import ControlPlaneState
 from piped.git import NoBranchError, NoCommitError, Repository
-from piped.git.access import Access
+from piped.git.access import RemoteAccess
 from piped.git.cleaning import clean_mirror
 from piped.git.process import environment
 from piped.preview.build import PreviewBuilder
 
-Remotes = Callable[..., Any]
 SCRIPT = "app/run.sh"
 
 
@@ -46,7 +45,7 @@ async def repository(start: Callable[..., Repository]) -> Repository:
     return made
 
 
-def push_evil(remote: Any) -> str:
+def push_evil(remote: GitRemote) -> str:
     """Push a branch whose files nobody has agreed to; answers its head."""
     remote.git("switch", "--quiet", "--create", "evil")
     made: str = remote.commit({SCRIPT: "evil"})
@@ -95,7 +94,7 @@ async def test_no_name_of_a_branch_changes_what_an_honest_commit_holds(
 
     for name in hostile_branches(head):
         with pytest.raises(BadGitNameError, match="is not the name of a branch"):
-            await repository.merged(evil, name)
+            await repository.build_merge(evil, name)
         assert refs_of(repository.mirror.folder) == {"refs/heads/main"}
 
     restarted = start()
@@ -113,7 +112,7 @@ async def test_a_preview_with_a_hostile_branch_is_refused_before_git(
     evil = push_evil(git_remote())
     builder = PreviewBuilder(
         repositories={"repo": repository},
-        mirror=ControlPlaneState(),
+        state=ControlPlaneState(),
         configs=None,  # type: ignore[arg-type]  # it is not asked
         previewer=None,  # type: ignore[arg-type]  # it is not asked
     )
@@ -134,10 +133,10 @@ async def test_a_branch_that_does_not_exist_is_a_sentence(
     evil = push_evil(git_remote())
 
     with pytest.raises(NoBranchError, match="has no branch 'nope'"):
-        await repository.merged(evil, "nope")
+        await repository.build_merge(evil, "nope")
     # Also when the commit is known already.
     with pytest.raises(NoBranchError, match="has no branch 'nope'"):
-        await repository.merged((await repository.head()).hash, "nope")
+        await repository.build_merge((await repository.head()).hash, "nope")
 
 
 async def test_what_a_preview_brings_gets_no_name_in_the_mirror(
@@ -145,7 +144,7 @@ async def test_what_a_preview_brings_gets_no_name_in_the_mirror(
 ) -> None:
     evil = push_evil(git_remote())
 
-    merged = await repository.merged(evil, "evil")
+    merged = await repository.build_merge(evil, "evil")
 
     assert await repository.read(merged.hash, SCRIPT) == b"evil"
     assert refs_of(repository.mirror.folder) == {"refs/heads/main"}
@@ -165,7 +164,7 @@ async def test_only_a_whole_hash_is_a_commit(
     with pytest.raises(BadGitNameError, match="is not the hash of a commit"):
         await repository.kind(name, SCRIPT)
     with pytest.raises(BadGitNameError, match="is not the hash of a commit"):
-        await repository.merged(name, "evil")
+        await repository.build_merge(name, "evil")
 
 
 async def test_a_path_with_magic_is_a_path(repository: Repository, git_remote: Remotes) -> None:
@@ -288,7 +287,7 @@ def test_an_address_that_runs_something_is_refused_before_git(tmp_path: Path) ->
                 remote="/srv/x",
                 branch="main",
                 folder=tmp_path,
-                access=Access(address=address),
+                access=RemoteAccess(address=address),
             )
 
 

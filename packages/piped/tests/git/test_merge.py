@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a branch would be after a merge, made in the mirror alone."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from pipecd_test_support.git_remote import GitRemote, Remotes
 from piped.git import MergeConflictError, NoCommitError, Repository
-
-Remotes = Callable[..., Any]
 
 
 @pytest.fixture
@@ -22,7 +20,7 @@ async def repository(git_remote: Remotes, tmp_path: Path) -> AsyncIterator[Repos
         yield made
 
 
-def branch(remote: Any, name: str, files: dict[str, str]) -> str:
+def branch(remote: GitRemote, name: str, files: dict[str, str]) -> str:
     remote.git("switch", "--quiet", "--create", name)
     made: str = remote.commit(files)
     remote.git("switch", "--quiet", "main")
@@ -35,11 +33,11 @@ async def test_a_merge_has_the_changes_of_both(repository: Repository, git_remot
     remote.commit({"other": "ours"})
     await repository.fetch()
 
-    merged = await repository.merged(head, "next")
+    merged = await repository.build_merge(head, "next")
 
     assert await repository.read(merged.hash, "new") == b"theirs"
     assert await repository.read(merged.hash, "other") == b"ours"
-    assert (await repository.merged(head, "next")).hash == merged.hash
+    assert (await repository.build_merge(head, "next")).hash == merged.hash
 
 
 async def test_the_branch_and_the_remote_are_left_alone(
@@ -49,7 +47,7 @@ async def test_the_branch_and_the_remote_are_left_alone(
     head = branch(remote, "next", {"new": "theirs"})
     before = (await repository.head()).hash
 
-    await repository.merged(head, "next")
+    await repository.build_merge(head, "next")
 
     assert (await repository.head()).hash == before
     assert remote.git("rev-parse", "main") == before
@@ -62,12 +60,12 @@ async def test_a_conflict_names_the_files(repository: Repository, git_remote: Re
     await repository.fetch()
 
     with pytest.raises(MergeConflictError, match="both changed a"):
-        await repository.merged(head, "next")
+        await repository.build_merge(head, "next")
 
 
 async def test_a_commit_that_nobody_has_is_said_so(repository: Repository) -> None:
     with pytest.raises(NoCommitError):
-        await repository.merged("0" * 39 + "1", "main")
+        await repository.build_merge("0" * 39 + "1", "main")
 
 
 async def test_a_commit_below_a_branch_is_found_through_the_branch(
@@ -80,6 +78,6 @@ async def test_a_commit_below_a_branch_is_found_through_the_branch(
     remote.commit({"new": "2"})
     remote.git("switch", "--quiet", "main")
 
-    merged = await repository.merged(head, "next")
+    merged = await repository.build_merge(head, "next")
 
     assert await repository.read(merged.hash, "new") == b"1"

@@ -8,13 +8,11 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from pipecd_test_support.git_remote import Remotes
 from piped.git import DamagedMirrorError, GitError, Repository
-
-Remotes = Callable[..., Any]
 
 
 @pytest.fixture
@@ -125,7 +123,7 @@ async def test_a_broken_mirror_is_kept_while_the_remote_is_away(
 ) -> None:
     """Half of something is more than nothing."""
     head = await repository.head()
-    repository.damaged()
+    repository.report_damage()
     (tmp_path / "remote").rename(tmp_path / "away")
 
     with pytest.raises(GitError):

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from piped.git import Reach, Repository
-from piped.git.access import Access
+from pipecd_test_support.git_remote import Remotes
+from piped.git import Reachability, Repository
+from piped.git.access import RemoteAccess
 
-Remotes = Callable[..., Any]
 LIMIT = 30.0
 
 
@@ -45,7 +45,7 @@ async def following(iterator: AsyncGenerator[Any, None]) -> Any:
         return await anext(iterator)
 
 
-async def until(repository: Repository, reach: Reach) -> str:
+async def until(repository: Repository, reach: Reachability) -> str:
     async with asyncio.timeout(LIMIT), aclosing(repository.states()) as states:
         async for state in states:
             if state.reach is reach:
@@ -54,7 +54,7 @@ async def until(repository: Repository, reach: Reach) -> str:
 
 
 async def test_each_move_of_a_local_branch_is_seen_without_waiting_for_the_interval(
-    git_remote: Remotes, watched: Any
+    git_remote: Remotes, watched: Callable[..., Repository]
 ) -> None:
     remote = git_remote()
     first = remote.commit({"a": "1"})
@@ -69,7 +69,7 @@ async def test_each_move_of_a_local_branch_is_seen_without_waiting_for_the_inter
 
 @pytest.mark.parametrize("shape", ["bare", "file url", "linked work tree", "without .git"])
 async def test_local_repositories_of_every_shape_are_watched(
-    git_remote: Remotes, watched: Any, tmp_path: Path, shape: str
+    git_remote: Remotes, watched: Callable[..., Repository], tmp_path: Path, shape: str
 ) -> None:
     remote = git_remote()
     remote.commit({"a": "1"})
@@ -95,7 +95,7 @@ async def test_local_repositories_of_every_shape_are_watched(
 
 
 async def test_a_branch_with_packed_refs_and_one_in_a_folder_is_watched(
-    git_remote: Remotes, watched: Any
+    git_remote: Remotes, watched: Callable[..., Repository]
 ) -> None:
     remote = git_remote(branch="team/main")
     remote.commit({"a": "1"})
@@ -113,7 +113,7 @@ async def test_a_branch_with_packed_refs_and_one_in_a_folder_is_watched(
 
 
 async def test_a_rewritten_history_is_a_move_like_any_other(
-    git_remote: Remotes, watched: Any
+    git_remote: Remotes, watched: Callable[..., Repository]
 ) -> None:
     remote = git_remote()
     first = remote.commit({"a": "1"})
@@ -129,21 +129,21 @@ async def test_a_rewritten_history_is_a_move_like_any_other(
 
 
 async def test_the_first_commit_of_an_empty_repository_is_seen(
-    git_remote: Remotes, watched: Any
+    git_remote: Remotes, watched: Callable[..., Repository]
 ) -> None:
     remote = git_remote()
     repository = watched(remote.remote)
 
     async with asyncio.TaskGroup() as tasks, aclosing(repository.watch()) as heads:
         waiting = tasks.create_task(following(heads))
-        assert "has no branch 'main'" in await until(repository, Reach.NO_BRANCH)
+        assert "has no branch 'main'" in await until(repository, Reachability.NO_BRANCH)
         pushed = remote.commit({"a": "1"})
 
         assert (await waiting).hash == pushed
 
 
 async def test_a_deleted_branch_is_told_and_its_return_is_seen(
-    git_remote: Remotes, watched: Any
+    git_remote: Remotes, watched: Callable[..., Repository]
 ) -> None:
     remote = git_remote()
     remote.commit({"a": "1"})
@@ -154,17 +154,17 @@ async def test_a_deleted_branch_is_told_and_its_return_is_seen(
         waiting = tasks.create_task(following(heads))
         remote.git("checkout", "--quiet", "-b", "other")
         remote.git("branch", "--delete", "--force", "main")
-        await until(repository, Reach.NO_BRANCH)
+        await until(repository, Reachability.NO_BRANCH)
         assert (await repository.head()).hash == last.hash
         pushed = remote.commit({"a": "2"})
         remote.git("branch", "main")
 
         assert (await waiting).hash == pushed
-    assert repository.state.reach is Reach.REACHABLE
+    assert repository.state.reach is Reachability.REACHABLE
 
 
 async def test_a_remote_that_is_gone_is_told_and_its_return_is_seen(
-    git_remote: Remotes, watched: Any
+    git_remote: Remotes, watched: Callable[..., Repository]
 ) -> None:
     remote = git_remote()
     first = remote.commit({"a": "1"})
@@ -175,7 +175,7 @@ async def test_a_remote_that_is_gone_is_told_and_its_return_is_seen(
         await following(heads)
         waiting = tasks.create_task(following(heads))
         remote.path.rename(away)
-        state = await until(repository, Reach.UNREACHABLE)
+        state = await until(repository, Reachability.UNREACHABLE)
         assert state.startswith("unreachable since 2")
         assert "does not appear to be a git repository" in state
         assert await repository.read(first, "a") == b"1"
@@ -183,11 +183,11 @@ async def test_a_remote_that_is_gone_is_told_and_its_return_is_seen(
         pushed = remote.commit({"a": "2"})
 
         assert (await waiting).hash == pushed
-    assert repository.state.reach is Reach.REACHABLE
+    assert repository.state.reach is Reachability.REACHABLE
 
 
 async def test_a_restart_while_the_remote_is_away_goes_on_with_what_is_known(
-    git_remote: Remotes, watched: Any
+    git_remote: Remotes, watched: Callable[..., Repository]
 ) -> None:
     remote = git_remote()
     known = remote.commit({"a": "1"})
@@ -197,11 +197,11 @@ async def test_a_restart_while_the_remote_is_away_goes_on_with_what_is_known(
 
     async with aclosing(restarted.watch()) as heads:
         assert (await following(heads)).hash == known
-    assert restarted.state.reach is Reach.UNREACHABLE
+    assert restarted.state.reach is Reachability.UNREACHABLE
 
 
 async def test_two_watchers_both_see_every_stop_of_the_branch(
-    git_remote: Remotes, watched: Any
+    git_remote: Remotes, watched: Callable[..., Repository]
 ) -> None:
     remote = git_remote()
     remote.commit({"a": "1"})
@@ -219,7 +219,7 @@ async def test_two_watchers_both_see_every_stop_of_the_branch(
 
 
 async def test_a_watcher_that_goes_away_leaves_the_others_their_turn(
-    git_remote: Remotes, watched: Any
+    git_remote: Remotes, watched: Callable[..., Repository]
 ) -> None:
     remote = git_remote()
     remote.commit({"a": "1"})
@@ -238,7 +238,10 @@ async def test_a_watcher_that_goes_away_leaves_the_others_their_turn(
 
 
 async def test_a_branch_elsewhere_is_asked_for_at_each_interval(
-    git_remote: Remotes, watched: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    git_remote: Remotes,
+    watched: Callable[..., Repository],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     remote = git_remote()
     remote.commit({"a": "1"})
@@ -254,7 +257,10 @@ async def test_a_branch_elsewhere_is_asked_for_at_each_interval(
 
 
 async def test_a_hint_is_worth_a_look_at_once(
-    git_remote: Remotes, watched: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    git_remote: Remotes,
+    watched: Callable[..., Repository],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The interval is ten minutes here: only the hint can be what made it look."""
     remote = git_remote()
@@ -271,7 +277,10 @@ async def test_a_hint_is_worth_a_look_at_once(
 
 
 async def test_what_somebody_else_fetched_is_seen_by_the_watcher(
-    git_remote: Remotes, watched: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    git_remote: Remotes,
+    watched: Callable[..., Repository],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     remote = git_remote()
     remote.commit({"a": "1"})
@@ -287,7 +296,7 @@ async def test_what_somebody_else_fetched_is_seen_by_the_watcher(
 
 
 async def test_watching_a_quiet_local_branch_costs_next_to_nothing(
-    git_remote: Remotes, watched: Any
+    git_remote: Remotes, watched: Callable[..., Repository]
 ) -> None:
     """Of two seconds a twentieth at most, children included: a busy loop would take all of it."""
     remote = git_remote()
@@ -309,12 +318,16 @@ def used() -> float:
 
 
 def elsewhere(
-    watched: Any, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any
+    watched: Callable[..., Repository],
+    path: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    **options: Any,
 ) -> Repository:
     """The repository as if on another machine: ssh, with a program that goes nowhere."""
     ssh = tmp_path / "ssh"
     ssh.write_text('#!/bin/sh\nwhile [ "$1" != host ]; do shift; done\nshift\nexec sh -c "$*"\n')
     ssh.chmod(0o755)
-    access = Access(address=f"ssh://host{path}", variables={"GIT_SSH_COMMAND": str(ssh)})
+    access = RemoteAccess(address=f"ssh://host{path}", variables={"GIT_SSH_COMMAND": str(ssh)})
     made: Repository = watched(f"ssh://host{path}", access=access, **options)
     return made

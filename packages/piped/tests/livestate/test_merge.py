@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One view from the answers of several plugins."""
 
+from typing import TypeAlias
+
 import pytest
 
 from pipecd_wire.model.application_live_state_pb2 import (
@@ -26,23 +28,26 @@ HEALTHY, UNHEALTHY, UNCLEAR = (
     ResourceState.UNKNOWN,
 )
 
+Health: TypeAlias = ResourceState.HealthStatus.ValueType
+Sync: TypeAlias = ApplicationSyncStatus.ValueType
 
-def resource(name: str = "r", health_status: int = HEALTHY, at: int = 1) -> ResourceState:
+
+def resource(name: str = "r", health_status: Health = HEALTHY, at: int = 1) -> ResourceState:
     return ResourceState(
         id=name, name=name, health_status=health_status, created_at=1, updated_at=at
     )
 
 
-def answer(*resources: ResourceState, status: int | None = SYNCED) -> GetLivestateResponse:
+def answer(*resources: ResourceState, status: Sync | None = SYNCED) -> GetLivestateResponse:
     made = GetLivestateResponse(application_live_state=ApplicationLiveState(resources=resources))
     if status is not None:
         made.sync_state.CopyFrom(state(status))
     return made
 
 
-def state(status: int, reason: str = "") -> ApplicationSyncState:
+def state(status: Sync, reason: str = "") -> ApplicationSyncState:
     return ApplicationSyncState(
-        status=ApplicationSyncStatus.Name(status),
+        status=status,
         short_reason=reason,
         reason=reason and f"{reason}!",
     )
@@ -57,7 +62,9 @@ def state(status: int, reason: str = "") -> ApplicationSyncState:
         ([UNCLEAR, UNHEALTHY, HEALTHY], ApplicationLiveStateSnapshot.UNHEALTHY),
     ],
 )
-def test_an_application_is_as_healthy_as_its_worst_resource(seen: list[int], worst: int) -> None:
+def test_an_application_is_as_healthy_as_its_worst_resource(
+    seen: list[Health], worst: ApplicationLiveStateSnapshot.Status.ValueType
+) -> None:
     assert health([resource(health_status=each) for each in seen]) == worst
 
 
@@ -72,7 +79,7 @@ def test_an_application_is_as_healthy_as_its_worst_resource(seen: list[int], wor
         ([INVALID_CONFIG, DEPLOYING], DEPLOYING),
     ],
 )
-def test_the_worst_state_wins(states: list[int], worst: int) -> None:
+def test_the_worst_state_wins(states: list[Sync], worst: Sync) -> None:
     assert merge_sync([state(each) for each in states]).status == worst
 
 

@@ -24,8 +24,8 @@ from pipecd_wire.model.deployment_pb2 import (
     Deployment,
 )
 from piped.controlplane.state import ControlPlaneState, StateChange
-from piped.livestate.merge import View
-from piped.livestate.reporter import LiveStates
+from piped.livestate.merge import LiveStateView
+from piped.livestate.reporter import LiveStateReporter
 
 HEALTHY = ApplicationLiveStateSnapshot.HEALTHY
 
@@ -34,7 +34,7 @@ class World:
     """One application, what is deployed of it, and everything that was told."""
 
     def __init__(self) -> None:
-        self.mirror = ControlPlaneState()
+        self.state = ControlPlaneState()
         self.sync = ApplicationSyncState(status=SYNCED)
         self.offers = True
         self.trouble = False
@@ -47,10 +47,10 @@ class World:
         self.told: list[ApplicationSyncState] = []
         self.changed = asyncio.Event()
 
-    async def view(self, _application: Application, _deployed: Any) -> View | None:
+    async def view(self, _application: Application, _deployed: Any) -> LiveStateView | None:
         self.looks += 1
         self.changed.set()
-        return View(resources=(), health=HEALTHY, sync=self.sync) if self.offers else None
+        return LiveStateView(resources=(), health=HEALTHY, sync=self.sync) if self.offers else None
 
     async def get(self, _application_id: str) -> ApplicationDeploymentReference | None:
         return self.deployed
@@ -65,15 +65,17 @@ class World:
         self.told.append(state)
 
     @asynccontextmanager
-    async def running(self, interval: float = 3600, **options: Any) -> AsyncIterator[LiveStates]:
-        states = LiveStates(
-            mirror=self.mirror,
-            looker=self,  # type: ignore[arg-type]
+    async def running(
+        self, interval: float = 3600, **options: Any
+    ) -> AsyncIterator[LiveStateReporter]:
+        states = LiveStateReporter(
+            state=self.state,
+            reader=self,  # type: ignore[arg-type]
             successes=self,
-            tell_live_state=self.live_state,
-            tell_sync_state=self.sync_state,
+            report_live_state=self.live_state,
+            report_sync_state=self.sync_state,
             is_in_trouble=lambda _: self.trouble,
-            interval=interval,
+            interval_seconds=interval,
             **options,
         )
         task = asyncio.create_task(states.run())
@@ -105,7 +107,7 @@ class World:
 @pytest.fixture
 def world() -> World:
     made = World()
-    made.mirror.replace(applications=[Application(id="a1", piped_id="p", project_id="x")])
+    made.state.replace(applications=[Application(id="a1", piped_id="p", project_id="x")])
     return made
 
 
@@ -141,14 +143,14 @@ async def test_a_drift_is_told_at_the_next_look(world: World) -> None:
 async def test_nothing_is_looked_at_while_it_is_deployed(world: World) -> None:
     async with world.running() as states:
         await world.until_looks(1)
-        world.mirror.merge(StateChange(deployments=(world.deployment(DEPLOYMENT_RUNNING),)))
+        world.state.merge(StateChange(deployments=(world.deployment(DEPLOYMENT_RUNNING),)))
         await world.settle()
         states.look_at("a1")
         await world.settle()
         assert world.looks == 1
         assert world.statuses == [SYNCED, DEPLOYING]
 
-        world.mirror.merge(StateChange(deployments=(world.deployment(DEPLOYMENT_SUCCESS),)))
+        world.state.merge(StateChange(deployments=(world.deployment(DEPLOYMENT_SUCCESS),)))
         await world.until_looks(2)
 
     assert world.statuses == [SYNCED, DEPLOYING, SYNCED]
@@ -158,7 +160,7 @@ async def test_nothing_is_told_of_an_application_without_live_state(world: World
     world.offers = False
     async with world.running():
         await world.until_looks(1)
-        world.mirror.merge(StateChange(deployments=(world.deployment(DEPLOYMENT_RUNNING),)))
+        world.state.merge(StateChange(deployments=(world.deployment(DEPLOYMENT_RUNNING),)))
         await world.settle()
 
     assert (world.live, world.told) == ([], [])
@@ -203,7 +205,7 @@ async def test_a_report_that_was_not_taken_is_repeated(world: World) -> None:
 class Stuck(World):
     """Some applications are never answered about, and one breaks whoever looks."""
 
-    async def view(self, application: Application, _deployed: Any) -> View | None:
+    async def view(self, application: Application, _deployed: Any) -> LiveStateView | None:
         if application.id.startswith("stuck"):
             await asyncio.Event().wait()
         if application.id.startswith("odd"):
@@ -214,7 +216,7 @@ class Stuck(World):
 async def test_a_plugin_that_never_answers_holds_up_its_own_applications_only() -> None:
     world = Stuck()
     applications = [Application(id=f"stuck {number}") for number in range(10)]
-    world.mirror.replace(applications=[*applications, Application(id="a1")])
+    world.state.replace(applications=[*applications, Application(id="a1")])
     async with world.running(
         lanes=("stuck", "good"), lane_of=lambda each: "stuck" if "stuck" in each.id else "good"
     ) as states:
@@ -230,7 +232,7 @@ async def test_an_application_that_nobody_expected_takes_no_other_with_it(
 ) -> None:
     world = Stuck()
     odd = [Application(id=f"odd {number}") for number in range(3)]
-    world.mirror.replace(applications=[*odd, Application(id="a1")])
+    world.state.replace(applications=[*odd, Application(id="a1")])
     async with world.running() as states:
         await world.until_looks(1)
         for each in odd:

@@ -16,14 +16,14 @@ from pipecd_wire.model.planpreview_pb2 import (
     PluginPlanPreviewResult,
 )
 from piped.controlplane.state import ControlPlaneState, StateChange
-from piped.preview.handler import MOST_OUTPUT, PlanPreviews
+from piped.preview.handler import MOST_OUTPUT, PlanPreviewHandler
 from piped.report.commands import CommandInbox
 
 
 class World:
     def __init__(self) -> None:
-        self.mirror = ControlPlaneState()
-        self.mirror.replace(applications=[], deployments=[], commands=[])
+        self.state = ControlPlaneState()
+        self.state.replace(applications=[], deployments=[], commands=[])
         self.answer: Any = []
         self.reports: asyncio.Queue[Any] = asyncio.Queue()
         self.built = 0
@@ -43,7 +43,7 @@ class World:
     def ask(self, command_id: str = "c1", seconds: int = 60) -> None:
         wanted = Command.BuildPlanPreview(repository_id="r", timeout=seconds)
         command = Command(id=command_id, type=Command.BUILD_PLAN_PREVIEW, build_plan_preview=wanted)
-        self.mirror.merge(StateChange(commands=(command,)))
+        self.state.merge(StateChange(commands=(command,)))
 
     async def report(self) -> tuple[int, dict[str, Any]]:
         """The next answer: its status, and its output."""
@@ -55,11 +55,11 @@ class World:
 @pytest.fixture
 async def world() -> Any:
     made = World()
-    handler = PlanPreviews(
+    handler = PlanPreviewHandler(
         piped_id="p1",
-        mirror=made.mirror,
+        state=made.state,
         builder=made,
-        commands=CommandInbox(made.mirror, made),  # type: ignore[arg-type]
+        commands=CommandInbox(made.state, made),  # type: ignore[arg-type]
     )
     task = asyncio.create_task(handler.run())
     yield made

@@ -470,7 +470,7 @@ async def test_a_skip_rule_that_cannot_be_decided_fails_the_stage() -> None:
     async def unknown(*_: object) -> list[str]:
         raise SourceError("the commit 'c0' is not in the repository 'repo'")
 
-    world.sources.changed_paths = unknown  # type: ignore[assignment, method-assign]
+    world.sources.list_changed_paths = unknown  # type: ignore[assignment, method-assign]
 
     ended = await run(world)
 

@@ -5,7 +5,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,12 @@ import pytest
 
 from pipecd_model.errors import ConfigError, SourceError
 from pipecd_model.secrets import KeyPair, Opener, Sealer
+from pipecd_test_support.git_remote import GitRemote, Remotes
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
-from pipecd_wire.model.deployment_pb2 import Deployment
+from pipecd_wire.model.deployment_pb2 import Commit, Deployment, DeploymentTrigger
 from piped.git import Repository
 from piped.secrets import KnownSecrets, SecretKeys
-from piped.source import Preparation, Sources
+from piped.source import Preparation, SourceProvider
 
 KEY, OTHER = KeyPair.new(1024), KeyPair.new(1024)
 SECRET = "the-planted-secret"  # noqa: S105
@@ -38,10 +39,17 @@ def with_secret(*targets: str, key: KeyPair = KEY, **more: Any) -> str:
     return application(encryption=encryption, **more)
 
 
+def plant(file: Path) -> Path:
+    """Write a file that would show a secret once it is rendered."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("{{ .encryptedSecrets.password }}")
+    return file
+
+
 class Bench:
     """A remote, its mirror, and a pool that opens secrets."""
 
-    def __init__(self, remote: Any, data_dir: Path) -> None:
+    def __init__(self, remote: GitRemote, data_dir: Path) -> None:
         self.remote = remote
         self.data_dir = data_dir
         self.known = KnownSecrets()
@@ -51,12 +59,12 @@ class Bench:
         )
         self.sources = self.pool()
 
-    def pool(self, names: Mapping[str, str] | None = None, *, keys: bool = True) -> Sources:
+    def pool(self, names: Mapping[str, str] | None = None, *, keys: bool = True) -> SourceProvider:
         opening = SecretKeys(opener=Opener(KEY.private), public=KEY.public.decode())
         preparation = Preparation(
             names=lambda: names or {}, keys=opening if keys else None, known=self.known
         )
-        return Sources(self.data_dir, {"repo": self.repository}, preparation=preparation)
+        return SourceProvider(self.data_dir, {"repo": self.repository}, preparation=preparation)
 
     async def push(self, files: dict[str, Any]) -> str:
         commit: str = self.remote.commit(files)
@@ -80,7 +88,7 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(git_remote: Callable[..., Any], tmp_path: Path) -> AsyncIterator[Bench]:
+async def bench(git_remote: Remotes, tmp_path: Path) -> AsyncIterator[Bench]:
     made = Bench(git_remote(), tmp_path / "data")
     await made.repository.open()
     async with made.sources:
@@ -102,7 +110,7 @@ async def test_a_target_holds_its_secret_only_while_it_is_used(bench: Bench) -> 
     await bench.at_rest()
 
     assert bench.found() == []
-    async with bench.sources.tree("repo", commit) as tree:
+    async with bench.sources.worktree("repo", commit) as tree:
         text = (tree.path / "apps/web/conf/db.yaml").read_text()
         assert text == "password: {{ .encryptedSecrets.password }}\n"
 
@@ -126,7 +134,9 @@ async def test_an_attachment_may_hold_a_secret(bench: Bench) -> None:
 
 async def test_what_was_opened_is_known_to_be_a_secret(bench: Bench) -> None:
     commit = await bench.push({"apps/web/app.pipecd.yaml": with_secret()})
-    deployment = Deployment(id="d1", git_path=PLACE, trigger={"commit": {"hash": commit}})
+    deployment = Deployment(
+        id="d1", git_path=PLACE, trigger=DeploymentTrigger(commit=Commit(hash=commit))
+    )
 
     with bench.known.opened(deployment):
         await bench.sources.read(PLACE, commit)
@@ -183,6 +193,28 @@ async def test_a_link_does_not_lead_a_secret_out(bench: Bench, tmp_path: Path) -
     assert outside.read_text() == "{{ .encryptedSecrets.password }}"
 
 
+@pytest.mark.parametrize(
+    "sibling", ["../work2/db.yaml", "../../10/work/db.yaml"], ids=["work -> work2", "1 -> 10"]
+)
+async def test_a_link_to_a_sibling_whose_name_begins_alike_leads_out_as_well(
+    bench: Bench, sibling: str
+) -> None:
+    first = await bench.push({"apps/web/app.pipecd.yaml": application()})
+    async with bench.sources.worktree("repo", first) as tree:
+        root = tree.path
+    assert root.parent.name == "1"
+    plant(root.parents[sibling.count("../") - 1] / sibling.rpartition("../")[2])
+    link = bench.remote.path / "apps/web/db.yaml"
+    link.symlink_to(Path("../..") / sibling)
+    commit = await bench.push({"apps/web/app.pipecd.yaml": with_secret("db.yaml")})
+    await bench.at_rest()
+
+    with pytest.raises(SourceError, match="symbolic link"):
+        async with bench.sources.open(PLACE, commit):
+            pytest.fail("it was opened")
+    assert bench.found() == []
+
+
 async def test_without_keys_files_are_not_deployed_with_their_placeholders(bench: Bench) -> None:
     commit = await bench.push(
         {"apps/web/app.pipecd.yaml": with_secret("db.yaml"), "apps/web/db.yaml": "x"}
@@ -223,7 +255,7 @@ async def test_nor_does_one_that_was_killed_once_the_next_has_started(bench: Ben
             assert bench.found() == [f"{folder}/db.yaml"]
             script.kill()
             await script.wait()
-            async with restarted.tree("repo", commit):
+            async with restarted.worktree("repo", commit):
                 pass
             async with asyncio.timeout(30):
                 while bench.found():  # noqa: ASYNC110 - threads and processes do it

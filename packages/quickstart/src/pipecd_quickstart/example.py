@@ -8,7 +8,14 @@ from pathlib import Path
 
 from pipecd_model.errors import PipecdError
 from pipecd_quickstart.folder import QuickstartFolder
-from pipecd_runtime.process import Argument, operator_environment, own, run_blocking, valued, word
+from pipecd_runtime.process import (
+    Argument,
+    join_option,
+    operator_environment,
+    own,
+    run_blocking,
+    word,
+)
 
 BRANCH = "main"
 
@@ -114,7 +121,7 @@ def create(folder: QuickstartFolder) -> None:
     if (folder.repository / ".git").exists():
         return
     folder.repository.mkdir(parents=True, exist_ok=True)
-    _git(folder, *own("init", "--quiet"), valued("--initial-branch=", BRANCH))
+    _git(folder, *own("init", "--quiet"), join_option("--initial-branch=", BRANCH))
     # The repository has an author of its own, so that commits work where git has none configured.
     _git(folder, *own("config", "user.name", "PipeCD quickstart"))
     _git(folder, *own("config", "user.email", "quickstart@localhost"))
@@ -136,23 +143,23 @@ def write(folder: QuickstartFolder, path: str, text: str) -> None:
 def commit(folder: QuickstartFolder, message: str) -> str:
     """Commit everything; answers the hash."""
     _git(folder, *own("add", "--all"))
-    _git(folder, *own("commit", "--quiet"), valued("--message=", message))
+    _git(folder, *own("commit", "--quiet"), join_option("--message=", message))
     return commit_hash(folder)
 
 
 def commit_hash(folder: QuickstartFolder) -> str:
-    """The head of the branch."""
+    """Returns the head of the branch."""
     return _git(folder, *own("rev-parse", "HEAD")).strip()
 
 
 def output(folder: QuickstartFolder, application: str) -> list[str]:
-    """What an application's scripts have written themselves, line by line."""
+    """Returns what an application's scripts have written themselves, line by line."""
     file: Path = folder.out / f"{application}.txt"
     return file.read_text().splitlines() if file.exists() else []
 
 
 def page(folder: QuickstartFolder, region: str) -> str:
-    """What the website of a region shows."""
+    """Returns what the website of a region shows."""
     file = folder.site(region) / "current" / "index.html"
     found = file.read_text() if file.exists() else ""
     return found.partition("<h1>")[2].partition("</h1>")[0]

@@ -18,19 +18,19 @@ class BadArgumentError(ValueError):
 
 @final
 class Argument:
-    """One argument of a child process, made by `own`, `word` or `valued`, which check it."""
+    """One argument of a child process, made by `own`, `word` or `join_option`, which check it."""
 
     __slots__ = ("is_ours", "text")
 
     def __init__(self, text: str, *, is_ours: bool, key: object) -> None:
         if key is not _KEY:
-            raise TypeError("an Argument is made by own(), word() or valued()")
+            raise TypeError("an Argument is made by own(), word() or join_option()")
         if "\0" in text:
-            raise BadArgumentError(f"{_shown(text)} has a NUL character, which ends an argument")
+            raise BadArgumentError(f"{_shorten(text)} has a NUL character, which ends an argument")
         try:
             os.fsencode(text)
         except UnicodeEncodeError:
-            raise BadArgumentError(f"{_shown(text)} cannot be written as bytes") from None
+            raise BadArgumentError(f"{_shorten(text)} cannot be written as bytes") from None
         self.text = text
         self.is_ours = is_ours
 
@@ -43,7 +43,7 @@ def own(*texts: str) -> tuple[Argument, ...]:
     return tuple(Argument(text, is_ours=True, key=_KEY) for text in texts)
 
 
-def trusted(texts: Iterable[str]) -> tuple[Argument, ...]:
+def vouch_for(texts: Iterable[str]) -> tuple[Argument, ...]:
     """Returns arguments for which the caller vouches, options among them.
 
     For a command line that somebody else may compose, e.g. the author of a plugin. Who may call
@@ -61,10 +61,10 @@ def word(text: str | Path) -> Argument:
     return Argument(str(text), is_ours=False, key=_KEY)
 
 
-def valued(name: str, value: str | Path) -> Argument:
+def join_option(name: str, value: str | Path) -> Argument:
     """Returns an option of ours with a value from outside in one argument: `--git-dir=/x`."""
     if not _OPTION_NAME.fullmatch(name):
-        raise BadArgumentError(f"{_shown(name)} is not the name of an option that ends with '='")
+        raise BadArgumentError(f"{_shorten(name)} is not the name of an option that ends with '='")
     return Argument(f"{name}{value}", is_ours=True, key=_KEY)
 
 
@@ -75,16 +75,16 @@ def command_line(arguments: Sequence[Argument]) -> list[str]:
     options_end = False
     for number, each in enumerate(arguments):
         if not isinstance(each, Argument):
-            raise TypeError(f"{each!r} is not an Argument: use own(), word() or valued()")
+            raise TypeError(f"{each!r} is not an Argument: use own(), word() or join_option()")
         if each.is_ours:
             options_end = options_end or each.text in _ENDS_OF_OPTIONS
         elif number and not options_end and each.text.startswith("-"):
             raise BadArgumentError(
-                f"{_shown(each.text)} begins with '-': {arguments[0].text!r} would read it as an"
+                f"{_shorten(each.text)} begins with '-': {arguments[0].text!r} would read it as an"
                 " option"
             )
     return [each.text for each in arguments]
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     return repr(text if len(text) <= 100 else f"{text[:100]}…")

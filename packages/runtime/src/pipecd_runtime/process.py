@@ -20,9 +20,9 @@ from pipecd_runtime.arguments import (
     Argument,
     BadArgumentError,
     command_line,
+    join_option,
     own,
-    trusted,
-    valued,
+    vouch_for,
     word,
 )
 from pipecd_runtime.environment import (
@@ -40,13 +40,13 @@ __all__ = [
     "Completed",
     "Process",
     "choose_environment",
+    "join_option",
     "operator_environment",
     "own",
     "run_blocking",
     "spawn_detached",
     "start",
-    "trusted",
-    "valued",
+    "vouch_for",
     "word",
 ]
 

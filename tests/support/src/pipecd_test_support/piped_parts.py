@@ -258,7 +258,7 @@ class FakeSources:
         finally:
             self.open_now -= 1
 
-    async def changed_paths(self, path: ApplicationGitPath, old: str, new: str) -> list[str]:
+    async def list_changed_paths(self, path: ApplicationGitPath, old: str, new: str) -> list[str]:
         return self.changed
 
 

@@ -169,7 +169,7 @@ async def make_callers(side: ProjectSide) -> list[Caller]:
     over = await sessions.start(
         side.stores,
         side.project_id,
-        sessions.Identity(subject="x", via=access_pb2.Session.GITHUB, roles=("Admin",)),
+        sessions.UserIdentity(subject="x", via=access_pb2.Session.GITHUB, roles=("Admin",)),
         now=lambda: side.now() - 7200,
         hours=1,
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipecd_model.errors import ConflictError, PipecdError
+from pipecd_test_support.git_remote import GitRemote
 from pipecd_wire.headers import TRIGGERED_DEPLOYMENT_ID
 from pipecd_wire.model.application_pb2 import (
     Application,
@@ -22,7 +23,7 @@ from pipecd_wire.model.deployment_pb2 import Deployment
 from piped.appconfig import ApplicationFiles
 from piped.controlplane.state import ControlPlaneState, StateChange
 from piped.git import Repository
-from piped.git.access import Access
+from piped.git.access import RemoteAccess
 from piped.report.commands import REASON, CommandOutcome
 from piped.report.statuses import reference
 from piped.trigger import Trigger
@@ -145,14 +146,14 @@ class Desk:
 class Bench:
     """One remote, one repository, and triggers that come and go."""
 
-    def __init__(self, remote: Any, data_dir: Path) -> None:
+    def __init__(self, remote: GitRemote, data_dir: Path) -> None:
         self.remote = remote
         self.data_dir = data_dir
         self.desk = Desk()
         self.handed: list[Deployment] = []
         self.state = ControlPlaneState()
         self.repository: Repository | None = None
-        self.access: Access | None = None
+        self.access: RemoteAccess | None = None
         self.limits = TriggerLimits(unreachable_seconds=0.0)
 
     def move_elsewhere(self, folder: Path) -> None:
@@ -163,7 +164,7 @@ class Bench:
         )
         ssh.chmod(0o755)
         address = f"ssh://host{self.remote.remote}"
-        self.access = Access(address=address, variables={"GIT_SSH_COMMAND": str(ssh)})
+        self.access = RemoteAccess(address=address, variables={"GIT_SSH_COMMAND": str(ssh)})
 
     @property
     def head(self) -> str:

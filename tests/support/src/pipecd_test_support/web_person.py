@@ -52,7 +52,7 @@ async def sign_in(
     groups: tuple[str, ...] = (),
 ) -> WebPerson:
     """Returns somebody with these roles, who calls with a session of the project."""
-    identity = sessions.Identity(
+    identity = sessions.UserIdentity(
         subject=name, via=access_pb2.Session.OIDC, roles=roles, groups=groups
     )
     cookie = await sessions.start(plane.stores, project_id, identity, now=lambda: int(time.time()))

@@ -33,7 +33,7 @@ from pipecd_controlplane.api.web.project import WebProjectApi
 from pipecd_controlplane.api.web.releases import WebReleasesApi
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases.access import Access
+from pipecd_controlplane.usecases.access import ProjectAccess
 from pipecd_controlplane.usecases.agent_watch import AgentWatch, Presence
 from pipecd_controlplane.usecases.bus import Bus
 from pipecd_controlplane.usecases.duplicate_agents import DuplicateAgents
@@ -51,7 +51,7 @@ def endpoints(
     stores: Stores,
     bus: Bus,
     leases: Leases,
-    access: Access,
+    access: ProjectAccess,
     releases: Releases,
     telemetry: TelemetryApi,
     *,
@@ -62,7 +62,7 @@ def endpoints(
     guard_stream: GuardStream | None = None,
     admit_late: Admit | None = None,
 ) -> Endpoints:
-    """Every RPC of every service, behind one door."""
+    """Returns the endpoints of every RPC of every service, behind one authenticator."""
     served = Endpoints(
         admit=admit, observers=observers, guard_stream=guard_stream, admit_late=admit_late
     )

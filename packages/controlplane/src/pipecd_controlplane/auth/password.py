@@ -19,7 +19,7 @@ from pipecd_controlplane.auth.attempts import AttemptLimiter, Clock, TooManyAtte
 from pipecd_controlplane.auth.familiar import FamiliarNetworks
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import keys, roles
-from pipecd_controlplane.usecases.sessions import Identity
+from pipecd_controlplane.usecases.sessions import UserIdentity
 from pipecd_model.errors import UnauthenticatedError
 from pipecd_runtime.logs import logger
 from pipecd_wire.pipecd.api import access_pb2
@@ -75,7 +75,7 @@ class PasswordSignIn:
 
     async def sign_in(
         self, project_id: str, username: str, password: str, *, address: str
-    ) -> Identity:
+    ) -> UserIdentity:
         """Raises UnauthenticatedError, or TooManyAttemptsError before anything was looked at."""
         account, source = f"{project_id}\n{username}", network(address)
         if wait := self._take(account, source):
@@ -93,7 +93,9 @@ class PasswordSignIn:
             log.info("sign_in.refused", project_id=project_id[:64], address=address)
             raise UnauthenticatedError("wrong project, user name or password")
         self._record_success(account, source)
-        return Identity(subject=username, via=access_pb2.Session.STATIC_ADMIN, roles=(roles.ADMIN,))
+        return UserIdentity(
+            subject=username, via=access_pb2.Session.STATIC_ADMIN, roles=(roles.ADMIN,)
+        )
 
     def _take(self, account: str, source: str) -> float:
         """Use an attempt: 0, or the seconds to wait. The narrowest limit refuses first: what it

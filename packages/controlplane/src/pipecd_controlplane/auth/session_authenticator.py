@@ -47,7 +47,7 @@ class SessionAuthenticator:
             via=session.via,
             avatar_url=session.avatar_url,
             grant=grant,
-            may_change_project=whole is not None and not whole.limited,
+            may_change_project=whole is not None and not whole.is_limited,
             expires_at=session.expires_at,
             idempotency_key=idempotency_key,
         )
@@ -71,7 +71,7 @@ def _grant(method: Method, held: list[project_pb2.ProjectRBACRole]) -> Grant | N
     if method.rbac.ignored:
         return Grant()
     grant = roles.grant(held, method.rbac.resource, method.rbac.action)
-    if grant is not None and grant.limited and not method.checks_labels:
+    if grant is not None and grant.is_limited and not method.checks_labels:
         return None
     return grant
 

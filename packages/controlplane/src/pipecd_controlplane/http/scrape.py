@@ -36,7 +36,7 @@ class Scrape:
         self._read: dict[tuple[str, bytes], list[Family]] = {}
 
     async def text(self, project_id: str | None = None) -> bytes:
-        """The page, of one project or of all."""
+        """Returns the page, of one project or of all."""
         async with self._turn:
             if time.monotonic() - self._looked_at >= CACHE_SECONDS:
                 await self._look()
@@ -49,12 +49,12 @@ class Scrape:
         online: list[tuple[str, int]] = []
         reports: dict[tuple[str, str], bytes] = {}
         for project_id in await self._stores.projects.ids():
-            counts = await insights.application_counts(self._stores, project_id, self._now)
+            counts = await insights.count_applications(self._stores, project_id, self._now)
             by_kind: dict[str, int] = {}
             for each in counts.counts:
                 by_kind[each.labels["KIND"]] = by_kind.get(each.labels["KIND"], 0) + each.count
             applications += [(project_id, kind, count) for kind, count in by_kind.items()]
-            stats = await self._stores.piped_stats.of_project(project_id)
+            stats = await self._stores.piped_stats.list_by_project(project_id)
             fresh = {
                 piped_id: stat
                 for piped_id, stat in stats.items()
@@ -92,7 +92,7 @@ class Scrape:
     def _write(self, own_text: str, project_id: str | None) -> bytes:
         own = exposition.read_page(own_text, trusted=True)
         if project_id is not None:
-            own = exposition.of_project(own, project_id)
+            own = exposition.select_project(own, project_id)
             pages = self._reported.get(project_id, [])
         else:
             pages = [page for reported in self._reported.values() for page in reported]
@@ -105,4 +105,4 @@ def _parse_report(project_id: str, piped_id: str, data: bytes) -> list[Family]:
     except PageError as error:
         log.warning("piped.metrics_ignored", project=project_id, piped=piped_id, reason=str(error))
         return []
-    return piped_metrics.under_its_name(families, project_id, piped_id)
+    return piped_metrics.label_as_piped(families, project_id, piped_id)

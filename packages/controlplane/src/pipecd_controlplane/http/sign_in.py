@@ -22,7 +22,7 @@ from pipecd_controlplane.http.senders import Sender, check_sender, sender_of
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import sessions
-from pipecd_controlplane.usecases.sessions import DEFAULT_HOURS, Identity
+from pipecd_controlplane.usecases.sessions import DEFAULT_HOURS, UserIdentity
 from pipecd_model.errors import PipecdError, add_hint
 from pipecd_runtime.logs import logger
 
@@ -121,7 +121,7 @@ class SignInRoutes:
         return response
 
     async def _let_in(
-        self, request: Request, project_id: str, identity: Identity, hours: int
+        self, request: Request, project_id: str, identity: UserIdentity, hours: int
     ) -> Response:
         token = await sessions.start(
             self._stores,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything about who has access to a project, in one hand."""
+"""The settings that decide who has access to a project."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from pipecd_wire.model import project_pb2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class ProjectAccess:
     """The settings of projects, their ways in, and when API keys were used."""
 
     settings: ProjectSettings
@@ -21,13 +21,13 @@ class Access:
     uses: KeyUses = field(default_factory=KeyUses)
 
 
-def access(
+def build_access(
     stores: Stores,
     vault: Vault,
     *,
     configured: Collection[str] = (),
     shared: Mapping[str, project_pb2.ProjectSSOConfig] | None = None,
-) -> Access:
+) -> ProjectAccess:
     shared = shared or {}
     settings = ProjectSettings(stores, configured, shared.keys())
-    return Access(settings=settings, sso=SsoSettings(stores, settings, vault, shared))
+    return ProjectAccess(settings=settings, sso=SsoSettings(stores, settings, vault, shared))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent is told: everything when it connects, then each change as it is committed.
+"""The watch of an agent: a snapshot when it connects, then each change as it is committed.
 
 The listening begins before the snapshot is read, so a change is in one or the other, or in both.
 """
@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from pipecd_controlplane.store.changes import Change, Kind, piped_topic
+from pipecd_controlplane.store.changes import Change, ChangeKind, piped_topic
 from pipecd_controlplane.store.database import View
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.bus import Bus
@@ -17,27 +17,27 @@ from pipecd_controlplane.usecases.leases import Instance, Leases
 from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_wire.pipecd.push import push_pb2
 
-HEARTBEAT: Final = 15.0
-"""Seconds of silence after which an agent is told that the connection lives."""
+HEARTBEAT_SECONDS: Final = 15.0
+"""How long nothing is sent before a heartbeat shows the agent that the connection lives."""
 
 MESSAGE_BYTES: Final = 8 * 1024 * 1024
-"""What is sent at once; an agent takes 10 MiB. What does not fit follows in the next message."""
+"""What is sent at once; an agent accepts 10 MiB. What does not fit follows in the next message."""
 
 
 class Presence:
-    """Which pipeds are connected to this process right now; whoever looks at them is told."""
+    """Which pipeds are connected to this process right now; changes are published."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._connections: Counter[str] = Counter()
 
-    def connected(self, piped_id: str) -> bool:
+    def is_connected(self, piped_id: str) -> bool:
         return self._connections[piped_id] > 0
 
     @contextmanager
     def present(self, agent: Agent) -> Iterator[None]:
         # Told to people, not to the piped: it knows.
-        change = Change(kind=Kind.PIPED, id=agent.piped_id, project_id=agent.project_id)
+        change = Change(kind=ChangeKind.PIPED, id=agent.piped_id, project_id=agent.project_id)
         self._connections[agent.piped_id] += 1
         self._bus.publish([change])
         try:
@@ -59,7 +59,7 @@ class AgentWatch:
         presence: Presence,
         leases: Leases,
         *,
-        heartbeat: float = HEARTBEAT,
+        heartbeat: float = HEARTBEAT_SECONDS,
         max_bytes: int = MESSAGE_BYTES,
     ) -> None:
         self._max_bytes = max_bytes
@@ -77,8 +77,8 @@ class AgentWatch:
             self._presence.present(agent),
         ):
             # Before the snapshot: who works must know all that was reported until it may.
-            lease = await self._leases.ask(instance)
-            first, *rest = in_messages(await self._everything(agent), self._max_bytes)
+            lease = await self._leases.acquire(instance)
+            first, *rest = split_into_messages(await self._read_all(agent), self._max_bytes)
             yield push_pb2.WatchResponse(
                 snapshot=push_pb2.Snapshot(
                     applications=first.applications,
@@ -91,14 +91,16 @@ class AgentWatch:
             for change in rest:
                 yield push_pb2.WatchResponse(change=change)
             while True:
-                changes = await listener.changes(limit=self._limit(agent, lease))
+                changes = await listener.wait_changes(seconds=self._limit(agent, lease))
                 now = await self._lease_now(instance, lease, changes)
                 if (now.epoch, now.held) != (lease.epoch, lease.held):
                     yield push_pb2.WatchResponse(lease=now)
                 elif not changes:
                     yield push_pb2.WatchResponse(heartbeat=push_pb2.Heartbeat())
                 lease = now
-                for change in in_messages(await self._read(agent, changes), self._max_bytes):
+                for change in split_into_messages(
+                    await self._read_changes(agent, changes), self._max_bytes
+                ):
                     if change.ByteSize():
                         yield push_pb2.WatchResponse(change=change)
 
@@ -106,48 +108,48 @@ class AgentWatch:
         """How long to listen: one that waits for the lease also looks when it may be free."""
         if lease.held:
             return self._heartbeat
-        return min(self._heartbeat, self._leases.waiting_time(agent))
+        return min(self._heartbeat, self._leases.retry_after_seconds(agent))
 
     async def _lease_now(
         self, instance: Instance, lease: push_pb2.Lease, changes: Iterable[Change]
     ) -> push_pb2.Lease:
-        news = any(change.kind is Kind.LEASE for change in changes)
+        news = any(change.kind is ChangeKind.LEASE for change in changes)
         if lease.held:
             return await self._leases.current(instance) if news else lease
-        if news or not self._leases.waiting_time(instance.agent):
-            return await self._leases.ask_again(instance)
+        if news or not self._leases.retry_after_seconds(instance.agent):
+            return await self._leases.acquire_after_wait(instance)
         return lease
 
-    async def _everything(self, agent: Agent) -> push_pb2.Change:
+    async def _read_all(self, agent: Agent) -> push_pb2.Change:
         who = (agent.project_id, agent.piped_id)
 
         async def work(view: View) -> push_pb2.Change:
             return push_pb2.Change(
-                applications=await self._stores.applications.enabled_of_piped_in(view, *who),
+                applications=await self._stores.applications.list_enabled_in(view, *who),
                 deployments=await self._stores.deployments.all_not_completed_in(view, *who),
-                commands=await self._stores.commands.unhandled_of_piped_in(view, *who),
-                own_commands=await self._stores.push_commands.unhandled_of_piped_in(view, *who),
+                commands=await self._stores.commands.list_unhandled_in(view, *who),
+                own_commands=await self._stores.push_commands.list_unhandled_in(view, *who),
             )
 
         return await self._stores.database.read(work)
 
-    async def _read(self, agent: Agent, changes: Iterable[Change]) -> push_pb2.Change:
+    async def _read_changes(self, agent: Agent, changes: Iterable[Change]) -> push_pb2.Change:
         """Read what changed: each thing is sent whole, as it is now."""
         answer = push_pb2.Change()
         for change in changes:
             match change.kind:
-                case Kind.APPLICATION:
+                case ChangeKind.APPLICATION:
                     await self._read_application(agent, change.id, answer)
-                case Kind.DEPLOYMENT:
+                case ChangeKind.DEPLOYMENT:
                     deployment = await self._stores.deployments.find(agent.project_id, change.id)
                     if deployment is not None:
                         answer.deployments.append(deployment)
-                case Kind.COMMAND:
+                case ChangeKind.COMMAND:
                     command = await self._stores.commands.find(agent.project_id, change.id)
                     if command is not None:
                         answer.commands.append(command)
-                case Kind.PUSH_COMMAND:
-                    own = await self._stores.push_commands.unhandled(
+                case ChangeKind.PUSH_COMMAND:
+                    own = await self._stores.push_commands.find_unhandled(
                         agent.project_id, agent.piped_id, change.id
                     )
                     if own is not None:
@@ -166,7 +168,7 @@ class AgentWatch:
             answer.applications.append(application)
 
 
-def in_messages(change: push_pb2.Change, max_bytes: int) -> Iterator[push_pb2.Change]:
+def split_into_messages(change: push_pb2.Change, max_bytes: int) -> Iterator[push_pb2.Change]:
     """The same in messages that an agent can take; one at least."""
     if change.ByteSize() <= max_bytes:
         yield change

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""API keys: made and taken away by people, used by programs."""
+"""API keys: added and disabled by people, used by programs."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class KeyUses:
     async def flush(self, stores: Stores) -> None:
         if self._uses:
             uses = dict(self._uses)
-            await stores.api_key_facts.used(uses)
+            await stores.api_key_facts.record_uses(uses)
             for key, at in uses.items():
                 if self._uses.get(key) == at:
                     del self._uses[key]
@@ -53,7 +53,7 @@ async def generate(
     now: Now,
     expires_at: int = 0,
 ) -> str:
-    """Make a key; answers it whole, for this one time."""
+    """Add a key; returns it whole, for this one time."""
     limits.text("name", name, limits.NAME)
     at = now()
     if expires_at and expires_at <= at:
@@ -83,7 +83,7 @@ async def generate(
 
 
 async def disable(stores: Stores, project_id: str, key_id: str) -> None:
-    """Take a key away, for good: it stops with the next call. May be repeated."""
+    """Disable a key for good: it is refused from the next call on. May be repeated."""
 
     def edit(key: apikey_pb2.APIKey) -> None:
         key.disabled = True
@@ -91,12 +91,12 @@ async def disable(stores: Stores, project_id: str, key_id: str) -> None:
     await stores.api_keys.update(project_id, key_id, edit)
 
 
-async def listed(
+async def list_api_keys(
     stores: Stores, uses: KeyUses, project_id: str, *, enabled: bool | None = None
 ) -> list[ShownKey]:
-    facts = await stores.api_key_facts.of_project(project_id)
+    facts = await stores.api_key_facts.list_by_project(project_id)
     shown = []
-    for key in await stores.api_keys.of_project(project_id):
+    for key in await stores.api_keys.list_by_project(project_id):
         if enabled is not None and key.disabled is enabled:
             continue
         fact = facts.get(key.id)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a piped tells of its applications: their state, their deployments, what git says of them."""
+"""Reports of a piped on its applications: their state, their deployments, their configuration."""
 
 from collections.abc import Callable, Iterable
 
@@ -16,13 +16,13 @@ async def report(
     application_id: str,
     edit: Callable[[application_pb2.Application], None],
 ) -> None:
-    """Let a report of the owning piped change the application."""
+    """Apply a report of the owning piped to the application."""
 
-    def owned(application: application_pb2.Application) -> None:
+    def edit_owned(application: application_pb2.Application) -> None:
         agent.owns(application)
         edit(application)
 
-    await stores.applications.update(agent.project_id, application_id, owned)
+    await stores.applications.update(agent.project_id, application_id, edit_owned)
 
 
 async def take_configurations(

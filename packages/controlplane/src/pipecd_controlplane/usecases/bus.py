@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who wants to know, is told at once: committed changes go to those who listen to their topics.
+"""Publishes committed changes at once to the listeners of their topics.
 
 The store publishes what it has committed; watchers read the rows. A listener that is slow loses
 nothing and holds up nobody: what it has not taken yet is kept once per thing.
@@ -16,23 +16,23 @@ from pipecd_model.errors import UnavailableError
 
 
 class Subscriber(Protocol):
-    """Somebody who is told at once, on the event loop, in the middle of a publication."""
+    """A subscriber that is called at once, on the event loop, in the middle of a publication."""
 
-    def tell(self, change: Change) -> None: ...
+    def notify(self, change: Change) -> None: ...
 
     def stop(self) -> None:
-        """The server stops: nothing more is told."""
+        """Called when the server stops: nothing more is published."""
 
 
 class Listener:
-    """What was told and not taken yet."""
+    """The changes that were published and not read yet."""
 
     def __init__(self) -> None:
         self._pending: dict[Change, None] = {}  # a set that keeps the order
         self._news = asyncio.Event()
         self._stopping = False
 
-    def tell(self, change: Change) -> None:
+    def notify(self, change: Change) -> None:
         self._pending[change] = None
         self._news.set()
 
@@ -40,10 +40,10 @@ class Listener:
         self._stopping = True
         self._news.set()
 
-    async def changes(self, *, limit: float | None = None) -> list[Change]:
-        """Wait for news; empty after `limit` seconds without. Raises when the server stops."""
+    async def wait_changes(self, *, seconds: float | None = None) -> list[Change]:
+        """Wait for news; returns none after `seconds` without any. Raises when the server stops."""
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(seconds):
                 await self._news.wait()
         except TimeoutError:
             return []
@@ -66,7 +66,7 @@ class Bus:
         for change in changes:
             for topic in change.topics():
                 for listener in self._listeners.get(topic, ()):
-                    listener.tell(change)
+                    listener.notify(change)
 
     @contextmanager
     def listen(self, *topics: Topic) -> Iterator[Listener]:

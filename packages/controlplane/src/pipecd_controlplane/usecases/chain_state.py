@@ -29,27 +29,31 @@ Node = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class PlannableVerdict:
     """May a deployment of a chain be planned now, or must it be cancelled?"""
 
     plannable: bool = False
     cancel_reason: str = ""
 
 
-def plannable(chain: pb.DeploymentChain, index: int) -> Verdict:
+def plannable(chain: pb.DeploymentChain, index: int) -> PlannableVerdict:
     """Raises ConfigError when the chain has no such block."""
     if index >= len(chain.blocks):
         raise ConfigError(
             f"invalid request: the chain {chain.id!r} has {len(chain.blocks)} blocks, none {index}"
         )
     if chain.blocks[index].status in ENDED:
-        return Verdict(cancel_reason="the block of the chain that it belongs to is over already")
+        return PlannableVerdict(
+            cancel_reason="the block of the chain that it belongs to is over already"
+        )
     before = [block.status for block in chain.blocks[:index]]
     for number, status in enumerate(before):
         if status in ENDED - {pb.DEPLOYMENT_BLOCK_SUCCESS}:
             how = "failed" if status == pb.DEPLOYMENT_BLOCK_FAILURE else "was cancelled"
-            return Verdict(cancel_reason=f"block {number} of its chain {how}")
-    return Verdict(plannable=all(status == pb.DEPLOYMENT_BLOCK_SUCCESS for status in before))
+            return PlannableVerdict(cancel_reason=f"block {number} of its chain {how}")
+    return PlannableVerdict(
+        plannable=all(status == pb.DEPLOYMENT_BLOCK_SUCCESS for status in before)
+    )
 
 
 def follow(
@@ -76,7 +80,7 @@ def follow(
     if chain.completed_at:
         return
     statuses = [block.status for block in chain.blocks]
-    status = combined(statuses)
+    status = combine_statuses(statuses)
     if status is not None:
         # Blocks and chains number their statuses alike.
         chain.status = pb.ChainStatus.ValueType(status)
@@ -84,10 +88,10 @@ def follow(
             chain.completed_at = now
 
 
-def combined(
+def combine_statuses(
     statuses: Collection[pb.ChainBlockStatus.ValueType],
 ) -> pb.ChainBlockStatus.ValueType | None:
-    """The status of a whole from those of its parts; None leaves it as it was."""
+    """Returns the status of a whole from those of its parts; None leaves it as it was."""
     if all(status == pb.DEPLOYMENT_BLOCK_SUCCESS for status in statuses):
         return pb.DEPLOYMENT_BLOCK_SUCCESS
     for status in (
@@ -110,7 +114,7 @@ def _block_status(
 ) -> pb.ChainBlockStatus.ValueType | None:
     if not block.nodes:
         return before if before in ENDED else None
-    return combined(
+    return combine_statuses(
         [
             pb.DEPLOYMENT_BLOCK_CANCELLED
             if (index, node.application_ref.application_id) in lost

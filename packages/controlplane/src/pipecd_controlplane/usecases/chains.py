@@ -14,7 +14,7 @@ from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import chain_state, limits
 from pipecd_controlplane.usecases import deployment_reports as reports
-from pipecd_controlplane.usecases.chain_state import Node, Verdict
+from pipecd_controlplane.usecases.chain_state import Node, PlannableVerdict
 from pipecd_controlplane.usecases.ownership import Agent, own_deployment
 from pipecd_model.errors import ConfigError, NotFoundError
 from pipecd_model.ids import new_id
@@ -40,7 +40,7 @@ async def create(
     request: pipedservice.CreateDeploymentChainRequest,
     now: Now,
 ) -> None:
-    """Keep the chain, its first deployment and a command per further application."""
+    """Add the chain, its first deployment and a command per further application."""
     if len(request.matchers) >= MOST_BLOCKS:
         raise ConfigError(
             f"invalid request: matchers: {len(request.matchers)}, at most {MOST_BLOCKS - 1}"
@@ -48,7 +48,7 @@ async def create(
     at = now()
     deployment = deployment_pb2.Deployment()
     deployment.CopyFrom(request.first_deployment)
-    reports.created(deployment, at)
+    reports.apply_created(deployment, at)
     limits.size("deployment", deployment, limits.DEPLOYMENT_BYTES)
     chain = pb.DeploymentChain(
         id=new_id(), project_id=agent.project_id, created_at=at, updated_at=at
@@ -61,7 +61,7 @@ async def create(
     chain.blocks.add(nodes=[node], started_at=at)
     commands: list[command_pb2.Command] = []
     for index, matcher in enumerate(request.matchers, start=1):
-        matched = await _matched(stores, agent.project_id, index, matcher)
+        matched = await _find_matching(stores, agent.project_id, index, matcher)
         members = [each for each in matched if each.id != first.id]
         chain.blocks.add(nodes=[_node(each) for each in members])
         commands += [_command(chain, index, each, at) for each in members]
@@ -75,7 +75,7 @@ async def create(
     await stores.database.write(work)
 
 
-async def _matched(
+async def _find_matching(
     stores: Stores, project_id: str, index: int, matcher: Matcher
 ) -> list[application_pb2.Application]:
     if not (matcher.name or matcher.kind or matcher.labels):
@@ -135,7 +135,7 @@ def _command_id(chain_id: str, node: Node) -> str:
 
 async def plannable(
     stores: Stores, agent: Agent, request: pipedservice.InChainDeploymentPlannableRequest
-) -> Verdict:
+) -> PlannableVerdict:
     """Raises ConfigError when there is no such chain, or no such block in it."""
     await own_deployment(stores.deployments, agent, request.deployment_id)
     chain = await stores.chains.find(agent.project_id, request.deployment_chain_id)
@@ -155,7 +155,7 @@ async def follow_in(
     lost: frozenset[Node] = frozenset(),
 ) -> None:
     """Bring a chain up to its deployments. A chain that is not there is none of ours."""
-    deployments = await stores.deployments.of_chain_in(transaction, project_id, chain_id)
+    deployments = await stores.deployments.list_by_chain_in(transaction, project_id, chain_id)
     try:
         await stores.chains.update_in(
             transaction,
@@ -167,14 +167,14 @@ async def follow_in(
         return
 
 
-async def look(stores: Stores, now: Now) -> None:
-    """The timed look at every chain that goes on."""
-    for project_id, chain_id in await stores.chains.unfinished():
-        await _look_at(stores, project_id, chain_id, now)
+async def update_unfinished(stores: Stores, now: Now) -> None:
+    """Update every chain that goes on; a timed job."""
+    for project_id, chain_id in await stores.chains.list_unfinished():
+        await _update(stores, project_id, chain_id, now)
 
 
-async def _look_at(stores: Stores, project_id: str, chain_id: str, now: Now) -> None:
-    lost = await _lost(stores, await stores.chains.get(project_id, chain_id))
+async def _update(stores: Stores, project_id: str, chain_id: str, now: Now) -> None:
+    lost = await _find_lost(stores, await stores.chains.get(project_id, chain_id))
 
     async def work(transaction: Transaction) -> None:
         await follow_in(stores, transaction, project_id, chain_id, now, lost)
@@ -182,8 +182,8 @@ async def _look_at(stores: Stores, project_id: str, chain_id: str, now: Now) -> 
     await stores.database.write(work)
 
 
-async def _lost(stores: Stores, chain: pb.DeploymentChain) -> frozenset[Node]:
-    """The members that have no deployment and whose command will not bring one any more."""
+async def _find_lost(stores: Stores, chain: pb.DeploymentChain) -> frozenset[Node]:
+    """Returns the members without a deployment whose command will not bring one any more."""
     found = set()
     for index, block in enumerate(chain.blocks):
         for node in block.nodes:

@@ -49,12 +49,12 @@ def _take(project: pb.Project, config: ProjectConfig) -> None:
         project.static_admin.password_hash = admin.password_hash.reveal()
 
 
-def shared_sso(configs: Sequence[SharedSsoConfig]) -> dict[str, pb.ProjectSSOConfig]:
-    """The shared ways in, by name."""
-    return {config.name: _shared(config) for config in configs}
+def build_shared_sso(configs: Sequence[SharedSsoConfig]) -> dict[str, pb.ProjectSSOConfig]:
+    """Returns the shared single sign-on configurations, by name."""
+    return {config.name: _build_sso(config) for config in configs}
 
 
-def _shared(config: SharedSsoConfig) -> pb.ProjectSSOConfig:
+def _build_sso(config: SharedSsoConfig) -> pb.ProjectSSOConfig:
     sso = pb.ProjectSSOConfig(session_ttl=config.session_ttl)
     if config.provider == "GITHUB" and (github := config.github):
         sso.provider = pb.ProjectSSOConfig.GITHUB

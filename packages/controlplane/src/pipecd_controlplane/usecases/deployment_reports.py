@@ -25,22 +25,24 @@ OPERATIONS: Final = {
 }
 
 
-def created(deployment: pb.Deployment, now: int) -> None:
+def apply_created(deployment: pb.Deployment, now: int) -> None:
     """Fill in what a piped may leave out of a new deployment."""
     deployment.created_at = deployment.created_at or now
     deployment.updated_at = deployment.updated_at or now
     _fill_operations(deployment)
 
 
-def planned(deployment: pb.Deployment, report: pipedservice.ReportDeploymentPlannedRequest) -> None:
-    """Take the plan. A later call may add stages, rollbacks for example, but takes none away."""
+def apply_plan(
+    deployment: pb.Deployment, report: pipedservice.ReportDeploymentPlannedRequest
+) -> None:
+    """Apply the plan. A later call may add stages, rollbacks for example, but removes none."""
     if deployments.is_completed(deployment.status):
         return
-    merged = [_progress_kept(_find(deployment, stage.id), stage) for stage in report.stages]
+    merged = [_keep_progress(_find(deployment, stage.id), stage) for stage in report.stages]
     if deployment.status in BEGUN:
         listed = {stage.id for stage in merged}
         merged += [stage for stage in deployment.stages if stage.id not in listed]
-    status_changed(deployment, pb.DEPLOYMENT_PLANNED, report.status_reason)
+    apply_status(deployment, pb.DEPLOYMENT_PLANNED, report.status_reason)
     deployment.summary = report.summary
     deployment.running_commit_hash = report.running_commit_hash
     deployment.running_config_filename = report.running_config_filename
@@ -53,7 +55,7 @@ def planned(deployment: pb.Deployment, report: pipedservice.ReportDeploymentPlan
     _fill_operations(deployment)
 
 
-def status_changed(
+def apply_status(
     deployment: pb.Deployment, status: pb.DeploymentStatus.ValueType, reason: str
 ) -> None:
     if deployments.can_become(deployment.status, status):
@@ -61,7 +63,7 @@ def status_changed(
         deployment.status_reason = reason
 
 
-def completed(
+def apply_completed(
     deployment: pb.Deployment, report: pipedservice.ReportDeploymentCompletedRequest
 ) -> None:
     """Raises ConfigError when the status is not a final one."""
@@ -78,7 +80,7 @@ def completed(
             _move(stage, report.stage_statuses[stage.id], report.completed_at)
 
 
-def stage_changed(
+def apply_stage_status(
     deployment: pb.Deployment, report: pipedservice.ReportStageStatusChangedRequest, now: int
 ) -> None:
     """Raises ConfigError when the deployment has no such stage."""
@@ -127,7 +129,7 @@ def _move(stage: pb.PipelineStage, status: pb.StageStatus.ValueType, at: int) ->
         stage.completed_at = at if stages.is_completed(status) else 0
 
 
-def _progress_kept(known: pb.PipelineStage | None, new: pb.PipelineStage) -> pb.PipelineStage:
+def _keep_progress(known: pb.PipelineStage | None, new: pb.PipelineStage) -> pb.PipelineStage:
     """The stage as planned, with whatever it has done already."""
     stage = pb.PipelineStage()
     stage.CopyFrom(new)
@@ -144,14 +146,14 @@ def _progress_kept(known: pb.PipelineStage | None, new: pb.PipelineStage) -> pb.
 
 
 def _fill_operations(deployment: pb.Deployment) -> None:
-    for stage in _without_operation(deployment.stages):
+    for stage in _find_unset_operations(deployment.stages):
         stage.available_operation = OPERATIONS[stage.name]
         if not stage.authorized_operators:
             named = stage.metadata.get(APPROVERS, "").split(",")
             stage.authorized_operators.extend(name.strip() for name in named if name.strip())
 
 
-def _without_operation(all_stages: Iterable[pb.PipelineStage]) -> list[pb.PipelineStage]:
+def _find_unset_operations(all_stages: Iterable[pb.PipelineStage]) -> list[pb.PipelineStage]:
     return [
         stage
         for stage in all_stages

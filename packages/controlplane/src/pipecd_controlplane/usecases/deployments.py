@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deployments: kept as their piped tells them, and seen by the project's people."""
+"""Deployments: created and changed by reports of their piped, read and watched by users."""
 
 from collections.abc import AsyncGenerator, Callable
 
-from pipecd_controlplane.store.changes import Kind, topic
+from pipecd_controlplane.store.changes import ChangeKind, topic
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
@@ -27,11 +27,11 @@ async def get(stores: Stores, requester: Requester, deployment_id: str) -> pb.De
 
 
 async def create(stores: Stores, agent: Agent, deployment: pb.Deployment, now: Now) -> None:
-    """Keep a new deployment under the id its piped gave it. Raises ConflictError on a repeat."""
-    await _checked(stores, agent, deployment)
+    """Add a new deployment under the id its piped gave it. Raises ConflictError on a repeat."""
+    await _get_application(stores, agent, deployment)
     kept = pb.Deployment()
     kept.CopyFrom(deployment)
-    reports.created(kept, now())
+    reports.apply_created(kept, now())
     limits.size("deployment", kept, limits.DEPLOYMENT_BYTES)
 
     async def work(transaction: Transaction) -> None:
@@ -47,15 +47,15 @@ async def create(stores: Stores, agent: Agent, deployment: pb.Deployment, now: N
 async def create_chain(
     stores: Stores, agent: Agent, request: pipedservice.CreateDeploymentChainRequest, now: Now
 ) -> None:
-    """Keep the first deployment of a chain, and the chain. Raises ConflictError on a repeat."""
-    application = await _checked(stores, agent, request.first_deployment)
+    """Add a chain and its first deployment. Raises ConflictError on a repeat."""
+    application = await _get_application(stores, agent, request.first_deployment)
     await chains.create(stores, agent, application, request, now)
 
 
-async def _checked(
+async def _get_application(
     stores: Stores, agent: Agent, deployment: pb.Deployment
 ) -> application_pb2.Application:
-    """The application of a new deployment, which must be of this piped."""
+    """Returns the application of a new deployment. Raises unless it belongs to this piped."""
     application = await own_application(stores.applications, agent, deployment.application_id)
     mine = (application.project_id, application.piped_id)
     if (deployment.project_id, deployment.piped_id) != mine:
@@ -72,9 +72,9 @@ async def report(
     change: Callable[[pb.Deployment], None],
     now: Now,
 ) -> None:
-    """Let a report of the owning piped change the deployment, and with it its chain."""
+    """Apply a report of the owning piped to the deployment, and to its chain."""
 
-    def owned(deployment: pb.Deployment) -> None:
+    def edit_owned(deployment: pb.Deployment) -> None:
         agent.owns(deployment)
         before = deployment.ByteSize()
         change(deployment)
@@ -83,7 +83,7 @@ async def report(
 
     async def work(transaction: Transaction) -> None:
         deployment = await stores.deployments.update_in(
-            transaction, agent.project_id, deployment_id, owned
+            transaction, agent.project_id, deployment_id, edit_owned
         )
         if deployment.deployment_chain_id:
             await chains.follow_in(
@@ -96,11 +96,11 @@ async def report(
 async def watch(
     stores: Stores, bus: Bus, project_id: str, deployment_id: str
 ) -> AsyncGenerator[pb.Deployment, None]:
-    """The deployment now, then after each change, until it is completed."""
-    with bus.listen(topic(Kind.DEPLOYMENT, deployment_id)) as listener:
+    """Yields the deployment now, then after each change, until it is completed."""
+    with bus.listen(topic(ChangeKind.DEPLOYMENT, deployment_id)) as listener:
         deployment = await stores.deployments.get(project_id, deployment_id)
         yield deployment
         while not is_completed(deployment.status):
-            await listener.changes()
+            await listener.wait_changes()
             deployment = await stores.deployments.get(project_id, deployment_id)
             yield deployment

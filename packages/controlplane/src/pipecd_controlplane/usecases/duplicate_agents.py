@@ -21,7 +21,7 @@ log = logger(__name__)
 
 TWO_AGENTS: Final = "two-agents"
 
-WINDOW: Final = 600.0
+WINDOW_SECONDS: Final = 600.0
 """Seconds: an address that comes back after longer was given to a new process."""
 
 PROCESS_START: Final = re.compile(
@@ -29,7 +29,7 @@ PROCESS_START: Final = re.compile(
 )
 
 
-def process_start(metrics: bytes) -> str:
+def parse_process_start(metrics: bytes) -> str:
     """When the process that sent these metrics was started, as it says; empty if it does not."""
     found = PROCESS_START.search(metrics)
     return found[1].decode() if found else ""
@@ -53,7 +53,7 @@ class DuplicateAgents:
         self._heard: dict[tuple[str, str], dict[str, _Sighting]] = {}
 
     async def note(self, agent: Agent, method: str, started: str = "") -> None:
-        """Take notice of a report; raise the alarm when its sender should be gone."""
+        """Note a report; raise an alarm when its sender should be gone."""
         if agent.lease_epoch == 0:
             return  # it waits for a lease, and does no work
         now = self._clock()
@@ -63,7 +63,7 @@ class DuplicateAgents:
         heard = {
             known: sighting
             for known, sighting in self._heard.get((agent.piped_id, method), {}).items()
-            if now - sighting.at < WINDOW
+            if now - sighting.at < WINDOW_SECONDS
         }
         between: _Sighting | None = None
         if mark in heard:

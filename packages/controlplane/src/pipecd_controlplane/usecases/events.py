@@ -31,7 +31,7 @@ def key_of(name: str, labels: Mapping[str, str]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _waiting(data: str) -> str:
+def _describe_waiting(data: str) -> str:
     shown = data if len(data) <= SHOWN_DATA else f"{data[:SHOWN_DATA]}…"
     return WAITING.format(shown)
 
@@ -48,7 +48,7 @@ async def register(
     now: Now,
     wanted_id: str | None = None,
 ) -> str:
-    """Keep a new event, and the commit it is about if that is told; answers its id."""
+    """Add a new event, and the commit it is about if there is one; returns its id."""
     limits.text("name", name, limits.NAME)
     limits.text("data", data, limits.EVENT_DATA)
     limits.labels("labels", labels)
@@ -64,7 +64,7 @@ async def register(
         contexts=contexts,
         trigger_commit_hash=trace.commit_hash if trace else "",
         status=pb.EVENT_NOT_HANDLED,
-        status_description=_waiting(data),
+        status_description=_describe_waiting(data),
         created_at=at,
         updated_at=at,
     )
@@ -83,7 +83,9 @@ async def register(
     return event.id
 
 
-async def latest(stores: Stores, project_id: str, name: str, labels: Mapping[str, str]) -> pb.Event:
+async def find_latest(
+    stores: Stores, project_id: str, name: str, labels: Mapping[str, str]
+) -> pb.Event:
     """The newest one. Raises NotFoundError when there is none: every agent's first time."""
     event = await stores.events.latest(project_id, name, key_of(name, labels))
     if event is None:
@@ -97,7 +99,7 @@ async def report(
     reported: Iterable[pipedservice.ReportEventStatusesRequest.Event],
     now: Now,
 ) -> None:
-    """Take what a piped says came of events: all of it, or nothing when one is not there."""
+    """Apply the statuses that a piped reports: all of them, or none when an event is missing."""
     reports = list(reported)
 
     async def work(transaction: Transaction) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus' text format: pages read, relabelled, and written as one page. Pure.
+"""Prometheus' text format: pages read, relabel, and written as one page. Pure.
 
 What is read may come from anybody; what is written keeps the rules of the strictest reader: each
 family once with one head, no series twice, no name that two families claim.
@@ -75,15 +75,15 @@ def read_page(text: str, *, trusted: bool = False) -> list[Family]:
             raise PageError(f"line {number} is too long: {len(line)} characters")
     plain = {name for name in _PLAIN_COUNTER.findall(text) if not name.endswith("_total")}
     try:
-        return [_family(metric, plain) for metric in text_string_to_metric_families(text)]
+        return [_parse_family(metric, plain) for metric in text_string_to_metric_families(text)]
     except PageError:
         raise
     except Exception as error:  # noqa: BLE001 - a parser of somebody else, given anything
         raise PageError(f"no metrics: {str(error)[:200] or type(error).__name__}") from None
 
 
-def relabelled(families: Iterable[Family], labels: Mapping[str, str]) -> list[Family]:
-    """Every series with these labels, whatever it says of itself."""
+def relabel(families: Iterable[Family], labels: Mapping[str, str]) -> list[Family]:
+    """Returns the families with these labels set on every series."""
 
     def change(series: Series) -> Series:
         changed = {**dict(series.labels), **labels}
@@ -92,8 +92,8 @@ def relabelled(families: Iterable[Family], labels: Mapping[str, str]) -> list[Fa
     return [replace(each, series=tuple(map(change, each.series))) for each in families]
 
 
-def of_project(families: Iterable[Family], project_id: str) -> list[Family]:
-    """Leave out the series that name another project."""
+def select_project(families: Iterable[Family], project_id: str) -> list[Family]:
+    """Returns the families without the series that name another project."""
     return [
         replace(
             each,
@@ -143,7 +143,7 @@ def _most_told(pages: Sequence[Sequence[Family]]) -> list[Family]:
     return sorted(by_key.values(), key=lambda each: (-told[each.name, each.type], each.name))
 
 
-def _family(metric: Metric, plain: set[str]) -> Family:
+def _parse_family(metric: Metric, plain: set[str]) -> Family:
     name = metric.name
     kind = metric.type if metric.type in _PARTS else "untyped"
     strip = ""
@@ -165,11 +165,11 @@ def _family(metric: Metric, plain: set[str]) -> Family:
         )
         if one.name not in allowed:
             raise PageError(f"{one.name[:100]!r} is not of the metric {name[:100]!r}")
-        series.append(_checked(one, name, kind))
+        series.append(_check_series(one, name, kind))
     return Family(name=name, type=kind, help=metric.documentation, series=tuple(series))
 
 
-def _checked(series: Series, family: str, kind: str) -> Series:
+def _check_series(series: Series, family: str, kind: str) -> Series:
     for label, _ in series.labels:
         if not LABEL.fullmatch(label):
             raise PageError(f"{label[:100]!r} is not the name of a label")
@@ -192,17 +192,17 @@ def _number(value: object) -> float:
 
 
 def _line(series: Series) -> str:
-    labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in series.labels)
+    labels = ",".join(f'{name}="{_escape(value)}"' for name, value in series.labels)
     name = f"{series.name}{{{labels}}}" if labels else series.name
-    return f"{name} {_written(series.value)}\n"
+    return f"{name} {_format_number(series.value)}\n"
 
 
-def _written(value: float) -> str:
+def _format_number(value: float) -> str:
     text: str = floatToGoString(value)  # type: ignore[no-untyped-call] # says nothing of its types
     return text
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from pipecd_controlplane.store.applications import ApplicationCount
 from pipecd_controlplane.store.entities import Now
-from pipecd_controlplane.store.outcomes import DAY, Outcome, Tally
+from pipecd_controlplane.store.outcomes import DAY, DeploymentOutcome, Tally
 from pipecd_controlplane.store.stores import Stores
 from pipecd_model.errors import ConfigError
 from pipecd_wire.model import common_pb2, deployment_pb2
@@ -28,7 +28,7 @@ KINDS: Final = {int(number): name for name, number in common_pb2.ApplicationKind
 """All kinds that pages of other makes know; they fail on any other."""
 
 
-async def data(
+async def read_data(
     stores: Stores, project_id: str, request: webservice.GetInsightDataRequest, now: Now
 ) -> webservice.GetInsightDataResponse:
     """One figure per day or month (UTC) from `range_from` up to and with `range_to`."""
@@ -65,7 +65,7 @@ async def data(
     )
 
 
-async def application_counts(
+async def count_applications(
     stores: Stores, project_id: str, now: Now
 ) -> webservice.GetInsightApplicationCountResponse:
     """How many applications there are, by kind and by whether they are enabled."""
@@ -144,7 +144,7 @@ def _lead_seconds(tallies: Iterable[Tally], step_of: Step) -> dict[int, float]:
     return {step: seconds[step] / count for step, count in counts.items()}
 
 
-def _restore_seconds(outcomes: Iterable[Outcome], step_of: Step) -> dict[int, float]:
+def _restore_seconds(outcomes: Iterable[DeploymentOutcome], step_of: Step) -> dict[int, float]:
     """The mean time from an application's first failure to its next success, where it ended."""
     broken: dict[str, int] = {}
     times: defaultdict[int, list[int]] = defaultdict(list)

@@ -68,7 +68,7 @@ class _Seen:
 
 
 class Leases:
-    """Gives, renews and takes back leases."""
+    """Grants, renews and revokes leases."""
 
     def __init__(
         self,
@@ -81,20 +81,20 @@ class Leases:
         self._clock = clock
         self._seen: dict[str, _Seen] = {}
 
-    async def ask(self, instance: Instance) -> push_pb2.Lease:
+    async def acquire(self, instance: Instance) -> push_pb2.Lease:
         """Ask as one that has just come: the same data folder gets it back at once.
 
         A process holds the lock of its folder while it lives, so the holder before is dead.
         """
-        return await self._ask(instance, same_folder=True)
+        return await self._acquire(instance, same_folder=True)
 
-    async def ask_again(self, instance: Instance) -> push_pb2.Lease:
-        """Ask as one that has waited: two streams of one folder must not take turns for ever."""
-        return await self._ask(instance, same_folder=False)
+    async def acquire_after_wait(self, instance: Instance) -> push_pb2.Lease:
+        """Ask after a wait: two streams of one folder must not take turns for ever."""
+        return await self._acquire(instance, same_folder=False)
 
-    async def _ask(self, instance: Instance, *, same_folder: bool) -> push_pb2.Lease:
+    async def _acquire(self, instance: Instance, *, same_folder: bool) -> push_pb2.Lease:
         agent = instance.agent
-        seen = self._look(agent, await self._records.get(agent.project_id, agent.piped_id))
+        seen = self._observe(agent, await self._records.get(agent.project_id, agent.piped_id))
         # Judged by what was seen: a renewal that comes in between makes another record of it.
         before = seen.record
         silent = (before.epoch, before.renewals) if self._time_left(seen) <= 0 else None
@@ -116,17 +116,17 @@ class Leases:
             )
 
         record = await self._records.change(agent.project_id, agent.piped_id, edit)
-        return self._lease(instance.instance_id, record, self._look(agent, record))
+        return self._lease(instance.instance_id, record, self._observe(agent, record))
 
     async def current(self, instance: Instance) -> push_pb2.Lease:
         """How it is now. Asks for nothing and renews nothing."""
         agent = instance.agent
         record = await self._records.get(agent.project_id, agent.piped_id)
-        return self._lease(instance.instance_id, record, self._look(agent, record))
+        return self._lease(instance.instance_id, record, self._observe(agent, record))
 
     async def renew(self, agent: Agent, instance_id: str, epoch: int) -> push_pb2.Lease:
         """Keep it. Raises StateError when this instance does not hold it."""
-        known = self._look(agent, await self._records.get(agent.project_id, agent.piped_id))
+        known = self._observe(agent, await self._records.get(agent.project_id, agent.piped_id))
         settled, known_epoch = self._clock() >= known.settled_at, known.record.epoch
 
         def edit(record: LeaseRecord) -> LeaseRecord:
@@ -141,7 +141,7 @@ class Leases:
             return replace(record, renewals=record.renewals + 1, contested=contested)
 
         record = await self._records.change(agent.project_id, agent.piped_id, edit)
-        return self._lease(instance_id, record, self._look(agent, record))
+        return self._lease(instance_id, record, self._observe(agent, record))
 
     async def release(self, agent: Agent, instance_id: str, epoch: int) -> None:
         """Free it for whoever waits. What another instance holds stays as it is."""
@@ -151,7 +151,7 @@ class Leases:
                 return record
             return replace(record, instance_id="", data_folder_id="")
 
-        self._look(agent, await self._records.change(agent.project_id, agent.piped_id, edit))
+        self._observe(agent, await self._records.change(agent.project_id, agent.piped_id, edit))
 
     async def check_epoch(self, agent: Agent) -> None:
         """Raises StateError for a caller whose lease went to another instance since.
@@ -168,8 +168,8 @@ class Leases:
                 hint="stop this instance, or give it a piped id of its own",
             )
 
-    def waiting_time(self, agent: Agent) -> float:
-        """Seconds after which it is worth to ask again, if nothing is heard before."""
+    def retry_after_seconds(self, agent: Agent) -> float:
+        """Returns the seconds after which to ask again, unless a change comes before."""
         seen = self._seen.get(agent.piped_id)
         return max(0.0, self._time_left(seen)) if seen is not None else self._times.lease
 
@@ -177,7 +177,7 @@ class Leases:
         """Seconds until a holder that stays silent has lost its lease."""
         return seen.at + self._times.lease - self._clock()
 
-    def _look(self, agent: Agent, record: LeaseRecord) -> _Seen:
+    def _observe(self, agent: Agent, record: LeaseRecord) -> _Seen:
         now = self._clock()
         seen = self._seen.get(agent.piped_id)
         if seen is None:

@@ -22,7 +22,7 @@ COMMIT_MESSAGE: Final = 64 * 1024
 TARGETS: Final = 200
 
 DEPLOYMENT_BYTES: Final = 8 * 1024 * 1024
-"""An agent takes messages of 10 MiB: a larger one could never be listed to it."""
+"""An agent accepts messages of 10 MiB: a larger deployment could never be listed to it."""
 SHARED_OBJECT_BYTES: Final = 8 * 1024 * 1024
 LIVE_STATE_BYTES: Final = 8 * 1024 * 1024
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
-from pipecd_controlplane.store.records import Record
+from pipecd_controlplane.store.records import ReportedMessage
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import limits
 from pipecd_controlplane.usecases.ownership import Agent, own_application
@@ -22,19 +22,19 @@ LATE_SECONDS: Final = 120
 """An older snapshot that comes later than this is no late one: somebody's clock was put back."""
 
 
-async def report(stores: Stores, agent: Agent, told: Snapshot, now: Now) -> None:
-    """Take a snapshot of an application of this piped."""
-    application = await own_application(stores.applications, agent, told.application_id)
-    if (told.project_id, told.piped_id) != (application.project_id, application.piped_id):
+async def report(stores: Stores, agent: Agent, reported: Snapshot, now: Now) -> None:
+    """Store a snapshot of an application of this piped."""
+    application = await own_application(stores.applications, agent, reported.application_id)
+    if (reported.project_id, reported.piped_id) != (application.project_id, application.piped_id):
         raise ConfigError(
             "invalid request: snapshot: project and piped are not those of its application"
         )
-    limits.size("live state", told, limits.LIVE_STATE_BYTES)
+    limits.size("live state", reported, limits.LIVE_STATE_BYTES)
     snapshot = Snapshot()
-    snapshot.CopyFrom(told)
-    judge(snapshot)
+    snapshot.CopyFrom(reported)
+    judge_health(snapshot)
 
-    def edit(known: Record[Snapshot] | None) -> Snapshot | None:
+    def edit(known: ReportedMessage[Snapshot] | None) -> Snapshot | None:
         if (
             known is not None
             and _version(snapshot.version) < _version(known.message.version)
@@ -44,7 +44,9 @@ async def report(stores: Stores, agent: Agent, told: Snapshot, now: Now) -> None
         return snapshot
 
     async def work(transaction: Transaction) -> None:
-        await stores.live_states.change_in(transaction, agent.project_id, told.application_id, edit)
+        await stores.live_states.change_in(
+            transaction, agent.project_id, reported.application_id, edit
+        )
 
     await stores.database.write(work)
 
@@ -52,7 +54,7 @@ async def report(stores: Stores, agent: Agent, told: Snapshot, now: Now) -> None
 async def patch(
     stores: Stores, agent: Agent, events: Iterable[pb.KubernetesResourceStateEvent]
 ) -> list[str]:
-    """Apply changes, each application's in their order; answers the ids of those of others."""
+    """Apply changes, each application's in their order; returns the ids of those it refused."""
     by_application: dict[str, list[pb.KubernetesResourceStateEvent]] = {}
     for event in events:
         by_application.setdefault(event.application_id, []).append(event)
@@ -68,23 +70,23 @@ async def patch(
     async def work(transaction: Transaction) -> None:
         for application_id, changes in own.items():
             await stores.live_states.change_in(
-                transaction, agent.project_id, application_id, _patched(changes)
+                transaction, agent.project_id, application_id, _make_patch(changes)
             )
 
     await stores.database.write(work)
     return failed
 
 
-def _patched(
+def _make_patch(
     changes: Sequence[pb.KubernetesResourceStateEvent],
-) -> Callable[[Record[Snapshot] | None], Snapshot | None]:
-    def edit(known: Record[Snapshot] | None) -> Snapshot | None:
+) -> Callable[[ReportedMessage[Snapshot] | None], Snapshot | None]:
+    def edit(known: ReportedMessage[Snapshot] | None) -> Snapshot | None:
         if known is None:
             return None  # a snapshot will come, and hold all of it
         snapshot = known.message
         for event in changes:
             apply(snapshot, event)
-        judge(snapshot)
+        judge_health(snapshot)
         limits.size("live state", snapshot, limits.LIVE_STATE_BYTES)
         return snapshot
 
@@ -107,7 +109,7 @@ def apply(snapshot: Snapshot, event: pb.KubernetesResourceStateEvent) -> None:
     snapshot.version.CopyFrom(event.snapshot_version)
 
 
-def judge(snapshot: Snapshot) -> None:
+def judge_health(snapshot: Snapshot) -> None:
     """Set the health that follows from the resources; without any, what the piped said stays."""
     generic = snapshot.application_live_state.resources
     if generic:
@@ -137,8 +139,8 @@ def judge(snapshot: Snapshot) -> None:
         snapshot.health_status = Snapshot.HEALTHY
 
 
-async def snapshot(stores: Stores, project_id: str, application_id: str) -> Snapshot:
-    """Raises NotFoundError when there is no such application, or nothing was told of it."""
+async def read_snapshot(stores: Stores, project_id: str, application_id: str) -> Snapshot:
+    """Raises NotFoundError when there is no such application, or nothing was reported of it."""
     await stores.applications.get(project_id, application_id)
     found = await stores.live_states.find(project_id, application_id)
     if found is None:

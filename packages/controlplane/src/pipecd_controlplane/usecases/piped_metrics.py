@@ -73,7 +73,7 @@ def select_fitting(reports: Mapping[str, bytes], most: int = LARGEST_PROJECT) ->
 
 
 def read_report(data: bytes) -> list[Family]:
-    """The families of a report; raises PageError."""
+    """Returns the families of a report. Raises PageError."""
     _check_size(data)
     try:
         text = data.decode()
@@ -92,10 +92,10 @@ def read_report(data: bytes) -> list[Family]:
     return families
 
 
-def under_its_name(families: list[Family], project_id: str, piped_id: str) -> list[Family]:
-    """The same, of this piped of this project whatever they say."""
+def label_as_piped(families: list[Family], project_id: str, piped_id: str) -> list[Family]:
+    """Returns the families with the labels of this piped and project, whatever they had."""
     labels = {"pipecd_component": COMPONENT, "piped": piped_id, "project": project_id}
-    return exposition.relabelled(families, labels)
+    return exposition.relabel(families, labels)
 
 
 def _check_size(data: bytes) -> None:

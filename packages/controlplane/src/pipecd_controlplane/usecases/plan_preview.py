@@ -46,7 +46,7 @@ async def ask(
     request_names.branch("base_branch", request.base_branch)
     request_names.commit("head_commit", request.head_commit)
     asked = []
-    for piped in await stores.pipeds.of_project(requester.project_id):
+    for piped in await stores.pipeds.list_by_project(requester.project_id):
         repository_id = _repository_id(piped, request)
         if piped.disabled or repository_id is None:
             continue
@@ -93,8 +93,8 @@ def _repository_id(
     return None
 
 
-class PlanPreviews:
-    """The answers, once they are there."""
+class PlanPreviewResults:
+    """Reads the results of plan previews."""
 
     def __init__(
         self, stores: Stores, presence: Presence, now: Now, web_base_url: Callable[[], str]
@@ -107,19 +107,21 @@ class PlanPreviews:
     async def results(
         self, project_id: str, command_ids: Iterable[str], *, handle_seconds: int
     ) -> list[pb.PlanPreviewCommandResult]:
-        """Raises NotFoundError while a piped is still at it: the caller asks again."""
+        """Raises NotFoundError while a piped is still working: the caller retries."""
         ids = list(command_ids)
         if len(ids) > MOST_COMMANDS:
             raise ConfigError(f"invalid request: {len(ids)} commands, at most {MOST_COMMANDS}")
-        asked = [await self._asked(project_id, command_id) for command_id in ids]
+        asked = [await self._get_command(project_id, command_id) for command_id in ids]
         online = await pipeds.find_online(self._stores, self._presence, project_id, self._now)
-        names = {piped.id: piped.name for piped in await self._stores.pipeds.of_project(project_id)}
+        names = {
+            piped.id: piped.name for piped in await self._stores.pipeds.list_by_project(project_id)
+        }
         found = []
         for command in asked:
             if is_handled(command):
-                result = await self._answered(command)
+                result = await self._read_result(command)
             else:
-                result = self._unanswered(
+                result = self._report_pending(
                     command,
                     online=command.piped_id in online,
                     handle_seconds=handle_seconds or HANDLE_SECONDS,
@@ -135,7 +137,7 @@ class PlanPreviews:
             found.append(result)
         return found
 
-    async def _asked(self, project_id: str, command_id: str) -> command_pb2.Command:
+    async def _get_command(self, project_id: str, command_id: str) -> command_pb2.Command:
         command = await self._stores.commands.find(project_id, command_id)
         if command is None:
             raise DeniedError(f"the command {command_id!r} is none of this project's")
@@ -148,7 +150,7 @@ class PlanPreviews:
             )
         return command
 
-    def _unanswered(
+    def _report_pending(
         self, command: command_pb2.Command, *, online: bool, handle_seconds: int
     ) -> pb.PlanPreviewCommandResult:
         if not online:
@@ -161,7 +163,7 @@ class PlanPreviews:
             error=f"Timed out, the piped did not answer within {handle_seconds} seconds"
         )
 
-    async def _answered(self, command: command_pb2.Command) -> pb.PlanPreviewCommandResult:
+    async def _read_result(self, command: command_pb2.Command) -> pb.PlanPreviewCommandResult:
         output = await self._stores.commands.output(command.project_id, command.id)
         if output is None:
             if command.status == command_pb2.COMMAND_TIMEOUT:

@@ -38,8 +38,8 @@ class ProjectSettings:
         self._configured = configured
         self._shared_sso = shared_sso
 
-    async def shown(self, project_id: str) -> pb.Project:
-        """The project with all of its roles and groups, without its secrets."""
+    async def read_redacted(self, project_id: str) -> pb.Project:
+        """Returns the project with all of its roles and groups, without its secrets."""
         project = await self._stores.projects.get(project_id)
         shown = [*roles.BUILT_IN.values(), *project.rbac_roles]
         groups = roles.user_groups(project)
@@ -163,12 +163,12 @@ class ProjectSettings:
     async def change(self, project_id: str, edit: Callable[[pb.Project], None]) -> None:
         self._changeable(project_id)
 
-        def limited(project: pb.Project) -> None:
+        def edit_within_limit(project: pb.Project) -> None:
             self._edit(project, edit)
             # It is read at each call of its people.
             limits.size("project", project, MOST_BYTES)
 
-        await self._stores.projects.update(project_id, limited)
+        await self._stores.projects.update(project_id, edit_within_limit)
 
     async def _change_static_admin(
         self, project_id: str, edit: Callable[[pb.Project], None], *, keep: str = ""

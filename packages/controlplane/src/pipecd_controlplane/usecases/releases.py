@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Released versions of piped, as GitHub lists them: what a launcher can be told to run.
+"""Released versions of piped, as GitHub lists them: what a launcher can run.
 
 Asked at most once an hour, whoever looks: without an account GitHub answers 60 calls an hour.
 """
@@ -16,22 +16,22 @@ from pipecd_runtime.logs import logger
 log = logger(__name__)
 
 URL: Final = "https://api.github.com/repos/pipe-cd/pipecd/releases"
-FRESH: Final = 3600.0
-LIMIT: Final = 10.0
+FRESH_SECONDS: Final = 3600.0
+TIMEOUT_SECONDS: Final = 10.0
 SEMVER: Final = re.compile(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})")
 BREAKING: Final = re.compile(r"^#+\s*breaking changes?\s*$", re.IGNORECASE)
 HEADING: Final = re.compile(r"^#+\s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class PipedRelease:
     """One released version and what its makers say of it."""
 
     version: str
     notes: str
 
 
-def order(version: str) -> tuple[int, ...] | None:
+def parse_version(version: str) -> tuple[int, ...] | None:
     """A key by which versions compare; None for what is no plain version."""
     found = SEMVER.fullmatch(version)
     return tuple(int(part) for part in found.groups()) if found else None
@@ -43,15 +43,15 @@ class Releases:
     def __init__(self, url: str = URL, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = url
         self._clock = clock
-        self._known: list[Release] = []
+        self._known: list[PipedRelease] = []
         self._asked_at: float | None = None
 
-    async def all(self) -> list[Release]:
+    async def list_all(self) -> list[PipedRelease]:
         """Newest first. Raises UnavailableError when they cannot be had and never were."""
-        fresh = self._asked_at is not None and self._clock() - self._asked_at < FRESH
+        fresh = self._asked_at is not None and self._clock() - self._asked_at < FRESH_SECONDS
         if not fresh:
             try:
-                self._known = parse(await self._fetch())
+                self._known = parse_releases(await self._fetch())
             except UnavailableError:
                 if not self._known:
                     raise
@@ -62,7 +62,7 @@ class Releases:
         import httpx2  # noqa: PLC0415 - a control plane that nobody asks for releases never needs it
 
         try:
-            async with httpx2.AsyncClient(timeout=LIMIT, follow_redirects=True) as client:
+            async with httpx2.AsyncClient(timeout=TIMEOUT_SECONDS, follow_redirects=True) as client:
                 answer = await client.get(
                     self._url, headers={"accept": "application/vnd.github+json"}
                 )
@@ -73,35 +73,36 @@ class Releases:
             raise UnavailableError("the list of released versions cannot be had now") from error
 
 
-def parse(listed: Any) -> list[Release]:
-    """What GitHub answers, without drafts, previews and names that are no versions."""
+def parse_releases(listed: Any) -> list[PipedRelease]:
+    """Returns the releases in GitHub's response: no drafts, no previews, only plain versions."""
     found = [
-        Release(version=str(each.get("tag_name", "")), notes=str(each.get("body") or ""))
+        PipedRelease(version=str(each.get("tag_name", "")), notes=str(each.get("body") or ""))
         for each in (listed if isinstance(listed, list) else [])
         if isinstance(each, dict) and not each.get("draft") and not each.get("prerelease")
     ]
     return sorted(
-        (each for each in found if order(each.version)),
-        key=lambda each: order(each.version) or (),
+        (each for each in found if parse_version(each.version)),
+        key=lambda each: parse_version(each.version) or (),
         reverse=True,
     )
 
 
-def breaking_notes(releases: Iterable[Release], versions: Iterable[str]) -> str:
+def breaking_notes(releases: Iterable[PipedRelease], versions: Iterable[str]) -> str:
     """What breaks for the oldest of these versions, as Markdown; empty when nothing is known."""
-    known = [key for version in versions if (key := order(version))]
+    known = [key for version in versions if (key := parse_version(version))]
     if not known:
         return ""
     oldest = min(known)
     parts = [
         f"## {each.version}\n\n{section}"
         for each in releases
-        if (order(each.version) or ()) > oldest and (section := _breaking(each.notes))
+        if (parse_version(each.version) or ()) > oldest
+        and (section := _find_breaking_section(each.notes))
     ]
     return "\n\n".join(parts)
 
 
-def _breaking(notes: str) -> str:
+def _find_breaking_section(notes: str) -> str:
     lines: list[str] = []
     inside = False
     for line in notes.splitlines():

@@ -67,11 +67,11 @@ class Grant:
     label_sets: tuple[Mapping[str, str], ...] = ()
 
     @property
-    def limited(self) -> bool:
+    def is_limited(self) -> bool:
         return bool(self.label_sets)
 
     def covers(self, labels: Mapping[str, str]) -> bool:
-        return not self.limited or any(
+        return not self.is_limited or any(
             wanted.items() <= labels.items() for wanted in self.label_sets
         )
 

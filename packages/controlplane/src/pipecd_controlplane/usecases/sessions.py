@@ -25,7 +25,7 @@ Via = access_pb2.Session.Via
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class UserIdentity:
     """Who signed in, as the provider says."""
 
     subject: str
@@ -38,14 +38,14 @@ class Identity:
 async def start(
     stores: Stores,
     project_id: str,
-    identity: Identity,
+    identity: UserIdentity,
     *,
     now: Now,
     hours: int = DEFAULT_HOURS,
     address: str = "",
     user_agent: str = "",
 ) -> str:
-    """Open a session; answers the value of its cookie, which is not kept."""
+    """Start a session; returns the value of its cookie, of which only the hash is stored."""
     secret = secrets.token_urlsafe(32)
     at = now()
     session = access_pb2.Session(
@@ -68,7 +68,7 @@ async def start(
 async def find(stores: Stores, cookie: str, *, now: Now) -> access_pb2.Session | None:
     """The session of a cookie, if it is open."""
     session_id, _, secret = cookie.partition(".")
-    found = await stores.sessions.by_id(session_id)
+    found = await stores.sessions.find_by_id(session_id)
     if found is None:
         return None
     session, kept = found
@@ -92,7 +92,7 @@ async def end(
 
     Raises NotFoundError for a session of somebody else, as for one that never was.
     """
-    found = await stores.sessions.by_id(session_id)
+    found = await stores.sessions.find_by_id(session_id)
     if found is None:
         return
     session, _hash_of_secret = found

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.project import ProjectSettings
-from pipecd_controlplane.usecases.vault import Vault, is_closed
+from pipecd_controlplane.usecases.vault import Vault, is_encrypted
 from pipecd_model.errors import ConfigError, StateError
 from pipecd_runtime.logs import logger
 from pipecd_wire.model import project_pb2 as pb
@@ -34,7 +34,7 @@ class SsoSettings:
         self._vault = vault
         self._shared = shared
 
-    def of_project(self, project: pb.Project) -> pb.ProjectSSOConfig:
+    def read_config(self, project: pb.Project) -> pb.ProjectSSOConfig:
         """The project's way in, opened. Raises StateError when there is none."""
         if project.shared_sso_name:
             shared = self._shared.get(project.shared_sso_name)
@@ -51,7 +51,7 @@ class SsoSettings:
         client = _client(opened)
         for name in SECRETS:
             closed = getattr(client, name)
-            setattr(client, name, self._vault.open(closed, place=_place(project.id, name)))
+            setattr(client, name, self._vault.decrypt(closed, place=_place(project.id, name)))
         return opened
 
     async def change(self, project_id: str, wanted: pb.ProjectSSOConfig) -> None:
@@ -67,7 +67,7 @@ class SsoSettings:
         # Once, and not within the unit of work, which may be run again.
         given = {name: getattr(_client(wanted), name) for name in SECRETS}
         closed = {
-            name: self._vault.close(secret, place=_place(project_id, name))
+            name: self._vault.encrypt(secret, place=_place(project_id, name))
             for name, secret in given.items()
             if secret
         }
@@ -86,7 +86,7 @@ class SsoSettings:
         await self._settings.change(project_id, edit)
 
     async def close_anew(self) -> int:
-        """Close with the newest key what an older one closed; answers in how many projects.
+        """Close with the newest key what an older one closed; returns in how many projects.
 
         What no key opens stays as it is: its people cannot sign in through others until it is set
         anew, and everybody else can.
@@ -95,7 +95,7 @@ class SsoSettings:
         for project in await self._stores.projects.all():
             client = _client(project.sso) if project.HasField("sso") else None
             closed = [getattr(client, name) for name in SECRETS] if client else []
-            if any(is_closed(each) and not self._vault.is_current(each) for each in closed):
+            if any(is_encrypted(each) and not self._vault.is_current(each) for each in closed):
                 try:
                     await self._stores.projects.update(project.id, self._renewal(project))
                     changed += 1
@@ -109,8 +109,8 @@ class SsoSettings:
         renewed: dict[str, tuple[str, str]] = {}
         for name in SECRETS:
             place, before = _place(project.id, name), getattr(client, name)
-            opened = self._vault.open(before, place=place)
-            renewed[name] = (before, self._vault.close(opened, place=place))
+            opened = self._vault.decrypt(before, place=place)
+            renewed[name] = (before, self._vault.encrypt(opened, place=place))
 
         def edit(current: pb.Project) -> None:
             client = _client(current.sso)

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Final
 
-from pipecd_controlplane.store.changes import Kind, topic
+from pipecd_controlplane.store.changes import ChangeKind, topic
 from pipecd_controlplane.store.stage_logs import LogKey, LogPart
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.bus import Bus
@@ -15,7 +15,7 @@ from pipecd_model.errors import NotFoundError
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.logblock_pb2 import LogBlock
 
-LAST_WORDS: Final = 2.0
+SEAL_WAIT_SECONDS: Final = 2.0
 """Seconds a follower waits for the seal once the stage is over: the log of a plugin that died has
 none, and a piped may be slower with the log's end than with the stage's."""
 
@@ -25,8 +25,8 @@ MOST_BYTES: Final = 3 * 1024 * 1024
 GOES_ON: Final = "… this log is too long to be shown at once; follow it to read it whole"
 
 
-async def whole(stores: Stores, deployment: pb.Deployment) -> dict[str, LogPart]:
-    """The logs of all stages in their latest attempt, by stage id; long ones say where they end."""
+async def read_whole(stores: Stores, deployment: pb.Deployment) -> dict[str, LogPart]:
+    """Returns the logs of the latest attempts by stage id; long ones say where they end."""
     keys = {
         stage.id: LogKey(
             deployment_id=deployment.id, stage_id=stage.id, retried_count=stage.retried_count
@@ -34,10 +34,10 @@ async def whole(stores: Stores, deployment: pb.Deployment) -> dict[str, LogPart]
         for stage in deployment.stages
     }
     found = await stores.stage_logs.whole(deployment.project_id, keys.values())
-    return {stage_id: _cut_noted(found[key]) for stage_id, key in keys.items()}
+    return {stage_id: _note_cut(found[key]) for stage_id, key in keys.items()}
 
 
-def _cut_noted(part: LogPart) -> LogPart:
+def _note_cut(part: LogPart) -> LogPart:
     if part.at_end:
         return part
     last = part.blocks[-1] if part.blocks else LogBlock()
@@ -46,7 +46,7 @@ def _cut_noted(part: LogPart) -> LogPart:
 
 
 def can_reopen(deployment: pb.Deployment, key: LogKey) -> bool:
-    """Whether a sealed log takes more lines: its stage is not over.
+    """Whether a sealed log accepts more lines: its stage is not over.
 
     A plugin that has outlived its agent seals the log of a stage that the next agent runs again.
     """
@@ -88,10 +88,13 @@ async def follow(
     key: LogKey,
     *,
     from_index: int,
-    last_words: float = LAST_WORDS,
+    seal_wait_seconds: float = SEAL_WAIT_SECONDS,
 ) -> AsyncGenerator[LogPart, None]:
-    """The log from an index on, then each addition as it comes; the last part is completed."""
-    topics = (topic(Kind.STAGE_LOG, str(key)), topic(Kind.DEPLOYMENT, key.deployment_id))
+    """Yields the log from an index on, then each addition; the last part is completed."""
+    topics = (
+        topic(ChangeKind.STAGE_LOG, str(key)),
+        topic(ChangeKind.DEPLOYMENT, key.deployment_id),
+    )
     with bus.listen(*topics) as listener:
         position = 0
         waited = False
@@ -112,7 +115,7 @@ async def follow(
                 return
             if part.blocks:
                 yield replace(part, completed=False)
-            news = await listener.changes(limit=last_words if over else None)
+            news = await listener.wait_changes(seconds=seal_wait_seconds if over else None)
             waited = not news
 
 

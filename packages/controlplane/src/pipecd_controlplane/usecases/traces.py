@@ -20,7 +20,7 @@ MOST: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTrace:
-    """What is told of a commit."""
+    """A commit, as an event describes it."""
 
     commit_hash: str
     commit_url: str
@@ -72,7 +72,7 @@ async def keep_in(
     )
 
 
-async def listed(
+async def list_traces(
     stores: Stores,
     project_id: str,
     *,
@@ -92,18 +92,18 @@ async def listed(
             limit=limit,
             cursor=cursor,
         )
-        led_to = await stores.deployments.of_traces_in(
+        led_to = await stores.deployments.list_by_trace_in(
             view, project_id, {trace.commit_hash for trace in page.items}
         )
         items = [
             TracedCommit(trace=trace, deployments=led_to[trace.commit_hash]) for trace in page.items
         ]
-        return _fitting(items, page.cursor)
+        return _cut_to_page(items, page.cursor)
 
     return await stores.database.read(work)
 
 
-def _fitting(items: list[TracedCommit], cursor: str) -> Page[TracedCommit]:
+def _cut_to_page(items: list[TracedCommit], cursor: str) -> Page[TracedCommit]:
     """As many as fit into a page; one at least."""
     size = 0
     for number, item in enumerate(items):

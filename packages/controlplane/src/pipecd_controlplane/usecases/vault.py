@@ -37,12 +37,12 @@ class Vault:
         self._ciphers = {_name(key): AESGCM(key) for key in derived}
         self._current = _name(derived[0])
 
-    def close(self, text: str, *, place: str) -> str:
+    def encrypt(self, text: str, *, place: str) -> str:
         nonce = os.urandom(NONCE)
         closed = self._ciphers[self._current].encrypt(nonce, text.encode(), place.encode())
         return f"{MARK}.{self._current}.{base64.urlsafe_b64encode(nonce + closed).decode()}"
 
-    def open(self, closed: str, *, place: str) -> str:
+    def decrypt(self, closed: str, *, place: str) -> str:
         """Raises StateError: the key is not among ours, or this is not from this place."""
         _mark, _, rest = closed.partition(".")
         name, _, data = rest.partition(".")
@@ -62,7 +62,7 @@ class Vault:
         return closed.startswith(f"{MARK}.{self._current}.")
 
 
-def is_closed(text: str) -> bool:
+def is_encrypted(text: str) -> bool:
     return text.startswith(f"{MARK}.")
 
 

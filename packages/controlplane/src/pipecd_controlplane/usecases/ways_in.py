@@ -38,4 +38,4 @@ def _has_admin_group(project: pb.Project) -> bool:
 
 def _may_change_project(role: pb.ProjectRBACRole) -> bool:
     grant = roles.grant([role], pb.ProjectRBACResource.PROJECT, pb.ProjectRBACPolicy.UPDATE)
-    return grant is not None and not grant.limited
+    return grant is not None and not grant.is_limited

@@ -20,25 +20,25 @@ from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.common_pb2 import ApplicationInfo
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import validation
-from piped.appconfig.info import info_of, unregistered_info
+from piped.appconfig.info import build_unregistered_info, info_of
 from piped.appconfig.reader import ApplicationFiles
-from piped.appconfig.scan import Found, scan
+from piped.appconfig.scan import ScannedFile, scan
 from piped.controlplane.state import ControlPlaneState
-from piped.git import Commit, Reach, Repository
+from piped.git import Commit, Reachability, Repository
 from piped.source import place_of
 
 log = logger(__name__)
 
 LANE: Final = "application files"
-FIRST_LOOK_GRACE: Final = 30.0
+FIRST_SCAN_SECONDS: Final = 30.0
 """Seconds that the first list of unregistered files waits for a repository: one that hangs, or
 cannot be read, must not keep the files of the others from being told."""
 
 LARGEST_REPORT: Final = 3 * 1024 * 1024
 """Bytes; control planes take four megabytes at least."""
 
-_AWAY: Final = frozenset({Reach.UNREACHABLE, Reach.NO_BRANCH})
-_PAUSES: Final = (1.0, 5.0, 30.0)
+_AWAY: Final = frozenset({Reachability.UNREACHABLE, Reachability.NO_BRANCH})
+_PAUSES_SECONDS: Final = (1.0, 5.0, 30.0)
 """Seconds between tries of a look that git let fail; then the next head is waited for."""
 
 
@@ -57,23 +57,23 @@ class Discovery:
         *,
         piped_id: str,
         repositories: Mapping[str, Repository],
-        mirror: ControlPlaneState,
+        state: ControlPlaneState,
         files: ApplicationFiles,
         reports: Reports,
         selector: Mapping[str, str] | None = None,
-        first_look_grace: float = FIRST_LOOK_GRACE,
+        first_scan_seconds: float = FIRST_SCAN_SECONDS,
     ) -> None:
         self._piped_id = piped_id
         self._repositories = repositories
-        self._mirror = mirror
+        self._state = state
         self._files = files
         self._reports = reports
         self._selector = dict(selector or {})
-        self._first_look_grace = first_look_grace
+        self._first_scan_seconds = first_scan_seconds
         self._not_waited_for: set[str] = set()
-        self._found: dict[str, dict[str, Found]] = {}
+        self._found: dict[str, dict[str, ScannedFile]] = {}
         self._identities: dict[str, bytes] = {}
-        self._told: dict[str, tuple[bytes, bytes]] = {}
+        self._reported: dict[str, tuple[bytes, bytes]] = {}
         self._suggested: list[ApplicationInfo] | None = None
         self._wake = asyncio.Event()
 
@@ -84,7 +84,7 @@ class Discovery:
                 tasks.create_task(self._follow(repository), name=f"files of {repository.id}")
                 tasks.create_task(self._settle(repository), name=f"start of {repository.id}")
             tasks.create_task(self._follow_mirror(), name="registered applications")
-            tasks.create_task(self._tell(), name="application files")
+            tasks.create_task(self._report(), name="application files")
 
     async def _follow(self, repository: Repository) -> None:
         async with aclosing(repository.watch()) as heads:
@@ -94,7 +94,7 @@ class Discovery:
     async def _settle(self, repository: Repository) -> None:
         """Notice that a repository cannot be waited for."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._first_look_grace):
+            async with asyncio.timeout(self._first_scan_seconds):
                 async with aclosing(repository.states()) as states:
                     async for state in states:
                         if state.reach in _AWAY:
@@ -104,7 +104,7 @@ class Discovery:
 
     async def _look(self, repository: Repository, head: Commit) -> None:
         before = self._found.get(repository.id, {})
-        for pause in (*_PAUSES, 0.0):
+        for pause in (*_PAUSES_SECONDS, 0.0):
             try:
                 made = await scan(repository, head.hash, self._files, before)
             except (PipecdError, OSError) as error:
@@ -118,7 +118,7 @@ class Discovery:
 
     async def _follow_mirror(self) -> None:
         """Notice how applications are called and where they live; the rest changes all the time."""
-        async for change in self._mirror.changes():
+        async for change in self._state.changes():
             changed = bool(change.removed_applications)
             for application_id in change.removed_applications:
                 self._identities.pop(application_id, None)
@@ -129,18 +129,18 @@ class Discovery:
             if changed:
                 self._wake.set()
 
-    async def _tell(self) -> None:
-        await self._mirror.wait_filled()
+    async def _report(self) -> None:
+        await self._state.wait_filled()
         while True:
             await self._wake.wait()
             self._wake.clear()
-            registered = self._registered()
-            self._tell_updates(registered)
-            self._tell_unregistered(registered)
+            registered = self._list_registered()
+            self._report_updates(registered)
+            self._report_unregistered(registered)
 
-    def _registered(self) -> dict[tuple[str, str], Application]:
+    def _list_registered(self) -> dict[tuple[str, str], Application]:
         registered = {}
-        for application in self._mirror.applications.values():
+        for application in self._state.applications.values():
             try:
                 place = place_of(application.git_path)
             except PipecdError:
@@ -148,7 +148,7 @@ class Discovery:
             registered[application.git_path.repo.id, place.file] = application
         return registered
 
-    def _tell_updates(self, registered: Mapping[tuple[str, str], Application]) -> None:
+    def _report_updates(self, registered: Mapping[tuple[str, str], Application]) -> None:
         updates = []
         for (repository_id, path), application in registered.items():
             found = self._found.get(repository_id, {}).get(path)
@@ -159,17 +159,17 @@ class Discovery:
             said = (info.SerializeToString(deterministic=True), _identity(application))
             if (
                 _differs(application, info)
-                and self._told.get(application.id) != said
+                and self._reported.get(application.id) != said
                 and _can_be_taken(info)
             ):
                 updates.append(info)
-            self._told[application.id] = said
+            self._reported[application.id] = said
         for some in _portions(updates):
             request = pb.UpdateApplicationConfigurationsRequest(applications=some)
             self._reports.put(LANE, "UpdateApplicationConfigurations", request)
             log.info("application.updated", applications=[info.name for info in some])
 
-    def _tell_unregistered(self, registered: Mapping[tuple[str, str], Application]) -> None:
+    def _report_unregistered(self, registered: Mapping[tuple[str, str], Application]) -> None:
         if self._suggested is None and not self._all_seen():
             return  # a list that lacks half of them would be shown until the rest is seen
         suggested = []
@@ -179,7 +179,9 @@ class Discovery:
                 if (repository_id, path) in registered or isinstance(config, PipecdError):
                     continue
                 if config.name and self._selector.items() <= config.labels.items():
-                    info = unregistered_info(self._piped_id, repository_id, found.place, config)
+                    info = build_unregistered_info(
+                        self._piped_id, repository_id, found.place, config
+                    )
                     if _can_be_taken(info):
                         suggested.append(info)
         whole, suggested = suggested, next(_portions(suggested), [])  # it is told as one list

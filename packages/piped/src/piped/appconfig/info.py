@@ -37,7 +37,7 @@ def info_of(application: Application, config: ApplicationConfig) -> ApplicationI
     )
 
 
-def unregistered_info(
+def build_unregistered_info(
     piped_id: str, repository_id: str, place: ApplicationPlace, config: ApplicationConfig
 ) -> ApplicationInfo:
     """An application that nobody has registered yet."""

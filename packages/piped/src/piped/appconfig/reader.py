@@ -15,7 +15,7 @@ from pipecd_model.errors import PipecdError, SourceError
 from pipecd_runtime.logs import logger
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from piped.git import Repository
-from piped.source import ApplicationFile, ApplicationPlace, file_in, missing, place_of
+from piped.source import ApplicationFile, ApplicationPlace, file_in, missing_file_error, place_of
 
 log = logger(__name__)
 
@@ -88,7 +88,7 @@ class ApplicationFiles:
             try:
                 file = file_in(next(found), place)
                 if file is None:
-                    outcomes.append(await missing(repository, commit, place))
+                    outcomes.append(await missing_file_error(repository, commit, place))
                 else:
                     outcomes.append(self.parse(file))
                     await asyncio.sleep(0)  # a large file takes long, and others have work to do

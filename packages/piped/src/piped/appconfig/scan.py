@@ -31,7 +31,7 @@ MOST_TEXT: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ScannedFile:
     """An application file of a commit."""
 
     place: ApplicationPlace
@@ -45,7 +45,7 @@ class Found:
 class Scan:
     """What was found in a commit."""
 
-    files: dict[str, Found] = field(default_factory=dict)
+    files: dict[str, ScannedFile] = field(default_factory=dict)
     is_complete: bool = True
     """False when files could not be read that may be readable later."""
 
@@ -56,7 +56,7 @@ def is_application_file(path: str) -> bool:
 
 
 async def scan(
-    repository: Repository, commit: str, files: ApplicationFiles, before: Mapping[str, Found]
+    repository: Repository, commit: str, files: ApplicationFiles, before: Mapping[str, ScannedFile]
 ) -> Scan:
     """All application files of a commit by their path; `before` is what the last look found."""
     listed = await repository.files(commit, ending=".yaml")
@@ -106,7 +106,7 @@ def _take(
         reason = str(outcome)[:_LONGEST_REASON]
         log.info("application.file_broken", repository=repository_id, reason=reason)
     size = len(file.data)
-    made.files[path] = Found(place=place, blob_id=file.blob_id, outcome=outcome, size=size)
+    made.files[path] = ScannedFile(place=place, blob_id=file.blob_id, outcome=outcome, size=size)
     return size
 
 

@@ -13,8 +13,10 @@ from google.protobuf.message import Message
 
 from pipecd_model import errors
 from pipecd_wire.headers import AUTHORIZATION, format_piped_token
+from pipecd_wire.model.application_live_state_pb2 import ApplicationLiveStateSnapshot
 from pipecd_wire.pipecd.push.push_pb2 import WatchRequest, WatchResponse
 from pipecd_wire.pipecd.push.push_pb2_grpc import PushServiceStub
+from pipecd_wire.pipedservice.service_pb2 import ReportApplicationLiveStateRequest
 from pipecd_wire.pipedservice.service_pb2_grpc import PipedServiceStub
 from pipecd_wire.rpc import CallError, Channel, ClientTls, Retry, connect, stream
 from pipecd_wire.rpc import call as call_rpc
@@ -102,6 +104,15 @@ class ControlPlane:
         if rpc is None:
             raise UnknownRpcError(f"no report is delivered by {method}")
         await self.call_until_accepted(rpc, request)
+
+    async def report_live_state(self, snapshot: ApplicationLiveStateSnapshot) -> None:
+        """Report what runs, once; raises PipecdError when it was not taken.
+
+        It does not wait in the outbox: while the control plane is away a live state gets old, and
+        the next look brings a newer one.
+        """
+        request = ReportApplicationLiveStateRequest(snapshot=snapshot)
+        await self.call(self.service.ReportApplicationLiveState, request)
 
     async def watch(self, request: WatchRequest) -> AsyncGenerator[WatchResponse, None]:
         """Follow what the control plane pushes, until the stream breaks."""

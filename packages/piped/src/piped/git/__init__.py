@@ -17,7 +17,7 @@ from piped.git.errors import (
 )
 from piped.git.merge import MergeConflictError
 from piped.git.repository import Repository, TreeFile
-from piped.git.state import Reach, RepositoryState
+from piped.git.state import Reachability, RepositoryState
 
 __all__ = [
     "Commit",
@@ -26,7 +26,7 @@ __all__ = [
     "MergeConflictError",
     "NoBranchError",
     "NoCommitError",
-    "Reach",
+    "Reachability",
     "RemoteError",
     "Repository",
     "RepositoryState",

@@ -25,7 +25,7 @@ _SSH_OPTIONS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class RemoteAccess:
     """What a git gets to reach a remote: the address, settings, and variables."""
 
     address: str
@@ -52,12 +52,12 @@ class Credentials:
         _write_private(self._folder / "config", self._ssh_config(key).encode())
         self._ssh = ["ssh", "-F", str(self._folder / "config"), *_SSH_OPTIONS]
 
-    def for_remote(self, remote: str) -> Access:
+    def for_remote(self, remote: str) -> RemoteAccess:
         """What it takes to reach this remote."""
         variables = {"GIT_SSH_COMMAND": shlex.join(self._ssh)}
         parts = urlsplit(remote) if "://" in remote else None
         if parts is None or parts.scheme not in {"http", "https"}:
-            return Access(address=remote, variables=variables)
+            return RemoteAccess(address=remote, variables=variables)
         user, password = self._config.username, ""
         if self._config.password:
             password = self._config.password.decode().decode(errors="replace").strip()
@@ -67,12 +67,12 @@ class Credentials:
         host = parts.netloc.rpartition("@")[2]
         address = urlunsplit(parts._replace(netloc=host))
         if not password and parts.username is None:
-            return Access(address=address, variables=variables)
+            return RemoteAccess(address=address, variables=variables)
         token = base64.b64encode(f"{user}:{password}".encode()).decode()
         # For this host alone: another one that we are sent to must not get it.
         setting = f"http.{parts.scheme}://{host}/.extraHeader"
         settings = {setting: f"Authorization: Basic {token}"}
-        return Access(address=address, settings=settings, variables=variables)
+        return RemoteAccess(address=address, settings=settings, variables=variables)
 
     def _key(self) -> bytes:
         if self._config.ssh_key_data:

@@ -53,7 +53,7 @@ _NOT_OURS = re.compile(
 )
 
 
-def told(stderr: str) -> str:
+def summarize_stderr(stderr: str) -> str:
     """What git says, in one line and without credentials: `fatal: repository '…' not found`."""
     lines = [_CREDENTIALS.sub("", line).strip() for line in stderr.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("hint:", "warning:"))]
@@ -62,7 +62,7 @@ def told(stderr: str) -> str:
     return "; ".join(re.sub(r"^(?:fatal|error): ", "", line) for line in chosen[:3])
 
 
-def without_credentials(remote: str) -> str:
+def strip_credentials(remote: str) -> str:
     """A remote's address as it may be shown."""
     return _CREDENTIALS.sub("", remote)
 

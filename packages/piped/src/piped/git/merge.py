@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.gitnames import CommitHash
-from pipecd_runtime.process import Argument, own, valued, word
+from pipecd_runtime.process import Argument, join_option, own, word
 from piped.git import process as git
 from piped.git.errors import GitError
 
@@ -24,7 +24,7 @@ async def merge(folder: Path, base: CommitHash, head: CommitHash, *, env: dict[s
 
     The same two make the same commit: it is only ever looked at, and never on a branch.
     """
-    where = valued("--git-dir=", folder)
+    where = join_option("--git-dir=", folder)
     output, code = await _try(
         where,
         *own("merge-tree", "--write-tree", "--name-only", "--no-messages", "--end-of-options"),

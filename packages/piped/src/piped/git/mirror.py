@@ -15,9 +15,9 @@ from typing import Final
 
 from pipecd_model.gitnames import BranchName, CommitHash, RemoteAddress
 from pipecd_runtime.logs import logger
-from pipecd_runtime.process import Argument, own, valued, word
+from pipecd_runtime.process import Argument, join_option, own, word
 from piped.git import process as git
-from piped.git.access import Access
+from piped.git.access import RemoteAccess
 from piped.git.cleaning import clean_mirror, write_settings
 from piped.git.errors import (
     DamagedMirrorError,
@@ -27,18 +27,18 @@ from piped.git.errors import (
     advice,
     says_damaged,
     says_no_branch,
-    told,
-    without_credentials,
+    strip_credentials,
+    summarize_stderr,
 )
 from piped.git.folder import remove
 
 log = logger(__name__)
 
-FIRST_FETCH: Final = 3600.0
-LATER_FETCH: Final = 300.0
+FIRST_FETCH_SECONDS: Final = 3600.0
+LATER_FETCH_SECONDS: Final = 300.0
 """Seconds. A first one may bring gigabytes; a later one that takes this long hangs."""
 
-_STALE_LOCK: Final = 60.0
+_STALE_LOCK_SECONDS: Final = 60.0
 """Seconds. We fetch one at a time: an older lock was left by a git that was killed."""
 
 # What hosts say to a wish for a commit that they lack, or give only by a branch's name.
@@ -56,7 +56,7 @@ _MANY_LOOSE: Final = 27  # of 256 folders one is counted: about 7000 loose objec
 class MirrorFolder:
     """One bare repository under the data folder."""
 
-    def __init__(self, folder: Path, access: Access, branch: BranchName) -> None:
+    def __init__(self, folder: Path, access: RemoteAccess, branch: BranchName) -> None:
         self.folder = folder
         self._access = access
         self._branch = branch
@@ -71,7 +71,7 @@ class MirrorFolder:
     @property
     def remote(self) -> str:
         """The remote's address as it may be shown."""
-        return without_credentials(self._access.address)
+        return strip_credentials(self._access.address)
 
     async def run(
         self,
@@ -83,13 +83,13 @@ class MirrorFolder:
         try:
             return await self._git(*arguments, env=self.env, limit=limit, memory=memory)
         except git.GitFailedError as error:
-            raise self.meaning(error) from None
+            raise self.explain(error) from None
 
-    def meaning(self, error: git.GitFailedError) -> GitError:
+    def explain(self, error: git.GitFailedError) -> GitError:
         """What the failure of a git that reads the mirror says about the mirror."""
         if says_damaged(error.stderr):
             return DamagedMirrorError(
-                f"the mirror of {self.remote} is broken: {told(error.stderr)}"
+                f"the mirror of {self.remote} is broken: {summarize_stderr(error.stderr)}"
             )
         return error
 
@@ -110,10 +110,10 @@ class MirrorFolder:
     async def make_anew(self) -> None:
         """Replace the mirror by a new one with the branch in it; until then the old one stays."""
         log.warning("git.mirror_made_anew", folder=str(self.folder), remote=self.remote)
-        fresh = MirrorFolder(self._beside("new"), self._access, self._branch)
+        fresh = MirrorFolder(self._path_beside("new"), self._access, self._branch)
         await fresh._init("sha1")
         await fresh.fetch(first=True)
-        broken = self._beside("broken")
+        broken = self._path_beside("broken")
         await asyncio.to_thread(remove, broken)
         if self.folder.exists():
             self.folder.rename(broken)
@@ -123,7 +123,7 @@ class MirrorFolder:
     async def branch_at_remote(self) -> str:
         """Ask the remote where the branch stands; raises NoBranchError or RemoteError."""
         wanted = self._branch.ref
-        found = await self._at_remote(
+        found = await self._run_at_remote(
             *own("ls-remote", "--quiet", "--end-of-options", "origin"), word(wanted), limit=60
         )
         for line in found.decode(errors="replace").splitlines():
@@ -150,7 +150,7 @@ class MirrorFolder:
         await self._fetch(f"{branch.ref}:", first=False, branch=branch)
 
     async def fetch_commit(self, commit_hash: CommitHash) -> bool:
-        """Bring one commit that is not on the branch; answers whether the host gives it."""
+        """Bring one commit that is not on the branch; returns whether the host gives it."""
         try:
             await self._fetch(f"{commit_hash}:", first=False)
         except NoBranchError:
@@ -165,12 +165,12 @@ class MirrorFolder:
         """Fetch one refspec, which says itself where it is kept: in our ref, or nowhere."""
         tell = self._progress() if first else None
         try:
-            await self._at_remote(
+            await self._run_at_remote(
                 *own("fetch", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"),
                 *own("--refmap=", "--progress" if first else "--quiet"),
                 *own("--end-of-options", "origin"),
                 word(what),
-                limit=FIRST_FETCH if first else LATER_FETCH,
+                limit=FIRST_FETCH_SECONDS if first else LATER_FETCH_SECONDS,
                 on_progress=tell,
                 branch=branch,
             )
@@ -178,7 +178,7 @@ class MirrorFolder:
             self._remove_stale_locks()
             raise
 
-    async def _at_remote(
+    async def _run_at_remote(
         self,
         *arguments: Argument,
         limit: float,
@@ -194,11 +194,11 @@ class MirrorFolder:
                 raise self._no_branch(branch or self._branch) from None
             if "mismatched algorithms" in error.stderr:
                 raise
-            meaning = self.meaning(error)
+            meaning = self.explain(error)
             if meaning is not error:
                 raise meaning from None
             raise RemoteError(
-                f"{self.remote}: {told(error.stderr)}", hint=advice(error.stderr)
+                f"{self.remote}: {summarize_stderr(error.stderr)}", hint=advice(error.stderr)
             ) from None
 
     async def _git(
@@ -212,13 +212,13 @@ class MirrorFolder:
         return await git.run(
             *arguments,
             env=env,
-            options=(valued("--git-dir=", self.folder),),
+            options=(join_option("--git-dir=", self.folder),),
             limit=limit,
             on_progress=on_progress,
             memory=memory,
         )
 
-    def _beside(self, what: str) -> Path:
+    def _path_beside(self, what: str) -> Path:
         return self.folder.with_name(f"{self.folder.name}.{what}")
 
     async def _init(self, object_format: str) -> None:
@@ -226,8 +226,8 @@ class MirrorFolder:
         self.folder.mkdir(parents=True, mode=0o700)
         await git.run(
             *own("init", "--bare", "--quiet", "--template="),
-            valued("--object-format=", object_format),
-            valued("--initial-branch=", self._branch),
+            join_option("--object-format=", object_format),
+            join_option("--initial-branch=", self._branch),
             *own("--end-of-options"),
             word(self.folder.absolute()),
             env=self.env,
@@ -245,12 +245,12 @@ class MirrorFolder:
         else:
             return
         # It takes what all objects together need, which the limit for one commit is not made for.
-        await self.run(*how, limit=FIRST_FETCH, memory=None)
+        await self.run(*how, limit=FIRST_FETCH_SECONDS, memory=None)
 
     def _remove_stale_locks(self) -> None:
         for lock in _locks(self.folder):
             try:
-                if time.time() - lock.stat().st_mtime > _STALE_LOCK:
+                if time.time() - lock.stat().st_mtime > _STALE_LOCK_SECONDS:
                     lock.unlink()
                     log.warning("git.stale_lock_removed", file=str(lock))
             except OSError:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pipecd_runtime.process import PIPE, Process, own, valued
+from pipecd_runtime.process import PIPE, Process, join_option, own
 from piped.git import process as git
 from piped.git.errors import DamagedMirrorError, GitError
 
@@ -23,8 +23,8 @@ LARGEST: Final = 16 * 1024 * 1024
 LONGEST_NAME: Final = 4096 + 80
 """Bytes of a commit and a path: no checkout could hold a longer one."""
 
-_LIMIT: Final = 60.0
-_LIMIT_ALONE: Final = 20.0
+_BATCH_SECONDS: Final = 60.0
+_SINGLE_SECONDS: Final = 20.0
 """Seconds for a batch of objects, and for one that is asked for alone after its batch failed."""
 
 _AT_ONCE: Final = 64
@@ -146,7 +146,7 @@ class Objects:
     ) -> list[GitObject | Absent]:
         done = False
         try:
-            async with asyncio.timeout(_LIMIT_ALONE if alone else _LIMIT):
+            async with asyncio.timeout(_SINGLE_SECONDS if alone else _BATCH_SECONDS):
                 headers = await self._headers(names)
                 if verb == "info":
                     found: list[GitObject | Absent] = [
@@ -193,7 +193,7 @@ class Objects:
         process = self._process
         if process is None or process.returncode is not None:
             process = self._process = await git.start(
-                valued("--git-dir=", self._folder),
+                join_option("--git-dir=", self._folder),
                 *own("cat-file", "--batch-command", "--follow-symlinks"),
                 env=self._env,
                 stdin=PIPE,

@@ -16,14 +16,14 @@ from typing import Final
 from pipecd_runtime import process as door
 from pipecd_runtime.logs import logger
 from pipecd_runtime.process import Argument, BadArgumentError, Process, own
-from piped.git.errors import GitError, told
+from piped.git.errors import GitError, summarize_stderr
 
 log = logger(__name__)
 
-TERM_GRACE: Final = 2.0
+TERM_GRACE_SECONDS: Final = 2.0
 """Seconds between asking a git to end (it then removes its lock files) and ending it."""
 
-PROGRESS_PAUSE: Final = 2.0
+PROGRESS_SECONDS: Final = 2.0
 """Seconds between two looks at how far a transfer is."""
 
 MOST_OUTPUT: Final = 128 * 1024 * 1024
@@ -118,7 +118,7 @@ class GitFailedError(GitError):
     """Git ended with a failure; the caller says what that means."""
 
     def __init__(self, action: str, code: int, stderr: str) -> None:
-        super().__init__(f"git {action} failed: {told(stderr) or f'exit code {code}'}")
+        super().__init__(f"git {action} failed: {summarize_stderr(stderr) or f'exit code {code}'}")
         self.stderr = stderr
 
 
@@ -216,15 +216,15 @@ async def end(process: Process) -> None:
         if process.returncode is None:
             _signal(process, number)
         try:
-            async with asyncio.timeout(TERM_GRACE):
-                await _ended(process)
+            async with asyncio.timeout(TERM_GRACE_SECONDS):
+                await _wait_ended(process)
         except TimeoutError:
             continue
         return
     log.error("git.process_left", pid=process.pid)
 
 
-async def _ended(process: Process) -> None:
+async def _wait_ended(process: Process) -> None:
     """Wait for the end; asyncio sees it only once the output is read to its own end."""
     if process.stdin is not None:
         process.stdin.close()
@@ -242,7 +242,7 @@ def _signal(process: Process, number: signal.Signals) -> None:
 async def _tell_progress(descriptor: int, on_progress: Callable[[str], None]) -> None:
     told_last = ""
     while True:
-        await asyncio.sleep(PROGRESS_PAUSE)
+        await asyncio.sleep(PROGRESS_SECONDS)
         lines = _tail(descriptor).split("\n")
         line = next((each.strip() for each in reversed(lines) if each.strip()), "")
         if line != told_last:

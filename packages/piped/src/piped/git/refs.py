@@ -56,7 +56,7 @@ class LocalBranch:
 def common_folder(path: Path) -> Path | None:
     """The folder with the refs of a repository: bare, with a work tree, or a linked work tree."""
     for candidate in (path / ".git", path, Path(f"{path}.git")):
-        folder = _linked(candidate) if candidate.is_file() else candidate
+        folder = _find_linked_folder(candidate) if candidate.is_file() else candidate
         if folder is None or not (folder / "HEAD").exists():
             continue
         try:
@@ -67,7 +67,7 @@ def common_folder(path: Path) -> Path | None:
     return None
 
 
-def _linked(file: Path) -> Path | None:
+def _find_linked_folder(file: Path) -> Path | None:
     """A `.git` that is a file names the folder that it stands for."""
     try:
         text = file.read_text(errors="replace")

@@ -18,14 +18,14 @@ from typing import Final
 from pipecd_model.gitnames import BadGitNameError, BranchName, CommitHash
 from pipecd_runtime.logs import logger
 from pipecd_runtime.process import Argument, own, word
-from piped.git.access import Access
+from piped.git.access import RemoteAccess
 from piped.git.commit import Commit, parse_commit
 from piped.git.errors import (
     DamagedMirrorError,
     GitError,
     NoBranchError,
     NoCommitError,
-    without_credentials,
+    strip_credentials,
 )
 from piped.git.merge import merge
 from piped.git.mirror import MirrorFolder
@@ -44,7 +44,7 @@ _ARGUMENT_BYTES: Final = 64 * 1024
 
 _SHOWN: Final = 200  # characters of a path in a sentence
 
-_REBUILD_PAUSE: Final = 3600.0
+_REBUILD_PAUSE_SECONDS: Final = 3600.0
 """Seconds before a mirror that broke again is made anew again: twice in a row is not bad luck."""
 
 
@@ -66,22 +66,22 @@ class Repository:
         remote: str,
         branch: str,
         folder: Path,
-        access: Access | None = None,
+        access: RemoteAccess | None = None,
         sync_interval: timedelta = timedelta(minutes=1),
     ) -> None:
         self.id = id
-        self.remote = without_credentials(remote)
+        self.remote = strip_credentials(remote)
         self.branch = BranchName(branch)
-        self.mirror = MirrorFolder(folder, access or Access(address=remote), self.branch)
+        self.mirror = MirrorFolder(folder, access or RemoteAccess(address=remote), self.branch)
         self._objects = Objects(str(folder), self.mirror.env)
         path = local_path(remote)
         self._is_local = path is not None
         self._watch = BranchWatch(
             name=id,
             local=None if path is None else LocalBranch(path, self.branch),
-            interval=sync_interval.total_seconds(),
+            interval_seconds=sync_interval.total_seconds(),
             look=self._look,
-            known=self._known_head,
+            known=self._find_known_head,
         )
         self._fetching = asyncio.Lock()
         self._damaged = False
@@ -103,21 +103,21 @@ class Repository:
         Nothing depends on calling it: whoever needs a commit opens, and `watch` tries again.
         """
         async with self._fetching:
-            if await self._known_head() is None:
+            if await self._find_known_head() is None:
                 await self._fetch_now()
 
     async def fetch(self) -> bool:
-        """Bring the mirror up to date; answers whether the branch moved."""
+        """Bring the mirror up to date; returns whether the branch moved."""
         async with self._fetching:
             return await self._fetch_now()
 
-    def damaged(self) -> None:
+    def report_damage(self) -> None:
         """Somebody could not read the mirror: the next fetch, which comes now, makes it anew.
 
         Not again and again: an object that a new mirror lacks as well must not keep the branch from
         being followed.
         """
-        if time.monotonic() - self._rebuilt < _REBUILD_PAUSE:
+        if time.monotonic() - self._rebuilt < _REBUILD_PAUSE_SECONDS:
             log.warning("git.still_damaged", repository=self.id, folder=str(self.mirror.folder))
             return
         self._damaged = True
@@ -125,7 +125,7 @@ class Repository:
 
     async def head(self) -> Commit:
         """The newest commit of the branch that we know of."""
-        head = self._watch.head or await self._known_head()
+        head = self._watch.head or await self._find_known_head()
         if head is None:
             raise NoBranchError(
                 f"nothing is known yet about the branch {self.branch!r} of {self.remote}",
@@ -143,7 +143,7 @@ class Repository:
             )
         return found
 
-    async def merged(self, head: str, branch: str) -> Commit:
+    async def build_merge(self, head: str, branch: str) -> Commit:
         """The branch as it would be after merging a commit of another one.
 
         Raises BadGitNameError, MergeConflictError, NoBranchError when the remote has no such
@@ -161,7 +161,7 @@ class Repository:
         )
         return await self.commit(made)
 
-    async def changed_paths(self, old: str, new: str) -> list[str]:
+    async def list_changed_paths(self, old: str, new: str) -> list[str]:
         """The files that differ between two commits, whatever lies between them.
 
         When the older one is gone for good, every file of the newer one counts as changed.
@@ -196,7 +196,7 @@ class Repository:
         commit_hash = CommitHash(commit)
         found = await self._contents([f"{commit_hash}:{path}" for path in paths], largest=largest)
         missing = [path for path, each in zip(paths, found, strict=True) if each == _MISSING]
-        lost = await self._lost(commit, missing)
+        lost = await self._find_lost(commit, missing)
         return [
             _LOST if each == _MISSING and path in lost else each
             for path, each in zip(paths, found, strict=True)
@@ -207,8 +207,8 @@ class Repository:
         (found,) = await self._objects.info([f"{CommitHash(commit)}:{path}"])
         if isinstance(found, GitObject):
             return found.kind
-        if found == _LOST or (found == _MISSING and await self._lost(commit, [path])):
-            self.damaged()
+        if found == _LOST or (found == _MISSING and await self._find_lost(commit, [path])):
+            self.report_damage()
             raise unreadable(path, _LOST)
         return None
 
@@ -249,20 +249,20 @@ class Repository:
 
     async def _look(self) -> None:
         if not self._is_local and not self._damaged:
-            known = await self._known_head()
+            known = await self._find_known_head()
             if known is not None and await self.mirror.branch_at_remote() == known.hash:
-                self._watch.found(known)
+                self._watch.set_head(known)
                 return
         await self.fetch()
 
     async def _fetch_now(self) -> bool:
         await self.mirror.make()
-        before = await self._known_head()
-        after = await self._fetched(first=before is None)
-        self._watch.found(after)
+        before = await self._find_known_head()
+        after = await self._fetch_or_rebuild(first=before is None)
+        self._watch.set_head(after)
         return before is None or before.hash != after.hash
 
-    async def _fetched(self, *, first: bool) -> Commit:
+    async def _fetch_or_rebuild(self, *, first: bool) -> Commit:
         if not self._damaged:
             try:
                 await self.mirror.fetch(first=first)
@@ -273,7 +273,7 @@ class Repository:
 
     async def _fetch_anew(self) -> Commit:
         now = time.monotonic()
-        if now - self._rebuilt < _REBUILD_PAUSE:
+        if now - self._rebuilt < _REBUILD_PAUSE_SECONDS:
             raise DamagedMirrorError(
                 f"the mirror of {self.remote} broke twice in a row",
                 hint=f"check the disk that holds {str(self.mirror.folder)!r}",
@@ -284,7 +284,7 @@ class Repository:
         self._damaged = False
         return await self._read_head()
 
-    async def _known_head(self) -> Commit | None:
+    async def _find_known_head(self) -> Commit | None:
         """Where the mirror says that the branch stands; None if it says nothing useful."""
         await self.mirror.clean()
         if not (self.mirror.folder / "HEAD").is_file():
@@ -323,19 +323,19 @@ class Repository:
             return None
         return parse_commit(found.id, found.data)
 
-    async def _lost(self, commit: str, paths: Sequence[str]) -> set[str]:
+    async def _find_lost(self, commit: str, paths: Sequence[str]) -> set[str]:
         """Those of missing paths that the commit does have: git cannot read their objects.
 
         To take a broken disk for a deleted file would be a decision about somebody's application.
         """
         lost: set[str] = set()
         for some in _together(paths):
-            lost |= await self._lost_among(commit, some)
+            lost |= await self._find_lost_among(commit, some)
         if lost:
-            self.damaged()
+            self.report_damage()
         return lost
 
-    async def _lost_among(self, commit: str, paths: Sequence[str]) -> set[str]:
+    async def _find_lost_among(self, commit: str, paths: Sequence[str]) -> set[str]:
         try:
             command = own("ls-tree", "-z", "--full-tree", "--end-of-options")
             wanted = (word(CommitHash(commit)), *own("--"), *(word(path) for path in paths))
@@ -344,9 +344,9 @@ class Repository:
             if len(paths) == 1:
                 return {*paths}
             middle = len(paths) // 2
-            return await self._lost_among(commit, paths[:middle]) | await self._lost_among(
-                commit, paths[middle:]
-            )
+            return await self._find_lost_among(
+                commit, paths[:middle]
+            ) | await self._find_lost_among(commit, paths[middle:])
         # Neither links nor other repositories: of those git has no object by this name.
         entries = [entry for entry in listed.split(b"\0") if entry.startswith((b"100", b"040"))]
         return {os.fsdecode(entry.partition(b"\t")[2]) for entry in entries}
@@ -357,17 +357,17 @@ class Repository:
         try:
             found = await self._objects.contents(names, largest=largest)
         except DamagedMirrorError:
-            self.damaged()
+            self.report_damage()
             raise
         if _LOST in found:
-            self.damaged()
+            self.report_damage()
         return found
 
     async def _run(self, *arguments: Argument) -> bytes:
         try:
             return await self.mirror.run(*arguments)
         except DamagedMirrorError:
-            self.damaged()
+            self.report_damage()
             raise
 
 
@@ -402,10 +402,10 @@ def unreadable(path: str, found: Absent) -> GitError:
             f"{shown} cannot be read, because the local copy of the repository is damaged",
             hint="it is fetched again",
         )
-    return out_of_bounds(path)
+    return path_outside_error(path)
 
 
-def out_of_bounds(path: str) -> GitError:
+def path_outside_error(path: str) -> GitError:
     """A path that cannot be followed inside the repository."""
     return GitError(
         f"{path!r} leads out of the repository through a symbolic link",

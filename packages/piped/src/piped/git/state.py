@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 
-class Reach(StrEnum):
+class Reachability(StrEnum):
     """The names of the states."""
 
     OPENING = "opening"
@@ -19,15 +19,15 @@ class Reach(StrEnum):
 class RepositoryState:
     """Where a repository stands, since when, and why."""
 
-    reach: Reach
+    reach: Reachability
     since: datetime
     reason: str = ""
 
     @classmethod
-    def now(cls, reach: Reach, reason: str = "") -> "RepositoryState":
+    def now(cls, reach: Reachability, reason: str = "") -> "RepositoryState":
         return cls(reach=reach, since=datetime.now(UTC), reason=reason)
 
-    def followed_by(self, reach: Reach, reason: str = "") -> "RepositoryState":
+    def next_state(self, reach: Reachability, reason: str = "") -> "RepositoryState":
         """The next state: of one that goes on, the beginning is kept."""
         if reach is self.reach:
             return RepositoryState(reach=reach, since=self.since, reason=reason)

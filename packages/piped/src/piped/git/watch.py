@@ -15,11 +15,11 @@ from pipecd_runtime.signals import Signal
 from piped.git.commit import Commit
 from piped.git.errors import GitError, NoBranchError
 from piped.git.refs import LocalBranch, Signature
-from piped.git.state import Reach, RepositoryState
+from piped.git.state import Reachability, RepositoryState
 
 log = logger(__name__)
 
-LOCAL_PAUSE: Final = 0.1
+LOCAL_PAUSE_SECONDS: Final = 0.1
 """Seconds between two looks at a repository on this machine."""
 
 FIRST_PAUSE_SECONDS: Final = 1.0
@@ -35,19 +35,19 @@ class BranchWatch:
         *,
         name: str,
         local: LocalBranch | None,
-        interval: float,
+        interval_seconds: float,
         look: Callable[[], Awaitable[object]],
         known: Callable[[], Awaitable[Commit | None]],
     ) -> None:
-        """`look` compares with the remote and tells `found` of what it brings.
+        """`look` compares with the remote and gives `set_head` what it brings.
 
-        `known` answers without the remote.
+        `known` reads the mirror alone.
         """
         self.head: Commit | None = None
-        self.state = RepositoryState.now(Reach.OPENING)
+        self.state = RepositoryState.now(Reachability.OPENING)
         self._name = name
         self._local = local
-        self._interval = interval
+        self._interval_seconds = interval_seconds
         self._look_at_remote = look
         self._known = known
         self._seen: Signature = ()
@@ -59,8 +59,8 @@ class BranchWatch:
             first_seconds=FIRST_PAUSE_SECONDS, longest_seconds=LONGEST_PAUSE_SECONDS
         )
 
-    def found(self, head: Commit) -> None:
-        """The branch stands here now."""
+    def set_head(self, head: Commit) -> None:
+        """Note where the branch stands now."""
         if self.head is None or self.head.hash != head.hash:
             log.info("git.moved", repository=self._name, commit=head.hash)
         self.head = head
@@ -76,33 +76,33 @@ class BranchWatch:
 
         Any number may watch: they take turns in looking. One that is slow sees the newest only.
         """
-        told: str | None = None
+        seen: str | None = None
         while True:
             async with self._turn:
-                while self.head is None or self.head.hash == told:
-                    await self._look_when_due(told)
-            told = self.head.hash
+                while self.head is None or self.head.hash == seen:
+                    await self._look_when_due(seen)
+            seen = self.head.hash
             yield self.head
 
     async def states(self) -> AsyncGenerator[RepositoryState, None]:
         """The state at first, and again whenever it changes."""
-        told: RepositoryState | None = None
+        seen: RepositoryState | None = None
         while True:
-            while self.state == told:
+            while self.state == seen:
                 await self._state_changed.wait()
-            told = self.state
-            yield told
+            seen = self.state
+            yield seen
 
-    async def _look_when_due(self, told: str | None) -> None:
+    async def _look_when_due(self, seen: str | None) -> None:
         """Wait until there is a reason to look at the remote, then look."""
         loop = asyncio.get_running_loop()
         while loop.time() < self._due:
-            if self.head is not None and self.head.hash != told:
+            if self.head is not None and self.head.hash != seen:
                 return  # somebody else fetched
             if self._local is None:
                 await self._sleep(self._due - loop.time())
             elif self._local.signature() == self._seen:
-                await asyncio.sleep(LOCAL_PAUSE)
+                await asyncio.sleep(LOCAL_PAUSE_SECONDS)
             else:
                 break
         await self._look()
@@ -119,19 +119,19 @@ class BranchWatch:
         if self._local is not None:
             self._seen = self._local.signature()  # before looking: what moves now is seen next
         self._due = float("inf")  # a hint during the look sets it, and is not lost
-        pause = self._interval
+        pause = self._interval_seconds
         try:
             await self._look_at_remote()
         except NoBranchError as error:
-            self._become(Reach.NO_BRANCH, str(error))
+            self._become(Reachability.NO_BRANCH, str(error))
             await self._use_known()
         except (GitError, OSError) as error:
-            self._become(Reach.UNREACHABLE, str(error))
+            self._become(Reachability.UNREACHABLE, str(error))
             await self._use_known()
             pause = self._backoff.next_pause_seconds()
         else:
             self._backoff.reset()
-            self._become(Reach.REACHABLE)
+            self._become(Reachability.REACHABLE)
         self._due = min(self._due, asyncio.get_running_loop().time() + pause)
 
     async def _use_known(self) -> None:
@@ -143,14 +143,14 @@ class BranchWatch:
         except (GitError, OSError) as error:
             log.debug("git.mirror_unreadable", repository=self._name, reason=str(error))
 
-    def _become(self, reach: Reach, reason: str = "") -> None:
-        before, self.state = self.state, self.state.followed_by(reach, reason)
+    def _become(self, reach: Reachability, reason: str = "") -> None:
+        before, self.state = self.state, self.state.next_state(reach, reason)
         if self.state == before:
             return
         self._state_changed.send()
         if reach is before.reach:
             return
-        if reach is Reach.REACHABLE:
+        if reach is Reachability.REACHABLE:
             log.info("git.reachable", repository=self._name)
         else:
             log.warning("git.unreachable", repository=self._name, reason=reason)

@@ -31,7 +31,7 @@ NOT_TOLD: Final = ApplicationSyncState(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class LiveStateView:
     """What is told about an application."""
 
     resources: tuple[ResourceState, ...]
@@ -39,7 +39,7 @@ class View:
     sync: ApplicationSyncState
     """Without its time."""
 
-    def same_as(self, other: "View | None") -> bool:
+    def same_as(self, other: "LiveStateView | None") -> bool:
         """Does it say the same, whenever it was looked at?"""
         return (
             other is not None
@@ -52,7 +52,9 @@ class View:
         )
 
 
-def merge(answers: Mapping[str, GetLivestateResponse], failures: Mapping[str, str]) -> View:
+def merge(
+    answers: Mapping[str, GetLivestateResponse], failures: Mapping[str, str]
+) -> LiveStateView:
     """The view from the answers, and the failures, of plugins by name."""
     resources: list[ResourceState] = []
     states: list[ApplicationSyncState] = []
@@ -70,7 +72,9 @@ def merge(answers: Mapping[str, GetLivestateResponse], failures: Mapping[str, st
         )
         for name in sorted(failures)
     ]
-    return View(resources=tuple(resources), health=health(resources), sync=merge_sync(states))
+    return LiveStateView(
+        resources=tuple(resources), health=health(resources), sync=merge_sync(states)
+    )
 
 
 def health(resources: Iterable[ResourceState]) -> ApplicationLiveStateSnapshot.Status.ValueType:

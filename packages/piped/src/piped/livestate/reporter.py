@@ -26,12 +26,12 @@ from pipecd_wire.model.application_pb2 import (
     ApplicationSyncState,
 )
 from piped.controlplane.state import ControlPlaneState, StateChange
-from piped.livestate.look import Looker
-from piped.livestate.merge import View
+from piped.livestate.merge import LiveStateView
+from piped.livestate.reader import LiveStateReader
 
 log = logger(__name__)
 
-INTERVAL: Final = 60.0
+INTERVAL_SECONDS: Final = 60.0
 """Seconds between two looks at an application that nobody touches."""
 
 AT_ONCE: Final = 2
@@ -40,14 +40,14 @@ AT_ONCE: Final = 2
 ONLY_LANE: Final = ""
 
 
-TellLiveState = Callable[[ApplicationLiveStateSnapshot], Awaitable[None]]
+ReportLiveState = Callable[[ApplicationLiveStateSnapshot], Awaitable[None]]
 """Tells what runs; raises PipecdError when it was not taken."""
 
-TellSyncState = Callable[[str, ApplicationSyncState], None]
+ReportSyncState = Callable[[str, ApplicationSyncState], None]
 """Tells whether an application is what was deployed, sooner or later."""
 
 
-class Successes(Protocol):
+class LastDeployments(Protocol):
     """What was deployed last."""
 
     async def get(self, application_id: str) -> ApplicationDeploymentReference | None:
@@ -55,26 +55,26 @@ class Successes(Protocol):
 
 
 @dataclass(slots=True)
-class _Told:
-    view: View | None = None
+class _Reported:
+    view: LiveStateView | None = None
     sync: ApplicationSyncState | None = None
 
 
-class LiveStates:
-    """Looks and tells."""
+class LiveStateReporter:
+    """Reads live states when they are due, and reports what has changed."""
 
     def __init__(
         self,
         *,
-        mirror: ControlPlaneState,
-        looker: Looker,
-        successes: Successes,
-        tell_live_state: TellLiveState,
-        tell_sync_state: TellSyncState,
+        state: ControlPlaneState,
+        reader: LiveStateReader,
+        successes: LastDeployments,
+        report_live_state: ReportLiveState,
+        report_sync_state: ReportSyncState,
         is_in_trouble: Callable[[str], bool],
         lanes: Iterable[str] = (ONLY_LANE,),
         lane_of: Callable[[Application], str] = lambda _: ONLY_LANE,
-        interval: float = INTERVAL,
+        interval_seconds: float = INTERVAL_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`is_in_trouble`: is there worse to tell about an application, e.g. a broken file?
@@ -82,24 +82,24 @@ class LiveStates:
         `lanes` are worked on beside each other, so that a plugin that does not answer holds up its
         own applications only; `lane_of` says to which an application belongs.
         """
-        self._mirror = mirror
-        self._looker = looker
+        self._state = state
+        self._reader = reader
         self._successes = successes
-        self._tell_live_state = tell_live_state
-        self._tell_sync_state = tell_sync_state
+        self._report_live_state = report_live_state
+        self._report_sync_state = report_sync_state
         self._is_in_trouble = is_in_trouble
         self._lanes = tuple(dict.fromkeys(lanes))
         self._lane_of = lane_of
-        self._interval = interval
+        self._interval_seconds = interval_seconds
         self._clock = clock
         self._due: dict[str, float] = {}
-        self._told: dict[str, _Told] = {}
+        self._reported: dict[str, _Reported] = {}
         self._wanted = {lane: asyncio.Event() for lane in self._lanes}
         self._looking: set[str] = set()
 
     @property
     def applications(self) -> Mapping[str, Application]:
-        return self._mirror.applications
+        return self._state.applications
 
     def look_at(self, application_id: str) -> None:
         """Something happened to an application: look as soon as possible."""
@@ -115,7 +115,7 @@ class LiveStates:
                     tasks.create_task(self._work(lane), name=f"live state {lane} {number}")
 
     async def _follow(self) -> None:
-        async for change in self._mirror.changes():
+        async for change in self._state.changes():
             self._take(change)
 
     def _take(self, change: StateChange) -> None:
@@ -123,7 +123,7 @@ class LiveStates:
             self._due.setdefault(application.id, self._now())
         for gone in change.removed_applications:
             self._due.pop(gone, None)
-            self._told.pop(gone, None)
+            self._reported.pop(gone, None)
         for deployment in change.deployments:
             self._due[deployment.application_id] = self._now()
         self._wake()
@@ -136,7 +136,7 @@ class LiveStates:
         while True:
             application_id = await self._next(lane)
             self._looking.add(application_id)
-            self._due[application_id] = self._now() + self._interval
+            self._due[application_id] = self._now() + self._interval_seconds
             try:
                 await self._look(application_id)
             except PipecdError as error:
@@ -160,7 +160,7 @@ class LiveStates:
             first = min(waiting, key=waiting.__getitem__, default=None)
             if first is not None and waiting[first] <= self._now():
                 return first
-            pause = self._interval if first is None else waiting[first] - self._now()
+            pause = self._interval_seconds if first is None else waiting[first] - self._now()
             try:
                 async with asyncio.timeout(pause):
                     await self._wanted[lane].wait()
@@ -169,35 +169,41 @@ class LiveStates:
 
     async def _look(self, application_id: str) -> None:
         application = self.applications[application_id]
-        told = self._told.setdefault(application_id, _Told())
-        if self._mirror.is_deploying(application_id):
-            self._tell_deploying(application, told)
+        reported = self._reported.setdefault(application_id, _Reported())
+        if self._state.is_deploying(application_id):
+            self._report_deploying(application, reported)
             return
         deployed = await self._successes.get(application_id)
         if deployed is None:
             return
-        view = await self._looker.view(application, deployed)
-        if view is None or self._mirror.is_deploying(application_id):
+        view = await self._reader.view(application, deployed)
+        if view is None or self._state.is_deploying(application_id):
             return  # what was seen is a mixture of before and after
-        if not view.same_as(told.view):
-            await self._tell_live_state(self._snapshot(application, view))
-            told.view = view
-        self._tell_sync(application, told, view.sync, deployed.deployment_id)
+        if not view.same_as(reported.view):
+            await self._report_live_state(self._snapshot(application, view))
+            reported.view = view
+        self._report_sync(application, reported, view.sync, deployed.deployment_id)
 
-    def _tell_deploying(self, application: Application, told: _Told) -> None:
-        if told.view is not None:  # of an application without live state nothing is told here
-            self._tell_sync(application, told, ApplicationSyncState(status=DEPLOYING), "")
+    def _report_deploying(self, application: Application, reported: _Reported) -> None:
+        if reported.view is not None:  # of an application without live state nothing is told here
+            self._report_sync(application, reported, ApplicationSyncState(status=DEPLOYING), "")
 
-    def _tell_sync(
-        self, application: Application, told: _Told, state: ApplicationSyncState, deployed: str
+    def _report_sync(
+        self,
+        application: Application,
+        reported: _Reported,
+        state: ApplicationSyncState,
+        deployed: str,
     ) -> None:
         if self._is_in_trouble(application.id):
-            told.sync = None  # that is told by somebody else; afterwards this is news again
-        elif told.sync != state:
-            told.sync = state
-            self._tell_sync_state(application.id, self._timed(state, deployed))
+            reported.sync = None  # that is told by somebody else; afterwards this is news again
+        elif reported.sync != state:
+            reported.sync = state
+            self._report_sync_state(application.id, self._add_time(state, deployed))
 
-    def _snapshot(self, application: Application, view: View) -> ApplicationLiveStateSnapshot:
+    def _snapshot(
+        self, application: Application, view: LiveStateView
+    ) -> ApplicationLiveStateSnapshot:
         return ApplicationLiveStateSnapshot(
             application_id=application.id,
             piped_id=application.piped_id,
@@ -208,7 +214,7 @@ class LiveStates:
             application_live_state=ApplicationLiveState(resources=view.resources),
         )
 
-    def _timed(self, state: ApplicationSyncState, deployment_id: str) -> ApplicationSyncState:
+    def _add_time(self, state: ApplicationSyncState, deployment_id: str) -> ApplicationSyncState:
         return ApplicationSyncState(
             status=state.status,
             short_reason=state.short_reason,

@@ -95,5 +95,7 @@ class CommitSources(Protocol):
     ) -> AbstractAsyncContextManager[DeploymentSource]:
         """A tree of its own while the block runs; an error when the commit lacks what is needed."""
 
-    async def changed_paths(self, git_path: ApplicationGitPath, old: str, new: str) -> list[str]:
+    async def list_changed_paths(
+        self, git_path: ApplicationGitPath, old: str, new: str
+    ) -> list[str]:
         """The files that differ between two commits, from the repository's root."""

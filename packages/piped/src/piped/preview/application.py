@@ -24,7 +24,7 @@ from piped.plan.providers import add_targets
 from piped.plan.sources import open_both
 from piped.trigger.deployment import DeploymentRequest, build_deployment
 
-LIMIT: Final = 120.0
+ANSWER_SECONDS: Final = 120.0
 """Seconds that a plugin has for its preview."""
 
 COMMANDER: Final = "pipectl"
@@ -132,7 +132,9 @@ class Previewer:
                     deployment.deploy_targets_by_plugin[name].deploy_targets
                 )
                 try:
-                    answer = await self._plugins[name].get_plan_preview(request, deadline=LIMIT)
+                    answer = await self._plugins[name].get_plan_preview(
+                        request, deadline=ANSWER_SECONDS
+                    )
                 except PluginError as error:
                     failures.append(f"[{name}] {error}")
                     continue

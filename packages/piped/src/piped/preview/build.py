@@ -29,22 +29,22 @@ class PreviewBuilder:
         self,
         *,
         repositories: Mapping[str, Repository],
-        mirror: ControlPlaneState,
+        state: ControlPlaneState,
         configs: Configs,
         previewer: Previewer,
     ) -> None:
         self._repositories = repositories
-        self._mirror = mirror
+        self._state = state
         self._configs = configs
         self._previewer = previewer
 
     async def build(self, wanted: Command.BuildPlanPreview) -> list[ApplicationPlanPreviewResult]:
         """The previews of all applications that the merge would deploy; raises PipecdError."""
         repository = self._repository(wanted)
-        merged = await repository.merged(wanted.head_commit, wanted.head_branch)
+        merged = await repository.build_merge(wanted.head_commit, wanted.head_branch)
         applications = [
             each
-            for each in self._mirror.applications.values()
+            for each in self._state.applications.values()
             if each.git_path.repo.id == repository.id
         ]
         outcomes = await self._configs.load_all(
@@ -66,7 +66,7 @@ class PreviewBuilder:
         async with asyncio.TaskGroup() as tasks:
             for application, outcome in zip(applications, outcomes, strict=True):
                 tasks.create_task(one(application, outcome))
-        return _in_order(applications, results)
+        return _sort_results(applications, results)
 
     async def _one(
         self,
@@ -78,14 +78,14 @@ class PreviewBuilder:
     ) -> ApplicationPlanPreviewResult | None:
         """None for an application that the merge does not concern."""
         last = application.most_recently_triggered_deployment.trigger.commit.hash or None
-        changed = await repository.changed_paths(last, merged.hash) if last else []
+        changed = await repository.list_changed_paths(last, merged.hash) if last else []
         try:
             folder = place_of(application.git_path).folder
         except PipecdError:
             return None  # nowhere in the repository, and so no concern of the merge
         if isinstance(outcome, PipecdError):
             head = await repository.head()
-            mine = await repository.changed_paths(head.hash, merged.hash)
+            mine = await repository.list_changed_paths(head.hash, merged.hash)
             if not trigger.is_touched(mine, app_dir=folder, paths=(), ignores=()):
                 return None  # its file was broken before
             result = self._previewer.blank(application, wanted)
@@ -122,7 +122,7 @@ class PreviewBuilder:
         return repository
 
 
-def _in_order(
+def _sort_results(
     applications: Sequence[Application], results: Mapping[str, ApplicationPlanPreviewResult]
 ) -> list[ApplicationPlanPreviewResult]:
     wanted = sorted(applications, key=lambda each: (each.name, each.id))

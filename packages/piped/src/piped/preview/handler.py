@@ -18,9 +18,9 @@ from piped.report.commands import CommandInbox, CommandOutcome
 log = logger(__name__)
 
 AT_ONCE: Final = 3
-LIMIT: Final = 300.0
+USUAL_SECONDS: Final = 300.0
 """Seconds that a preview may take when the command does not say."""
-LONGEST: Final = 3600.0
+LONGEST_SECONDS: Final = 3600.0
 """Seconds that it may take whatever the command says: the others wait for their turn."""
 
 MOST_OUTPUT: Final = 8 * 1024 * 1024
@@ -37,19 +37,19 @@ class Builder(Protocol):
         """The previews of all applications that a merge would deploy; raises PipecdError."""
 
 
-class PlanPreviews:
-    """Takes commands from the mirror, and puts answers into the outbox."""
+class PlanPreviewHandler:
+    """Takes commands from the control plane's state, and puts answers into the outbox."""
 
     def __init__(
         self,
         *,
         piped_id: str,
-        mirror: ControlPlaneState,
+        state: ControlPlaneState,
         builder: Builder,
         commands: CommandInbox,
     ) -> None:
         self._piped_id = piped_id
-        self._mirror = mirror
+        self._state = state
         self._builder = builder
         self._commands = commands
         self._places = asyncio.Semaphore(AT_ONCE)
@@ -59,7 +59,7 @@ class PlanPreviews:
         """Work until cancelled; what was begun then is begun again by the next piped."""
         self._taken.clear()
         async with asyncio.TaskGroup() as tasks:
-            async for change in self._mirror.changes():
+            async for change in self._state.changes():
                 for command in change.commands:
                     if command.type == Command.BUILD_PLAN_PREVIEW and command.id not in self._taken:
                         self._taken.add(command.id)
@@ -67,7 +67,7 @@ class PlanPreviews:
 
     async def _handle(self, command: Command) -> None:
         wanted = command.build_plan_preview
-        limit = min(float(wanted.timeout) or LIMIT, LONGEST)
+        limit = min(float(wanted.timeout) or USUAL_SECONDS, LONGEST_SECONDS)
         result = PlanPreviewCommandResult(command_id=command.id, piped_id=self._piped_id)
         async with self._places:
             try:
@@ -92,7 +92,7 @@ class PlanPreviews:
 
 def encode(result: PlanPreviewCommandResult) -> bytes:
     """Write an answer as the control plane takes it; of one that is too large, each plan is cut."""
-    output = _dumped(result)
+    output = _to_json(result)
     if len(output) <= MOST_OUTPUT:
         return output
     plans = [plan for each in result.results for plan in each.plugin_plan_results]
@@ -101,13 +101,13 @@ def encode(result: PlanPreviewCommandResult) -> bytes:
         for text in ("plan_details", "plan_summary"):
             if len(getattr(plan, text)) > share:
                 setattr(plan, text, getattr(plan, text)[:share] + CUT)
-    output = _dumped(result)
+    output = _to_json(result)
     if len(output) <= MOST_OUTPUT:
         return output
     del result.results[:]
     result.error = "the preview is too large to be told"
-    return _dumped(result)
+    return _to_json(result)
 
 
-def _dumped(result: PlanPreviewCommandResult) -> bytes:
+def _to_json(result: PlanPreviewCommandResult) -> bytes:
     return gojson.dumps(gojson.to_value(result)).encode()

@@ -87,7 +87,7 @@ async def _start(command: Command, output: int) -> asyncio.subprocess.Process:
     with command.descriptors() as (arguments, descriptors):
         try:
             return await door.start(
-                door.trusted(arguments),
+                door.vouch_for(arguments),
                 env=environment,
                 pass_fds=descriptors,
                 stdout=output,

@@ -149,7 +149,7 @@ class StageRunner:
         running = deployment.running_commit_hash
 
         async def list_changed() -> list[str]:
-            return await self._services.sources.changed_paths(
+            return await self._services.sources.list_changed_paths(
                 deployment.git_path, running, deployment.trigger.commit.hash
             )
 

@@ -6,24 +6,24 @@ from piped.source.application import (
     ApplicationPlace,
     file_in,
     find_application,
-    missing,
+    missing_file_error,
     place_of,
 )
-from piped.source.dotgit import Identity
-from piped.source.pool import Sources, source_of
+from piped.source.dotgit import GitIdentity
 from piped.source.preparation import Preparation
-from piped.source.tree import Tree
+from piped.source.provider import SourceProvider, source_of
+from piped.source.worktree import Worktree
 
 __all__ = [
     "ApplicationFile",
     "ApplicationPlace",
-    "Identity",
+    "GitIdentity",
     "Preparation",
-    "Sources",
-    "Tree",
+    "SourceProvider",
+    "Worktree",
     "file_in",
     "find_application",
-    "missing",
+    "missing_file_error",
     "place_of",
     "source_of",
 ]

@@ -70,10 +70,12 @@ async def find_application(
     (found,) = await repository.objects(commit, [place.file])
     if (file := file_in(found, place)) is not None:
         return file
-    raise await missing(repository, commit, place)
+    raise await missing_file_error(repository, commit, place)
 
 
-async def missing(repository: Repository, commit: str, place: ApplicationPlace) -> SourceError:
+async def missing_file_error(
+    repository: Repository, commit: str, place: ApplicationPlace
+) -> SourceError:
     """Say what of an application a commit lacks: its folder, or the file in it."""
     short = commit[:7]
     if await repository.kind(commit, place.folder) != "tree":

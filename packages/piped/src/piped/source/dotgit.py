@@ -13,7 +13,7 @@ from piped.git import Repository
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class GitIdentity:
     """Who commits, if a script does."""
 
     name: str = "piped"
@@ -21,7 +21,7 @@ class Identity:
 
 
 def write_dot_git(
-    work: Path, commit: str, repository: Repository, identity: Identity, index: Path
+    work: Path, commit: str, repository: Repository, identity: GitIdentity, index: Path
 ) -> None:
     """Write it; there must be none."""
     folder = work / ".git"
@@ -34,7 +34,7 @@ def write_dot_git(
     shutil.copyfile(index, folder / "index")
 
 
-def _config(commit: str, remote: str, identity: Identity) -> str:
+def _config(commit: str, remote: str, identity: GitIdentity) -> str:
     sha256 = len(commit) > 40
     extension = '[extensions]\n\tobjectFormat = "sha256"\n' if sha256 else ""
     return (
@@ -44,12 +44,12 @@ def _config(commit: str, remote: str, identity: Identity) -> str:
         "\tbare = false\n"
         f"{extension}"
         "[gc]\n\tauto = 0\n"
-        f"[user]\n\tname = {_quoted(identity.name)}\n\temail = {_quoted(identity.email)}\n"
-        f'[remote "origin"]\n\turl = {_quoted(remote)}\n'
+        f"[user]\n\tname = {_quote(identity.name)}\n\temail = {_quote(identity.email)}\n"
+        f'[remote "origin"]\n\turl = {_quote(remote)}\n'
         "\tfetch = +refs/heads/*:refs/remotes/origin/*\n"
     )
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

@@ -17,7 +17,7 @@ from pipecd_model.secrets import prepare
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from piped.secrets import KnownSecrets, OpenedSecrets, SecretKeys
 from piped.source.application import ApplicationFile
-from piped.source.tree import in_thread
+from piped.source.worktree import run_in_thread
 
 REMEMBERED: Final = 512
 """Opened secrets that need not be opened again."""
@@ -56,7 +56,7 @@ class Preparation:
         opened = OpenedSecrets()
         if config.encryption is not None:
             # Milliseconds for each of them, in which nobody else would get a turn.
-            opened = await in_thread(self._opened, config.encryption.encrypted_secrets)
+            opened = await run_in_thread(self._open_all, config.encryption.encrypted_secrets)
         self._known.learn(git_path, commit, opened)
         data = application_for_plugins(file.data, file=file.place.file, names=names)
         return config, data
@@ -80,7 +80,7 @@ class Preparation:
         )
         return {_inside(root, path): content for path, content in prepared.files.items()}
 
-    def _opened(self, closed: Mapping[str, str]) -> OpenedSecrets:
+    def _open_all(self, closed: Mapping[str, str]) -> OpenedSecrets:
         values: dict[str, str] = {}
         problems: dict[str, ConfigError] = {}
         for name, text in closed.items():

@@ -15,7 +15,7 @@ from pipecd_model.errors import PipecdError
 from pipecd_runtime.logs import logger
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.command_pb2 import Command
-from piped.git import Commit, DamagedMirrorError, GitError, Reach, Repository
+from piped.git import Commit, DamagedMirrorError, GitError, Reachability, Repository
 from piped.source import place_of
 from piped.trigger.deployment import DeploymentRequest, id_of_command, id_of_commit
 from piped.trigger.history import TriggerHistory
@@ -102,7 +102,7 @@ class Decider:
             self._trouble.report_end(
                 application,
                 synced=chosen is None and self._runs(application),
-                reachable=self._repository.state.reach is Reach.REACHABLE,
+                reachable=self._repository.state.reach is Reachability.REACHABLE,
             )
         return wanted
 
@@ -129,7 +129,7 @@ class Decider:
             if base is None:
                 continue
             try:
-                paths = await self._repository.changed_paths(base, head.hash)
+                paths = await self._repository.list_changed_paths(base, head.hash)
             except GitError as error:
                 log.warning("trigger.not_compared", base=base, head=head.hash, reason=str(error))
                 trouble[base] = (

@@ -15,7 +15,7 @@ from pipecd_runtime.backoff import Backoff
 from pipecd_runtime.logs import logger
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.command_pb2 import Command
-from piped.git import Commit, GitError, Reach, Repository
+from piped.git import Commit, GitError, Reachability, Repository
 from piped.trigger.create import Creator
 from piped.trigger.decide import Decider
 from piped.trigger.history import TriggerHistory
@@ -51,7 +51,7 @@ class RepositoryTrigger:
         self._creator = Creator(repository, services, self._history, trouble)
         self._decider = Decider(repository, services, self._history, trouble)
         self._head: Commit | None = None
-        self._away: tuple[Reach, str] | None = None
+        self._away: tuple[Reachability, str] | None = None
         self._wake = asyncio.Event()
 
     async def run(self) -> None:
@@ -78,18 +78,18 @@ class RepositoryTrigger:
     async def _follow_state(self) -> None:
         async with aclosing(self._repository.states()) as states:
             async for state in states:
-                if state.reach is Reach.REACHABLE:
+                if state.reach is Reachability.REACHABLE:
                     self._away = None
                     self._history.forget_decisions()  # some could not be told
                     self._wake.set()
-                elif state.reach is not Reach.OPENING:
+                elif state.reach is not Reachability.OPENING:
                     self._wake.set()  # commands that wait for a first head wait in vain
                     await asyncio.sleep(self._limits.unreachable_seconds)
                     self._note_unreachable()
 
     def _note_unreachable(self) -> None:
         state = self._repository.state
-        if state.reach in {Reach.REACHABLE, Reach.OPENING}:
+        if state.reach in {Reachability.REACHABLE, Reachability.OPENING}:
             return
         # One sentence for as long as it lasts: each try may fail in other words.
         if self._away is None or self._away[0] is not state.reach:
@@ -189,7 +189,7 @@ class RepositoryTrigger:
 
     def _refuse_without_head(self, commands: dict[str, Command]) -> None:
         state = self._repository.state
-        if state.reach in {Reach.UNREACHABLE, Reach.NO_BRANCH}:
+        if state.reach in {Reachability.UNREACHABLE, Reachability.NO_BRANCH}:
             for command in commands.values():
                 self._services.refuse(command, f"{self._repository.remote} is {state}")
 

@@ -6,6 +6,13 @@ Example:
     [own('kubectl'), own('get'), own('--'), word('-A')]
 """
 
-from pipecd_runtime.process import Argument, BadArgumentError, own, spawn_detached, valued, word
+from pipecd_runtime.process import (
+    Argument,
+    BadArgumentError,
+    join_option,
+    own,
+    spawn_detached,
+    word,
+)
 
-__all__ = ["Argument", "BadArgumentError", "own", "spawn_detached", "valued", "word"]
+__all__ = ["Argument", "BadArgumentError", "join_option", "own", "spawn_detached", "word"]

@@ -137,7 +137,7 @@ def _words(command: str | Sequence[str | Path | Argument]) -> tuple[Argument, ..
         return (*door.own("/bin/sh", "-c", "--"), door.word(command))
     # A plain text is the author's own: the name of a program, an option.
     return tuple(
-        each if isinstance(each, Argument) else door.trusted([str(each)])[0] for each in command
+        each if isinstance(each, Argument) else door.vouch_for([str(each)])[0] for each in command
     )
 
 

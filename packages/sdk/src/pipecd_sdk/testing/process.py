@@ -234,7 +234,7 @@ async def _spawn(
     pass_fds: Sequence[int] = (),
 ) -> door.Process:
     return await door.start(
-        door.trusted(str(part) for part in command),
+        door.vouch_for(str(part) for part in command),
         env=variables,
         pass_fds=pass_fds,
         stdout=output,

@@ -52,7 +52,7 @@ class AgentDeploymentsApi:
         return pb.CreateDeploymentChainResponse()
 
     @rpc("InChainDeploymentPlannable")
-    async def in_chain_deployment_plannable(
+    async def check_plannable_in_chain(
         self, caller: Agent, request: pb.InChainDeploymentPlannableRequest
     ) -> pb.InChainDeploymentPlannableResponse:
         verdict = await chains.plannable(self._stores, caller, request)
@@ -67,7 +67,7 @@ class AgentDeploymentsApi:
         self, caller: Agent, request: pb.ReportDeploymentPlannedRequest
     ) -> pb.ReportDeploymentPlannedResponse:
         await self._report(
-            caller, request.deployment_id, lambda kept: reports.planned(kept, request)
+            caller, request.deployment_id, lambda kept: reports.apply_plan(kept, request)
         )
         return pb.ReportDeploymentPlannedResponse()
 
@@ -78,7 +78,7 @@ class AgentDeploymentsApi:
         await self._report(
             caller,
             request.deployment_id,
-            lambda kept: reports.status_changed(kept, request.status, request.status_reason),
+            lambda kept: reports.apply_status(kept, request.status, request.status_reason),
         )
         return pb.ReportDeploymentStatusChangedResponse()
 
@@ -87,7 +87,7 @@ class AgentDeploymentsApi:
         self, caller: Agent, request: pb.ReportDeploymentCompletedRequest
     ) -> pb.ReportDeploymentCompletedResponse:
         await self._report(
-            caller, request.deployment_id, lambda kept: reports.completed(kept, request)
+            caller, request.deployment_id, lambda kept: reports.apply_completed(kept, request)
         )
         return pb.ReportDeploymentCompletedResponse()
 

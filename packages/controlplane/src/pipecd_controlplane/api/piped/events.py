@@ -32,7 +32,9 @@ class AgentEventsApi:
     async def get_latest(
         self, caller: Agent, request: pb.GetLatestEventRequest
     ) -> pb.GetLatestEventResponse:
-        event = await events.latest(self._stores, caller.project_id, request.name, request.labels)
+        event = await events.find_latest(
+            self._stores, caller.project_id, request.name, request.labels
+        )
         return pb.GetLatestEventResponse(event=event)
 
     @rpc("ListEvents")

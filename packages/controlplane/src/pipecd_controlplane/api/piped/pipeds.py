@@ -7,7 +7,7 @@ from pipecd_controlplane.auth.caller import Agent
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import pipeds
-from pipecd_controlplane.usecases.duplicate_agents import DuplicateAgents, process_start
+from pipecd_controlplane.usecases.duplicate_agents import DuplicateAgents, parse_process_start
 from pipecd_controlplane.usecases.piped_metrics import ReportCheck
 from pipecd_model.errors import ConfigError
 from pipecd_wire.pipedservice import service_pb2 as pb
@@ -23,7 +23,7 @@ class AgentPipedsApi:
         self._stores = stores
         self._now = now
         self._web_base_url = web_base_url
-        self._sightings = duplicates
+        self._duplicates = duplicates
         self._report_check = ReportCheck()
 
     @rpc("ReportStat")
@@ -40,14 +40,14 @@ class AgentPipedsApi:
         return pb.ReportStatResponse()
 
     async def _note_stat(self, caller: Agent, request: pb.ReportStatRequest) -> None:
-        await self._sightings.note(caller, "ReportStat", process_start(request.piped_stats))
+        await self._duplicates.note(caller, "ReportStat", parse_process_start(request.piped_stats))
         await self._stores.piped_stats.put(caller.project_id, caller.piped_id, request)
 
     @rpc("ReportPipedMeta")
     async def report_piped_meta(
         self, caller: Agent, request: pb.ReportPipedMetaRequest
     ) -> pb.ReportPipedMetaResponse:
-        await self._sightings.note(caller, "ReportPipedMeta")
+        await self._duplicates.note(caller, "ReportPipedMeta")
         piped = await self._stores.pipeds.update(
             caller.project_id,
             caller.piped_id,

@@ -28,7 +28,7 @@ class AgentStagesApi:
             self._stores,
             caller,
             request.deployment_id,
-            lambda kept: reports.stage_changed(kept, request, self._now()),
+            lambda kept: reports.apply_stage_status(kept, request, self._now()),
             self._now,
         )
         return pb.ReportStageStatusChangedResponse()

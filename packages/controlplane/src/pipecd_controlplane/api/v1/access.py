@@ -21,7 +21,7 @@ class SessionsApi:
     async def list_sessions(
         self, caller: User, request: pb.ListSessionsRequest
     ) -> pb.ListSessionsResponse:
-        owner = _limited_to(caller)
+        owner = _get_owner_limit(caller)
         found = await self._stores.sessions.open_of_project(caller.project_id, now=self._now())
         return pb.ListSessionsResponse(
             sessions=[each for each in found if owner in {None, sessions.owner_of(each)}],
@@ -33,13 +33,13 @@ class SessionsApi:
         self, caller: User, request: pb.RevokeSessionRequest
     ) -> pb.RevokeSessionResponse:
         await sessions.end(
-            self._stores, caller.project_id, request.session_id, owner=_limited_to(caller)
+            self._stores, caller.project_id, request.session_id, owner=_get_owner_limit(caller)
         )
         return pb.RevokeSessionResponse()
 
 
-def _limited_to(caller: User) -> sessions.Owner | None:
-    """Whose sessions the caller may touch; None is everybody's."""
+def _get_owner_limit(caller: User) -> sessions.Owner | None:
+    """Returns whose sessions the caller may see and end; None is everybody's."""
     if isinstance(caller, Person) and not caller.may_change_project:
         return caller.name, caller.via
     return None
@@ -72,7 +72,9 @@ class ApiKeysApi:
     async def list_api_keys(
         self, caller: Person, request: pb.ListApiKeysRequest
     ) -> pb.ListApiKeysResponse:
-        listed = await api_keys.listed(self._stores, self._uses, caller.project_id, enabled=True)
+        listed = await api_keys.list_api_keys(
+            self._stores, self._uses, caller.project_id, enabled=True
+        )
         return pb.ListApiKeysResponse(
             keys=[
                 pb.ListApiKeysResponse.Item(key=shown.key, expires_at=shown.expires_at)

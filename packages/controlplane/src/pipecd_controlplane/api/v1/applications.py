@@ -36,7 +36,7 @@ class V1ApplicationsApi:
         self, caller: User, request: pb.GetLiveStateRequest
     ) -> pb.GetLiveStateResponse:
         await applications.get(self._stores, caller, request.application_id)
-        snapshot = await live_state.snapshot(
+        snapshot = await live_state.read_snapshot(
             self._stores, caller.project_id, request.application_id
         )
         return pb.GetLiveStateResponse(snapshot=snapshot)

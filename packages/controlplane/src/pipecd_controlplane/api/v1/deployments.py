@@ -21,11 +21,11 @@ class V1DeploymentsApi:
         stores: Stores,
         bus: Bus,
         *,
-        last_words: float = stage_logs.LAST_WORDS,
+        seal_wait_seconds: float = stage_logs.SEAL_WAIT_SECONDS,
     ) -> None:
         self._stores = stores
         self._bus = bus
-        self._last_words = last_words
+        self._seal_wait_seconds = seal_wait_seconds
 
     @rpc("ApproveStage")
     async def approve_stage(
@@ -84,7 +84,7 @@ class V1DeploymentsApi:
             caller.project_id,
             key,
             from_index=request.from_index,
-            last_words=self._last_words,
+            seal_wait_seconds=self._seal_wait_seconds,
         )
         async with aclosing(following) as parts:
             async for part in parts:

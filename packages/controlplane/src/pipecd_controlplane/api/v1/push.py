@@ -13,7 +13,7 @@ from pipecd_wire.rpc import rpc
 
 
 class PushApi:
-    """What an agent hears, its lease, and what it says about its plugins and our own commands."""
+    """The watch of an agent, its lease, and its reports on plugins and push commands."""
 
     def __init__(self, stores: Stores, agents: AgentWatch, leases: Leases) -> None:
         self._stores = stores
@@ -49,7 +49,7 @@ class PushApi:
     async def report_command_handled(
         self, caller: Agent, request: pb.ReportCommandHandledRequest
     ) -> pb.ReportCommandHandledResponse:
-        await self._stores.push_commands.handled(
+        await self._stores.push_commands.record_outcome(
             caller.project_id,
             caller.piped_id,
             request.command_id,

@@ -24,7 +24,7 @@ log = logger(__name__)
 
 PACKAGE: Final = "opentelemetry.proto.collector.trace.v1"
 EXPORT: Final = f"/{PACKAGE}.TraceService/Export"
-LIMIT: Final = 5.0
+EXPORT_TIMEOUT_SECONDS: Final = 5.0
 
 
 def _describe() -> ServiceDescriptor:
@@ -60,7 +60,7 @@ else:
 
 
 class TelemetryApi:
-    """Takes spans; drops them when nobody collects."""
+    """Forwards spans; drops them when there is no collector."""
 
     def __init__(self, export: Any = None) -> None:
         self._export = export
@@ -69,7 +69,7 @@ class TelemetryApi:
     async def export(self, caller: Agent, request: ExportRequest) -> ExportResponse:
         if self._export is not None:
             try:
-                await call(self._export, request, deadline=LIMIT)
+                await call(self._export, request, deadline=EXPORT_TIMEOUT_SECONDS)
             except CallError as error:
                 # A piped can do nothing about our collector, and must not try again for it.
                 log.debug("traces.dropped", piped_id=caller.piped_id, error=str(error))

@@ -57,7 +57,7 @@ class WebAccountApi:
         self, caller: Person, request: pb.ListAPIKeysRequest
     ) -> pb.ListAPIKeysResponse:
         options = request.options
-        listed = await api_keys.listed(
+        listed = await api_keys.list_api_keys(
             self._stores,
             self._uses,
             caller.project_id,

@@ -36,7 +36,7 @@ class WebHistoryApi:
     async def list_deployment_traces(
         self, caller: Person, request: pb.ListDeploymentTracesRequest
     ) -> pb.ListDeploymentTracesResponse:
-        page = await traces.listed(
+        page = await traces.list_traces(
             self._stores,
             caller.project_id,
             commit_hash=request.options.commit_hash,

@@ -20,13 +20,13 @@ class WebInsightsApi:
     async def get_insight_data(
         self, caller: Person, request: pb.GetInsightDataRequest
     ) -> pb.GetInsightDataResponse:
-        return await insights.data(self._stores, caller.project_id, request, self._now)
+        return await insights.read_data(self._stores, caller.project_id, request, self._now)
 
     @rpc("GetInsightApplicationCount")
     async def get_insight_application_count(
         self, caller: Person, request: pb.GetInsightApplicationCountRequest
     ) -> pb.GetInsightApplicationCountResponse:
-        return await insights.application_counts(self._stores, caller.project_id, self._now)
+        return await insights.count_applications(self._stores, caller.project_id, self._now)
 
     @rpc("GetApplicationLiveState")
     async def get_application_live_state(
@@ -34,5 +34,5 @@ class WebInsightsApi:
     ) -> pb.GetApplicationLiveStateResponse:
         application = await self._stores.applications.get(caller.project_id, request.application_id)
         caller.check("application", application.id, application.labels)
-        snapshot = await live_state.snapshot(self._stores, caller.project_id, application.id)
+        snapshot = await live_state.read_snapshot(self._stores, caller.project_id, application.id)
         return pb.GetApplicationLiveStateResponse(snapshot=snapshot)

@@ -11,7 +11,7 @@ from pipecd_wire.rpc import rpc
 from pipecd_wire.webservice import service_pb2 as pb
 
 
-def _with_session_time(request: Message) -> None:
+def _fill_session_time(request: Message) -> None:
     """Upstream's form leaves the time out, which the rules of the message do not allow."""
     if isinstance(request, pb.UpdateProjectSSOConfigRequest) and not request.sso.session_ttl:
         request.sso.session_ttl = DEFAULT_HOURS
@@ -28,7 +28,7 @@ class WebProjectApi:
     async def get_project(
         self, caller: Person, request: pb.GetProjectRequest
     ) -> pb.GetProjectResponse:
-        return pb.GetProjectResponse(project=await self._settings.shown(caller.project_id))
+        return pb.GetProjectResponse(project=await self._settings.read_redacted(caller.project_id))
 
     @rpc("UpdateProjectStaticAdmin")
     async def update_static_admin(
@@ -55,7 +55,7 @@ class WebProjectApi:
         )
         return pb.DisableStaticAdminResponse()
 
-    @rpc("UpdateProjectSSOConfig", prepare=_with_session_time)
+    @rpc("UpdateProjectSSOConfig", prepare=_fill_session_time)
     async def update_sso_config(
         self, caller: Person, request: pb.UpdateProjectSSOConfigRequest
     ) -> pb.UpdateProjectSSOConfigResponse:

@@ -19,7 +19,7 @@ class WebReleasesApi:
     async def list_released_versions(
         self, caller: Person, request: pb.ListReleasedVersionsRequest
     ) -> pb.ListReleasedVersionsResponse:
-        releases = await self._releases.all()
+        releases = await self._releases.list_all()
         return pb.ListReleasedVersionsResponse(versions=[each.version for each in releases])
 
     @rpc("ListDeprecatedNotes")
@@ -28,10 +28,10 @@ class WebReleasesApi:
     ) -> pb.ListDeprecatedNotesResponse:
         versions = [
             piped.version
-            for piped in await self._stores.pipeds.of_project(caller.project_id)
+            for piped in await self._stores.pipeds.list_by_project(caller.project_id)
             if piped.version and not piped.disabled
         ]
         if not versions:
             return pb.ListDeprecatedNotesResponse()
-        notes = breaking_notes(await self._releases.all(), versions)
+        notes = breaking_notes(await self._releases.list_all(), versions)
         return pb.ListDeprecatedNotesResponse(notes=notes)

@@ -4,7 +4,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeGuard
 
-from pipecd_controlplane.usecases.sessions import Identity
+from pipecd_controlplane.usecases.sessions import UserIdentity
 from pipecd_model.errors import UnauthenticatedError
 from pipecd_wire.model import project_pb2
 from pipecd_wire.pipecd.api import access_pb2
@@ -14,7 +14,7 @@ PICTURES: Final = ("picture", "avatar_url")
 GROUPS: Final = ("groups", "roles", "cognito:groups", "custom:roles", "custom:groups")
 
 
-def identity(client: project_pb2.ProjectSSOConfig.Oidc, claims: Mapping[str, Any]) -> Identity:
+def identity(client: project_pb2.ProjectSSOConfig.Oidc, claims: Mapping[str, Any]) -> UserIdentity:
     """Raises UnauthenticatedError when the claims hold no name."""
     named = [client.username_claim_key] if client.username_claim_key else NAMES
     subject = _first(claims, named)
@@ -24,7 +24,7 @@ def identity(client: project_pb2.ProjectSSOConfig.Oidc, claims: Mapping[str, Any
         )
     pictured = [client.avatar_url_claim_key] if client.avatar_url_claim_key else PICTURES
     grouped = [client.roles_claim_key] if client.roles_claim_key else GROUPS
-    return Identity(
+    return UserIdentity(
         subject=subject,
         via=access_pb2.Session.OIDC,
         avatar_url=_first(claims, pictured),

@@ -6,7 +6,7 @@ from urllib.parse import urlencode, urlsplit
 
 from pipecd_controlplane.auth.sso.client import Provider, provider
 from pipecd_controlplane.auth.sso.journey import Journey
-from pipecd_controlplane.usecases.sessions import Identity
+from pipecd_controlplane.usecases.sessions import UserIdentity
 from pipecd_model.errors import StateError, UnauthenticatedError
 from pipecd_wire.model import project_pb2
 from pipecd_wire.pipecd.api import access_pb2
@@ -45,7 +45,7 @@ class GitHub:
         }
         return f"{self._site}/login/oauth/authorize?{urlencode(query)}"
 
-    async def finish(self, journey: Journey, code: str) -> Identity:
+    async def finish(self, journey: Journey, code: str) -> UserIdentity:
         """Who came back. Raises UnauthenticatedError for a code that is not good."""
         async with provider(self._app.proxy_url) as github:
             answer = await github.post(
@@ -65,7 +65,7 @@ class GitHub:
             login = user.get("login") if isinstance(user, dict) else None
             if not isinstance(login, str) or not login:
                 raise UnauthenticatedError("GitHub did not say who signed in")
-            return Identity(
+            return UserIdentity(
                 subject=login,
                 via=access_pb2.Session.GITHUB,
                 avatar_url=_text(user.get("avatar_url")),

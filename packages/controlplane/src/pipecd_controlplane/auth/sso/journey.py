@@ -32,7 +32,7 @@ class Journey(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def challenge(self) -> str:
-        """What PKCE sends ahead of the verifier."""
+        """Returns the PKCE challenge: the hash of the verifier, which is sent ahead of it."""
         digest = hashlib.sha256(self.verifier.encode()).digest()
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
@@ -54,7 +54,7 @@ class Journeys:
         )
 
     def cookie(self, journey: Journey) -> str:
-        return self._vault.close(msgspec.json.encode(journey).decode(), place=PLACE)
+        return self._vault.encrypt(msgspec.json.encode(journey).decode(), place=PLACE)
 
     def resume(self, cookie: str, state: str) -> Journey:
         """Raises UnauthenticatedError for a state that this browser did not begin with."""
@@ -62,7 +62,7 @@ class Journeys:
             "the sign-in was not begun in this browser, or too long ago", hint="begin again"
         )
         try:
-            opened = self._vault.open(cookie, place=PLACE)
+            opened = self._vault.decrypt(cookie, place=PLACE)
             journey = msgspec.json.decode(opened.encode(), type=Journey)
         except (StateError, msgspec.DecodeError):
             raise refusal from None

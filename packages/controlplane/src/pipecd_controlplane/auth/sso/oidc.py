@@ -9,7 +9,7 @@ from urllib.parse import urlencode, urlsplit
 from pipecd_controlplane.auth.sso import claims as told_claims
 from pipecd_controlplane.auth.sso.client import Provider, provider
 from pipecd_controlplane.auth.sso.journey import Journey
-from pipecd_controlplane.usecases.sessions import Identity
+from pipecd_controlplane.usecases.sessions import UserIdentity
 from pipecd_model.errors import StateError, UnauthenticatedError
 from pipecd_runtime.logs import logger
 from pipecd_wire.model import project_pb2
@@ -61,7 +61,7 @@ class Oidc:
         joint = "&" if "?" in endpoints.authorization else "?"
         return f"{endpoints.authorization}{joint}{urlencode(query)}"
 
-    async def finish(self, journey: Journey, code: str) -> Identity:
+    async def finish(self, journey: Journey, code: str) -> UserIdentity:
         """Who came back. Raises UnauthenticatedError when the provider does not vouch for them."""
         async with provider(self._client.proxy_url) as issuer:
             endpoints = await self._discover(issuer)
@@ -114,7 +114,7 @@ class Oidc:
         return answer
 
     def _verify_token(self, id_token: str, keys: Any, journey: Journey) -> dict[str, Any]:
-        """The claims of an ID token that is whole, for us, of now and of this sign-in."""
+        """Returns the claims of an ID token that is whole, for us, of now and of this sign-in."""
         from joserfc import jwt  # noqa: PLC0415 - see provider
         from joserfc.jwk import KeySet  # noqa: PLC0415
 
@@ -147,7 +147,7 @@ class Oidc:
 
 
 def _endpoint(told: dict[str, Any], name: str, *, needed: bool = True) -> str:
-    """The URL that the discovery names; empty when it names none and need not.
+    """Returns the URL that the discovery names; empty when it names none and need not.
 
     Raises StateError for one that is missing, or is no URL.
     """

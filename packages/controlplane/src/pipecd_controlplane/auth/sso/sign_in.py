@@ -12,7 +12,7 @@ from pipecd_controlplane.auth.sso.journey import Journey, Journeys
 from pipecd_controlplane.auth.sso.oidc import Oidc
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import roles
-from pipecd_controlplane.usecases.sessions import DEFAULT_HOURS, Identity
+from pipecd_controlplane.usecases.sessions import DEFAULT_HOURS, UserIdentity
 from pipecd_controlplane.usecases.sso_settings import SsoSettings
 from pipecd_model.errors import StateError, UnauthenticatedError, UnavailableError
 from pipecd_runtime.logs import logger
@@ -28,7 +28,7 @@ class Arrival:
     """Somebody who came back from their provider."""
 
     project_id: str
-    identity: Identity
+    identity: UserIdentity
     hours: int
 
 
@@ -54,7 +54,7 @@ class SsoSignIn:
             # What a project without single sign-on is told: nobody learns which projects exist.
             raise StateError("single sign-on is not set up for this project")
         try:
-            sso = self._settings.of_project(project)
+            sso = self._settings.read_config(project)
         except StateError as error:
             log.info("sso.not_set_up", project_id=project_id, error=str(error))
             raise StateError("single sign-on is not set up for this project") from None
@@ -69,7 +69,7 @@ class SsoSignIn:
         if not code:
             raise UnauthenticatedError("the provider did not accept the sign-in")
         project = await self._stores.projects.get(journey.project_id)
-        sso = self._settings.of_project(project)
+        sso = self._settings.read_config(project)
         async with _provider_timeout():
             identity = await self._make_provider(sso).finish(journey, code)
         return Arrival(
@@ -84,7 +84,7 @@ class SsoSignIn:
         return GitHub(sso.github, self._public_url())
 
 
-def _require_role(project: project_pb2.Project, identity: Identity) -> Identity:
+def _require_role(project: project_pb2.Project, identity: UserIdentity) -> UserIdentity:
     """Returns the identity with a role. Raises UnauthenticatedError for whoever may have none."""
     if roles.roles_of(project, identity.groups, identity.roles):
         return identity

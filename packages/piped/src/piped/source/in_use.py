@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-def inhabited(folders: Iterable[Path]) -> set[Path]:
+def find_in_use(folders: Iterable[Path]) -> set[Path]:
     """Those of the folders that a process has as its working directory, or one below it."""
     roots = {os.path.realpath(folder): folder for folder in folders}
     found: set[Path] = set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pool of trees: each user gets one of its own, and a returned one is used again.
+"""The files of commits: each user gets a worktree of its own, and a returned one is used again.
 
 A returned tree is cleaned at once, in the background: what a script wrote, or a secret that was
 opened for it, is gone before anybody else needs the tree, and the next user does not wait for it.
@@ -21,26 +21,26 @@ from pipecd_runtime.tasks import UnwrappedTaskGroup
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from piped.git import DamagedMirrorError, Repository, folder_name
-from piped.git.repository import out_of_bounds
+from piped.git.repository import path_outside_error
 from piped.source.application import find_application, place_of
-from piped.source.dotgit import Identity
-from piped.source.inhabited import inhabited
+from piped.source.dotgit import GitIdentity
+from piped.source.in_use import find_in_use
 from piped.source.preparation import Preparation, write
-from piped.source.shelf import Shelf
-from piped.source.tree import Tree, clean_leftovers, delete, in_thread
+from piped.source.worktree import Worktree, delete_orphans, delete_worktree, run_in_thread
+from piped.source.worktree_pool import WorktreePool
 
 log = logger(__name__)
 
-IDLE: Final = 8
+KEPT_WORKTREES: Final = 8
 """Trees that are kept per repository while nobody uses them."""
 
-SWITCHES_AT_ONCE: Final = 4
+CHECKOUTS_AT_ONCE: Final = 4
 """Checkouts of one repository at the same time: more of them only wait for the same disk."""
 
 SHARED_CONFIG: Final = ".pipe"
 
 
-class Sources:
+class SourceProvider:
     """The files of commits, from the mirrors of the configured repositories."""
 
     def __init__(
@@ -48,31 +48,31 @@ class Sources:
         data_dir: Path,
         repositories: Mapping[str, Repository],
         *,
-        identity: Identity | None = None,
+        identity: GitIdentity | None = None,
         preparation: Preparation | None = None,
-        idle: int = IDLE,
+        kept_worktrees: int = KEPT_WORKTREES,
     ) -> None:
         self._folder = data_dir / "trees"
         self._repositories = repositories
-        self._identity = identity or Identity()
+        self._identity = identity or GitIdentity()
         self._preparation = preparation
         self._numbers = itertools.count(1)
-        self._shelves = {
-            repository_id: Shelf(partial(self._make, repository), keep=idle)
+        self._pools = {
+            repository_id: WorktreePool(partial(self._make, repository), keep=kept_worktrees)
             for repository_id, repository in repositories.items()
         }
-        self._switching = {
-            repository_id: asyncio.Semaphore(SWITCHES_AT_ONCE) for repository_id in repositories
+        self._checkouts = {
+            repository_id: asyncio.Semaphore(CHECKOUTS_AT_ONCE) for repository_id in repositories
         }
         self._cleaning: set[asyncio.Task[None]] = set()
         self._tasks = UnwrappedTaskGroup()
         self._closed = False
         self._left: set[Path] = set()
-        self._with_secrets: set[Tree] = set()
+        self._with_secrets: set[Worktree] = set()
 
-    async def __aenter__(self) -> "Sources":
+    async def __aenter__(self) -> "SourceProvider":
         """Delete what an earlier piped left, opened secrets included."""
-        self._left = await in_thread(clean_leftovers, self._folder)
+        self._left = await run_in_thread(delete_orphans, self._folder)
         await self._tasks.__aenter__()
         return self
 
@@ -82,7 +82,7 @@ class Sources:
         for task in self._cleaning:
             task.cancel()
         await self._tasks.__aexit__(*error)
-        used = await in_thread(inhabited, {tree.folder for tree in self._with_secrets})
+        used = await run_in_thread(find_in_use, {tree.folder for tree in self._with_secrets})
         for tree in self._with_secrets:
             if tree.folder not in used:
                 await tree.discard()
@@ -93,11 +93,11 @@ class Sources:
         return len(self._cleaning)
 
     @asynccontextmanager
-    async def tree(self, repository_id: str, commit: str) -> AsyncIterator[Tree]:
+    async def worktree(self, repository_id: str, commit: str) -> AsyncIterator[Worktree]:
         """A writable tree of the whole commit, of its own while the block runs."""
         repository = self._repository(repository_id)
         await repository.commit(commit)
-        tree = await self._switched(repository_id, commit)
+        tree = await self._take_worktree(repository_id, commit)
         try:
             yield tree
         finally:
@@ -108,7 +108,7 @@ class Sources:
         self, git_path: ApplicationGitPath, commit: str, *, config_filename: str = ""
     ) -> AsyncIterator[DeploymentSource]:
         """A tree of its own while the block runs, described as plugins want it."""
-        async with self.tree(git_path.repo.id, commit) as tree:
+        async with self.worktree(git_path.repo.id, commit) as tree:
             source = await source_of(tree, git_path, config_filename)
             if self._preparation is not None:
                 await self._prepare(self._preparation, tree, source, git_path, config_filename)
@@ -134,7 +134,7 @@ class Sources:
     async def _prepare(
         self,
         preparation: Preparation,
-        tree: Tree,
+        tree: Worktree,
         source: DeploymentSource,
         git_path: ApplicationGitPath,
         config_filename: str,
@@ -143,16 +143,18 @@ class Sources:
         file = await find_application(tree.repository, tree.commit, place)
         config, data = await preparation.read(git_path, tree.commit, file)
         source.application_config = data
-        rendered = await in_thread(preparation.render, tree.path, file, config)
+        rendered = await run_in_thread(preparation.render, tree.path, file, config)
         if rendered:
             # Noted first: whatever happens while they are written, they are found again.
             tree.opened = tuple(rendered)
             self._with_secrets.add(tree)
-            await in_thread(write, rendered)
+            await run_in_thread(write, rendered)
 
-    async def changed_paths(self, git_path: ApplicationGitPath, old: str, new: str) -> list[str]:
+    async def list_changed_paths(
+        self, git_path: ApplicationGitPath, old: str, new: str
+    ) -> list[str]:
         """The files that differ between two commits, from the repository's root."""
-        return await self._repository(git_path.repo.id).changed_paths(old, new)
+        return await self._repository(git_path.repo.id).list_changed_paths(old, new)
 
     def _repository(self, repository_id: str) -> Repository:
         if repository_id not in self._repositories:
@@ -162,62 +164,62 @@ class Sources:
             )
         return self._repositories[repository_id]
 
-    async def _switched(self, repository_id: str, commit: str) -> Tree:
-        shelf = self._shelves[repository_id]
-        tree = await shelf.take(commit)
+    async def _take_worktree(self, repository_id: str, commit: str) -> Worktree:
+        pool = self._pools[repository_id]
+        tree = await pool.take(commit)
         try:
-            async with self._switching[repository_id]:
-                await _switch(tree, commit)
+            async with self._checkouts[repository_id]:
+                await _checkout(tree, commit)
         except BaseException:
-            self._put(shelf, tree)  # nobody had it: there is nothing to clean
+            self._put(pool, tree)  # nobody had it: there is nothing to clean
             raise
         return tree
 
-    def _make(self, repository: Repository) -> Tree:
+    def _make(self, repository: Repository) -> Worktree:
         trees = self._folder / folder_name(repository.id)
         folders = (trees / str(number) for number in self._numbers)
         folder = next(each for each in folders if not each.exists())
-        return Tree(folder, repository, self._identity)
+        return Worktree(folder, repository, self._identity)
 
-    def _give_back(self, tree: Tree) -> None:
-        shelf = self._shelves[tree.repository.id]
-        shelf.cleaning += 1
-        self._begin(self._put_away(shelf, tree))
+    def _give_back(self, tree: Worktree) -> None:
+        pool = self._pools[tree.repository.id]
+        pool.cleaning += 1
+        self._begin(self._put_away(pool, tree))
 
-    async def _put_away(self, shelf: Shelf, tree: Tree) -> None:
+    async def _put_away(self, pool: WorktreePool, tree: Worktree) -> None:
         try:
             if await self._is_in_use(tree):
                 log.info("tree.in_use", folder=str(tree.folder))
-                shelf.forget()
+                pool.forget()
                 return
-            await in_thread(tree.remove_opened)
+            await run_in_thread(tree.remove_opened)
             self._with_secrets.discard(tree)
-            if not shelf.is_waited_for:  # who waits for it switches it, and that cleans it as well
-                async with self._switching[tree.repository.id]:
-                    await tree.switch(tree.commit)
+            if not pool.is_waited_for:  # who waits for it switches it, and that cleans it as well
+                async with self._checkouts[tree.repository.id]:
+                    await tree.checkout(tree.commit)
         except (PipecdError, OSError) as error:
             log.warning("tree.not_cleaned", folder=str(tree.folder), reason=str(error))
-            shelf.forget()
+            pool.forget()
             await tree.discard()
             self._with_secrets.discard(tree)
         else:
-            self._put(shelf, tree)
+            self._put(pool, tree)
         finally:
-            shelf.cleaning -= 1
+            pool.cleaning -= 1
 
-    async def _is_in_use(self, tree: Tree) -> bool:
+    async def _is_in_use(self, tree: Worktree) -> bool:
         """Does a script still work in it? Trees that were left to one that has ended go now."""
         left = set(self._left)
-        used = await in_thread(inhabited, {tree.folder, *left})
+        used = await run_in_thread(find_in_use, {tree.folder, *left})
         for folder in left - used:
             self._left.discard(folder)
-            await in_thread(delete, folder)
+            await run_in_thread(delete_worktree, folder)
         if tree.folder in used:
             self._left.add(tree.folder)
         return tree.folder in used
 
-    def _put(self, shelf: Shelf, tree: Tree) -> None:
-        if (extra := shelf.put(tree)) is not None:
+    def _put(self, pool: WorktreePool, tree: Worktree) -> None:
+        if (extra := pool.put(tree)) is not None:
             self._begin(extra.discard())
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
@@ -229,19 +231,19 @@ class Sources:
         task.add_done_callback(self._cleaning.discard)
 
 
-async def _switch(tree: Tree, commit: str) -> None:
+async def _checkout(tree: Worktree, commit: str) -> None:
     try:
-        await tree.switch(commit)
+        await tree.checkout(commit)
     except DamagedMirrorError:
         # A fetch makes the mirror anew; if even that cannot help, its reason is the better one.
-        tree.repository.damaged()
+        tree.repository.report_damage()
         await tree.repository.fetch()
         await tree.repository.commit(commit)
-        await tree.switch(commit)
+        await tree.checkout(commit)
 
 
 async def source_of(
-    tree: Tree, git_path: ApplicationGitPath, config_filename: str = ""
+    tree: Worktree, git_path: ApplicationGitPath, config_filename: str = ""
 ) -> DeploymentSource:
     """An application in a tree, as plugins want it; raises SourceError when the commit lacks it.
 
@@ -250,7 +252,7 @@ async def source_of(
     place = place_of(git_path, config_filename)
     file = await find_application(tree.repository, tree.commit, place)
     return DeploymentSource(
-        application_directory=str(_resolved(tree.path, place.folder)),
+        application_directory=str(_resolve(tree.path, place.folder)),
         commit_hash=tree.commit,
         application_config=file.data,
         application_config_filename=place.filename,
@@ -258,10 +260,10 @@ async def source_of(
     )
 
 
-def _resolved(work: Path, folder: str) -> Path:
+def _resolve(work: Path, folder: str) -> Path:
     """The folder itself, through links of the repository but never out of it."""
     root = os.path.realpath(work)
     found = os.path.realpath(work / folder)
     if found != root and not found.startswith(f"{root}/"):
-        raise out_of_bounds(folder)
+        raise path_outside_error(folder)
     return work.absolute() / os.path.relpath(found, root)

@@ -10,13 +10,14 @@ from pipecd_model.errors import ConfigError, PluginError, SourceError
 from pipecd_wire.model.application_pb2 import Application, ApplicationDeploymentReference
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.livestateapi.api_pb2 import GetLivestateRequest, GetLivestateResponse
-from piped.livestate.merge import View, merge
+from piped.livestate.merge import LiveStateView, merge
 from piped.plan.protocols import CommitSources
+from piped.plan.providers import targets_of
 
-LIMIT: Final = 60.0
+ANSWER_SECONDS: Final = 60.0
 """Seconds that a plugin has for its answer."""
 
-READY: Final = 30.0
+READY_SECONDS: Final = 30.0
 
 
 class LivePlugin(Protocol):
@@ -37,8 +38,8 @@ class LivePlugin(Protocol):
         """What runs; None from one that cannot tell."""
 
 
-class Looker:
-    """Asks plugins."""
+class LiveStateReader:
+    """Reads the live state of an application from its plugins."""
 
     def __init__(
         self,
@@ -59,12 +60,12 @@ class Looker:
 
     @property
     def lanes(self) -> list[str]:
-        """All that `lane_of` may answer."""
+        """All that `lane_of` may return."""
         return ["", *self._plugins]
 
     async def view(
         self, application: Application, deployed: ApplicationDeploymentReference
-    ) -> View | None:
+    ) -> LiveStateView | None:
         """What runs; None when no plugin of the application can tell. Raises SourceError."""
         targets = {
             name: chosen
@@ -85,7 +86,7 @@ class Looker:
 
     async def _ask(
         self, application: Application, source: DeploymentSource, targets: Mapping[str, list[str]]
-    ) -> View:
+    ) -> LiveStateView:
         answers: dict[str, GetLivestateResponse] = {}
         failures: dict[str, str] = {}
 
@@ -98,7 +99,7 @@ class Looker:
                 deploy_targets=targets[name],
             )
             try:
-                answer = await self._plugins[name].get_livestate(request, deadline=LIMIT)
+                answer = await self._plugins[name].get_livestate(request, deadline=ANSWER_SECONDS)
             except PluginError as error:
                 failures[name] = str(error)
             else:
@@ -116,31 +117,16 @@ class Looker:
         A request without deploy targets is refused by one that has, and unknown to one that has
         not.
         """
-        await plugin.wait_ready(READY)
+        await plugin.wait_ready(READY_SECONDS)
         known = self._offers.get(plugin.name)
         if known is not None and known[0] == plugin.restarts:
             return known[1]
         try:
-            offers = await plugin.get_livestate(GetLivestateRequest(), deadline=LIMIT) is not None
+            offers = (
+                await plugin.get_livestate(GetLivestateRequest(), deadline=ANSWER_SECONDS)
+                is not None
+            )
         except PluginError:
             offers = True
         self._offers[plugin.name] = (plugin.restarts, offers)
         return offers
-
-
-def targets_of(application: Application, plugins: Iterable[PluginConfig]) -> dict[str, list[str]]:
-    """The deploy targets of an application, by plugin; an older one names a provider instead."""
-    if application.deploy_targets_by_plugin:
-        return {
-            name: list(chosen.deploy_targets)
-            for name, chosen in application.deploy_targets_by_plugin.items()
-            if chosen.deploy_targets
-        }
-    provider = application.platform_provider or application.cloud_provider
-    if not provider:
-        return {}
-    return {
-        plugin.name: [provider]
-        for plugin in plugins
-        if any(target.name == provider for target in plugin.deploy_targets)
-    }

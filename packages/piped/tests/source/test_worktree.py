@@ -5,16 +5,14 @@ import os
 import socket
 import stat
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from pipecd_test_support.git_remote import GitRemote, Remotes
 from piped.git import GitError, Repository
-from piped.source import Identity, Tree
-
-Remotes = Callable[..., Any]
+from piped.source import GitIdentity, Worktree
 
 FILES = {
     "top": "top",
@@ -28,7 +26,7 @@ FILES = {
 class Bench:
     """A remote with two commits, its mirror, and one tree."""
 
-    def __init__(self, remote: Any, folder: Path) -> None:
+    def __init__(self, remote: GitRemote, folder: Path) -> None:
         self.remote = remote
         (remote.path / "link").symlink_to("top")
         remote.commit(FILES)
@@ -38,7 +36,7 @@ class Bench:
         self.repository = Repository(
             id="repo", remote=remote.remote, branch="main", folder=folder / "mirror"
         )
-        self.tree = Tree(folder / "trees" / "1", self.repository, Identity())
+        self.tree = Worktree(folder / "trees" / "1", self.repository, GitIdentity())
 
     def expected(self, commit: str) -> dict[str, tuple[str, bytes]]:
         """What git itself writes for the commit."""
@@ -81,7 +79,7 @@ def shell(folder: Path, script: str) -> str:
 
 
 async def test_a_tree_holds_the_whole_commit(bench: Bench) -> None:
-    await bench.tree.switch(bench.first)
+    await bench.tree.checkout(bench.first)
 
     assert content(bench.tree.path) == bench.expected(bench.first)
     assert bench.tree.commit == bench.first
@@ -89,7 +87,7 @@ async def test_a_tree_holds_the_whole_commit(bench: Bench) -> None:
 
 async def test_a_switch_there_and_back_leaves_no_trace(bench: Bench) -> None:
     for commit in (bench.first, bench.second, bench.first):
-        await bench.tree.switch(commit)
+        await bench.tree.checkout(commit)
         assert content(bench.tree.path) == bench.expected(commit)
 
 
@@ -138,11 +136,11 @@ ABUSES = {
 async def test_whatever_was_done_to_it_the_next_user_gets_the_commit(
     bench: Bench, abuse: str, to: str
 ) -> None:
-    await bench.tree.switch(bench.first)
+    await bench.tree.checkout(bench.first)
     commit = bench.first if to == "same commit" else bench.second
     shell(bench.tree.path, abuse)
 
-    await bench.tree.switch(commit)
+    await bench.tree.checkout(commit)
 
     assert content(bench.tree.path) == bench.expected(commit)
     assert shell(bench.tree.path, "git status --porcelain --ignored") == ""
@@ -150,14 +148,14 @@ async def test_whatever_was_done_to_it_the_next_user_gets_the_commit(
 
 
 async def test_a_tree_that_is_itself_a_link_now_is_made_anew(bench: Bench, tmp_path: Path) -> None:
-    await bench.tree.switch(bench.first)
+    await bench.tree.checkout(bench.first)
     victim = tmp_path / "victim"
     victim.mkdir()
     (victim / "file").write_text("mine")
     bench.tree.path.rename(tmp_path / "moved")
     bench.tree.path.symlink_to(victim)
 
-    await bench.tree.switch(bench.second)
+    await bench.tree.checkout(bench.second)
 
     assert content(bench.tree.path) == bench.expected(bench.second)
     assert (victim / "file").read_text() == "mine"
@@ -166,40 +164,40 @@ async def test_a_tree_that_is_itself_a_link_now_is_made_anew(bench: Bench, tmp_p
 async def test_a_socket_left_in_the_tree_is_removed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await bench.tree.switch(bench.first)
+    await bench.tree.checkout(bench.first)
     monkeypatch.chdir(bench.tree.path)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("sock")
 
-    await bench.tree.switch(bench.first)
+    await bench.tree.checkout(bench.first)
 
     assert not (bench.tree.path / "sock").exists()
 
 
 async def test_the_files_that_did_not_change_are_not_written_again(bench: Bench) -> None:
-    await bench.tree.switch(bench.first)
+    await bench.tree.checkout(bench.first)
     before = (bench.tree.path / "run.sh").stat()
 
-    await bench.tree.switch(bench.second)
+    await bench.tree.checkout(bench.second)
 
     after = (bench.tree.path / "run.sh").stat()
     assert (after.st_ino, after.st_ctime_ns) == (before.st_ino, before.st_ctime_ns)
 
 
 async def test_an_untouched_tree_is_handed_out_again_without_a_process(bench: Bench) -> None:
-    await bench.tree.switch(bench.first)
+    await bench.tree.checkout(bench.first)
     shell(bench.tree.path, "cat top app/main.py; ls -R")
     bench.repository.mirror.env["PATH"] = "/nothing"
 
-    await bench.tree.switch(bench.first)
+    await bench.tree.checkout(bench.first)
 
     (bench.tree.path / "top").touch()
     with pytest.raises(GitError, match="there is no git"):
-        await bench.tree.switch(bench.first)
+        await bench.tree.checkout(bench.first)
 
 
 async def test_git_in_the_tree_knows_the_commit_and_its_history(bench: Bench) -> None:
-    await bench.tree.switch(bench.second)
+    await bench.tree.checkout(bench.second)
 
     assert shell(bench.tree.path, "git log --format=%H").split()[:2] == [bench.second, bench.first]
     assert shell(bench.tree.path, "git diff --name-only HEAD~1").split() == [
@@ -211,7 +209,7 @@ async def test_git_in_the_tree_knows_the_commit_and_its_history(bench: Bench) ->
 
 
 async def test_nothing_that_git_does_in_the_tree_reaches_the_mirror(bench: Bench) -> None:
-    await bench.tree.switch(bench.second)
+    await bench.tree.checkout(bench.second)
     mirror = bench.repository.mirror.folder
     before = content(mirror)
 
@@ -238,9 +236,9 @@ async def test_a_repository_with_sha256_objects_has_trees_too(
         id="r", remote=remote.remote, branch="main", folder=tmp_path / "mirror"
     ) as repository:
         await repository.open()
-        tree = Tree(tmp_path / "tree", repository, Identity(name='A "B"\\', email="x"))
+        tree = Worktree(tmp_path / "tree", repository, GitIdentity(name='A "B"\\', email="x"))
 
-        await tree.switch(commit)
+        await tree.checkout(commit)
 
         assert shell(tree.path, "git status --porcelain; git rev-parse HEAD").strip() == commit
         assert shell(tree.path, "git config user.name").strip() == 'A "B"\\'

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from pipecd_model.errors import SourceError
+from pipecd_test_support.git_remote import GitRemote, Remotes
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
 from piped.git import NoCommitError, Repository
-from piped.source import Sources, source_of
-
-Remotes = Callable[..., Any]
+from piped.source import SourceProvider, source_of
 
 CONFIG = (
     b"apiVersion: pipecd.dev/v1beta1\r\nkind: Application\nspec: {name: web}\n# \xc3\xb6 \xff\n"
@@ -31,14 +30,14 @@ def application(path: str = "apps/web", filename: str = "app.pipecd.yaml") -> Ap
 class Bench:
     """A remote, its mirror, and a pool."""
 
-    def __init__(self, remote: Any, data_dir: Path) -> None:
+    def __init__(self, remote: GitRemote, data_dir: Path) -> None:
         self.remote = remote
         self.data_dir = data_dir
         self.commit = remote.commit({"apps/web/app.pipecd.yaml": CONFIG, "base/x": "1"})
         self.repository = Repository(
             id="repo", remote=remote.remote, branch="main", folder=data_dir / "mirrors" / "repo"
         )
-        self.sources = Sources(data_dir, {"repo": self.repository}, idle=2)
+        self.sources = SourceProvider(data_dir, {"repo": self.repository}, kept_worktrees=2)
 
     @property
     def trees(self) -> list[Path]:
@@ -67,8 +66,8 @@ async def bench(git_remote: Remotes, tmp_path: Path) -> AsyncIterator[Bench]:
 
 async def test_two_users_at_once_have_a_tree_each(bench: Bench) -> None:
     async with (
-        bench.sources.tree("repo", bench.commit) as one,
-        bench.sources.tree("repo", bench.commit) as other,
+        bench.sources.worktree("repo", bench.commit) as one,
+        bench.sources.worktree("repo", bench.commit) as other,
     ):
         (one.path / "base" / "x").write_text("mine")
 
@@ -77,33 +76,33 @@ async def test_two_users_at_once_have_a_tree_each(bench: Bench) -> None:
 
 
 async def test_a_returned_tree_is_used_again_clean(bench: Bench) -> None:
-    async with bench.sources.tree("repo", bench.commit) as tree:
+    async with bench.sources.worktree("repo", bench.commit) as tree:
         path = tree.path
         (path / "left").write_text("secret")
     await bench.at_rest()
     assert not (path / "left").exists()
 
-    async with bench.sources.tree("repo", bench.commit) as tree:
+    async with bench.sources.worktree("repo", bench.commit) as tree:
         assert tree.path == path
 
 
 async def test_the_tree_that_stands_at_the_commit_already_is_preferred(bench: Bench) -> None:
     newer = await bench.push({"base/x": "2"})
     async with (
-        bench.sources.tree("repo", bench.commit) as one,
-        bench.sources.tree("repo", newer) as other,
+        bench.sources.worktree("repo", bench.commit) as one,
+        bench.sources.worktree("repo", newer) as other,
     ):
         paths = {bench.commit: one.path, newer: other.path}
 
     for commit in (newer, bench.commit, newer):
         await bench.at_rest()
-        async with bench.sources.tree("repo", commit) as tree:
+        async with bench.sources.worktree("repo", commit) as tree:
             assert tree.path == paths[commit]
 
 
 async def test_a_tree_that_is_being_cleaned_is_waited_for(bench: Bench) -> None:
     for _ in range(5):
-        async with bench.sources.tree("repo", bench.commit) as tree:
+        async with bench.sources.worktree("repo", bench.commit) as tree:
             (tree.path / "left").write_text("x")
 
     assert len(bench.trees) == 1
@@ -112,7 +111,7 @@ async def test_a_tree_that_is_being_cleaned_is_waited_for(bench: Bench) -> None:
 async def test_only_some_trees_are_kept_while_nobody_uses_them(bench: Bench) -> None:
     async with AsyncExitStack() as used:
         for _ in range(5):
-            await used.enter_async_context(bench.sources.tree("repo", bench.commit))
+            await used.enter_async_context(bench.sources.worktree("repo", bench.commit))
         assert len(bench.trees) == 5
 
     await bench.at_rest()
@@ -123,7 +122,7 @@ async def test_many_users_at_once_all_get_their_commit(bench: Bench) -> None:
     newer = await bench.push({"base/x": "2"})
 
     async def use(commit: str, expected: str) -> None:
-        async with bench.sources.tree("repo", commit) as tree:
+        async with bench.sources.worktree("repo", commit) as tree:
             assert (tree.path / "base" / "x").read_text() == expected
             (tree.path / "base" / "x").write_text("spoiled")
             await asyncio.sleep(0)
@@ -143,21 +142,21 @@ async def test_a_user_that_is_cancelled_gives_its_tree_back(bench: Bench) -> Non
             user.cancel()
         await bench.at_rest()
 
-    async with bench.sources.tree("repo", bench.commit) as tree:
+    async with bench.sources.worktree("repo", bench.commit) as tree:
         assert (tree.path / "base" / "x").read_text() == "1"
     assert len(bench.trees) == 1
 
 
 async def use_for_ever(bench: Bench) -> None:
-    async with bench.sources.tree("repo", bench.commit) as tree:
+    async with bench.sources.worktree("repo", bench.commit) as tree:
         (tree.path / "base" / "x").write_text("spoiled")
         await asyncio.Event().wait()
 
 
 async def test_the_end_does_not_wait_for_trees_that_are_being_cleaned(bench: Bench) -> None:
-    sources = Sources(bench.data_dir / "more", {"repo": bench.repository})
+    sources = SourceProvider(bench.data_dir / "more", {"repo": bench.repository})
     async with sources:
-        async with sources.tree("repo", bench.commit) as tree:
+        async with sources.worktree("repo", bench.commit) as tree:
             (tree.path / "left").write_text("x")
         assert sources.cleaning == 1
 
@@ -165,7 +164,7 @@ async def test_the_end_does_not_wait_for_trees_that_are_being_cleaned(bench: Ben
 
 
 async def test_a_tree_that_cannot_be_cleaned_is_not_used_again(bench: Bench) -> None:
-    async with bench.sources.tree("repo", bench.commit) as tree:
+    async with bench.sources.worktree("repo", bench.commit) as tree:
         path = tree.path
         (path / "left").write_text("x")
         await bench.repository.close()
@@ -182,7 +181,7 @@ async def test_what_an_earlier_piped_left_is_deleted_at_the_start(bench: Bench) 
     leftover.chmod(0o000)
     (bench.data_dir / "trees" / "repo" / "link").symlink_to(bench.remote.path)
 
-    async with Sources(bench.data_dir, {}):
+    async with SourceProvider(bench.data_dir, {}):
         assert not list((bench.data_dir / "trees").glob("*/*"))
     assert bench.remote.path.exists()
 
@@ -213,19 +212,19 @@ async def test_a_tree_that_a_script_still_works_in_is_left_to_it(
     bench: Bench, script: Callable[[Path], subprocess.Popen[bytes]]
 ) -> None:
     """A piped that stops leaves the script; its tree must not be pulled from under it."""
-    async with bench.sources.tree("repo", bench.commit) as tree:
+    async with bench.sources.worktree("repo", bench.commit) as tree:
         path = tree.path
         (path / "mine").write_text("x")
         running = script(path / "apps" / "web")
     await bench.at_rest()
 
-    async with bench.sources.tree("repo", bench.commit) as tree:
+    async with bench.sources.worktree("repo", bench.commit) as tree:
         assert tree.path != path
     await bench.at_rest()
     assert (path / "mine").read_text() == "x"
 
     running.communicate()
-    async with bench.sources.tree("repo", bench.commit):
+    async with bench.sources.worktree("repo", bench.commit):
         pass
     await bench.at_rest()
     assert not path.exists()
@@ -234,30 +233,30 @@ async def test_a_tree_that_a_script_still_works_in_is_left_to_it(
 async def test_a_restarted_piped_leaves_a_running_script_its_tree(
     bench: Bench, script: Callable[[Path], subprocess.Popen[bytes]]
 ) -> None:
-    async with bench.sources.tree("repo", bench.commit) as tree:
+    async with bench.sources.worktree("repo", bench.commit) as tree:
         path = tree.path
         running = script(path)
     await bench.at_rest()
 
-    async with Sources(bench.data_dir, {"repo": bench.repository}) as restarted:
-        async with restarted.tree("repo", bench.commit) as tree:
+    async with SourceProvider(bench.data_dir, {"repo": bench.repository}) as restarted:
+        async with restarted.worktree("repo", bench.commit) as tree:
             assert tree.path != path
         assert (path / "base" / "x").read_text() == "1"
 
     running.communicate()
-    async with Sources(bench.data_dir, {}):
+    async with SourceProvider(bench.data_dir, {}):
         assert not path.exists()
 
 
 async def test_a_commit_that_nobody_has_is_told(bench: Bench) -> None:
     with pytest.raises(NoCommitError, match="there is no commit 1111111"):
-        async with bench.sources.tree("repo", "1" * 40):
+        async with bench.sources.worktree("repo", "1" * 40):
             pass
 
 
 async def test_a_repository_that_is_not_configured_is_told(bench: Bench) -> None:
     with pytest.raises(SourceError, match="there is no repository 'other' in the piped config"):
-        async with bench.sources.tree("other", bench.commit):
+        async with bench.sources.worktree("other", bench.commit):
             pass
 
 
@@ -271,7 +270,7 @@ async def test_a_commit_that_a_forced_push_took_off_the_branch_still_has_a_tree(
     bench.remote.git("gc", "--quiet", "--prune=now")
     await bench.push({"base/x": "3"})
 
-    async with bench.sources.tree("repo", dropped) as tree:
+    async with bench.sources.worktree("repo", dropped) as tree:
         assert (tree.path / "base" / "x").read_text() == "dropped"
 
 
@@ -280,7 +279,7 @@ async def test_a_broken_mirror_is_healed_on_the_way_to_a_tree(bench: Bench) -> N
     for pack in (bench.repository.mirror.folder / "objects").rglob("*.pack"):
         pack.unlink()
 
-    async with bench.sources.tree("repo", bench.commit) as tree:
+    async with bench.sources.worktree("repo", bench.commit) as tree:
         assert (tree.path / "base" / "x").read_text() == "1"
 
 
@@ -297,7 +296,7 @@ async def test_a_source_describes_the_application_in_its_tree(bench: Bench) -> N
 
 async def test_the_application_file_may_have_had_another_name(bench: Bench) -> None:
     old = await bench.push({"apps/web/.pipe.yaml": "old", "apps/web/was.pipecd.yaml": "was"})
-    async with bench.sources.tree("repo", old) as tree:
+    async with bench.sources.worktree("repo", old) as tree:
         was = await source_of(tree, application(), "was.pipecd.yaml")
         unnamed = await source_of(tree, application(filename=""))
 
@@ -312,7 +311,7 @@ async def test_an_application_in_the_root_of_the_repository_is_found(bench: Benc
     commit = await bench.push({"app.pipecd.yaml": "root"})
 
     for path in ("./", "."):
-        async with bench.sources.tree("repo", commit) as tree:
+        async with bench.sources.worktree("repo", commit) as tree:
             source = await source_of(tree, application(path))
             assert source.application_config == b"root"
             assert Path(source.application_directory) == tree.path
@@ -334,7 +333,7 @@ async def test_an_application_in_the_root_of_the_repository_is_found(bench: Benc
 async def test_what_the_commit_lacks_is_told(
     bench: Bench, path: str, filename: str, sentence: str
 ) -> None:
-    async with bench.sources.tree("repo", bench.commit) as tree:
+    async with bench.sources.worktree("repo", bench.commit) as tree:
         with pytest.raises(SourceError, match=sentence):
             await source_of(tree, application(path, filename))
 
@@ -348,7 +347,7 @@ async def test_links_lead_anywhere_in_the_repository_and_nowhere_else(bench: Ben
     (folder / "app.pipecd.yaml").symlink_to("/etc/passwd")
     commit = await bench.push({"y": "1"})
 
-    async with bench.sources.tree("repo", commit) as tree:
+    async with bench.sources.worktree("repo", commit) as tree:
         source = await source_of(tree, application("inside"))
         assert source.application_config == CONFIG
         assert Path(source.application_directory) == tree.path / "apps" / "web"
@@ -365,12 +364,12 @@ async def test_a_tree_holds_what_its_commit_holds_whatever_stands_in_for_it(benc
     bench.remote.git(mirror, "fetch", "--quiet", bench.remote.remote, "evil")
     bench.remote.git(mirror, "update-ref", f"refs/replace/{bench.commit}", evil)
 
-    async with bench.sources.tree("repo", bench.commit) as tree:
+    async with bench.sources.worktree("repo", bench.commit) as tree:
         assert (tree.path / "base" / "x").read_text() == "1"
 
 
 @pytest.mark.parametrize("name", ["main", "HEAD", "--index-output=/tmp/x", "refs/heads/main"])
 async def test_a_tree_is_asked_for_by_a_whole_hash(bench: Bench, name: str) -> None:
     with pytest.raises(NoCommitError):
-        async with bench.sources.tree("repo", name):
+        async with bench.sources.worktree("repo", name):
             pass

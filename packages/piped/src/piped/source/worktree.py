@@ -20,21 +20,21 @@ from pipecd_runtime.process import Argument, own, word
 from piped.git import DamagedMirrorError, GitError, Repository
 from piped.git import process as git
 from piped.git.folder import remove
-from piped.source.dotgit import Identity, write_dot_git
-from piped.source.inhabited import inhabited
+from piped.source.dotgit import GitIdentity, write_dot_git
+from piped.source.in_use import find_in_use
 
 log = logger(__name__)
 
-_LIMIT: Final = 600.0
+_CHECKOUT_SECONDS: Final = 600.0
 """Seconds for a checkout; a large one on a slow disk takes minutes."""
 
 T = TypeVar("T")
 
 
-class Tree:
+class Worktree:
     """A tree on disk. One user at a time; the pool sees to that."""
 
-    def __init__(self, folder: Path, repository: Repository, identity: Identity) -> None:
+    def __init__(self, folder: Path, repository: Repository, identity: GitIdentity) -> None:
         self.folder = folder
         self.path = folder / "work"
         self.repository = repository
@@ -44,7 +44,7 @@ class Tree:
         self._identity = identity
         self._untouched: int | None = None
 
-    async def switch(self, commit: str) -> None:
+    async def checkout(self, commit: str) -> None:
         """Make the tree exactly the commit; raises SourceError."""
         untouched = await self._is_untouched()
         if untouched and self.commit == commit:
@@ -57,13 +57,13 @@ class Tree:
         except (GitError, OSError) as error:
             # Somebody left something that git cannot undo: what is thrown away need not be undone.
             log.warning("tree.made_anew", folder=str(self.folder), reason=str(error))
-            await self._make_anew(commit)
-        self._untouched = await in_thread(fingerprint, self.path)
+            await self._recreate(commit)
+        self._untouched = await run_in_thread(fingerprint, self.path)
         self.commit = commit
 
     async def _is_untouched(self) -> bool:
         known = self._untouched
-        return known is not None and await in_thread(fingerprint, self.path) == known
+        return known is not None and await run_in_thread(fingerprint, self.path) == known
 
     def remove_opened(self) -> None:
         """Delete the files that hold opened secrets; the next switch has the commit's again."""
@@ -73,11 +73,11 @@ class Tree:
 
     async def discard(self) -> None:
         """Delete it."""
-        await in_thread(delete, self.folder)
+        await run_in_thread(delete_worktree, self.folder)
 
-    async def _make_anew(self, commit: str) -> None:
+    async def _recreate(self, commit: str) -> None:
         try:
-            await in_thread(remove, self.folder)
+            await run_in_thread(remove, self.folder)
             await self._restore(commit, clean=False)
         except OSError as error:
             raise SourceError(
@@ -86,13 +86,15 @@ class Tree:
             ) from error
 
     async def _restore(self, commit: str, *, clean: bool) -> None:
-        used = await in_thread(_prepare, self.folder, self.path, clean)
+        used = await run_in_thread(_prepare, self.folder, self.path, clean)
         command = own("read-tree", "--reset", "-u", "--end-of-options")
         await self._git(*command, word(CommitHash(commit)))
         if used:
             await self._git(*own("clean", "-ffdxq"))
         index = self.folder / "index"
-        await in_thread(write_dot_git, self.path, commit, self.repository, self._identity, index)
+        await run_in_thread(
+            write_dot_git, self.path, commit, self.repository, self._identity, index
+        )
 
     async def _git(self, *arguments: Argument) -> None:
         mirror = self.repository.mirror
@@ -103,13 +105,13 @@ class Tree:
         }
         options = (*own("-C"), word(self.path))
         try:
-            await git.run(*arguments, env=env, options=options, limit=_LIMIT)
+            await git.run(*arguments, env=env, options=options, limit=_CHECKOUT_SECONDS)
         except git.GitFailedError as error:
-            raise mirror.meaning(error) from None
+            raise mirror.explain(error) from None
 
 
 def _prepare(folder: Path, work: Path, clean: bool) -> bool:
-    """Have a folder that git can work in; answers whether somebody may have left things in it."""
+    """Have a folder that git can work in; returns whether somebody may have left things in it."""
     (folder / "index.lock").unlink(missing_ok=True)
     if work.is_symlink() or not work.is_dir():
         remove(work)
@@ -180,7 +182,7 @@ def _about(found: os.stat_result) -> tuple[int, ...]:
     return (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-async def in_thread(function: Callable[..., T], *arguments: object) -> T:
+async def run_in_thread(function: Callable[..., T], *arguments: object) -> T:
     """Run a function in a thread; a cancellation waits for its end.
 
     A thread cannot be stopped: whoever uses the same files next must not meet it.
@@ -193,7 +195,7 @@ async def in_thread(function: Callable[..., T], *arguments: object) -> T:
         raise
 
 
-def delete(folder: Path) -> None:
+def delete_worktree(folder: Path) -> None:
     """Delete a tree; what cannot be deleted is left, and never used again."""
     try:
         remove(folder)
@@ -201,12 +203,12 @@ def delete(folder: Path) -> None:
         log.warning("tree.not_deleted", folder=str(folder), reason=str(error))
 
 
-def clean_leftovers(folder: Path) -> set[Path]:
-    """Delete the trees that an earlier piped left; answers those that somebody still works in."""
+def delete_orphans(folder: Path) -> set[Path]:
+    """Delete the trees that an earlier piped left; returns those that somebody still works in."""
     trees = {tree for repository in _folders(folder) for tree in _folders(repository)}
-    kept = inhabited(trees)
+    kept = find_in_use(trees)
     for each in (*(trees - kept), *_others(folder)):
-        delete(each)
+        delete_worktree(each)
     for tree in kept:
         log.info("tree.in_use", folder=str(tree))
     return kept
