@@ -84,7 +84,7 @@ def main() -> int:
     wanted = [path.resolve() for path in arguments.paths] or [ROOT]
     found = [
         finding
-        for finding in [*check_files(everything), *check_classes(everything)]
+        for finding in [*check_files(everything), *check_classes(everything, allowed)]
         if is_within(ROOT / finding.path, wanted)
     ]
     faults = [each for each in found if (each.rule, each.path, each.name) not in allowed]
@@ -214,8 +214,8 @@ def _read_docstring(node: ast.stmt | None) -> str:
     return ""
 
 
-def check_classes(files: list[Path]) -> Iterator[NameFinding]:
-    """Yields class names of which the tree has more than one."""
+def check_classes(files: list[Path], allowed: set[tuple[str, str, str]]) -> Iterator[NameFinding]:
+    """Yields class names of which the tree has more than one, beside those that are allowed."""
     places: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for file in files:
         path = file.relative_to(ROOT).as_posix()
@@ -223,13 +223,16 @@ def check_classes(files: list[Path]) -> Iterator[NameFinding]:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append((path, node.lineno))
     for name, found in sorted(places.items()):
-        if len(found) > 1:
-            others = {path for path, _ in found}
-            for path, line in found:
-                where = ", ".join(sorted(others - {path})) or "the same file"
-                yield NameFinding(
-                    rule="class", path=path, line=line, name=name, hint=f"also in {where}"
-                )
+        if len(found) == 1:
+            continue
+        others = {path for path, _ in found}
+        excepted = {path for path in others if ("class", path, name) in allowed}
+        for path, line in found:
+            if path not in excepted and len(others - excepted) == 1:
+                continue  # the one that has the name by right
+            where = ", ".join(sorted(others - {path})) or "the same file"
+            hint = f"also in {where}"
+            yield NameFinding(rule="class", path=path, line=line, name=name, hint=hint)
 
 
 if __name__ == "__main__":
