@@ -20,7 +20,7 @@ VALUES = st.recursive(
 )
 
 
-def paths(old: Any, new: Any, **options: Any) -> list[str]:
+def paths(old: object, new: object, **options: Any) -> list[str]:
     return [node.path for node in diff(old, new, **options)]
 
 
@@ -44,12 +44,12 @@ def test_the_examples_are_true() -> None:
         (1, 2, [""]),
     ],
 )
-def test_what_differs_is_told_by_its_path(old: Any, new: Any, expected: list[str]) -> None:
+def test_what_differs_is_told_by_its_path(old: object, new: object, expected: list[str]) -> None:
     assert paths(old, new) == expected
 
 
 @pytest.mark.parametrize("empty", [None, {}, [], 0, "", False, 0.0])
-def test_empty_equals_missing_on_either_side_when_asked(empty: Any) -> None:
+def test_empty_equals_missing_on_either_side_when_asked(empty: object) -> None:
     assert paths({"a": empty}, {}, equate_empty=True) == []
     assert paths({}, {"a": empty}, equate_empty=True) == []
     assert paths({"a": empty}, {"a": "x"}, equate_empty=True) == ["a"]
@@ -72,7 +72,7 @@ def test_keys_that_only_the_old_side_has_are_passed_over_at_every_depth_but_item
     ("one", "other", "same"),
     [(1, "1", True), (1.5, "1.50", True), (1, "one", False), (0, "", False), (True, "1", False)],
 )
-def test_a_number_equals_its_text_when_asked(one: Any, other: Any, same: bool) -> None:
+def test_a_number_equals_its_text_when_asked(one: object, other: object, same: bool) -> None:
     for old, new in ((one, other), (other, one)):
         assert (diff({"a": old}, {"a": new}, numeric_strings=True) == []) is same
 
@@ -81,7 +81,7 @@ def test_a_number_equals_its_text_when_asked(one: Any, other: Any, same: bool) -
     ("one", "other", "same"),
     [(True, "true", True), (False, "false", True), (True, "false", False), (True, 1, False)],
 )
-def test_a_truth_value_equals_its_word_when_asked(one: Any, other: Any, same: bool) -> None:
+def test_a_truth_value_equals_its_word_when_asked(one: object, other: object, same: bool) -> None:
     for old, new in ((one, other), (other, one)):
         assert (diff({"a": old}, {"a": new}, bool_strings=True) == []) is same
 
@@ -96,12 +96,12 @@ def test_paths_can_be_ignored_for_one_resource() -> None:
 
 
 @given(VALUES)
-def test_a_tree_does_not_differ_from_itself(value: Any) -> None:
+def test_a_tree_does_not_differ_from_itself(value: object) -> None:
     assert diff(value, value) == []
 
 
 @given(VALUES, VALUES)
-def test_both_directions_find_the_same_places(old: Any, new: Any) -> None:
+def test_both_directions_find_the_same_places(old: object, new: object) -> None:
     forth, back = diff(old, new), diff(new, old)
 
     assert [(n.path, n.old, n.new) for n in forth] == [(n.path, n.new, n.old) for n in back]
@@ -109,7 +109,7 @@ def test_both_directions_find_the_same_places(old: Any, new: Any) -> None:
 
 
 @given(VALUES, VALUES)
-def test_every_option_only_takes_differences_away(old: Any, new: Any) -> None:
+def test_every_option_only_takes_differences_away(old: object, new: object) -> None:
     options = {"equate_empty": True, "numeric_strings": True, "bool_strings": True}
 
     assert set(paths(old, new, **options)) <= set(paths(old, new))

@@ -30,7 +30,7 @@ def test_the_examples_are_true() -> None:
 
 
 @given(VALUES)
-def test_what_is_written_is_read_as_the_same(value: Any) -> None:
+def test_what_is_written_is_read_as_the_same(value: object) -> None:
     assert yaml.load(yaml.dump(value)) == value
 
 

@@ -29,7 +29,7 @@ seen = 0
 limit = 0
 
 
-def trace(frame: FrameType, event: str, argument: Any) -> Any:
+def trace(frame: FrameType, event: str, argument: object) -> Any:
     """Count the instructions of the plugin and of what removes folders; at the limit, die."""
     global seen  # noqa: PLW0603 - a program of one function
     file = frame.f_code.co_filename

@@ -23,7 +23,7 @@ from pipecd_wire.rpc import call
 COMMAND = [executable("pipecd-plugin-files")]
 
 
-def entry(tmp_path: Path, **config: Any) -> dict[str, Any]:
+def entry(tmp_path: Path, **config: object) -> dict[str, Any]:
     return {
         "config": {"flush": False},
         "deployTargets": [{"name": "a", "config": {"path": str(tmp_path / "a"), **config}}],

@@ -28,7 +28,7 @@ def application(*stages: dict[str, Any]) -> bytes:
     return json.dumps({"kind": "Application", "spec": {"pipeline": {"stages": stages}}}).encode()
 
 
-def custom(**options: Any) -> dict[str, Any]:
+def custom(**options: object) -> dict[str, Any]:
     return {"name": "CUSTOM_SYNC", "with": options}
 
 

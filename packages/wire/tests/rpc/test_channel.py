@@ -145,7 +145,7 @@ async def test_metadata_is_asked_for_before_each_call(served: Served) -> None:
     tokens = iter(["first", "second"])
     seen = []
 
-    async def whoami(caller: Any, _request: object) -> pb.ReleaseHoldResponse:
+    async def whoami(caller: dict[str, str], _request: object) -> pb.ReleaseHoldResponse:
         seen.append(caller["token"])
         return pb.ReleaseHoldResponse()
 
@@ -161,7 +161,7 @@ async def test_metadata_is_asked_for_before_each_call(served: Served) -> None:
 
 
 async def test_metadata_goes_with_streams_too(served: Served) -> None:
-    async def whoami(caller: Any, _request: object) -> AsyncIterator[Any]:
+    async def whoami(caller: dict[str, str], _request: object) -> AsyncIterator[Any]:
         yield pb.WatchChangesResponse(changes=[pb.Change(id=caller["token"])])
 
     async with (
@@ -273,11 +273,11 @@ class Babbling(grpc.GenericRpcHandler):
     def __init__(self, answer: bytes) -> None:
         self._answer = answer
 
-    def service(self, handler_call_details: Any) -> Any:
-        async def once(_request: bytes, _context: Any) -> bytes:
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        async def once(_request: bytes, _context: object) -> bytes:
             return self._answer
 
-        async def again(_request: bytes, _context: Any) -> AsyncIterator[bytes]:
+        async def again(_request: bytes, _context: object) -> AsyncIterator[bytes]:
             yield self._answer
 
         if handler_call_details.method.endswith("WatchChanges"):

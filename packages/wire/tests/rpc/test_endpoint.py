@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from google.protobuf.message import Message
 
 from pipecd_wire.pipecd.api import api_pb2 as pb
 from pipecd_wire.pipedservice import service_pb2 as piped
@@ -243,7 +244,11 @@ async def test_a_guard_stands_between_a_stream_and_its_caller(served: Served) ->
             ended.append("ended")
 
     async def one_only(
-        method: Method, metadata: Metadata, caller: Any, request: Any, answers: Any
+        method: Method,
+        metadata: Metadata,
+        caller: object,
+        request: object,
+        answers: AsyncGenerator[Message, None],
     ) -> AsyncGenerator[Any, None]:
         seen.append((method.path, metadata, caller, request))
         async with aclosing(answers):

@@ -4,7 +4,7 @@
 import asyncio
 import base64
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -46,7 +46,7 @@ class Browser:
     def __init__(self, app: GrpcWeb, *, leaves: asyncio.Event | None = None) -> None:
         self._app = app
         self._leaves = leaves or asyncio.Event()
-        self.sent: list[dict[str, Any]] = []
+        self.sent: list[MutableMapping[str, Any]] = []
         self.left = 0
         """Chunks of the request that nobody has read."""
 
@@ -70,7 +70,7 @@ class Browser:
             await self._leaves.wait()
             return {"type": "http.disconnect"}
 
-        async def send(event: Any) -> None:
+        async def send(event: MutableMapping[str, Any]) -> None:
             self.sent.append(event)
 
         scope = make_scope(path, method, {"content-type": content_type} | headers)
@@ -341,7 +341,7 @@ async def test_a_caller_that_leaves_within_its_request_reaches_no_handler(
     leaves = asyncio.Event()
     leaves.set()
 
-    async def handler(_caller: object, got: Any) -> pb.ReleaseHoldResponse:
+    async def handler(_caller: object, got: pb.ReleaseHoldRequest) -> pb.ReleaseHoldResponse:
         reached.append(got)
         return pb.ReleaseHoldResponse()
 
