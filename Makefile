@@ -21,12 +21,14 @@ TYPED_TESTS := \
 	packages/controlplane/tests/serve \
 	packages/controlplane/tests/signin \
 	packages/controlplane/tests/site \
+	packages/controlplane/tests/store \
 	packages/controlplane/tests/usecases \
 	packages/controlplane/tests/web \
 	packages/controlplane/tests/wire \
 	packages/piped/tests/appconfig \
 	packages/model/tests \
 	packages/pipectl/tests \
+	packages/piped/tests/*.py \
 	packages/piped/tests/controlplane \
 	packages/piped/tests/git \
 	packages/piped/tests/livestate \

@@ -60,7 +60,7 @@ SPANS = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class NameFinding:
     """One name that breaks a rule."""
 
     rule: str
@@ -124,7 +124,7 @@ def read_allowed(file: Path) -> set[tuple[str, str, str]]:
     return {(line[0], line[1], line[2]) for line in lines if line}
 
 
-def check_files(files: list[Path]) -> Iterator[Finding]:
+def check_files(files: list[Path]) -> Iterator[NameFinding]:
     """Yields the functions, constants and parameters that break a rule."""
     for file in files:
         path = file.relative_to(ROOT).as_posix()
@@ -136,7 +136,9 @@ def check_files(files: list[Path]) -> Iterator[Finding]:
                 yield from check_constants(path, node.body)
 
 
-def check_function(path: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Finding]:
+def check_function(
+    path: str, node: ast.FunctionDef | ast.AsyncFunctionDef
+) -> Iterator[NameFinding]:
     """Yields the name of a function, and those of its parameters, that break a rule."""
     decorators = " ".join(ast.unparse(each) for each in node.decorator_list)
     name = node.name.strip("_")
@@ -160,12 +162,12 @@ def check_function(path: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> I
         hint = "a gerund is for context managers; use an imperative verb"
     dunder = node.name.startswith("__") and node.name.endswith("__")
     if hint and not dunder and not any(word in decorators for word in MANAGERS):
-        yield Finding(rule="function", path=path, line=node.lineno, name=node.name, hint=hint)
+        yield NameFinding(rule="function", path=path, line=node.lineno, name=node.name, hint=hint)
     arguments = node.args
     for each in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
         annotation = ast.unparse(each.annotation) if each.annotation else ""
         if re.match(r"(float|int)\b", annotation) and SPANS.match(each.arg):
-            yield Finding(
+            yield NameFinding(
                 rule="duration",
                 path=path,
                 line=each.lineno,
@@ -181,7 +183,7 @@ def is_participle(word: str) -> bool:
     return word in IRREGULAR.split() or (word.endswith("ed") and len(word) > 3)
 
 
-def check_constants(path: str, body: list[ast.stmt]) -> Iterator[Finding]:
+def check_constants(path: str, body: list[ast.stmt]) -> Iterator[NameFinding]:
     """Yields constants that are seconds, by their value or docstring, and do not say so."""
     for node, following in zip(body, [*body[1:], None], strict=False):
         match node:
@@ -194,9 +196,9 @@ def check_constants(path: str, body: list[ast.stmt]) -> Iterator[Finding]:
         if not name.isupper() or UNITS.search(name):
             continue
         number = value.value if isinstance(value, ast.Constant) else None
-        counts = type(number) is int and "econd" in _docstring(following)
+        counts = type(number) is int and "econd" in _read_docstring(following)
         if type(number) is float or counts:
-            yield Finding(
+            yield NameFinding(
                 rule="duration",
                 path=path,
                 line=node.lineno,
@@ -205,14 +207,14 @@ def check_constants(path: str, body: list[ast.stmt]) -> Iterator[Finding]:
             )
 
 
-def _docstring(node: ast.stmt | None) -> str:
+def _read_docstring(node: ast.stmt | None) -> str:
     match node:
         case ast.Expr(value=ast.Constant(value=str() as text)):
             return text
     return ""
 
 
-def check_classes(files: list[Path]) -> Iterator[Finding]:
+def check_classes(files: list[Path]) -> Iterator[NameFinding]:
     """Yields class names of which the tree has more than one."""
     places: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for file in files:
@@ -225,7 +227,7 @@ def check_classes(files: list[Path]) -> Iterator[Finding]:
             others = {path for path, _ in found}
             for path, line in found:
                 where = ", ".join(sorted(others - {path})) or "the same file"
-                yield Finding(
+                yield NameFinding(
                     rule="class", path=path, line=line, name=name, hint=f"also in {where}"
                 )
 

@@ -25,8 +25,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         fresh = Path(folder)
         generate(fresh)
-        wanted = {path.relative_to(fresh): path.read_bytes() for path in generated(fresh)}
-    present = {path.relative_to(TARGET): path.read_bytes() for path in generated(TARGET)}
+        wanted = {path.relative_to(fresh): path.read_bytes() for path in list_generated(fresh)}
+    present = {path.relative_to(TARGET): path.read_bytes() for path in list_generated(TARGET)}
     stale = sorted(
         path for path in wanted.keys() | present.keys() if wanted.get(path) != present.get(path)
     )
@@ -66,7 +66,7 @@ def generate(out: Path) -> None:
     )
 
 
-def generated(folder: Path) -> list[Path]:
+def list_generated(folder: Path) -> list[Path]:
     return sorted(path for pattern in GENERATED for path in folder.rglob(pattern))
 
 

@@ -55,7 +55,7 @@ def main() -> int:
         if arguments.check:
             return compare(pins, read_pins(arguments.lock))
         with pip_index() as hashes_of:
-            parts = [locked(name, version, hashes_of(name)) for name, version in pins.items()]
+            parts = [format_lock(name, version, hashes_of(name)) for name, version in pins.items()]
     except PinError as error:
         print(error, file=sys.stderr)
         return 1
@@ -85,7 +85,7 @@ def read_pins(file: Path) -> dict[str, str]:
     return pins
 
 
-def locked(name: str, version: str, files: dict[str, str]) -> str:
+def format_lock(name: str, version: str, files: dict[str, str]) -> str:
     """Return the lines of one distribution; raises PinError if there is no such version."""
     hashes = sorted({digest for file, digest in files.items() if version_of(file) == version})
     if not hashes:

@@ -24,7 +24,7 @@ class Listener:
 
     @rpc("ReportCommandHandled")
     async def handled(
-        self, _: Any, request: push.ReportCommandHandledRequest
+        self, _: object, request: push.ReportCommandHandledRequest
     ) -> push.ReportCommandHandledResponse:
         self.told.put_nowait(request)
         return push.ReportCommandHandledResponse()

@@ -122,7 +122,7 @@ async def test_a_matcher_that_cannot_be_meant_is_refused_and_nothing_is_kept(
 
     assert caught.value.status == "INVALID_ARGUMENT"
     assert await plane.stores.deployments.find("default", "d0") is None
-    assert await plane.stores.chains.unfinished() == []
+    assert await plane.stores.chains.list_unfinished() == []
 
 
 async def test_a_repeated_creation_makes_nothing_twice(plane: ServedControlPlane) -> None:
@@ -243,7 +243,7 @@ async def test_a_member_whose_command_failed_ends_its_block(plane: ServedControl
     done = await chain_now(plane)
     assert states(done) == ["SUCCESS", "CANCELLED"]
     assert done.status == model.DEPLOYMENT_CHAIN_CANCELLED
-    assert await plane.stores.chains.unfinished() == []
+    assert await plane.stores.chains.list_unfinished() == []
 
 
 async def test_a_chain_or_block_that_is_not_there_is_the_callers_fault(

@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.store.changes import Change, Kind, piped_topic, project_topic, topic
+from pipecd_controlplane.store.changes import Change, ChangeKind, piped_topic, project_topic, topic
 from pipecd_controlplane.usecases.bus import Bus
 from pipecd_model.errors import UnavailableError
 from pipecd_test_support.waiting import Soon
 
 
 def change(thing_id: str = "d1", **fields: Any) -> Change:
-    defaults = {"kind": Kind.DEPLOYMENT, "project_id": "ours", "piped_id": "piped"}
+    defaults = {"kind": ChangeKind.DEPLOYMENT, "project_id": "ours", "piped_id": "piped"}
     return Change(id=thing_id, **{**defaults, **fields})
 
 
 async def test_a_change_reaches_those_who_listen_to_it(soon: Soon) -> None:
     bus = Bus()
-    topics = (topic(Kind.DEPLOYMENT, "d1"), project_topic("ours"), piped_topic("piped"))
+    topics = (topic(ChangeKind.DEPLOYMENT, "d1"), project_topic("ours"), piped_topic("piped"))
     for each in topics:
         with bus.listen(each) as listener:
             bus.publish([change()])
@@ -28,7 +28,11 @@ async def test_a_change_reaches_those_who_listen_to_it(soon: Soon) -> None:
 
 async def test_a_change_does_not_reach_others() -> None:
     bus = Bus()
-    topics = (topic(Kind.DEPLOYMENT, "d2"), topic(Kind.APPLICATION, "d1"), project_topic("x"))
+    topics = (
+        topic(ChangeKind.DEPLOYMENT, "d2"),
+        topic(ChangeKind.APPLICATION, "d1"),
+        project_topic("x"),
+    )
     with bus.listen(*topics) as listener:
         bus.publish([change()])
 

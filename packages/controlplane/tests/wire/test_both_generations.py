@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.auth.caller import Program
+from pipecd_controlplane.auth.caller import ApiKeyCaller
 from pipecd_controlplane.store.applications import ApplicationFilter
 from pipecd_controlplane.usecases import applications, insights, live_state
 from pipecd_test_support.controlplane_messages import MessageBuilder
@@ -23,7 +23,7 @@ from pipecd_wire.model import deployment_pb2 as model
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import call
 
-PROGRAM = Program(project_id="default", key_id="key", name="somebody", may_write=True)
+PROGRAM = ApiKeyCaller(project_id="default", key_id="key", name="somebody", may_write=True)
 TARGETS = {"files": model.DeployTargets(deploy_targets=["east", "west"])}
 
 
@@ -374,7 +374,7 @@ async def test_suggestions_of_both_are_listed_together(
         (v0, common_pb2.TERRAFORM, "c/old"),
         (v0, common_pb2.TERRAFORM, "a/old"),
     ):
-        known = (await plane.stores.unregistered.of_project("default")).get(agent.id)
+        known = (await plane.stores.unregistered.list_by_project("default")).get(agent.id)
         told = list(known.message.applications) if known else []
         info = common_pb2.ApplicationInfo(
             name=path, kind=kind, repo_id="repo", path=path, piped_id="whoever"

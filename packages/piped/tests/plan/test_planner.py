@@ -24,7 +24,8 @@ from pipecd_test_support.piped_parts import (
 )
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
-from pipecd_wire.model.common_pb2 import PIPELINE, QUICK_SYNC, ArtifactVersion
+from pipecd_wire.model.common_pb2 import PIPELINE, QUICK_SYNC, ApplicationGitPath, ArtifactVersion
+from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.git import RemoteError
 from piped.plan.planner import DeploymentPlan, Planner
@@ -204,7 +205,9 @@ async def test_a_running_commit_that_git_has_lost_does_not_block_the_application
 
 async def test_a_remote_that_is_away_is_not_taken_for_a_lost_commit() -> None:
     class Away(FakeSources):
-        async def read(self, path: Any, commit: str, *, config_filename: str) -> Any:
+        async def read(
+            self, path: ApplicationGitPath, commit: str, *, config_filename: str
+        ) -> DeploymentSource:
             if commit == "c0":
                 raise RemoteError("cannot reach the remote")
             return await super().read(path, commit, config_filename=config_filename)

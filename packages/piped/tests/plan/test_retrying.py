@@ -17,6 +17,7 @@ from pipecd_test_support.piped_parts import (
     deployment,
 )
 from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.plan.retrying import LOSSES, retry_on_plugin_loss, wait_for_stage_lists, wait_ready
 from piped.plugins.errors import PluginLostError, PluginStoppingError
 from piped.plugins.state import Phase, PluginState
@@ -38,19 +39,23 @@ class Restarting(FakePlugin):
         if self.away:
             raise self.away.pop(0)
 
-    async def build_quick_sync_stages(self, request: Any) -> Any:
+    async def build_quick_sync_stages(
+        self, request: api.BuildQuickSyncStagesRequest
+    ) -> api.BuildQuickSyncStagesResponse:
         self._die("quick")
         return await super().build_quick_sync_stages(request)
 
-    async def build_pipeline_sync_stages(self, request: Any) -> Any:
+    async def build_pipeline_sync_stages(
+        self, request: api.BuildPipelineSyncStagesRequest
+    ) -> api.BuildPipelineSyncStagesResponse:
         self._die("pipeline")
         return await super().build_pipeline_sync_stages(request)
 
-    async def determine_versions(self, ask: Any) -> Any:
+    async def determine_versions(self, ask: api.PlanPluginInput) -> api.DetermineVersionsResponse:
         self._die("versions")
         return await super().determine_versions(ask)
 
-    async def determine_strategy(self, ask: Any) -> Any:
+    async def determine_strategy(self, ask: api.PlanPluginInput) -> api.DetermineStrategyResponse:
         self._die("strategy")
         return await super().determine_strategy(ask)
 

@@ -38,13 +38,15 @@ class LogKeeper:
         self.held.set()
 
     @rpc("ReportStageLogs")
-    async def logs(self, _: Any, request: pb.ReportStageLogsRequest) -> pb.ReportStageLogsResponse:
+    async def logs(
+        self, _: object, request: pb.ReportStageLogsRequest
+    ) -> pb.ReportStageLogsResponse:
         await self._take(request)
         return pb.ReportStageLogsResponse()
 
     @rpc("ReportStageLogsFromLastCheckpoint")
     async def checkpoint(
-        self, _: Any, request: pb.ReportStageLogsFromLastCheckpointRequest
+        self, _: object, request: pb.ReportStageLogsFromLastCheckpointRequest
     ) -> pb.ReportStageLogsFromLastCheckpointResponse:
         await self._take(request)
         return pb.ReportStageLogsFromLastCheckpointResponse()

@@ -29,21 +29,21 @@ class Saver:
 
     @rpc("SaveStageMetadata")
     async def stage(
-        self, _: Any, request: pb.SaveStageMetadataRequest
+        self, _: object, request: pb.SaveStageMetadataRequest
     ) -> pb.SaveStageMetadataResponse:
         await self._take(request)
         return pb.SaveStageMetadataResponse()
 
     @rpc("SaveDeploymentPluginMetadata")
     async def plugin(
-        self, _: Any, request: pb.SaveDeploymentPluginMetadataRequest
+        self, _: object, request: pb.SaveDeploymentPluginMetadataRequest
     ) -> pb.SaveDeploymentPluginMetadataResponse:
         await self._take(request)
         return pb.SaveDeploymentPluginMetadataResponse()
 
     @rpc("SaveDeploymentSharedMetadata")
     async def shared(
-        self, _: Any, request: pb.SaveDeploymentSharedMetadataRequest
+        self, _: object, request: pb.SaveDeploymentSharedMetadataRequest
     ) -> pb.SaveDeploymentSharedMetadataResponse:
         await self._take(request)
         return pb.SaveDeploymentSharedMetadataResponse()

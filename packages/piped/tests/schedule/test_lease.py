@@ -4,7 +4,6 @@
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -22,6 +21,7 @@ from pipecd_test_support.piped_parts import (
 )
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipecd.push.push_pb2 import Lease
+from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 
 
 def seconds(number: float) -> Duration:
@@ -230,7 +230,9 @@ async def test_a_stage_is_stopped_when_another_instance_is_at_work_on_it() -> No
 
 async def test_a_plan_that_is_refused_after_the_lease_went_away_fails_no_deployment() -> None:
     class Slow(FakePlugin):
-        async def build_quick_sync_stages(self, request: Any) -> Any:
+        async def build_quick_sync_stages(
+            self, request: api.BuildQuickSyncStagesRequest
+        ) -> api.BuildQuickSyncStagesResponse:
             give(world, lease(2, held=False))
             return await super().build_quick_sync_stages(request)
 

@@ -180,7 +180,7 @@ class JourneyCheck:
         return await self._wait_until(deployment_id, lambda d: is_completed(d.status))
 
     async def _deployment_of(self, application: str, commit: str) -> str:
-        """The deployment that an application got for a commit."""
+        """Waits for the deployment that an application gets for a commit; returns its id."""
         request = pb.ListDeploymentsRequest(
             application_ids=[self._session.applications[application]], limit=50
         )
@@ -196,7 +196,7 @@ class JourneyCheck:
     async def _wait_until(
         self, deployment_id: str, reached: Callable[[deployment_pb2.Deployment], bool]
     ) -> deployment_pb2.Deployment:
-        """The deployment as soon as it is as wanted, or completed otherwise."""
+        """Returns the deployment as soon as it is as wanted, or completed otherwise."""
         request = api_pb2.WatchDeploymentRequest(deployment_id=deployment_id)
         changes = stream(self._session.deployments.WatchDeployment, request)
         last = deployment_pb2.Deployment()
@@ -215,7 +215,7 @@ class JourneyCheck:
         return "\n".join(block.log for block in answer.stage_logs[ids[0]].blocks)
 
     async def _sleeper(self) -> int:
-        """The process id of the script that is to be cancelled, as soon as it has written it."""
+        """Waits for the script that is to be cancelled; returns its process id."""
         file: Path = self._folder.out / "sleeper.pid"
         async with _limit("the script has not started"):
             while True:

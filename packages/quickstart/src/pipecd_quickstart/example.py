@@ -148,18 +148,18 @@ def commit(folder: QuickstartFolder, message: str) -> str:
 
 
 def commit_hash(folder: QuickstartFolder) -> str:
-    """The head of the branch."""
+    """Returns the head of the branch."""
     return _git(folder, *own("rev-parse", "HEAD")).strip()
 
 
 def output(folder: QuickstartFolder, application: str) -> list[str]:
-    """What an application's scripts have written themselves, line by line."""
+    """Returns what an application's scripts have written themselves, line by line."""
     file: Path = folder.out / f"{application}.txt"
     return file.read_text().splitlines() if file.exists() else []
 
 
 def page(folder: QuickstartFolder, region: str) -> str:
-    """What the website of a region shows."""
+    """Returns what the website of a region shows."""
     file = folder.site(region) / "current" / "index.html"
     found = file.read_text() if file.exists() else ""
     return found.partition("<h1>")[2].partition("</h1>")[0]

@@ -41,7 +41,7 @@ class Narrator:
         self._waiting: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def waits_for_approval(self) -> str:
-        """The first deployment that waits for a person."""
+        """Waits for the first deployment that waits for a person; returns its id."""
         return await self._waiting
 
     async def run(self) -> None:

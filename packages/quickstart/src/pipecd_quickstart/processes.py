@@ -29,7 +29,7 @@ class ProgramEndedError(PipecdError):
 
 
 def program(name: str) -> str:
-    """The program of this installation, not another one that happens to be on the PATH."""
+    """Returns the program of this installation, not another one that happens to be on the PATH."""
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)
     if found is None:
@@ -96,7 +96,7 @@ async def running(
 
 
 async def listening_address(server: RunningProgram, *, since: int) -> str:
-    """The address the server has announced in its log after byte `since`."""
+    """Waits for the address that the server announces in its log after byte `since`."""
     try:
         async with asyncio.timeout(START_LIMIT_SECONDS):
             while True:

@@ -137,7 +137,7 @@ async def open_session(folder: QuickstartFolder) -> AsyncIterator[QuickstartSess
 
 @asynccontextmanager
 async def _server(folder: QuickstartFolder) -> AsyncIterator[tuple[RunningProgram, str]]:
-    """The control plane, on its former port if that is still free."""
+    """Runs the control plane, on its former port if that is still free."""
     former = folder.recall().port
     for port in dict.fromkeys((former, 0)):
         since = folder.server_log.stat().st_size if folder.server_log.exists() else 0

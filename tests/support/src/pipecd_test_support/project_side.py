@@ -10,7 +10,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from pipecd_controlplane.auth.caller import Program
+from pipecd_controlplane.auth.caller import ApiKeyCaller
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores
@@ -94,9 +94,9 @@ class ProjectSide:
         return self.plane.build
 
     @property
-    def registrar(self) -> Program:
+    def registrar(self) -> ApiKeyCaller:
         """Who registers the project's pipeds."""
-        return Program(project_id=self.project_id, key_id="x", name="x", may_write=True)
+        return ApiKeyCaller(project_id=self.project_id, key_id="x", name="x", may_write=True)
 
     def id(self) -> str:
         """Ids that say whose they are: none of them may show up in an answer to the others."""

@@ -10,7 +10,7 @@ from typing import Final
 from pipecd_controlplane.auth import calls
 from pipecd_controlplane.auth.addresses import network
 from pipecd_controlplane.auth.attempts import AttemptLimiter, TooManyAttemptsError
-from pipecd_controlplane.auth.caller import Agent, Person, Program
+from pipecd_controlplane.auth.caller import Agent, ApiKeyCaller, Person
 from pipecd_controlplane.auth.session_authenticator import SessionAuthenticator
 from pipecd_controlplane.auth.verify import Verifier
 from pipecd_controlplane.store.entities import Now
@@ -51,14 +51,16 @@ class CallAuthenticator:
         # Comparing a key takes time: nobody may make us do it without end.
         self._attempts = AttemptLimiter(burst=50, seconds=2)
 
-    async def admit(self, method: Method, metadata: Metadata) -> Agent | Program | Person:
+    async def admit(self, method: Method, metadata: Metadata) -> Agent | ApiKeyCaller | Person:
         """Raises UnauthenticatedError or DeniedError; StateError for a lease that is over."""
         call = calls.begin(metadata)
         caller = await self._admit(method, metadata)
         call.project_id, call.caller = caller.project_id, calls.name(caller)
         return caller
 
-    async def admit_again(self, method: Method, metadata: Metadata) -> Agent | Program | Person:
+    async def admit_again(
+        self, method: Method, metadata: Metadata
+    ) -> Agent | ApiKeyCaller | Person:
         """Ask everything once more for a call that was let in and goes on. Raises as `admit`.
 
         It is neither a new call nor a new attempt to guess a key.
@@ -67,7 +69,7 @@ class CallAuthenticator:
 
     async def _admit(
         self, method: Method, metadata: Metadata, *, again: bool = False
-    ) -> Agent | Program | Person:
+    ) -> Agent | ApiKeyCaller | Person:
         kind, _, credential = metadata.get(AUTHORIZATION, "").partition(" ")
         if kind == BEARER_SCHEME and method.service == TRACES:
             kind = PIPED_TOKEN_SCHEME  # what an exporter of traces can send
@@ -89,7 +91,7 @@ class CallAuthenticator:
         raise UnauthenticatedError(f"{method.name} needs {_describe_credentials(method)}")
 
     async def project_of_key(self, authorization: str, peer: str) -> str:
-        """The project of an API key that was shown outside of an RPC. Raises as `admit` does."""
+        """Returns the project of an API key shown outside of an RPC. Raises as `admit` does."""
         kind, _, credential = authorization.partition(" ")
         if kind not in {API_KEY_SCHEME, BEARER_SCHEME}:
             raise UnauthenticatedError("an API key is needed", hint="Authorization: Bearer KEY")
@@ -120,22 +122,22 @@ class CallAuthenticator:
 
     async def _program(
         self, credential: str, metadata: Metadata, *, again: bool = False
-    ) -> Program:
+    ) -> ApiKeyCaller:
         key_id, _secret = _parts(credential, ".", 2)
-        key = await self._stores.api_keys.by_id(key_id)
+        key = await self._stores.api_keys.find_by_id(key_id)
         peer = metadata.get(PEER, "")
         who = "" if again else f"{key_id}\n{network(peer)}"
         if key is None or not await self._any_matches(credential, [key.key_hash], who):
             raise UnauthenticatedError("unknown or wrong API key")
         if key.disabled:
             raise UnauthenticatedError(f"the API key {key.name!r} is disabled")
-        fact = await self._stores.api_key_facts.of_key(key_id)
+        fact = await self._stores.api_key_facts.get(key_id)
         now = self._now()
         if fact.expires_at and fact.expires_at <= now:
             raise UnauthenticatedError(f"the API key {key.name!r} has expired")
         if not again:
             self._uses.note(key.project_id, key.id, now)
-        return Program(
+        return ApiKeyCaller(
             project_id=key.project_id,
             key_id=key.id,
             name=key.name,

@@ -9,11 +9,11 @@ from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_controlplane.usecases.roles import Grant
 from pipecd_model.errors import NotFoundError
 
-__all__ = ["Agent", "Person", "Program", "User"]
+__all__ = ["Agent", "ApiKeyCaller", "Person", "User"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class ApiKeyCaller:
     """A program, or a person with pipectl, that has shown an API key."""
 
     project_id: str
@@ -26,7 +26,7 @@ class Program:
     idempotency_key: str = ""
 
     def request_id(self, method: str) -> str | None:
-        """The id for the thing a call makes: the same when the call is repeated."""
+        """Returns the id for what a call makes: the same when the call is repeated."""
         return id_of_request(self.project_id, self.key_id, method, self.idempotency_key)
 
     def check(self, noun: str, thing_id: str, labels: Mapping[str, str]) -> None:
@@ -63,5 +63,5 @@ class Person:
             raise NotFoundError(f"there is no {noun} {thing_id!r}")
 
 
-User = Program | Person
+User = ApiKeyCaller | Person
 """Whoever acts for people: most of our own API takes either."""

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
-from pipecd_controlplane.auth.caller import Agent, Person, Program
+from pipecd_controlplane.auth.caller import Agent, ApiKeyCaller, Person
 from pipecd_runtime.logs import logger
 from pipecd_wire.rpc import PEER, Metadata, Method
 
@@ -36,7 +36,7 @@ _current: ContextVar[CallRecord | None] = ContextVar("call", default=None)
 
 
 def request_id(given: str) -> str:
-    """The id that the caller, or a proxy before us, gave the request; a new one without."""
+    """Returns the id that the caller, or a proxy before us, gave the request; else a new one."""
     return given if _PLAIN.fullmatch(given) else uuid.uuid4().hex
 
 
@@ -50,11 +50,11 @@ def current() -> CallRecord | None:
     return _current.get()
 
 
-def name(caller: Agent | Program | Person) -> str:
-    """Who it is, without anything secret."""
+def name(caller: Agent | ApiKeyCaller | Person) -> str:
+    """Returns who it is, without anything secret."""
     if isinstance(caller, Agent):
         return f"piped:{caller.piped_id}"
-    if isinstance(caller, Program):
+    if isinstance(caller, ApiKeyCaller):
         return f"api-key:{caller.key_id}"
     return f"user:{caller.name}"
 

@@ -15,16 +15,16 @@ from typing import Final, Literal
 
 from google.protobuf.message import Message
 
-from pipecd_controlplane.auth.caller import Agent, Person, Program
+from pipecd_controlplane.auth.caller import Agent, ApiKeyCaller, Person
 from pipecd_controlplane.auth.tenure import CallLater, Tenure
-from pipecd_controlplane.store.changes import Kind, Topic, topic
+from pipecd_controlplane.store.changes import ChangeKind, Topic, topic
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.bus import Bus
 from pipecd_model.errors import DeniedError, NotFoundError, UnauthenticatedError
 from pipecd_wire.rpc import Metadata, Method
 
-Caller = Agent | Program | Person
+Caller = Agent | ApiKeyCaller | Person
 
 Readmit = Callable[[Method, Metadata], Awaitable[Caller]]
 """Who is calling, asked once more; raises as `CallAuthenticator.admit` does."""
@@ -82,7 +82,7 @@ class CredentialRecheck:
         request: Message,
         answers: AsyncGenerator[Message, None],
     ) -> AsyncGenerator[Message, None]:
-        """The answers of a stream while its caller keeps the right to them.
+        """Yields the answers of a stream while its caller keeps the right to them.
 
         Raises UnauthenticatedError or DeniedError, with a sentence, when the right is lost.
         """
@@ -93,7 +93,7 @@ class CredentialRecheck:
             fresh = await self._readmit_caller(method, metadata, caller)
             if isinstance(fresh, Person) and fresh.grant.is_limited:
                 await self._check_labels(fresh, subject, is_open=is_open)
-            return fresh.expires_at if isinstance(fresh, Person | Program) else 0
+            return fresh.expires_at if isinstance(fresh, Person | ApiKeyCaller) else 0
 
         tenure = Tenure(ask, self._tasks.create_task, self._now, self._call_later)
         try:
@@ -147,7 +147,7 @@ class CredentialRecheck:
 
 
 def subject_of(request: Message) -> Subject | None:
-    """The thing with labels that a request names, if it names one."""
+    """Returns the thing with labels that a request names; None when it names none."""
     for field, noun in SUBJECTS.items():
         if field in request.DESCRIPTOR.fields_by_name:
             return Subject(noun=noun, id=getattr(request, field))
@@ -157,11 +157,11 @@ def subject_of(request: Message) -> Subject | None:
 def _topics(caller: Caller, subject: Subject | None) -> Iterator[Topic]:
     """Everything that the right of a stream depends on."""
     if isinstance(caller, Agent):
-        yield topic(Kind.PIPED, caller.piped_id)
-    elif isinstance(caller, Program):
-        yield topic(Kind.API_KEY, caller.key_id)
+        yield topic(ChangeKind.PIPED, caller.piped_id)
+    elif isinstance(caller, ApiKeyCaller):
+        yield topic(ChangeKind.API_KEY, caller.key_id)
     else:
-        yield topic(Kind.SESSION, caller.session_id)
-        yield topic(Kind.PROJECT, caller.project_id)
+        yield topic(ChangeKind.SESSION, caller.session_id)
+        yield topic(ChangeKind.PROJECT, caller.project_id)
         if subject is not None:
-            yield topic(Kind.LABELS, subject.id)
+            yield topic(ChangeKind.LABELS, subject.id)

@@ -20,7 +20,7 @@ LONGEST_TIMER_SECONDS: Final = 60.0
 """The clock is looked at this often at least: it may be set, and a machine may sleep."""
 
 Ask = Callable[[], Awaitable[int]]
-"""Answers when the right ends by itself, in Unix seconds, 0 for never. Raises when it is gone."""
+"""Returns when the right ends by itself, in Unix seconds, 0 for never. Raises when it is gone."""
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
@@ -61,7 +61,7 @@ class Tenure:
             self._spawn(self._ask_until_fresh())
 
     def stop(self) -> None:
-        """The server stops: the handler hears of it itself."""
+        """Does nothing: when the server stops, the handler ends its stream itself."""
 
     async def begin(self) -> None:
         """Ask for the first time. Raises what the question raises."""
@@ -71,14 +71,14 @@ class Tenure:
         self._check()
 
     def end(self) -> None:
-        """The stream is over."""
+        """Stops the timer, once the stream is over."""
         if self._timer is not None:
             self._timer.cancel()
 
     async def pass_on(
         self, answers: AsyncGenerator[Message, None]
     ) -> AsyncGenerator[Message, None]:
-        """The answers, as long as the right lasts. Raises the refusal otherwise."""
+        """Yields the answers as long as the right lasts. Raises the refusal otherwise."""
         async with aclosing(answers):
             while (answer := await self._next(answers)) is not None:
                 await self._settle()
@@ -108,7 +108,7 @@ class Tenure:
             raise self._refusal
 
     async def _ask_until_fresh(self) -> None:
-        """What is told while the question is asked makes another question."""
+        """Asks, and asks again when something was written meanwhile."""
         try:
             while self._stale:
                 self._stale = False

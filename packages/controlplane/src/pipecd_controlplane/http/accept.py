@@ -64,7 +64,7 @@ class Acceptor:
             self._loop.add_reader(listener, self._accept, listener)
 
     def stop(self) -> None:
-        """Take none any more; whoever still waits is refused."""
+        """Stops accepting, and refuses the connections that still wait."""
         self._is_open = False
         for listener in self._listeners:
             if listener.fileno() >= 0:

@@ -13,7 +13,7 @@ MOST_FIELDS: Final = 20
 
 
 async def form(request: Request) -> dict[str, str]:
-    """The fields of a form. Raises ConfigError for what is none of ours."""
+    """Returns the fields of a form. Raises ConfigError for what is none of ours."""
     body = b""
     async for chunk in request.stream():
         body += chunk

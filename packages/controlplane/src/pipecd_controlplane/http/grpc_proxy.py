@@ -77,7 +77,7 @@ class GrpcProxy:
         self._tasks.create_task(self._dial(client), name="grpc_proxy.dial")
 
     def refuse(self) -> None:
-        """Take no connection any more: one may still come that was accepted before the end."""
+        """Refuses new connections: one may still come that was accepted before the end."""
         self.refusing = True
 
     def abort(self) -> None:
@@ -160,7 +160,7 @@ class _Side(asyncio.Protocol, ABC):
             self.peer.finish()
 
     def finish(self) -> None:
-        """The peer is gone: send what is left, but do not wait for ever for it to be taken."""
+        """Drains what is left after the peer has gone, for a limited time, and closes."""
         if not self.transport.is_closing():
             self.transport.close()
             loop = asyncio.get_running_loop()
@@ -199,7 +199,7 @@ class _Client(_Side):
         return self._server
 
     def connect(self, server: "_Server") -> None:
-        """The gRPC server is reached."""
+        """Passes on what has waited, now that the gRPC server is reached."""
         self._server = server
         self._pass_waiting()
 

@@ -15,7 +15,7 @@ from pipecd_runtime.logs import logger
 log = logger(__name__)
 
 Count = Callable[[str, str, int, float], None]
-"""Told of each answered request: method, pattern of the path, status, seconds."""
+"""Called for each answered request: method, pattern of the path, status, seconds."""
 
 HEADERS: Final = {
     "x-content-type-options": "nosniff",
@@ -40,7 +40,7 @@ class PageMiddleware:
         self._count = count
 
     def paths(self) -> list[str]:
-        """The patterns of all routes."""
+        """Returns the patterns of all routes."""
         return [str(getattr(route, "path", "")) for route in self._app.routes]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -38,7 +38,7 @@ class Probes:
         self._stopping = True
 
     async def health(self) -> str:
-        """What is wrong with this process or its database."""
+        """Returns what is wrong with this process or its database; empty is well."""
         async with self._asking:
             asked_at, answer = self._answer
             if time.monotonic() - asked_at >= CACHE_SECONDS:
@@ -49,7 +49,7 @@ class Probes:
             return answer
 
     async def readiness(self) -> str:
-        """What keeps it from taking work."""
+        """Returns what keeps it from taking work; empty when it is ready."""
         if self._stopping:
             return "it is stopping"
         if trouble := await self.health():

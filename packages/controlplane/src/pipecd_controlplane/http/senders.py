@@ -51,7 +51,7 @@ def check_sender(request: Request, public_url: str) -> None:
 
 
 def _authorities(url: str) -> set[str]:
-    """The host and port of a page, in every way of writing them; empty for what is no page."""
+    """Returns host and port of a page, in every way of writing them; empty for no page."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Applications, by API key."""
 
-from pipecd_controlplane.auth.caller import Program
+from pipecd_controlplane.auth.caller import ApiKeyCaller
 from pipecd_controlplane.store.applications import ApplicationFilter
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
@@ -21,7 +21,7 @@ class ProgramApplicationsApi:
 
     @rpc("AddApplication")
     async def add_application(
-        self, caller: Program, request: pb.AddApplicationRequest
+        self, caller: ApiKeyCaller, request: pb.AddApplicationRequest
     ) -> pb.AddApplicationResponse:
         new = applications.NewApplication(
             name=request.name,
@@ -37,7 +37,7 @@ class ProgramApplicationsApi:
 
     @rpc("SyncApplication")
     async def sync_application(
-        self, caller: Program, request: pb.SyncApplicationRequest
+        self, caller: ApiKeyCaller, request: pb.SyncApplicationRequest
     ) -> pb.SyncApplicationResponse:
         issued = await applications.sync(
             self._stores, caller, request.application_id, by=caller.key_id
@@ -46,14 +46,14 @@ class ProgramApplicationsApi:
 
     @rpc("GetApplication")
     async def get_application(
-        self, caller: Program, request: pb.GetApplicationRequest
+        self, caller: ApiKeyCaller, request: pb.GetApplicationRequest
     ) -> pb.GetApplicationResponse:
         application = await applications.get(self._stores, caller, request.application_id)
         return pb.GetApplicationResponse(application=application)
 
     @rpc("ListApplications")
     async def list_applications(
-        self, caller: Program, request: pb.ListApplicationsRequest
+        self, caller: ApiKeyCaller, request: pb.ListApplicationsRequest
     ) -> pb.ListApplicationsResponse:
         wanted = ApplicationFilter(
             name=request.name,
@@ -69,7 +69,7 @@ class ProgramApplicationsApi:
 
     @rpc("UpdateApplication")
     async def update_application(
-        self, caller: Program, request: pb.UpdateApplicationRequest
+        self, caller: ApiKeyCaller, request: pb.UpdateApplicationRequest
     ) -> pb.UpdateApplicationResponse:
         await applications.move(
             self._stores,
@@ -84,14 +84,14 @@ class ProgramApplicationsApi:
 
     @rpc("DeleteApplication")
     async def delete_application(
-        self, caller: Program, request: pb.DeleteApplicationRequest
+        self, caller: ApiKeyCaller, request: pb.DeleteApplicationRequest
     ) -> pb.DeleteApplicationResponse:
         await applications.delete(self._stores, caller, request.application_id, self._now)
         return pb.DeleteApplicationResponse(application_id=request.application_id)
 
     @rpc("EnableApplication")
     async def enable_application(
-        self, caller: Program, request: pb.EnableApplicationRequest
+        self, caller: ApiKeyCaller, request: pb.EnableApplicationRequest
     ) -> pb.EnableApplicationResponse:
         await applications.set_disabled(
             self._stores, caller, request.application_id, disabled=False
@@ -100,14 +100,14 @@ class ProgramApplicationsApi:
 
     @rpc("DisableApplication")
     async def disable_application(
-        self, caller: Program, request: pb.DisableApplicationRequest
+        self, caller: ApiKeyCaller, request: pb.DisableApplicationRequest
     ) -> pb.DisableApplicationResponse:
         await applications.set_disabled(self._stores, caller, request.application_id, disabled=True)
         return pb.DisableApplicationResponse(application_id=request.application_id)
 
     @rpc("RenameApplicationConfigFile")
     async def rename_config_file(
-        self, caller: Program, request: pb.RenameApplicationConfigFileRequest
+        self, caller: ApiKeyCaller, request: pb.RenameApplicationConfigFileRequest
     ) -> pb.RenameApplicationConfigFileResponse:
         await applications.rename_config_file(
             self._stores, caller.project_id, request.application_ids, request.new_filename
@@ -116,7 +116,7 @@ class ProgramApplicationsApi:
 
     @rpc("UpdateApplicationDeployTargets")
     async def update_deploy_targets(
-        self, caller: Program, request: pb.UpdateApplicationDeployTargetsRequest
+        self, caller: ApiKeyCaller, request: pb.UpdateApplicationDeployTargetsRequest
     ) -> pb.UpdateApplicationDeployTargetsResponse:
         await applications.set_targets(
             self._stores,

@@ -2,7 +2,7 @@
 """Deployments, their logs and commands, by API key."""
 
 from pipecd_controlplane.api.apiservice.applications import kind_of
-from pipecd_controlplane.auth.caller import Program
+from pipecd_controlplane.auth.caller import ApiKeyCaller
 from pipecd_controlplane.store.deployments import DeploymentFilter
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import stage_logs
@@ -21,14 +21,14 @@ class ProgramDeploymentsApi:
 
     @rpc("GetDeployment")
     async def get_deployment(
-        self, caller: Program, request: pb.GetDeploymentRequest
+        self, caller: ApiKeyCaller, request: pb.GetDeploymentRequest
     ) -> pb.GetDeploymentResponse:
         deployment = await self._stores.deployments.get(caller.project_id, request.deployment_id)
         return pb.GetDeploymentResponse(deployment=deployment)
 
     @rpc("ListDeployments")
     async def list_deployments(
-        self, caller: Program, request: pb.ListDeploymentsRequest
+        self, caller: ApiKeyCaller, request: pb.ListDeploymentsRequest
     ) -> pb.ListDeploymentsResponse:
         wanted = DeploymentFilter(
             statuses=tuple(status_of(name) for name in request.statuses),
@@ -44,7 +44,7 @@ class ProgramDeploymentsApi:
 
     @rpc("ListStageLogs")
     async def list_stage_logs(
-        self, caller: Program, request: pb.ListStageLogsRequest
+        self, caller: ApiKeyCaller, request: pb.ListStageLogsRequest
     ) -> pb.ListStageLogsResponse:
         deployment = await self._stores.deployments.get(caller.project_id, request.deployment_id)
         logs = await stage_logs.read_whole(self._stores, deployment)
@@ -59,7 +59,7 @@ class ProgramDeploymentsApi:
 
     @rpc("GetCommand")
     async def get_command(
-        self, caller: Program, request: pb.GetCommandRequest
+        self, caller: ApiKeyCaller, request: pb.GetCommandRequest
     ) -> pb.GetCommandResponse:
         command = await self._stores.commands.get(caller.project_id, request.command_id)
         return pb.GetCommandResponse(command=command)

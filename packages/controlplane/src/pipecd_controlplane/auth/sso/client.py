@@ -19,7 +19,7 @@ MOST_BYTES: Final = 1024 * 1024
 
 
 class Provider:
-    """The other side of a sign-in."""
+    """An HTTP client for the provider of a sign-in."""
 
     def __init__(self, client: "httpx2.AsyncClient") -> None:
         self._client = client

@@ -32,7 +32,7 @@ class Journey(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def challenge(self) -> str:
-        """What PKCE sends ahead of the verifier."""
+        """Returns the PKCE challenge: the hash of the verifier, which is sent ahead of it."""
         digest = hashlib.sha256(self.verifier.encode()).digest()
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 

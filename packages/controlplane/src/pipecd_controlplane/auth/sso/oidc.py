@@ -114,7 +114,7 @@ class Oidc:
         return answer
 
     def _verify_token(self, id_token: str, keys: Any, journey: Journey) -> dict[str, Any]:
-        """The claims of an ID token that is whole, for us, of now and of this sign-in."""
+        """Returns the claims of an ID token that is whole, for us, of now and of this sign-in."""
         from joserfc import jwt  # noqa: PLC0415 - see provider
         from joserfc.jwk import KeySet  # noqa: PLC0415
 
@@ -147,7 +147,7 @@ class Oidc:
 
 
 def _endpoint(told: dict[str, Any], name: str, *, needed: bool = True) -> str:
-    """The URL that the discovery names; empty when it names none and need not.
+    """Returns the URL that the discovery names; empty when it names none and need not.
 
     Raises StateError for one that is missing, or is no URL.
     """
