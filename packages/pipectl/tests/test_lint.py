@@ -4,6 +4,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -187,18 +188,21 @@ SCHEMAS = {
 }
 
 
-@pytest.fixture
-def homemade(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plugin of somebody else, installed; to import it would fail."""
-    site = tmp_path / "site"
-    package = site / "pipecd_plugin_homemade"
+def install(site: Path, name: str, description: Mapping[str, object]) -> None:
+    """Install a plugin of somebody else; to import it would fail."""
+    package = site / f"pipecd_plugin_{name}"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("raise RuntimeError('lint runs no plugin')")
-    (package / "schemas.json").write_text(json.dumps(SCHEMAS))
-    about = site / "pipecd_plugin_homemade-1.0.dist-info"
+    (package / "schemas.json").write_text(json.dumps(description))
+    about = site / f"pipecd_plugin_{name}-1.0.dist-info"
     about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: pipecd-plugin-homemade\n")
-    monkeypatch.syspath_prepend(str(site))
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: pipecd-plugin-{name}\n")
+
+
+@pytest.fixture
+def homemade(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path / "site", "homemade", SCHEMAS)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
 
 
 @pytest.mark.usefixtures("homemade")
@@ -227,6 +231,23 @@ def test_what_belongs_to_an_installed_plugin_is_judged_by_its_schemas(repository
         in told
     )
     assert "stages[2]" not in told
+
+
+def test_what_an_installed_plugin_says_wins_over_what_is_known_of_it(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"type": "object", "properties": {"speed": {"type": "integer"}}}
+    stages = {"K8S_SYNC": {**options, "additionalProperties": False}}
+    install(tmp_path / "site", "kubernetes", {"stages": stages, "rollback": ["K8S_UNDO"]})
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    written = "{name: K8S_SYNC, with: {speed: 1, prune: true}}, {name: K8S_UNDO}"
+    (repository / "x.pipecd.yaml").write_text(GOOD + f"  pipeline: {{stages: [{written}]}}\n")
+
+    told = lint(repository / "x.pipecd.yaml").stdout
+
+    assert "stages[0].with.prune: unknown key" in told
+    assert "with.speed" not in told
+    assert "stages[1].name: K8S_UNDO is added by itself (remove the stage)" in told
 
 
 @pytest.mark.usefixtures("homemade")

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real git repositories for every test of piped that needs one."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pipecd_test_support.git_remote import GitRemote
+from pipecd_test_support.git_remote import GitRemote, Remotes
 
 
 @pytest.fixture
-def git_remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., GitRemote]:
+def git_remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Remotes:
     """Make repositories: `git_remote("name")`. The git settings of whoever runs this stay out."""
     home = tmp_path / "home"
     home.mkdir()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
+from pipecd_test_support.git_remote import GitRemote, Remotes
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.common_pb2 import (
     ECS,
@@ -24,7 +25,6 @@ from piped.appconfig.scan import is_application_file
 from piped.controlplane.state import ControlPlaneState, StateChange
 from piped.git import Repository
 
-Remotes = Callable[..., Any]
 LIMIT = 30.0
 
 
@@ -168,6 +168,17 @@ async def test_suggestions_are_told_again_when_they_change_and_only_then(bench: 
     assert bench.told.suggestions == [["one"], ["one", "two"], ["two"], [], ["one"]]
 
 
+async def test_a_file_that_was_moved_is_suggested_at_its_new_place_only(bench: Bench) -> None:
+    bench.remote.commit({"old/app.pipecd.yaml": file("web")})
+    async with bench.running():
+        await bench.told.until(lambda: len(bench.told.requests) == 1)
+        bench.remote.commit({"old/app.pipecd.yaml": None, "new/app.pipecd.yaml": file("web")})
+        await bench.told.until(lambda: len(bench.told.requests) == 2)
+
+    places = [[each.path for each in request.applications] for request in bench.told.requests]
+    assert places == [["old"], ["new"]]
+
+
 async def test_only_files_with_the_labels_of_this_piped_are_suggested(bench: Bench) -> None:
     bench.remote.commit(
         {
@@ -264,7 +275,7 @@ async def test_what_no_control_plane_would_take_is_left_out_of_the_report(bench:
     assert "good" in bench.told.suggestions[0]  # and `Told` has checked the whole request
 
 
-def break_tree(remote: Any) -> None:
+def break_tree(remote: GitRemote) -> None:
     """Commit a folder that is no folder."""
     tree = subprocess.run(
         ["git", "hash-object", "-w", "-t", "tree", "--stdin", "--literally"],

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Application files at a commit: a configuration, or the sentence that its author is shown."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipecd_model.config import ApplicationConfig, ConfigFaultsError
 from pipecd_model.errors import PipecdError, SourceError
+from pipecd_test_support.git_remote import Remotes
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
 from piped.appconfig import ApplicationFiles
 from piped.git import GitError, Repository
-
-Remotes = Callable[..., Any]
 
 FILE = "apiVersion: pipecd.dev/v1beta1\nkind: Application\nspec:\n  name: {}\n"
 

@@ -14,10 +14,9 @@ import pytest
 
 from pipecd_model.config import GitConfig, PipedConfig, RepositoryConfig
 from pipecd_model.config.values import Base64Secret
+from pipecd_test_support.git_remote import Remotes
 from piped.git import GitError, RemoteError, Repository, folder_name, repositories
 from piped.git.access import Credentials
-
-Remotes = Callable[..., Any]
 
 
 def encoded(text: str) -> Base64Secret:

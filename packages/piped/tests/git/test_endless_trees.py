@@ -2,13 +2,13 @@
 """Commits of a few kilobytes that stand for billions of files: trees that name one tree often."""
 
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipecd_runtime.process import join_option, own, word
+from pipecd_test_support.git_remote import GitRemote, Remotes
 from piped.git import DamagedMirrorError, GitError, Repository
 from piped.git.process import environment, run
 
@@ -17,7 +17,7 @@ EACH = 10
 IDENTITY = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
 
 
-def push_endless(remote: Any) -> str:
+def push_endless(remote: GitRemote) -> str:
     """Push a commit with 10¹⁰ files; answers its hash."""
 
     def make(command: str, text: str) -> str:
@@ -41,7 +41,7 @@ def push_endless(remote: Any) -> str:
 
 @pytest.fixture
 async def repository(
-    git_remote: Callable[..., Any], tmp_path: Path
+    git_remote: Remotes, tmp_path: Path
 ) -> AsyncIterator[tuple[Repository, str, str]]:
     remote = git_remote()
     before = remote.commit({"a": "1"})

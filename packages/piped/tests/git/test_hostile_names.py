@@ -6,11 +6,11 @@ import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipecd_model.gitnames import BadGitNameError, BranchName
+from pipecd_test_support.git_remote import GitRemote, Remotes
 from pipecd_wire.model.command_pb2 import Command
 from piped.controlplane.state import ControlPlaneState
 from piped.git import NoBranchError, NoCommitError, Repository
@@ -19,7 +19,6 @@ from piped.git.cleaning import clean_mirror
 from piped.git.process import environment
 from piped.preview.build import PreviewBuilder
 
-Remotes = Callable[..., Any]
 SCRIPT = "app/run.sh"
 
 
@@ -46,7 +45,7 @@ async def repository(start: Callable[..., Repository]) -> Repository:
     return made
 
 
-def push_evil(remote: Any) -> str:
+def push_evil(remote: GitRemote) -> str:
     """Push a branch whose files nobody has agreed to; answers its head."""
     remote.git("switch", "--quiet", "--create", "evil")
     made: str = remote.commit({SCRIPT: "evil"})

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a branch would be after a merge, made in the mirror alone."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from pipecd_test_support.git_remote import GitRemote, Remotes
 from piped.git import MergeConflictError, NoCommitError, Repository
-
-Remotes = Callable[..., Any]
 
 
 @pytest.fixture
@@ -22,7 +20,7 @@ async def repository(git_remote: Remotes, tmp_path: Path) -> AsyncIterator[Repos
         yield made
 
 
-def branch(remote: Any, name: str, files: dict[str, str]) -> str:
+def branch(remote: GitRemote, name: str, files: dict[str, str]) -> str:
     remote.git("switch", "--quiet", "--create", name)
     made: str = remote.commit(files)
     remote.git("switch", "--quiet", "main")

@@ -8,13 +8,11 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from pipecd_test_support.git_remote import Remotes
 from piped.git import DamagedMirrorError, GitError, Repository
-
-Remotes = Callable[..., Any]
 
 
 @pytest.fixture

@@ -2,17 +2,15 @@
 """An object that cannot be read is the answer for its own name, and for no other."""
 
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from pipecd_test_support.git_remote import GitRemote, Remotes
 from piped.git import DamagedMirrorError, Repository
 from piped.git.objects import LARGEST, Absent, GitObject, Why
-
-Remotes = Callable[..., Any]
 
 BAD: dict[str, Why] = {
     "huge": "too large",
@@ -63,7 +61,7 @@ async def repository(git_remote: Remotes, tmp_path: Path) -> AsyncIterator[Repos
         yield made
 
 
-def commit_of_odd_tree(remote: Any, entries: list[tuple[str, str, str]]) -> str:
+def commit_of_odd_tree(remote: GitRemote, entries: list[tuple[str, str, str]]) -> str:
     """A commit beside the work tree: entries that no work tree could hold."""
     lines = "".join(f"{mode} {object_id}\t{name}\0" for mode, object_id, name in entries)
     subprocess.run(
@@ -76,7 +74,7 @@ def commit_of_odd_tree(remote: Any, entries: list[tuple[str, str, str]]) -> str:
     return str(remote.git("rev-parse", "HEAD"))
 
 
-def blob(remote: Any, data: bytes) -> str:
+def blob(remote: GitRemote, data: bytes) -> str:
     made = subprocess.run(
         ["git", "hash-object", "-w", "--stdin"],
         cwd=remote.path,

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from pipecd_test_support.git_remote import Remotes
 from piped.git import Reachability, Repository
 from piped.git.access import RemoteAccess
 
-Remotes = Callable[..., Any]
 LIMIT = 30.0
 
 
@@ -54,7 +54,7 @@ async def until(repository: Repository, reach: Reachability) -> str:
 
 
 async def test_each_move_of_a_local_branch_is_seen_without_waiting_for_the_interval(
-    git_remote: Remotes, watched: Any
+    git_remote: Remotes, watched: Callable[..., Repository]
 ) -> None:
     remote = git_remote()
     first = remote.commit({"a": "1"})
@@ -69,7 +69,7 @@ async def test_each_move_of_a_local_branch_is_seen_without_waiting_for_the_inter
 
 @pytest.mark.parametrize("shape", ["bare", "file url", "linked work tree", "without .git"])
 async def test_local_repositories_of_every_shape_are_watched(
-    git_remote: Remotes, watched: Any, tmp_path: Path, shape: str
+    git_remote: Remotes, watched: Callable[..., Repository], tmp_path: Path, shape: str
 ) -> None:
     remote = git_remote()
     remote.commit({"a": "1"})
@@ -95,7 +95,7 @@ async def test_local_repositories_of_every_shape_are_watched(
 
 
 async def test_a_branch_with_packed_refs_and_one_in_a_folder_is_watched(
-    git_remote: Remotes, watched: Any
+    git_remote: Remotes, watched: Callable[..., Repository]
 ) -> None:
     remote = git_remote(branch="team/main")
     remote.commit({"a": "1"})
@@ -113,7 +113,7 @@ async def test_a_branch_with_packed_refs_and_one_in_a_folder_is_watched(
 
 
 async def test_a_rewritten_history_is_a_move_like_any_other(
-    git_remote: Remotes, watched: Any
+    git_remote: Remotes, watched: Callable[..., Repository]
 ) -> None:
     remote = git_remote()
     first = remote.commit({"a": "1"})
@@ -129,7 +129,7 @@ async def test_a_rewritten_history_is_a_move_like_any_other(
 
 
 async def test_the_first_commit_of_an_empty_repository_is_seen(
-    git_remote: Remotes, watched: Any
+    git_remote: Remotes, watched: Callable[..., Repository]
 ) -> None:
     remote = git_remote()
     repository = watched(remote.remote)
@@ -143,7 +143,7 @@ async def test_the_first_commit_of_an_empty_repository_is_seen(
 
 
 async def test_a_deleted_branch_is_told_and_its_return_is_seen(
-    git_remote: Remotes, watched: Any
+    git_remote: Remotes, watched: Callable[..., Repository]
 ) -> None:
     remote = git_remote()
     remote.commit({"a": "1"})
@@ -164,7 +164,7 @@ async def test_a_deleted_branch_is_told_and_its_return_is_seen(
 
 
 async def test_a_remote_that_is_gone_is_told_and_its_return_is_seen(
-    git_remote: Remotes, watched: Any
+    git_remote: Remotes, watched: Callable[..., Repository]
 ) -> None:
     remote = git_remote()
     first = remote.commit({"a": "1"})
@@ -187,7 +187,7 @@ async def test_a_remote_that_is_gone_is_told_and_its_return_is_seen(
 
 
 async def test_a_restart_while_the_remote_is_away_goes_on_with_what_is_known(
-    git_remote: Remotes, watched: Any
+    git_remote: Remotes, watched: Callable[..., Repository]
 ) -> None:
     remote = git_remote()
     known = remote.commit({"a": "1"})
@@ -201,7 +201,7 @@ async def test_a_restart_while_the_remote_is_away_goes_on_with_what_is_known(
 
 
 async def test_two_watchers_both_see_every_stop_of_the_branch(
-    git_remote: Remotes, watched: Any
+    git_remote: Remotes, watched: Callable[..., Repository]
 ) -> None:
     remote = git_remote()
     remote.commit({"a": "1"})
@@ -219,7 +219,7 @@ async def test_two_watchers_both_see_every_stop_of_the_branch(
 
 
 async def test_a_watcher_that_goes_away_leaves_the_others_their_turn(
-    git_remote: Remotes, watched: Any
+    git_remote: Remotes, watched: Callable[..., Repository]
 ) -> None:
     remote = git_remote()
     remote.commit({"a": "1"})
@@ -238,7 +238,10 @@ async def test_a_watcher_that_goes_away_leaves_the_others_their_turn(
 
 
 async def test_a_branch_elsewhere_is_asked_for_at_each_interval(
-    git_remote: Remotes, watched: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    git_remote: Remotes,
+    watched: Callable[..., Repository],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     remote = git_remote()
     remote.commit({"a": "1"})
@@ -254,7 +257,10 @@ async def test_a_branch_elsewhere_is_asked_for_at_each_interval(
 
 
 async def test_a_hint_is_worth_a_look_at_once(
-    git_remote: Remotes, watched: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    git_remote: Remotes,
+    watched: Callable[..., Repository],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The interval is ten minutes here: only the hint can be what made it look."""
     remote = git_remote()
@@ -271,7 +277,10 @@ async def test_a_hint_is_worth_a_look_at_once(
 
 
 async def test_what_somebody_else_fetched_is_seen_by_the_watcher(
-    git_remote: Remotes, watched: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    git_remote: Remotes,
+    watched: Callable[..., Repository],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     remote = git_remote()
     remote.commit({"a": "1"})
@@ -287,7 +296,7 @@ async def test_what_somebody_else_fetched_is_seen_by_the_watcher(
 
 
 async def test_watching_a_quiet_local_branch_costs_next_to_nothing(
-    git_remote: Remotes, watched: Any
+    git_remote: Remotes, watched: Callable[..., Repository]
 ) -> None:
     """Of two seconds a twentieth at most, children included: a busy loop would take all of it."""
     remote = git_remote()
@@ -309,7 +318,11 @@ def used() -> float:
 
 
 def elsewhere(
-    watched: Any, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any
+    watched: Callable[..., Repository],
+    path: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    **options: Any,
 ) -> Repository:
     """The repository as if on another machine: ssh, with a program that goes nowhere."""
     ssh = tmp_path / "ssh"

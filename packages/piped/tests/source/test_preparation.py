@@ -5,7 +5,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 
 from pipecd_model.errors import ConfigError, SourceError
 from pipecd_model.secrets import KeyPair, Opener, Sealer
+from pipecd_test_support.git_remote import GitRemote, Remotes
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
 from pipecd_wire.model.deployment_pb2 import Commit, Deployment, DeploymentTrigger
 from piped.git import Repository
@@ -38,10 +39,17 @@ def with_secret(*targets: str, key: KeyPair = KEY, **more: Any) -> str:
     return application(encryption=encryption, **more)
 
 
+def plant(file: Path) -> Path:
+    """Write a file that would show a secret once it is rendered."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("{{ .encryptedSecrets.password }}")
+    return file
+
+
 class Bench:
     """A remote, its mirror, and a pool that opens secrets."""
 
-    def __init__(self, remote: Any, data_dir: Path) -> None:
+    def __init__(self, remote: GitRemote, data_dir: Path) -> None:
         self.remote = remote
         self.data_dir = data_dir
         self.known = KnownSecrets()
@@ -80,7 +88,7 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(git_remote: Callable[..., Any], tmp_path: Path) -> AsyncIterator[Bench]:
+async def bench(git_remote: Remotes, tmp_path: Path) -> AsyncIterator[Bench]:
     made = Bench(git_remote(), tmp_path / "data")
     await made.repository.open()
     async with made.sources:
@@ -183,6 +191,28 @@ async def test_a_link_does_not_lead_a_secret_out(bench: Bench, tmp_path: Path) -
         async with bench.sources.open(PLACE, commit):
             pytest.fail("it was opened")
     assert outside.read_text() == "{{ .encryptedSecrets.password }}"
+
+
+@pytest.mark.parametrize(
+    "sibling", ["../work2/db.yaml", "../../10/work/db.yaml"], ids=["work -> work2", "1 -> 10"]
+)
+async def test_a_link_to_a_sibling_whose_name_begins_alike_leads_out_as_well(
+    bench: Bench, sibling: str
+) -> None:
+    first = await bench.push({"apps/web/app.pipecd.yaml": application()})
+    async with bench.sources.worktree("repo", first) as tree:
+        root = tree.path
+    assert root.parent.name == "1"
+    plant(root.parents[sibling.count("../") - 1] / sibling.rpartition("../")[2])
+    link = bench.remote.path / "apps/web/db.yaml"
+    link.symlink_to(Path("../..") / sibling)
+    commit = await bench.push({"apps/web/app.pipecd.yaml": with_secret("db.yaml")})
+    await bench.at_rest()
+
+    with pytest.raises(SourceError, match="symbolic link"):
+        async with bench.sources.open(PLACE, commit):
+            pytest.fail("it was opened")
+    assert bench.found() == []
 
 
 async def test_without_keys_files_are_not_deployed_with_their_placeholders(bench: Bench) -> None:

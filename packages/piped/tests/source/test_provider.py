@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from pipecd_model.errors import SourceError
+from pipecd_test_support.git_remote import GitRemote, Remotes
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
 from piped.git import NoCommitError, Repository
 from piped.source import SourceProvider, source_of
-
-Remotes = Callable[..., Any]
 
 CONFIG = (
     b"apiVersion: pipecd.dev/v1beta1\r\nkind: Application\nspec: {name: web}\n# \xc3\xb6 \xff\n"
@@ -31,7 +30,7 @@ def application(path: str = "apps/web", filename: str = "app.pipecd.yaml") -> Ap
 class Bench:
     """A remote, its mirror, and a pool."""
 
-    def __init__(self, remote: Any, data_dir: Path) -> None:
+    def __init__(self, remote: GitRemote, data_dir: Path) -> None:
         self.remote = remote
         self.data_dir = data_dir
         self.commit = remote.commit({"apps/web/app.pipecd.yaml": CONFIG, "base/x": "1"})

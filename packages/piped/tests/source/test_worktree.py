@@ -5,16 +5,14 @@ import os
 import socket
 import stat
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from pipecd_test_support.git_remote import GitRemote, Remotes
 from piped.git import GitError, Repository
 from piped.source import GitIdentity, Worktree
-
-Remotes = Callable[..., Any]
 
 FILES = {
     "top": "top",
@@ -28,7 +26,7 @@ FILES = {
 class Bench:
     """A remote with two commits, its mirror, and one tree."""
 
-    def __init__(self, remote: Any, folder: Path) -> None:
+    def __init__(self, remote: GitRemote, folder: Path) -> None:
         self.remote = remote
         (remote.path / "link").symlink_to("top")
         remote.commit(FILES)

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """A remote with two applications, and the bench that triggers run on."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from pipecd_test_support.git_remote import Remotes
 from pipecd_test_support.trigger_bench import Bench, application_file
 
 
 @pytest.fixture
-def bench(git_remote: Callable[..., Any], tmp_path: Path) -> Bench:
+def bench(git_remote: Remotes, tmp_path: Path) -> Bench:
     remote = git_remote()
     remote.commit(
         {

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pipecd_test_support.git_remote import GitRemote
 from pipecd_test_support.trigger_bench import WITNESS, Bench, application, application_file
 from pipecd_wire.model.application_pb2 import INVALID_CONFIG, UNKNOWN, Application
 from piped.trigger.sync_trouble import GIT_UNREADABLE, LONGEST_REASON
@@ -101,7 +102,7 @@ async def test_a_registered_path_of_any_words_harms_nobody_else(
 
 
 def link(target: str) -> Callable[[Any], None]:
-    def make(remote: Any) -> None:
+    def make(remote: GitRemote) -> None:
         file = remote.path / FILE
         file.unlink()
         file.symlink_to(target)
@@ -109,13 +110,13 @@ def link(target: str) -> Callable[[Any], None]:
     return make
 
 
-def folder(remote: Any) -> None:
+def folder(remote: GitRemote) -> None:
     (remote.path / FILE).unlink()
     (remote.path / FILE).mkdir()
     (remote.path / FILE / "x").write_text("1")
 
 
-def submodule(remote: Any) -> None:
+def submodule(remote: GitRemote) -> None:
     (remote.path / FILE).unlink()
     subprocess.run(
         ["git", "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},{FILE}"],

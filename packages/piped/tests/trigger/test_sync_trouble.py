@@ -3,10 +3,10 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from pipecd_test_support.git_remote import Remotes
 from pipecd_test_support.trigger_bench import (
     NOW,
     WEB,
@@ -183,7 +183,7 @@ async def test_a_repository_that_never_answered_is_told_and_commands_are_refused
 
 
 async def test_an_empty_repository_is_told_and_its_first_commit_deploys(
-    bench: Bench, git_remote: Any
+    bench: Bench, git_remote: Remotes
 ) -> None:
     full, bench.remote = bench.remote, git_remote("empty")
     async with bench.running(WEB):

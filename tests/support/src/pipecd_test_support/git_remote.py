@@ -5,6 +5,7 @@ import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 
 class GitRemote:
@@ -56,3 +57,10 @@ class GitRemote:
         self.git("add", "--all", "--force")
         self.git("commit", "--quiet", "--allow-empty", f"--message={message}", env=env)
         return self.git("rev-parse", "HEAD")
+
+
+class Remotes(Protocol):
+    """Makes repositories: `git_remote("name")`."""
+
+    def __call__(self, name: str = "remote", branch: str = "main") -> GitRemote:
+        """Returns a new and empty one."""

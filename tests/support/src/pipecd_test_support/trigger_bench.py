@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipecd_model.errors import ConflictError, PipecdError
+from pipecd_test_support.git_remote import GitRemote
 from pipecd_wire.headers import TRIGGERED_DEPLOYMENT_ID
 from pipecd_wire.model.application_pb2 import (
     Application,
@@ -145,7 +146,7 @@ class Desk:
 class Bench:
     """One remote, one repository, and triggers that come and go."""
 
-    def __init__(self, remote: Any, data_dir: Path) -> None:
+    def __init__(self, remote: GitRemote, data_dir: Path) -> None:
         self.remote = remote
         self.data_dir = data_dir
         self.desk = Desk()

@@ -66,7 +66,10 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InRange(Constraint):
-    """A number, a duration (in seconds) or an amount lies within bounds, both included."""
+    """A number, a duration (in seconds) or an amount lies within bounds, both included.
+
+    Zero means the default, as everywhere, and is not asked about.
+    """
 
     kind = "inRange"
 
@@ -75,7 +78,7 @@ class InRange(Constraint):
 
     def _refuse(self, values: Mapping[str, Any], report: FaultReport) -> dict[str, Any] | None:
         value = values.get(self.key)
-        if value is None or report.broken(self.key):
+        if not value or report.broken(self.key):
             return None
         number = _number(value)
         too_low = self.minimum is not None and number < self.minimum

@@ -12,7 +12,7 @@ from pipecd_model.config.path import Path, Step
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class TextPosition:
     """Line and column, counted from 1, of a key and of what it holds."""
 
     key: tuple[int, int]
@@ -25,7 +25,7 @@ class Positions:
     def __init__(self, text: str) -> None:
         self._places = _index(text)
         # Keys are read whatever their case, and rules name them in ours.
-        self._folded: dict[Path, Position] = {}
+        self._folded: dict[Path, TextPosition] = {}
         for path, place in self._places.items():
             self._folded.setdefault(_fold(path), place)
 
@@ -43,7 +43,7 @@ class Positions:
         found = self._find(path)
         return found.value if found is not None else self.key(path)
 
-    def _find(self, path: Path) -> Position | None:
+    def _find(self, path: Path) -> TextPosition | None:
         return self._places.get(path) or self._folded.get(_fold(path))
 
 
@@ -51,9 +51,9 @@ def _fold(path: Path) -> Path:
     return tuple(step.lower() if isinstance(step, str) else step for step in path)
 
 
-def _index(text: str) -> dict[Path, Position]:
+def _index(text: str) -> dict[Path, TextPosition]:
     """Walk the first document and note where everything is."""
-    places: dict[Path, Position] = {}
+    places: dict[Path, TextPosition] = {}
     path: list[Step] = []
     counts: list[int | None] = []  # per open list the next index, per open map None
     waiting = False  # a key was read, its value comes next
@@ -65,9 +65,9 @@ def _index(text: str) -> dict[Path, Position]:
         if counts and counts[-1] is not None:
             path.append(counts[-1])
             counts[-1] += 1
-            places.setdefault(tuple(path), Position(at, at))
+            places.setdefault(tuple(path), TextPosition(at, at))
         else:
-            places.setdefault(tuple(path), Position(key_at if waiting else at, at))
+            places.setdefault(tuple(path), TextPosition(key_at if waiting else at, at))
         waiting = False
 
     try:

@@ -19,7 +19,7 @@ import msgspec
 from pipecd_model.config.amounts import Percentage, Replicas, Share
 from pipecd_model.config.constraints import Constraint, NoSuchConstraintError, parse_constraint
 from pipecd_model.config.schema import ConfigModel, Report
-from pipecd_model.config.values import Duration
+from pipecd_model.config.values import BadValueError, Duration
 
 Schema = Mapping[str, Any]
 
@@ -108,7 +108,14 @@ def _constraints(raw: Iterable[Mapping[str, Any]]) -> Iterable[Constraint]:
 
 def _always(schema: Schema) -> Callable[[], Any]:
     """Make a function that returns the default of a setting; None where the schema has none."""
-    return lambda: schema.get("default")
+    default = schema.get("default")
+    kind = _VALUE_TYPES.get(str(schema.get("x-type")))
+    if kind is not None and default is not None:
+        try:
+            default = kind.from_config(default)
+        except BadValueError:
+            default = None
+    return lambda: default
 
 
 def _prepare_without_others(properties: Iterable[str]) -> Any:

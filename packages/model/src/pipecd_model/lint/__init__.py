@@ -6,7 +6,7 @@ refers to is looked for. Nothing is read here: the caller gives the text and a v
 the files around it.
 """
 
-from pipecd_model.lint.context import Files, LintContext
+from pipecd_model.lint.context import FileView, LintContext
 from pipecd_model.lint.lint import Problems, lint
 
-__all__ = ["Files", "LintContext", "Problems", "lint"]
+__all__ = ["FileView", "LintContext", "Problems", "lint"]

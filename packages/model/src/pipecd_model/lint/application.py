@@ -13,7 +13,7 @@ from pipecd_model.config.document import Document
 from pipecd_model.config.fault import ConfigFaultsError, Fault
 from pipecd_model.config.schema import find_key
 from pipecd_model.lint import stages
-from pipecd_model.lint.context import Files, LintContext, Notes
+from pipecd_model.lint.context import FileView, LintContext, Notes
 from pipecd_model.lint.schemas import judge
 from pipecd_model.secrets.placeholder import problems, texts
 
@@ -81,7 +81,7 @@ def _looks_closed(value: str) -> bool:
     return len(data) >= _SHORTEST_SECRET
 
 
-def _check_files(spec: dict[str, Any], notes: Notes, files: Files | None) -> None:
+def _check_files(spec: dict[str, Any], notes: Notes, files: FileView | None) -> None:
     if files is None:
         return
     attachment = _get_mapping(spec, "attachment")
@@ -104,7 +104,7 @@ def _check_files(spec: dict[str, Any], notes: Notes, files: Files | None) -> Non
             notes.fault(place, f"{what} {name!r} does not exist", hint)
 
 
-def check_targets(config: ApplicationConfig, file: str, files: Files | None) -> list[Fault]:
+def check_targets(config: ApplicationConfig, file: str, files: FileView | None) -> list[Fault]:
     """Try the files that name secrets and attachments as templates."""
     if files is None:
         return []

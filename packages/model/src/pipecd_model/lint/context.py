@@ -13,7 +13,7 @@ from pipecd_model.config.piped import PipedConfig
 from pipecd_model.known_plugins import PluginDescription, load_known_plugins
 
 
-class Files(Protocol):
+class FileView(Protocol):
     """Paths are absolute, or relative to the folder of the file that is checked."""
 
     def is_inside(self, path: str, /) -> bool:
@@ -30,7 +30,7 @@ class Files(Protocol):
 class LintContext:
     """What is known beside the text; the more, the more can be checked."""
 
-    files: Files | None = None
+    files: FileView | None = None
     piped: PipedConfig | None = None
     """The piped that deploys the application."""
     templates: Collection[str] | None = None

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pipecd_model.config.path import Path
 from pipecd_model.config.schema import find_key
 from pipecd_model.known_plugins import PluginDescription
-from pipecd_model.lint.context import Files, LintContext, Notes
+from pipecd_model.lint.context import FileView, LintContext, Notes
 from pipecd_model.lint.schemas import judge
 
 _ELSEWHERE = "it must exist where the piped runs"
@@ -50,7 +50,7 @@ def _check_plugin(
     plugin: dict[str, Any],
     path: Path,
     notes: Notes,
-    files: Files | None,
+    files: FileView | None,
     known: PluginDescription | None,
 ) -> None:
     targets = plugin.get(find_key(plugin, "deployTargets") or "")
@@ -83,6 +83,6 @@ def _check_options(
             notes.add(judge(known.deploy_target_config, target.get(key) or {}, place))
 
 
-def _check_exists(name: Any, path: Path, notes: Notes, files: Files) -> None:
+def _check_exists(name: Any, path: Path, notes: Notes, files: FileView) -> None:
     if isinstance(name, str) and name and not files.exists(name):
         notes.warn(path, f"there is no file {name!r} here", _ELSEWHERE)

@@ -32,7 +32,7 @@ from pipecd_model.templates.literals import (
 from pipecd_model.templates.words import Words
 
 
-class Scope:
+class VariableScope:
     """The variables of one template that can be seen at one place, each with its number."""
 
     __slots__ = ("_names", "size")
@@ -73,11 +73,11 @@ class PipelineParser:
         self._limits = limits
         self._functions = functions
         self._depth = 0
-        self.scope = Scope()
+        self.scope = VariableScope()
 
-    def new_scope(self) -> Scope:
+    def new_scope(self) -> VariableScope:
         """Begin with no variables; returns the scope there was."""
-        before, self.scope = self.scope, Scope()
+        before, self.scope = self.scope, VariableScope()
         return before
 
     def parse_action(self, context: str) -> Pipeline:

@@ -105,6 +105,7 @@ def build(*, folder: Path, output: Path) -> None:
 )
 @click.option(
     "--patience",
+    "patience_factor",
     type=click.FloatRange(min=0.1),
     default=1.0,
     show_default=True,
@@ -124,7 +125,7 @@ def test(
     profile_file: Path | None,
     name: str | None,
     as_go_agent: bool,
-    patience: float,
+    patience_factor: float,
     tools_dir: Path | None,
     output: str,
     command: Sequence[str],
@@ -143,7 +144,7 @@ def test(
         profile,
         load_cases(),
         invite=not as_go_agent,
-        patience_factor=patience,
+        patience_factor=patience_factor,
         tools=tools_dir.absolute() if tools_dir else None,
     )
     verdicts = asyncio.run(_print_verdicts(judging, quiet=as_json))
