@@ -21,6 +21,7 @@ TYPED_TESTS := \
 	packages/controlplane/tests/serve \
 	packages/controlplane/tests/signin \
 	packages/controlplane/tests/site \
+	packages/controlplane/tests/store \
 	packages/controlplane/tests/usecases \
 	packages/controlplane/tests/web \
 	packages/controlplane/tests/wire \

@@ -8,11 +8,17 @@ from pathlib import Path
 import pytest
 from google.protobuf.message import Message
 
-from pipecd_sdk import CommandKind, Metadata
-from pipecd_sdk._glue.piped import DeploymentMetadata, PipedClient, StageMetadata
-from pipecd_sdk.testing import InMemoryMetadata
+from pipecd_sdk import CommandKind, Metadata, SharedObjects
+from pipecd_sdk._glue.piped import (
+    ApplicationObjects,
+    DeploymentMetadata,
+    PipedClient,
+    StageMetadata,
+)
+from pipecd_sdk.testing import InMemoryMetadata, InMemoryObjects
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_test_support.plugin_service_contract import (
+    APPLICATION,
     DEPLOYMENT,
     PING_INTERVAL_SECONDS,
     PLUGIN,
@@ -22,6 +28,7 @@ from pipecd_test_support.plugin_service_contract import (
     MetadataContract,
     PipedUnderTest,
     PluginServiceContract,
+    SharedObjectsContract,
 )
 from pipecd_test_support.plugin_world import GivenCommands, PluginControlPlane, stage_input
 from pipecd_wire.headers import PLUGIN_TOKEN_HEADER
@@ -173,3 +180,23 @@ class TestPluginMetadataOfRealPiped(MetadataContract):
     async def metadata(self, tmp_path: Path) -> AsyncIterator[Metadata]:
         async with real_piped(tmp_path) as piped:
             yield DeploymentMetadata(piped.client, DEPLOYMENT)
+
+
+class TestInMemoryObjects(SharedObjectsContract):
+    @pytest.fixture
+    def objects(self) -> SharedObjects:
+        return InMemoryObjects()
+
+
+class TestSharedObjectsOfFakePiped(SharedObjectsContract):
+    @pytest.fixture
+    async def objects(self, tmp_path: Path) -> AsyncIterator[SharedObjects]:
+        async with fake_piped(tmp_path) as piped:
+            yield ApplicationObjects(piped.client, APPLICATION)
+
+
+class TestSharedObjectsOfRealPiped(SharedObjectsContract):
+    @pytest.fixture
+    async def objects(self, tmp_path: Path) -> AsyncIterator[SharedObjects]:
+        async with real_piped(tmp_path) as piped:
+            yield ApplicationObjects(piped.client, APPLICATION)

@@ -111,7 +111,7 @@ async def test_no_word_in_a_call_is_a_bug_of_ours_or_reaches_another_project(
 
     assert not bugs
     assert await plane.stores.applications.get("theirs", their_application) == before
-    assert len(await plane.stores.pipeds.of_project("theirs")) == 1
+    assert len(await plane.stores.pipeds.list_by_project("theirs")) == 1
     listed = await call(
         their_agent.service.ListApplications, pipedservice.ListApplicationsRequest()
     )

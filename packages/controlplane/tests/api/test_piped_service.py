@@ -53,7 +53,7 @@ async def test_a_stat_is_taken(plane: ServedControlPlane) -> None:
 
     await call(agent.service.ReportStat, pb.ReportStatRequest(piped_stats=b"metrics 1"))
 
-    stats = await plane.stores.piped_stats.of_project("default")
+    stats = await plane.stores.piped_stats.list_by_project("default")
     assert stats[agent.id].message.piped_stats == b"metrics 1"
 
 
@@ -186,7 +186,7 @@ async def test_unregistered_applications_replace_the_list_before(plane: ServedCo
     )
     await call(report, pb.ReportUnregisteredApplicationConfigurationsRequest(applications=[info]))
 
-    kept = await plane.stores.unregistered.of_project("default")
+    kept = await plane.stores.unregistered.list_by_project("default")
     assert list(kept[agent.id].message.applications) == [info]
 
 

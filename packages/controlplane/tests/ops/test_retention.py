@@ -157,7 +157,7 @@ async def test_old_events_traces_chains_and_commands_go(
             )
         )
     await kept.commands.add(build.command(id="handled"))
-    await kept.commands.handled(
+    await kept.commands.record_outcome(
         "ours",
         "piped",
         command_pb2.Command(id="handled", status=command_pb2.COMMAND_SUCCEEDED, handled_at=5),
@@ -176,7 +176,7 @@ async def test_old_events_traces_chains_and_commands_go(
     assert page.items == []
     assert await rows(kept, "event_label") == 0
     assert await rows(kept, "deployment_trace") == 0
-    assert [chain_id for _, chain_id in await kept.chains.unfinished()] == ["going on"]
+    assert [chain_id for _, chain_id in await kept.chains.list_unfinished()] == ["going on"]
     assert await rows(kept, "deployment_chain") == 1
     assert await kept.commands.find("ours", "handled") is None
     assert await kept.commands.find("ours", "waiting") is not None

@@ -2,24 +2,27 @@
 """What every noun promises: one project cannot see another's, and a write is whole."""
 
 import asyncio
-from typing import Any
+from functools import partial
 
 import pytest
 
-from pipecd_controlplane.store.changes import Change, Kind
+from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.stores import Stores
 from pipecd_model.errors import ConflictError, NotFoundError, StateError
-from pipecd_wire.model import application_pb2
+from pipecd_test_support.controlplane_messages import MessageBuilder
+from pipecd_wire.model import application_pb2, deployment_pb2
 
 
-async def test_what_was_added_is_found(kept: Stores, build: Any) -> None:
+async def test_what_was_added_is_found(kept: Stores, build: MessageBuilder) -> None:
     await kept.deployments.add(build.deployment())
 
     assert await kept.deployments.get("ours", "d1") == build.deployment()
 
 
-async def test_another_projects_deployment_is_not_found(kept: Stores, build: Any) -> None:
+async def test_another_projects_deployment_is_not_found(
+    kept: Stores, build: MessageBuilder
+) -> None:
     """Not 'forbidden': an answer that confirms it exists is already a leak."""
     await kept.deployments.add(build.deployment())
 
@@ -27,7 +30,9 @@ async def test_another_projects_deployment_is_not_found(kept: Stores, build: Any
         await kept.deployments.get("theirs", "d1")
 
 
-async def test_another_projects_deployment_cannot_be_changed(kept: Stores, build: Any) -> None:
+async def test_another_projects_deployment_cannot_be_changed(
+    kept: Stores, build: MessageBuilder
+) -> None:
     await kept.deployments.add(build.deployment())
 
     with pytest.raises(NotFoundError):
@@ -36,7 +41,7 @@ async def test_another_projects_deployment_cannot_be_changed(kept: Stores, build
     assert await kept.deployments.get("ours", "d1") == build.deployment()
 
 
-async def test_an_id_is_taken_once(kept: Stores, build: Any) -> None:
+async def test_an_id_is_taken_once(kept: Stores, build: MessageBuilder) -> None:
     await kept.deployments.add(build.deployment())
 
     with pytest.raises(ConflictError, match="the deployment 'd1' exists already"):
@@ -45,7 +50,7 @@ async def test_an_id_is_taken_once(kept: Stores, build: Any) -> None:
     assert (await kept.deployments.get("ours", "d1")).summary == ""
 
 
-async def test_a_change_is_kept_and_dated(kept: Stores, build: Any) -> None:
+async def test_a_change_is_kept_and_dated(kept: Stores, build: MessageBuilder) -> None:
     await kept.applications.add(build.application())
 
     def rename(application: application_pb2.Application) -> None:
@@ -58,7 +63,7 @@ async def test_a_change_is_kept_and_dated(kept: Stores, build: Any) -> None:
 
 
 async def test_a_change_without_a_difference_is_not_written(
-    kept: Stores, build: Any, told: list[Change]
+    kept: Stores, build: MessageBuilder, told: list[Change]
 ) -> None:
     """A repeated report must not wake everybody who watches."""
     await kept.applications.add(build.application())
@@ -74,7 +79,7 @@ async def test_a_change_without_a_difference_is_not_written(
 
 
 async def test_a_refused_change_leaves_everything_as_it_was(
-    kept: Stores, build: Any, told: list[Change]
+    kept: Stores, build: MessageBuilder, told: list[Change]
 ) -> None:
     await kept.applications.add(build.application())
     told.clear()
@@ -90,31 +95,32 @@ async def test_a_refused_change_leaves_everything_as_it_was(
     assert told == []
 
 
-async def test_changes_made_at_once_are_all_kept(kept: Stores, build: Any) -> None:
+async def test_changes_made_at_once_are_all_kept(kept: Stores, build: MessageBuilder) -> None:
     """Upstream loses some: it reads without a lock."""
     await kept.deployments.add(build.deployment())
 
+    def note(number: int, deployment: deployment_pb2.Deployment) -> None:
+        deployment.metadata[f"k{number}"] = "v"
+
     async with asyncio.TaskGroup() as tasks:
         for number in range(200):
-            tasks.create_task(
-                kept.deployments.update(
-                    "ours", "d1", lambda kept, n=number: kept.metadata.update({f"k{n}": "v"})
-                )
-            )
+            tasks.create_task(kept.deployments.update("ours", "d1", partial(note, number)))
 
     assert len((await kept.deployments.get("ours", "d1")).metadata) == 200
 
 
 async def test_a_committed_write_is_told_with_its_piped(
-    kept: Stores, build: Any, told: list[Change]
+    kept: Stores, build: MessageBuilder, told: list[Change]
 ) -> None:
     await kept.applications.add(build.application())
 
-    assert told == [Change(kind=Kind.APPLICATION, id="app", project_id="ours", piped_id="piped")]
+    assert told == [
+        Change(kind=ChangeKind.APPLICATION, id="app", project_id="ours", piped_id="piped")
+    ]
 
 
 async def test_a_moved_application_is_told_to_both_pipeds(
-    kept: Stores, build: Any, told: list[Change]
+    kept: Stores, build: MessageBuilder, told: list[Change]
 ) -> None:
     await kept.applications.add(build.application())
     told.clear()
@@ -128,7 +134,7 @@ async def test_a_moved_application_is_told_to_both_pipeds(
 
 
 async def test_several_writes_of_one_transaction_are_kept_or_not_together(
-    kept: Stores, build: Any, told: list[Change]
+    kept: Stores, build: MessageBuilder, told: list[Change]
 ) -> None:
     async def work(transaction: Transaction) -> None:
         await kept.applications.add_in(transaction, build.application(id="one"))
@@ -142,7 +148,7 @@ async def test_several_writes_of_one_transaction_are_kept_or_not_together(
     assert told == []
 
 
-async def test_unknown_fields_of_an_entity_survive(kept: Stores, build: Any) -> None:
+async def test_unknown_fields_of_an_entity_survive(kept: Stores, build: MessageBuilder) -> None:
     """A newer piped may send what this version does not know."""
     unknown = b"\xfa\x3f\x03new"  # field 1023, three bytes
     deployment = build.deployment()

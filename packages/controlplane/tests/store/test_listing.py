@@ -8,17 +8,20 @@ from typing import Any
 import pytest
 
 from pipecd_controlplane.store.applications import ApplicationFilter
+from pipecd_controlplane.store.database import View
 from pipecd_controlplane.store.deployments import LIST, DeploymentFilter
-from pipecd_controlplane.store.listing import FREQUENT
+from pipecd_controlplane.store.listing import FREQUENT, Filter
 from pipecd_controlplane.store.paging import MOST_ITEMS
 from pipecd_controlplane.store.stores import Stores
 from pipecd_model.errors import ConfigError
+from pipecd_test_support.controlplane_messages import MessageBuilder
+from pipecd_wire.model import application_pb2
 from pipecd_wire.model import deployment_pb2 as pb
 
 STATUSES = (pb.DEPLOYMENT_RUNNING, pb.DEPLOYMENT_FAILURE, pb.DEPLOYMENT_SUCCESS)
 
 
-async def filled(kept: Stores, build: Any) -> list[pb.Deployment]:
+async def filled(kept: Stores, build: MessageBuilder) -> list[pb.Deployment]:
     """One of each sort, in the order in which lists have them."""
     made = []
     for number, (status, env, team) in enumerate(
@@ -67,7 +70,7 @@ def matches(deployment: pb.Deployment, wanted: DeploymentFilter) -> bool:
 @pytest.mark.parametrize("limit", [1, 3, 100])
 @pytest.mark.parametrize("wanted", WANTED, ids=str)
 async def test_pages_hold_exactly_what_matches_in_order(
-    kept: Stores, build: Any, wanted: DeploymentFilter, limit: int
+    kept: Stores, build: MessageBuilder, wanted: DeploymentFilter, limit: int
 ) -> None:
     expected = [each.id for each in await filled(kept, build) if matches(each, wanted)]
 
@@ -83,10 +86,12 @@ async def test_pages_hold_exactly_what_matches_in_order(
     assert found == expected
 
 
-async def test_labels_that_change_are_found_by_what_they_are_now(kept: Stores, build: Any) -> None:
+async def test_labels_that_change_are_found_by_what_they_are_now(
+    kept: Stores, build: MessageBuilder
+) -> None:
     await kept.applications.add(build.application(labels={"env": "dev", "team": "x"}))
 
-    def relabel(application: Any) -> None:
+    def relabel(application: application_pb2.Application) -> None:
         application.labels.clear()
         application.labels["env"] = "prod"
 
@@ -101,7 +106,7 @@ async def test_labels_that_change_are_found_by_what_they_are_now(kept: Stores, b
     assert await found(team="x") == 0
 
 
-async def test_the_rarest_filter_leads(kept: Stores, build: Any) -> None:
+async def test_the_rarest_filter_leads(kept: Stores, build: MessageBuilder) -> None:
     await filled(kept, build)
     wanted = DeploymentFilter(
         labels={"env": "prod", "team": "x"}, statuses=(pb.DEPLOYMENT_RUNNING,)
@@ -113,15 +118,19 @@ async def test_the_rarest_filter_leads(kept: Stores, build: Any) -> None:
     assert FREQUENT > 9
 
 
-async def test_every_filter_that_can_lead_walks_along_an_index(kept: Stores, build: Any) -> None:
+async def test_every_filter_that_can_lead_walks_along_an_index(
+    kept: Stores, build: MessageBuilder
+) -> None:
     """No list of ours is sorted after it was read: that would cost all rows for each page."""
     connection = kept.database._inline  # type: ignore[attr-defined]
     statements = kept.database._statements  # type: ignore[attr-defined]
     for wanted in WANTED:
         rows = wanted.rows()
-        statement = await kept.database.read(
-            lambda view, rows=rows: LIST.statement(view, "ours", rows)
-        )
+
+        async def find(view: View, rows: Filter = rows) -> Any:
+            return await LIST.statement(view, "ours", rows)
+
+        statement = await kept.database.read(find)
         compiled = statements[statement]
         arguments = compiled.arguments(
             {
@@ -155,10 +164,43 @@ async def test_a_filter_has_limits(kept: Stores, wanted: DeploymentFilter, named
         await kept.deployments.page("ours", wanted, limit=1, cursor="")
 
 
-async def test_a_page_has_limits(kept: Stores, build: Any) -> None:
+async def test_a_page_has_limits(kept: Stores, build: MessageBuilder) -> None:
     await filled(kept, build)
 
     page = await kept.deployments.page("ours", DeploymentFilter(), limit=2**31 - 1, cursor="")
     assert len(page.items) == 18 < MOST_ITEMS
     with pytest.raises(ConfigError, match="less than nothing"):
         await kept.deployments.page("ours", DeploymentFilter(), limit=-1, cursor="")
+
+
+async def test_a_label_finds_only_what_is_of_the_project(
+    kept: Stores, build: MessageBuilder
+) -> None:
+    """Two projects use one label: neither list, nor page, nor figure of one shows the other."""
+    for project_id in ("ours", "theirs"):
+        labels = {"env": "prod"}
+        await kept.applications.add(
+            build.application(id=f"app-{project_id}", project_id=project_id, labels=labels)
+        )
+        await kept.deployments.add(
+            build.deployment(
+                id=f"d-{project_id}",
+                project_id=project_id,
+                labels=labels,
+                status=pb.DEPLOYMENT_SUCCESS,
+                completed_at=build.NOON,
+            )
+        )
+    labels = {"env": "prod"}
+
+    applications = await kept.applications.page(
+        "ours", ApplicationFilter(labels=labels), limit=0, cursor=""
+    )
+    deployments = await kept.deployments.page(
+        "ours", DeploymentFilter(labels=labels), limit=0, cursor=""
+    )
+    figures = await kept.outcomes.tally("ours", 0, build.NOON + 1, labels=labels)
+
+    assert [each.id for each in applications.items] == ["app-ours"]
+    assert [each.id for each in deployments.items] == ["d-ours"]
+    assert sum(each.count for each in figures) == 1

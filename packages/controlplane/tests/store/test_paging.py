@@ -10,12 +10,13 @@ from pipecd_controlplane.store.applications import ApplicationFilter
 from pipecd_controlplane.store.deployments import DeploymentFilter
 from pipecd_controlplane.store.stores import Stores
 from pipecd_model.errors import ConfigError
+from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_wire.model import deployment_pb2
 
 ALL = DeploymentFilter()
 
 
-async def add(kept: Stores, build: Any, count: int) -> list[str]:
+async def add(kept: Stores, build: MessageBuilder, count: int) -> list[str]:
     """Deployments of the same second by threes; answers their ids, newest first."""
     keys = []
     for number in range(count):
@@ -36,7 +37,9 @@ async def pages(kept: Stores, wanted: DeploymentFilter, limit: int) -> list[list
 
 
 @pytest.mark.parametrize("limit", [1, 4, 5, 9, 10, 11])
-async def test_every_row_comes_once_newest_first(kept: Stores, build: Any, limit: int) -> None:
+async def test_every_row_comes_once_newest_first(
+    kept: Stores, build: MessageBuilder, limit: int
+) -> None:
     ids = await add(kept, build, 10)
 
     found = await pages(kept, ALL, limit)
@@ -46,7 +49,9 @@ async def test_every_row_comes_once_newest_first(kept: Stores, build: Any, limit
     assert found[-1]
 
 
-async def test_a_list_that_ends_with_the_page_has_no_cursor(kept: Stores, build: Any) -> None:
+async def test_a_list_that_ends_with_the_page_has_no_cursor(
+    kept: Stores, build: MessageBuilder
+) -> None:
     """A v1 agent of upstream asks until the cursor is empty, and gives up on an error."""
     await add(kept, build, 4)
 
@@ -61,7 +66,9 @@ async def test_an_empty_list_has_no_cursor(kept: Stores) -> None:
     assert (page.items, page.cursor) == ([], "")
 
 
-async def test_a_cursor_is_not_given_for_rows_that_do_not_match(kept: Stores, build: Any) -> None:
+async def test_a_cursor_is_not_given_for_rows_that_do_not_match(
+    kept: Stores, build: MessageBuilder
+) -> None:
     """The rest of the table holds nothing that the caller would get."""
     await add(kept, build, 5)
     await kept.deployments.add(
@@ -75,13 +82,15 @@ async def test_a_cursor_is_not_given_for_rows_that_do_not_match(kept: Stores, bu
     assert ([d.id for d in page.items], page.cursor) == (["wanted"], "")
 
 
-async def test_limit_zero_is_everything_that_fits(kept: Stores, build: Any) -> None:
+async def test_limit_zero_is_everything_that_fits(kept: Stores, build: MessageBuilder) -> None:
     ids = await add(kept, build, paging.BATCH + 5)
 
     assert await pages(kept, ALL, 0) == [ids]
 
 
-async def test_a_page_ends_before_it_is_too_large_for_its_reader(kept: Stores, build: Any) -> None:
+async def test_a_page_ends_before_it_is_too_large_for_its_reader(
+    kept: Stores, build: MessageBuilder
+) -> None:
     for number in range(4):
         await kept.deployments.add(
             build.deployment(id=f"d{number}", created_at=build.NOON + number, summary="x" * 1000)
@@ -100,7 +109,7 @@ async def test_a_page_ends_before_it_is_too_large_for_its_reader(kept: Stores, b
     assert found == [["d3", "d2"], ["d1", "d0"]]
 
 
-async def test_one_row_larger_than_a_page_still_comes(kept: Stores, build: Any) -> None:
+async def test_one_row_larger_than_a_page_still_comes(kept: Stores, build: MessageBuilder) -> None:
     await kept.deployments.add(build.deployment(summary="x" * 1000))
 
     page = await kept.deployments.not_completed_of_piped("ours", "piped", cursor="", max_bytes=10)
@@ -124,7 +133,9 @@ async def test_a_foreign_cursor_is_refused_with_a_sentence(kept: Stores, cursor:
         await kept.deployments.page("ours", ALL, limit=1, cursor=cursor)
 
 
-async def test_deployments_are_filtered_by_everything_at_once(kept: Stores, build: Any) -> None:
+async def test_deployments_are_filtered_by_everything_at_once(
+    kept: Stores, build: MessageBuilder
+) -> None:
     running, failed = deployment_pb2.DEPLOYMENT_RUNNING, deployment_pb2.DEPLOYMENT_FAILURE
     for number, (status, app) in enumerate(
         [(running, "a"), (failed, "a"), (failed, "b"), (running, "c")]
@@ -144,7 +155,9 @@ async def test_deployments_are_filtered_by_everything_at_once(kept: Stores, buil
     assert only_failed == [["d2", "d1"]]
 
 
-async def test_applications_are_filtered_by_everything_at_once(kept: Stores, build: Any) -> None:
+async def test_applications_are_filtered_by_everything_at_once(
+    kept: Stores, build: MessageBuilder
+) -> None:
     await kept.applications.add(build.application(id="a", labels={"env": "dev", "team": "x"}))
     await kept.applications.add(build.application(id="b", labels={"env": "dev"}, disabled=True))
     await kept.applications.add(build.application(id="c", name="other", piped_id="another"))

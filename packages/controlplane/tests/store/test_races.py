@@ -10,7 +10,7 @@ import pytest
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.leases import LeaseRecord
 from pipecd_controlplane.store.open import SqliteFolder, open_database
-from pipecd_controlplane.store.records import Record
+from pipecd_controlplane.store.records import ReportedMessage
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_test_support.controlplane_messages import MessageBuilder
@@ -132,7 +132,7 @@ async def test_a_record_is_made_of_the_newest_one(
 ) -> None:
     async def grow(target: Stores) -> None:
         def edit(
-            record: Record[analysis_result_pb2.AnalysisResult] | None,
+            record: ReportedMessage[analysis_result_pb2.AnalysisResult] | None,
         ) -> analysis_result_pb2.AnalysisResult:
             before = record.message.start_time if record else 0
             return analysis_result_pb2.AnalysisResult(start_time=before + 1)
@@ -176,12 +176,14 @@ async def test_the_first_outcome_of_a_push_command_stays(
     await kept.push_commands.add("ours", "piped", push_pb2.Command(id="c1"))
 
     async def finish(target: Stores, reason: str) -> None:
-        await target.push_commands.handled("ours", "piped", "c1", succeeded=True, reason=reason)
+        await target.push_commands.record_outcome(
+            "ours", "piped", "c1", succeeded=True, reason=reason
+        )
 
     racing.rival = lambda theirs: finish(theirs, "first")
     await finish(kept, "second")
 
-    assert await kept.push_commands.unhandled("ours", "piped", "c1") is None
+    assert await kept.push_commands.find_unhandled("ours", "piped", "c1") is None
     assert racing.runs == 1
 
 
@@ -192,7 +194,7 @@ async def test_the_first_outcome_of_a_command_stays_with_its_output(
 
     async def finish(target: Stores, output: bytes) -> None:
         outcome = command_pb2.Command(id="c1", status=command_pb2.COMMAND_SUCCEEDED)
-        await target.commands.handled("ours", "piped", outcome, output)
+        await target.commands.record_outcome("ours", "piped", outcome, output)
 
     racing.rival = lambda theirs: finish(theirs, b"first")
     await finish(kept, b"second")
@@ -215,6 +217,6 @@ async def test_two_edits_of_a_session_are_both_kept(racing: RacingDatabase, kept
     racing.rival = lambda theirs: edit(theirs, subject="theirs")
     await edit(kept, expires_at=9)
 
-    found = await kept.sessions.by_id("s")
+    found = await kept.sessions.find_by_id("s")
     assert found is not None
     assert (found[0].subject, found[0].expires_at) == ("theirs", 9)

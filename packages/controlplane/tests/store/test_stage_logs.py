@@ -7,10 +7,11 @@ import pytest
 from sqlalchemy import update
 
 from pipecd_controlplane.store import schema, stage_logs
-from pipecd_controlplane.store.changes import Change, Kind
+from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores
 from pipecd_model.errors import StateError
+from pipecd_test_support.controlplane_messages import MessageBuilder
 
 KEY = LogKey(deployment_id="d1", stage_id="s1")
 
@@ -29,14 +30,14 @@ async def test_a_log_that_is_not_there_is_empty_and_open(kept: Stores) -> None:
     assert await read(kept) == ([], False)
 
 
-async def test_blocks_come_back_in_the_order_they_came(kept: Stores, build: Any) -> None:
+async def test_blocks_come_back_in_the_order_they_came(kept: Stores, build: MessageBuilder) -> None:
     await kept.stage_logs.append("ours", KEY, build.blocks(10, 11), completed=False)
     await kept.stage_logs.append("ours", KEY, build.blocks(12), completed=False)
 
     assert await read(kept) == ([10, 11, 12], False)
 
 
-async def test_a_block_that_arrives_twice_is_kept_once(kept: Stores, build: Any) -> None:
+async def test_a_block_that_arrives_twice_is_kept_once(kept: Stores, build: MessageBuilder) -> None:
     await kept.stage_logs.append("ours", KEY, build.blocks(10, 11), completed=False)
     await kept.stage_logs.append("ours", KEY, build.blocks(10, 11, 12), completed=False)
     await kept.stage_logs.append("ours", KEY, build.blocks(11, 12, 13, 13), completed=False)
@@ -44,7 +45,7 @@ async def test_a_block_that_arrives_twice_is_kept_once(kept: Stores, build: Any)
     assert await read(kept) == ([10, 11, 12, 13], False)
 
 
-async def test_the_first_block_of_an_index_stays(kept: Stores, build: Any) -> None:
+async def test_the_first_block_of_an_index_stays(kept: Stores, build: MessageBuilder) -> None:
     await kept.stage_logs.append("ours", KEY, build.blocks(10), completed=False)
     changed = build.blocks(10)
     changed[0].log = "rewritten"
@@ -54,14 +55,14 @@ async def test_the_first_block_of_an_index_stays(kept: Stores, build: Any) -> No
     assert [block.log for block in part.blocks] == ["line 10"]
 
 
-async def test_a_late_block_that_was_missing_is_kept(kept: Stores, build: Any) -> None:
+async def test_a_late_block_that_was_missing_is_kept(kept: Stores, build: MessageBuilder) -> None:
     await kept.stage_logs.append("ours", KEY, build.blocks(10, 12), completed=False)
     await kept.stage_logs.append("ours", KEY, build.blocks(11), completed=False)
 
     assert await read(kept) == ([10, 12, 11], False)
 
 
-async def test_a_sealed_log_takes_no_new_block(kept: Stores, build: Any) -> None:
+async def test_a_sealed_log_takes_no_new_block(kept: Stores, build: MessageBuilder) -> None:
     await kept.stage_logs.append("ours", KEY, build.blocks(10), completed=True)
 
     with pytest.raises(StateError, match="the log of the stage 's1' is complete"):
@@ -70,7 +71,7 @@ async def test_a_sealed_log_takes_no_new_block(kept: Stores, build: Any) -> None
     assert await read(kept) == ([10], True)
 
 
-async def test_the_last_report_may_be_repeated(kept: Stores, build: Any) -> None:
+async def test_the_last_report_may_be_repeated(kept: Stores, build: MessageBuilder) -> None:
     """Its answer may have been lost: a refusal would make the stage fail."""
     await kept.stage_logs.append("ours", KEY, build.blocks(10, 11), completed=True)
     await kept.stage_logs.append("ours", KEY, build.blocks(10, 11), completed=True)
@@ -79,7 +80,9 @@ async def test_the_last_report_may_be_repeated(kept: Stores, build: Any) -> None
     assert await read(kept) == ([10, 11], True)
 
 
-async def test_a_sealed_log_opens_again_for_who_may_reopen_it(kept: Stores, build: Any) -> None:
+async def test_a_sealed_log_opens_again_for_who_may_reopen_it(
+    kept: Stores, build: MessageBuilder
+) -> None:
     await kept.stage_logs.append("ours", KEY, build.blocks(10), completed=True)
 
     await kept.stage_logs.append("ours", KEY, build.blocks(11), completed=False, reopen=True)
@@ -88,7 +91,7 @@ async def test_a_sealed_log_opens_again_for_who_may_reopen_it(kept: Stores, buil
     assert await read(kept) == ([10, 11, 12], False)
 
 
-async def test_an_empty_last_report_seals(kept: Stores, build: Any) -> None:
+async def test_an_empty_last_report_seals(kept: Stores, build: MessageBuilder) -> None:
     await kept.stage_logs.append("ours", KEY, build.blocks(10), completed=False)
     await kept.stage_logs.append("ours", KEY, [], completed=True)
 
@@ -101,7 +104,7 @@ async def test_a_stage_without_output_has_a_sealed_empty_log(kept: Stores) -> No
     assert await read(kept) == ([], True)
 
 
-async def test_each_attempt_has_a_log_of_its_own(kept: Stores, build: Any) -> None:
+async def test_each_attempt_has_a_log_of_its_own(kept: Stores, build: MessageBuilder) -> None:
     again = LogKey(deployment_id="d1", stage_id="s1", retried_count=1)
     await kept.stage_logs.append("ours", KEY, build.blocks(10), completed=True)
     await kept.stage_logs.append("ours", again, build.blocks(10), completed=False)
@@ -109,7 +112,7 @@ async def test_each_attempt_has_a_log_of_its_own(kept: Stores, build: Any) -> No
     assert await read(kept, again) == ([10], False)
 
 
-async def test_another_projects_log_is_empty(kept: Stores, build: Any) -> None:
+async def test_another_projects_log_is_empty(kept: Stores, build: MessageBuilder) -> None:
     await kept.stage_logs.append("ours", KEY, build.blocks(10), completed=False)
 
     part = await kept.stage_logs.part("theirs", KEY)
@@ -117,7 +120,7 @@ async def test_another_projects_log_is_empty(kept: Stores, build: Any) -> None:
     assert part.blocks == []
 
 
-async def test_reading_begins_at_an_index(kept: Stores, build: Any) -> None:
+async def test_reading_begins_at_an_index(kept: Stores, build: MessageBuilder) -> None:
     await kept.stage_logs.append("ours", KEY, build.blocks(10, 11), completed=False)
     await kept.stage_logs.append("ours", KEY, build.blocks(12, 13), completed=False)
 
@@ -125,7 +128,7 @@ async def test_reading_begins_at_an_index(kept: Stores, build: Any) -> None:
     assert await read(kept, from_index=99) == ([], False)
 
 
-async def test_reading_goes_on_after_a_position(kept: Stores, build: Any) -> None:
+async def test_reading_goes_on_after_a_position(kept: Stores, build: MessageBuilder) -> None:
     await kept.stage_logs.append("ours", KEY, build.blocks(10, 11), completed=False)
     first = await kept.stage_logs.part("ours", KEY)
     await kept.stage_logs.append("ours", KEY, build.blocks(12), completed=False)
@@ -135,7 +138,7 @@ async def test_reading_goes_on_after_a_position(kept: Stores, build: Any) -> Non
     assert [block.index for block in part.blocks] == [12]
 
 
-async def test_a_long_log_is_read_part_by_part(kept: Stores, build: Any) -> None:
+async def test_a_long_log_is_read_part_by_part(kept: Stores, build: MessageBuilder) -> None:
     long = build.blocks(*range(5))
     for block in long:
         block.log = "x" * (stage_logs.PART_BYTES // 2 + 1)
@@ -147,7 +150,7 @@ async def test_a_long_log_is_read_part_by_part(kept: Stores, build: Any) -> None
     assert await read(kept) == ([0, 1, 2, 3, 4], False)
 
 
-async def test_a_log_of_many_chunks_is_read_whole(kept: Stores, build: Any) -> None:
+async def test_a_log_of_many_chunks_is_read_whole(kept: Stores, build: MessageBuilder) -> None:
     for index in range(150):
         await kept.stage_logs.append("ours", KEY, build.blocks(index), completed=False)
 
@@ -157,7 +160,7 @@ async def test_a_log_of_many_chunks_is_read_whole(kept: Stores, build: Any) -> N
 
 
 async def test_logs_in_one_message_are_cut_where_it_has_no_more_room(
-    kept: Stores, build: Any
+    kept: Stores, build: MessageBuilder
 ) -> None:
     other = LogKey(deployment_id="d1", stage_id="s2")
     for key in (KEY, other):
@@ -172,7 +175,7 @@ async def test_logs_in_one_message_are_cut_where_it_has_no_more_room(
 
 
 async def test_what_an_older_version_has_kept_is_known(
-    kept: Stores, build: Any, database: Any
+    kept: Stores, build: MessageBuilder, database: Any
 ) -> None:
     """It did not say where a chunk begins."""
     for index in range(10, 40, 2):
@@ -187,18 +190,20 @@ async def test_what_an_older_version_has_kept_is_known(
 
 
 async def test_only_what_changed_a_log_is_told(
-    kept: Stores, build: Any, told: list[Change]
+    kept: Stores, build: MessageBuilder, told: list[Change]
 ) -> None:
     await kept.stage_logs.append("ours", KEY, build.blocks(10), completed=False)
     await kept.stage_logs.append("ours", KEY, build.blocks(10), completed=False)
     await kept.stage_logs.append("ours", KEY, [], completed=False)
     await kept.stage_logs.append("ours", KEY, [], completed=True)
 
-    change = Change(kind=Kind.STAGE_LOG, id="d1/s1/0", project_id="ours")
+    change = Change(kind=ChangeKind.STAGE_LOG, id="d1/s1/0", project_id="ours")
     assert told == [change, change]
 
 
-async def test_a_log_has_a_limit_and_says_where_it_was_cut(kept: Stores, build: Any) -> None:
+async def test_a_log_has_a_limit_and_says_where_it_was_cut(
+    kept: Stores, build: MessageBuilder
+) -> None:
     logs = stage_logs.StageLogs(kept.database, max_bytes=100)
     for index in range(20):
         await logs.append("ours", KEY, build.blocks(index), completed=False)
@@ -212,7 +217,9 @@ async def test_a_log_has_a_limit_and_says_where_it_was_cut(kept: Stores, build: 
     assert [block.index for block in part.blocks] == list(range(len(part.blocks)))
 
 
-async def test_one_large_report_is_cut_at_the_same_place(kept: Stores, build: Any) -> None:
+async def test_one_large_report_is_cut_at_the_same_place(
+    kept: Stores, build: MessageBuilder
+) -> None:
     logs = stage_logs.StageLogs(kept.database, max_bytes=100)
 
     await logs.append("ours", KEY, build.blocks(*range(1000)), completed=False)

@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipecd_controlplane.store.database import Database
 from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.stage_logs import LogKey, StageLogs
 from pipecd_wire.model import logblock_pb2
@@ -58,7 +59,7 @@ async def kept_after(reports: list[list[int]]) -> list[int]:
 class CountingDatabase:
     """Counts the rows that units of work read."""
 
-    def __init__(self, database: Any) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
         self.rows = 0
 

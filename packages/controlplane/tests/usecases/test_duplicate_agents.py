@@ -27,7 +27,7 @@ def agent(peer: str, *, epoch: int | None = None) -> Agent:
 
 
 async def alarms(kept: Stores) -> list[str]:
-    return (await kept.alarms.of_project("ours", since=0)).get("piped", [])
+    return (await kept.alarms.list_by_project("ours", since=0)).get("piped", [])
 
 
 async def test_an_agent_that_reports_again_after_another_did_is_an_alarm(kept: Stores) -> None:
@@ -43,7 +43,7 @@ async def test_an_agent_that_reports_again_after_another_did_is_an_alarm(kept: S
         "two agents report under this piped id at once, from 10.0.0.1 and 10.0.0.2:"
         " stop one of them, or register a piped of its own for it"
     )
-    assert await kept.alarms.of_project("theirs", since=0) == {}
+    assert await kept.alarms.list_by_project("theirs", since=0) == {}
 
 
 async def test_an_agent_that_moves_from_place_to_place_is_none(kept: Stores) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from pipecd_controlplane.store.changes import Change, Kind
+from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.database import Database
 from pipecd_controlplane.store.leases import LeaseRecords
 from pipecd_controlplane.usecases.leases import Instance, Leases, LeaseTimes
@@ -257,7 +257,7 @@ async def test_each_piped_has_a_lease_of_its_own(leases: Leases) -> None:
 async def test_agents_hear_of_another_holder_and_not_of_renewals(
     leases: Leases, told: list[Change]
 ) -> None:
-    change = Change(kind=Kind.LEASE, id="piped", project_id="ours", piped_id="piped")
+    change = Change(kind=ChangeKind.LEASE, id="piped", project_id="ours", piped_id="piped")
     await leases.acquire(instance("a"))
     assert told == [change]
     await leases.renew(AGENT, "a", 1)

@@ -57,7 +57,7 @@ async def test_a_piped_has_a_name(plane: ServedControlPlane, admin: WebPerson, n
 
     assert (made.status, renamed.status) == ("INVALID_ARGUMENT", "INVALID_ARGUMENT")
     assert "name" in made.message
-    assert [each.name for each in await plane.stores.pipeds.of_project("default")] == ["named"]
+    assert [each.name for each in await plane.stores.pipeds.list_by_project("default")] == ["named"]
 
 
 async def test_the_list_has_statuses_and_no_hashes(

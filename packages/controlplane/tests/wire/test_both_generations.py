@@ -28,7 +28,7 @@ TARGETS = {"files": model.DeployTargets(deploy_targets=["east", "west"])}
 
 
 @pytest.fixture
-async def v0(plane: ServedControlPlane) -> Any:
+async def v0(plane: ServedControlPlane) -> AgentClient:
     """A piped that knows platforms."""
     agent = await plane.agent(name="v0")
     await meta(
@@ -41,7 +41,7 @@ async def v0(plane: ServedControlPlane) -> Any:
 
 
 @pytest.fixture
-async def v1(plane: ServedControlPlane) -> Any:
+async def v1(plane: ServedControlPlane) -> AgentClient:
     """A piped that knows plugins."""
     agent = await plane.agent(name="v1")
     await meta(
@@ -374,7 +374,7 @@ async def test_suggestions_of_both_are_listed_together(
         (v0, common_pb2.TERRAFORM, "c/old"),
         (v0, common_pb2.TERRAFORM, "a/old"),
     ):
-        known = (await plane.stores.unregistered.of_project("default")).get(agent.id)
+        known = (await plane.stores.unregistered.list_by_project("default")).get(agent.id)
         told = list(known.message.applications) if known else []
         info = common_pb2.ApplicationInfo(
             name=path, kind=kind, repo_id="repo", path=path, piped_id="whoever"

@@ -131,13 +131,13 @@ async def test_what_its_dead_leader_left_is_ended_by_the_record(
 ) -> None:
     leader = start("env -i sh -c 'trap \"\" TERM; sleep 600' & echo $!; read never")
     child = children_of(leader.pid)
-    leftovers = OrphanReaper(tmp_path)
-    leftovers.record("odd", leader.pid)
+    reaper = OrphanReaper(tmp_path)
+    reaper.record("odd", leader.pid)
     leader.kill()
     leader.wait(LIMIT)
     assert all(map(start_of, child))
 
-    await leftovers.end("odd", others=())
+    await reaper.end("odd", others=())
 
     assert not any(map(start_of, child))
 
@@ -148,13 +148,13 @@ async def test_a_session_that_got_the_number_of_a_dead_leader_is_left_alone(
     """A number is given away again only when nobody of the old session is left."""
     other = start("sleep 600 & echo $!; wait")
     folder = tmp_path / "processes"
-    leftovers = OrphanReaper(tmp_path)
-    leftovers.record("odd", other.pid)
+    reaper = OrphanReaper(tmp_path)
+    reaper.record("odd", other.pid)
     record = folder / str(other.pid)
     before = start_of(other.pid) - 1
     record.write_text(record.read_text().replace(str(start_of(other.pid)), str(before)))
 
-    await leftovers.end("odd", others=())
+    await reaper.end("odd", others=())
 
     assert is_alive(other)
     assert list(folder.iterdir()) == []

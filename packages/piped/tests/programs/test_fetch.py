@@ -65,3 +65,15 @@ async def test_a_source_that_cannot_be_fetched_is_said(tmp_path: Path, url: str)
 async def test_a_package_name_cannot_be_a_path(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match="there is no executable"):
         await fetch(ProgramSource(name="p", url="package://../../bin/sh"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "label"), [("plugin", "plugin 'p'"), ("launcher", "launcher 'p'")]
+)
+async def test_an_error_says_what_kind_of_program_it_is(
+    program: Path, tmp_path: Path, kind: str, label: str
+) -> None:
+    source = ProgramSource(name="p", url=str(program), sha256="0" * 64, kind=kind)
+
+    with pytest.raises(ProgramError, match=f"the file of the {label} has the sha256"):
+        await fetch(source, tmp_path / "programs")

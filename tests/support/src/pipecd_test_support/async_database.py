@@ -97,7 +97,7 @@ class BridgedTransaction:
             self.failure = DuplicateError(table.name)
             raise self.failure
 
-    def changed(self, change: Change) -> None:
+    def publish(self, change: Change) -> None:
         self.changes.append(change)
 
     def finish(self, work: Callable[[Transaction], Awaitable[T]]) -> T:

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import insert, select
 
 from pipecd_controlplane.store import schema
-from pipecd_controlplane.store.changes import Change, Kind
+from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.database import (
     ContentionError,
     Database,
@@ -34,7 +34,7 @@ def add_project(project_id: str, data: bytes = b"") -> Callable[[Transaction], A
 
     async def work(transaction: Transaction) -> str:
         await transaction.run(INSERT, id=project_id, version=1, data=data)
-        transaction.changed(Change(kind=Kind.PIPED, id=project_id, project_id=project_id))
+        transaction.publish(Change(kind=ChangeKind.PIPED, id=project_id, project_id=project_id))
         return project_id
 
     return work

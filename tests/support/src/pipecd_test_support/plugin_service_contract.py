@@ -9,10 +9,9 @@ from typing import Final
 
 import pytest
 
-from pipecd_sdk import CommandKind, Metadata, PipedError, StageFailedError, Tool
+from pipecd_sdk import CommandKind, Metadata, PipedError, SharedObjects, StageFailedError, Tool
 from pipecd_sdk._glue.management import announce
 from pipecd_sdk._glue.piped import (
-    ApplicationObjects,
     PipedClient,
     PipedTools,
     StageCommandStream,
@@ -88,6 +87,24 @@ class MetadataContract:
             await metadata.get_or_set_time("startTime", lambda: NOON)
 
 
+class SharedObjectsContract:
+    """What every implementation of `SharedObjects` promises."""
+
+    async def test_an_object_is_found_again(self, objects: SharedObjects) -> None:
+        await objects.put("last", b"\x00\xff")
+
+        assert await objects.get("last") == b"\x00\xff"
+
+    async def test_a_key_without_an_object_has_none(self, objects: SharedObjects) -> None:
+        assert await objects.get("last") is None
+
+    async def test_the_later_object_stays(self, objects: SharedObjects) -> None:
+        await objects.put("last", b"1")
+        await objects.put("last", b"")
+
+        assert await objects.get("last") == b""
+
+
 class PluginServiceContract:
     """What every piped promises to the plugin that it has started."""
 
@@ -114,15 +131,6 @@ class PluginServiceContract:
 
     async def test_what_piped_itself_does_not_keep_is_none(self, piped: PipedUnderTest) -> None:
         assert await get_shared_metadata(piped.client, DEPLOYMENT, "nothing") is None
-
-    async def test_an_object_is_found_again(self, piped: PipedUnderTest) -> None:
-        objects = ApplicationObjects(piped.client, APPLICATION)
-        before = await objects.get("last")
-
-        await objects.put("last", b"\x00\xff")
-
-        assert before is None
-        assert await objects.get("last") == b"\x00\xff"
 
     async def test_lines_of_the_log_arrive_in_order(self, piped: PipedUnderTest) -> None:
         lines = ["one", "two", "three"]

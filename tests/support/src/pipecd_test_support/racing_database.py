@@ -58,8 +58,8 @@ class InterruptedTransaction:
     async def upsert(self, table: Table, replaced: tuple[str, ...], **values: Value) -> None:
         await self._transaction.upsert(table, replaced, **values)
 
-    def changed(self, change: Change) -> None:
-        self._transaction.changed(change)
+    def publish(self, change: Change) -> None:
+        self._transaction.publish(change)
 
     async def _interrupt(self) -> None:
         rival, self._rival = self._rival, None

@@ -124,14 +124,14 @@ class CallAuthenticator:
         self, credential: str, metadata: Metadata, *, again: bool = False
     ) -> ApiKeyCaller:
         key_id, _secret = _parts(credential, ".", 2)
-        key = await self._stores.api_keys.by_id(key_id)
+        key = await self._stores.api_keys.find_by_id(key_id)
         peer = metadata.get(PEER, "")
         who = "" if again else f"{key_id}\n{network(peer)}"
         if key is None or not await self._any_matches(credential, [key.key_hash], who):
             raise UnauthenticatedError("unknown or wrong API key")
         if key.disabled:
             raise UnauthenticatedError(f"the API key {key.name!r} is disabled")
-        fact = await self._stores.api_key_facts.of_key(key_id)
+        fact = await self._stores.api_key_facts.get(key_id)
         now = self._now()
         if fact.expires_at and fact.expires_at <= now:
             raise UnauthenticatedError(f"the API key {key.name!r} has expired")

@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 
 from pipecd_controlplane.auth.caller import Agent, ApiKeyCaller, Person
 from pipecd_controlplane.auth.tenure import CallLater, Tenure
-from pipecd_controlplane.store.changes import Kind, Topic, topic
+from pipecd_controlplane.store.changes import ChangeKind, Topic, topic
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.bus import Bus
@@ -157,11 +157,11 @@ def subject_of(request: Message) -> Subject | None:
 def _topics(caller: Caller, subject: Subject | None) -> Iterator[Topic]:
     """Everything that the right of a stream depends on."""
     if isinstance(caller, Agent):
-        yield topic(Kind.PIPED, caller.piped_id)
+        yield topic(ChangeKind.PIPED, caller.piped_id)
     elif isinstance(caller, ApiKeyCaller):
-        yield topic(Kind.API_KEY, caller.key_id)
+        yield topic(ChangeKind.API_KEY, caller.key_id)
     else:
-        yield topic(Kind.SESSION, caller.session_id)
-        yield topic(Kind.PROJECT, caller.project_id)
+        yield topic(ChangeKind.SESSION, caller.session_id)
+        yield topic(ChangeKind.PROJECT, caller.project_id)
         if subject is not None:
-            yield topic(Kind.LABELS, subject.id)
+            yield topic(ChangeKind.LABELS, subject.id)

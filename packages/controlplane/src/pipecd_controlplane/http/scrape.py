@@ -54,7 +54,7 @@ class Scrape:
             for each in counts.counts:
                 by_kind[each.labels["KIND"]] = by_kind.get(each.labels["KIND"], 0) + each.count
             applications += [(project_id, kind, count) for kind, count in by_kind.items()]
-            stats = await self._stores.piped_stats.of_project(project_id)
+            stats = await self._stores.piped_stats.list_by_project(project_id)
             fresh = {
                 piped_id: stat
                 for piped_id, stat in stats.items()

@@ -8,7 +8,7 @@ from typing import Final
 from pipecd_controlplane.ops.jobs import Job
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
-from pipecd_controlplane.store.purge import Place
+from pipecd_controlplane.store.purge import PurgePosition
 from pipecd_controlplane.store.stage_logs import MAX_BYTES
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import chains
@@ -79,10 +79,10 @@ async def purge(stores: Stores, retention: Retention, now: Now) -> None:
         await _repeat(lambda: stores.purge.events(before=at - retention.events * DAY))
     if retention.deployments:
         before = at - retention.deployments * DAY
-        place: Place | None = Place()
+        place: PurgePosition | None = PurgePosition()
         while place is not None:
             place = await stores.purge.deployments(before=before, place=place)
-        await stores.purge.of_deleted_applications(before=before)
+        await stores.purge.records_of_deleted_applications(before=before)
         await _repeat(lambda: stores.purge.traces(before=before))
         await _repeat(lambda: stores.purge.chains(before=before))
     if retention.insights:

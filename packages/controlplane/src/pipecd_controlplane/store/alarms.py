@@ -6,7 +6,7 @@ from typing import Final
 from sqlalchemy import bindparam, select
 
 from pipecd_controlplane.store import schema
-from pipecd_controlplane.store.changes import Change, Kind
+from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.database import Database, Transaction, View
 from pipecd_controlplane.store.entities import Now
 
@@ -31,7 +31,7 @@ class Alarms:
         now = self._now()
 
         async def work(transaction: Transaction) -> None:
-            transaction.changed(Change(kind=Kind.PIPED, id=piped_id, project_id=project_id))
+            transaction.publish(Change(kind=ChangeKind.PIPED, id=piped_id, project_id=project_id))
             await transaction.upsert(
                 T,
                 ("sentence", "seen_at"),
@@ -45,7 +45,7 @@ class Alarms:
 
         await self._database.write(work)
 
-    async def of_project(self, project_id: str, *, since: int) -> dict[str, list[str]]:
+    async def list_by_project(self, project_id: str, *, since: int) -> dict[str, list[str]]:
         """The sentences of those that were seen after a moment, by piped."""
 
         async def work(view: View) -> dict[str, list[str]]:

@@ -37,11 +37,11 @@ class ApiKeyFacts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def of_key(self, key_id: str) -> KeyFact:
+    async def get(self, key_id: str) -> KeyFact:
         row = await self._database.one(BY_KEY, key_id=key_id)
         return KeyFact(expires_at=row[0], last_used_at=row[1]) if row else KeyFact()
 
-    async def of_project(self, project_id: str) -> dict[str, KeyFact]:
+    async def list_by_project(self, project_id: str) -> dict[str, KeyFact]:
         async def work(view: View) -> dict[str, KeyFact]:
             rows = await view.all(OF_PROJECT, project_id=project_id)
             return {row[0]: KeyFact(expires_at=row[1], last_used_at=row[2]) for row in rows}
@@ -56,7 +56,7 @@ class ApiKeyFacts:
             T, key_id=key_id, project_id=project_id, expires_at=expires_at, last_used_at=0
         )
 
-    async def used(self, uses: Mapping[tuple[str, str], int]) -> None:
+    async def record_uses(self, uses: Mapping[tuple[str, str], int]) -> None:
         """Keep when keys were used, by project and key id. A time never goes back."""
 
         async def work(transaction: Transaction) -> None:

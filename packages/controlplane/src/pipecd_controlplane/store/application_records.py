@@ -7,9 +7,9 @@ from typing import ClassVar
 from sqlalchemy import Select, Update, bindparam, select, update
 
 from pipecd_controlplane.store import schema
-from pipecd_controlplane.store.changes import Kind
+from pipecd_controlplane.store.changes import ChangeKind
 from pipecd_controlplane.store.database import StaleReadError, Transaction
-from pipecd_controlplane.store.records import M, Record, Records
+from pipecd_controlplane.store.records import M, Records, ReportedMessage
 from pipecd_wire.model import analysis_result_pb2, application_live_state_pb2
 
 
@@ -39,7 +39,7 @@ class ApplicationRecords(Records[M]):
             )
         )
 
-    async def find(self, project_id: str, application_id: str) -> Record[M] | None:
+    async def find(self, project_id: str, application_id: str) -> ReportedMessage[M] | None:
         row = await self._database.one(
             self._get, project_id=project_id, application_id=application_id
         )
@@ -50,7 +50,7 @@ class ApplicationRecords(Records[M]):
         transaction: Transaction,
         project_id: str,
         application_id: str,
-        edit: Callable[[Record[M] | None], M | None],
+        edit: Callable[[ReportedMessage[M] | None], M | None],
     ) -> None:
         """Write what `edit` makes of what is there; None leaves it as it is."""
         row = await transaction.one(self._get, project_id=project_id, application_id=application_id)
@@ -85,12 +85,12 @@ class ApplicationRecords(Records[M]):
         self._publish(transaction, project_id, application_id)
 
 
-class LiveStates(ApplicationRecords[application_live_state_pb2.ApplicationLiveStateSnapshot]):
+class LiveStateRecords(ApplicationRecords[application_live_state_pb2.ApplicationLiveStateSnapshot]):
     """What really runs of each application."""
 
     table = schema.live_state
     message = application_live_state_pb2.ApplicationLiveStateSnapshot
-    kind = Kind.LIVE_STATE
+    kind = ChangeKind.LIVE_STATE
 
 
 class AnalysisResults(ApplicationRecords[analysis_result_pb2.AnalysisResult]):

@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import and_, bindparam, func, select
 
 from pipecd_controlplane.store import schema
-from pipecd_controlplane.store.changes import Kind
+from pipecd_controlplane.store.changes import ChangeKind
 from pipecd_controlplane.store.database import Value, View
 from pipecd_controlplane.store.entities import Entities
 from pipecd_controlplane.store.labels import Labels
@@ -79,7 +79,7 @@ class Applications(Entities[application_pb2.Application]):
     """The applications, those deleted included: they are marked, not removed."""
 
     noun = "application"
-    kind = Kind.APPLICATION
+    kind = ChangeKind.APPLICATION
     table = T
     message = application_pb2.Application
     _list = LIST
@@ -98,15 +98,15 @@ class Applications(Entities[application_pb2.Application]):
             "updated_at": entity.updated_at,
         }
 
-    async def enabled_of_piped(
+    async def list_enabled(
         self, project_id: str, piped_id: str
     ) -> list[application_pb2.Application]:
         async def work(view: View) -> list[application_pb2.Application]:
-            return await self.enabled_of_piped_in(view, project_id, piped_id)
+            return await self.list_enabled_in(view, project_id, piped_id)
 
         return await self._database.read(work)
 
-    async def enabled_of_piped_in(
+    async def list_enabled_in(
         self, view: View, project_id: str, piped_id: str
     ) -> list[application_pb2.Application]:
         rows = await view.all(ENABLED_OF_PIPED, project_id=project_id, piped_id=piped_id)

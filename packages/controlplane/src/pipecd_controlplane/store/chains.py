@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import bindparam, select
 
 from pipecd_controlplane.store import schema
-from pipecd_controlplane.store.changes import Kind
+from pipecd_controlplane.store.changes import ChangeKind
 from pipecd_controlplane.store.database import Value, View
 from pipecd_controlplane.store.entities import Entities
 from pipecd_controlplane.store.listing import Filter, ListQuery
@@ -43,7 +43,7 @@ class Chains(Entities[pb.DeploymentChain]):
     """The chains with the state of their blocks."""
 
     noun = "deployment chain"
-    kind = Kind.CHAIN
+    kind = ChangeKind.CHAIN
     table = T
     message = pb.DeploymentChain
     _list = LIST
@@ -55,7 +55,7 @@ class Chains(Entities[pb.DeploymentChain]):
             "updated_at": entity.updated_at,
         }
 
-    async def unfinished(self, *, most: int = 1000) -> list[tuple[str, str]]:
+    async def list_unfinished(self, *, most: int = 1000) -> list[tuple[str, str]]:
         """Project and id of the chains that go on, of all projects: for the timed look at them."""
 
         async def work(view: View) -> list[tuple[str, str]]:

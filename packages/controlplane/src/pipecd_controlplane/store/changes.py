@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Kind(Enum):
+class ChangeKind(Enum):
     """What a change is about."""
 
     APPLICATION = "application"
@@ -48,7 +48,7 @@ def piped_topic(piped_id: str) -> Topic:
     return Topic(kind="of-piped", id=piped_id)
 
 
-def topic(kind: Kind, thing_id: str) -> Topic:
+def topic(kind: ChangeKind, thing_id: str) -> Topic:
     return Topic(kind=kind.value, id=thing_id)
 
 
@@ -56,7 +56,7 @@ def topic(kind: Kind, thing_id: str) -> Topic:
 class Change:
     """One thing that was written."""
 
-    kind: Kind
+    kind: ChangeKind
     id: str
     project_id: str
     piped_id: str = ""

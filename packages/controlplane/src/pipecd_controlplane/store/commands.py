@@ -6,7 +6,7 @@ from typing import Final
 from sqlalchemy import bindparam, select
 
 from pipecd_controlplane.store import schema
-from pipecd_controlplane.store.changes import Kind
+from pipecd_controlplane.store.changes import ChangeKind
 from pipecd_controlplane.store.database import Transaction, Value, View
 from pipecd_controlplane.store.entities import Entities
 from pipecd_wire.model import command_pb2
@@ -38,7 +38,7 @@ class Commands(Entities[command_pb2.Command]):
     """The commands, and what handling them gave."""
 
     noun = "command"
-    kind = Kind.COMMAND
+    kind = ChangeKind.COMMAND
     table = T
     message = command_pb2.Command
 
@@ -49,13 +49,13 @@ class Commands(Entities[command_pb2.Command]):
             "created_at": entity.created_at,
         }
 
-    async def unhandled_of_piped(self, project_id: str, piped_id: str) -> list[command_pb2.Command]:
+    async def list_unhandled(self, project_id: str, piped_id: str) -> list[command_pb2.Command]:
         async def work(view: View) -> list[command_pb2.Command]:
-            return await self.unhandled_of_piped_in(view, project_id, piped_id, most=MOST_AT_ONCE)
+            return await self.list_unhandled_in(view, project_id, piped_id, most=MOST_AT_ONCE)
 
         return await self._database.read(work)
 
-    async def unhandled_of_piped_in(
+    async def list_unhandled_in(
         self, view: View, project_id: str, piped_id: str, *, most: int = ALL
     ) -> list[command_pb2.Command]:
         rows = await view.all(
@@ -68,7 +68,7 @@ class Commands(Entities[command_pb2.Command]):
         row = await self._database.one(OUTPUT, command_id=command_id, project_id=project_id)
         return bytes(row[0]) if row else None
 
-    async def handled(
+    async def record_outcome(
         self, project_id: str, piped_id: str, outcome: command_pb2.Command, output: bytes
     ) -> None:
         """Keep the outcome of a command of this piped. The first one stays."""
@@ -79,7 +79,7 @@ class Commands(Entities[command_pb2.Command]):
             def change(command: command_pb2.Command) -> None:
                 nonlocal first
                 if command.piped_id != piped_id:
-                    raise self.missing(command.id)
+                    raise self.missing_error(command.id)
                 first = command.status == command_pb2.COMMAND_NOT_HANDLED_YET
                 if first:
                     command.status = outcome.status

@@ -70,7 +70,7 @@ class Transaction(View, Protocol):
         Raises DuplicateError when that one is of another project.
         """
 
-    def changed(self, change: Change) -> None:
+    def publish(self, change: Change) -> None:
         """Publish a change, if and when this transaction is committed."""
 
 

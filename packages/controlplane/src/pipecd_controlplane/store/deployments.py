@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy import bindparam, select, tuple_
 
 from pipecd_controlplane.store import outcomes, schema
-from pipecd_controlplane.store.changes import Kind
+from pipecd_controlplane.store.changes import ChangeKind
 from pipecd_controlplane.store.database import Transaction, Value, View
 from pipecd_controlplane.store.entities import Entities
 from pipecd_controlplane.store.labels import Labels
@@ -100,7 +100,7 @@ class Deployments(Entities[deployment_pb2.Deployment]):
     """The deployments with their stages."""
 
     noun = "deployment"
-    kind = Kind.DEPLOYMENT
+    kind = ChangeKind.DEPLOYMENT
     table = T
     message = deployment_pb2.Deployment
     _list = LIST
@@ -121,13 +121,13 @@ class Deployments(Entities[deployment_pb2.Deployment]):
             "trace_commit_hash": entity.deployment_trace_commit_hash,
         }
 
-    async def written(
+    async def write_related(
         self,
         transaction: Transaction,
         before: deployment_pb2.Deployment | None,
         after: deployment_pb2.Deployment,
     ) -> None:
-        await super().written(transaction, before, after)
+        await super().write_related(transaction, before, after)
         was_completed = before is not None and is_completed(before.status)
         if is_completed(after.status) and not was_completed:
             await outcomes.add_in(transaction, after)
@@ -156,7 +156,7 @@ class Deployments(Entities[deployment_pb2.Deployment]):
         rows = await view.all(ALL_NOT_COMPLETED, project_id=project_id, piped_id=piped_id)
         return [self._parse(row[0]) for row in rows]
 
-    async def of_traces_in(
+    async def list_by_trace_in(
         self, view: View, project_id: str, commit_hashes: Iterable[str]
     ) -> dict[str, list[deployment_pb2.Deployment]]:
         """What the commits of traces led to, by commit, newest first."""
@@ -166,7 +166,7 @@ class Deployments(Entities[deployment_pb2.Deployment]):
             found[commit_hash] = [self._parse(row[0]) for row in rows]
         return found
 
-    async def of_chain_in(
+    async def list_by_chain_in(
         self, view: View, project_id: str, chain_id: str
     ) -> list[deployment_pb2.Deployment]:
         rows = await view.all(OF_CHAIN, project_id=project_id, chain_id=chain_id)

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from google.protobuf.message import Message
 from sqlalchemy import Table, bindparam, select, update
 
-from pipecd_controlplane.store.changes import Change, Kind
+from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.database import Database, StaleReadError, Transaction, Value, View
-from pipecd_controlplane.store.labels import Labels, labelled
+from pipecd_controlplane.store.labels import Labels, to_labelled
 from pipecd_controlplane.store.listing import Filter, ListQuery
 from pipecd_controlplane.store.paging import PAGE_BYTES, Page, fill
 from pipecd_model.errors import ConflictError, NotFoundError
@@ -39,7 +39,7 @@ class Entities(ABC, Generic[M]):
     """Messages of one type, each a row. Subclasses say which, and by what they are found."""
 
     noun: ClassVar[str]
-    kind: ClassVar[Kind]
+    kind: ClassVar[ChangeKind]
     table: ClassVar[Table]
     message: type[M]
 
@@ -69,14 +69,14 @@ class Entities(ABC, Generic[M]):
         """The piped that must hear of changes; empty when none needs to."""
         return str(getattr(entity, "piped_id", ""))
 
-    async def written(self, transaction: Transaction, before: M | None, after: M) -> None:
+    async def write_related(self, transaction: Transaction, before: M | None, after: M) -> None:
         """Keep in step what is kept beside it. `before` is None for a new one."""
         if self._labels is None:
             return
         if before is None:
-            await self._labels.add(transaction, labelled(after))
+            await self._labels.add(transaction, to_labelled(after))
         else:
-            await self._labels.replace(transaction, labelled(before), labelled(after))
+            await self._labels.replace(transaction, to_labelled(before), to_labelled(after))
 
     async def find(self, project_id: str, entity_id: str) -> M | None:
         row = await self._database.one(self._get, id=entity_id, project_id=project_id)
@@ -86,7 +86,7 @@ class Entities(ABC, Generic[M]):
         """Raises NotFoundError, also for a thing of another project."""
         entity = await self.find(project_id, entity_id)
         if entity is None:
-            raise self.missing(entity_id)
+            raise self.missing_error(entity_id)
         return entity
 
     async def page(
@@ -156,8 +156,8 @@ class Entities(ABC, Generic[M]):
         )
         if not added:
             raise ConflictError(f"the {self.noun} {fields.id!r} exists already")
-        await self.written(transaction, None, entity)
-        transaction.changed(self._change(entity, self.piped_of(entity)))
+        await self.write_related(transaction, None, entity)
+        transaction.publish(self._change(entity, self.piped_of(entity)))
 
     async def update_in(
         self,
@@ -168,7 +168,7 @@ class Entities(ABC, Generic[M]):
     ) -> M:
         row = await transaction.one(self._get, id=entity_id, project_id=project_id)
         if row is None:
-            raise self.missing(entity_id)
+            raise self.missing_error(entity_id)
         before, version = self._parse(row[0]), row[1]
         after = self._parse(row[0])
         change(after)
@@ -176,19 +176,21 @@ class Entities(ABC, Generic[M]):
             return before
         _fields(after).updated_at = self._now()
         await self._replace(transaction, before, after, version)
-        await self.written(transaction, before, after)
+        await self.write_related(transaction, before, after)
         for piped_id in {self.piped_of(before), self.piped_of(after)}:
-            transaction.changed(self._change(after, piped_id))
-        self._tell_labels(transaction, before, after)
+            transaction.publish(self._change(after, piped_id))
+        self._publish_labels(transaction, before, after)
         return after
 
-    def _tell_labels(self, transaction: Transaction, before: M, after: M) -> None:
+    def _publish_labels(self, transaction: Transaction, before: M, after: M) -> None:
         """Labels decide who may see a thing: whoever depends on them need not hear of the rest."""
         if self._labels is None:
             return
-        was, now = labelled(before), labelled(after)
+        was, now = to_labelled(before), to_labelled(after)
         if dict(was.labels) != dict(now.labels):
-            transaction.changed(Change(kind=Kind.LABELS, id=now.id, project_id=now.project_id))
+            transaction.publish(
+                Change(kind=ChangeKind.LABELS, id=now.id, project_id=now.project_id)
+            )
 
     async def _replace(self, transaction: Transaction, before: M, after: M, version: int) -> None:
         """Write if nobody else has since it was read. An index is touched only by what changed."""
@@ -224,7 +226,7 @@ class Entities(ABC, Generic[M]):
     def _parse(self, data: bytes) -> M:
         return self.message.FromString(data)
 
-    def missing(self, entity_id: str) -> NotFoundError:
+    def missing_error(self, entity_id: str) -> NotFoundError:
         return NotFoundError(f"there is no {self.noun} {entity_id!r}")
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import bindparam, select, tuple_
 
 from pipecd_controlplane.store import schema
-from pipecd_controlplane.store.changes import Kind
+from pipecd_controlplane.store.changes import ChangeKind
 from pipecd_controlplane.store.database import Value, View
 from pipecd_controlplane.store.entities import Entities
 from pipecd_controlplane.store.labels import Labels
@@ -57,7 +57,7 @@ class Events(Entities[event_pb2.Event]):
     """The events with their state."""
 
     noun = "event"
-    kind = Kind.EVENT
+    kind = ChangeKind.EVENT
     table = T
     message = event_pb2.Event
     _list = LIST
@@ -95,7 +95,7 @@ class Events(Entities[event_pb2.Event]):
         bounds: dict[str, Value] = {"start": start, "end": end or START.created_at}
         if status is not None:
             bounds["status"] = status
-        statement = _in_time(status is not None, oldest_first)
+        statement = _select_in_time(status is not None, oldest_first)
 
         async def work(view: View) -> list[event_pb2.Event]:
             found: list[event_pb2.Event] = []
@@ -122,7 +122,7 @@ class Events(Entities[event_pb2.Event]):
 
 
 @cache
-def _in_time(by_status: bool, oldest_first: bool) -> Any:
+def _select_in_time(by_status: bool, oldest_first: bool) -> Any:
     here = tuple_(T.c.created_at, T.c.id)
     there = tuple_(bindparam("created_at"), bindparam("after"))
     statement = select(T.c.data, T.c.created_at, T.c.id).where(

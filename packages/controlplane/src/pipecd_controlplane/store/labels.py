@@ -10,7 +10,7 @@ from sqlalchemy import Table, bindparam, delete, insert
 from pipecd_controlplane.store.database import Transaction
 
 
-class Labelled(Protocol):
+class HasLabels(Protocol):
     """The fields that every entity with labels has."""
 
     id: str
@@ -21,10 +21,10 @@ class Labelled(Protocol):
     def labels(self) -> Mapping[str, str]: ...
 
 
-def labelled(entity: Message) -> Labelled:
+def to_labelled(entity: Message) -> HasLabels:
     """The same entity: generated classes share no type that says so."""
     fields: Any = entity
-    checked: Labelled = fields
+    checked: HasLabels = fields
     return checked
 
 
@@ -36,7 +36,7 @@ class Labels:
         self._insert = insert(table)
         self._delete = delete(table).where(table.c.entity_id == bindparam("this_entity"))
 
-    async def add(self, transaction: Transaction, entity: Labelled) -> None:
+    async def add(self, transaction: Transaction, entity: HasLabels) -> None:
         if entity.labels:
             # Labels of a deployment stay with its figures when it is forgotten itself.
             await self.remove(transaction, entity.id)
@@ -50,7 +50,7 @@ class Labels:
                 created_at=entity.created_at,
             )
 
-    async def replace(self, transaction: Transaction, before: Labelled, after: Labelled) -> None:
+    async def replace(self, transaction: Transaction, before: HasLabels, after: HasLabels) -> None:
         """What is as before is not written: labels hardly ever change."""
         if dict(before.labels) == dict(after.labels):
             return

@@ -13,7 +13,7 @@ from typing import Final
 from sqlalchemy import bindparam, select, update
 
 from pipecd_controlplane.store import schema
-from pipecd_controlplane.store.changes import Change, Kind
+from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.database import Database, Row, StaleReadError, Transaction
 
 T: Final = schema.lease
@@ -97,8 +97,10 @@ class LeaseRecords:
             if not written:
                 raise StaleReadError
             if (after.epoch, after.instance_id) != (before.epoch, before.instance_id):
-                transaction.changed(
-                    Change(kind=Kind.LEASE, id=piped_id, project_id=project_id, piped_id=piped_id)
+                transaction.publish(
+                    Change(
+                        kind=ChangeKind.LEASE, id=piped_id, project_id=project_id, piped_id=piped_id
+                    )
                 )
             return after
 

@@ -23,7 +23,7 @@ DELETE: Final = delete(T).where(T.c.deployment_id == bindparam("this_deployment"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class DeploymentOutcome:
     """The end of one deployment."""
 
     application_id: str
@@ -71,14 +71,16 @@ class Outcomes:
         *,
         application_id: str = "",
         labels: dict[str, str] | None = None,
-    ) -> list[Outcome]:
+    ) -> list[DeploymentOutcome]:
         """Failures in [start, end), and the first success after each, oldest first."""
-        statement = _restores(by_application=bool(application_id), label_count=len(labels or {}))
+        statement = _select_restores(
+            by_application=bool(application_id), label_count=len(labels or {})
+        )
         parameters = _parameters(project_id, start, end, application_id, labels or {})
 
-        async def work(view: View) -> list[Outcome]:
+        async def work(view: View) -> list[DeploymentOutcome]:
             return [
-                Outcome(application_id=application, status=status, completed_at=at)
+                DeploymentOutcome(application_id=application, status=status, completed_at=at)
                 for application, status, at in await view.all(statement, **parameters)
             ]
 
@@ -94,7 +96,9 @@ class Outcomes:
         labels: dict[str, str] | None = None,
     ) -> list[Tally]:
         """Those that ended in [start, end), counted by day and status."""
-        statement = _by_day(by_application=bool(application_id), label_count=len(labels or {}))
+        statement = _select_by_day(
+            by_application=bool(application_id), label_count=len(labels or {})
+        )
         parameters = _parameters(project_id, start, end, application_id, labels or {})
 
         async def work(view: View) -> list[Tally]:
@@ -115,7 +119,7 @@ class Outcomes:
 
 
 @cache
-def _restores(*, by_application: bool, label_count: int) -> "Select[Any]":
+def _select_restores(*, by_application: bool, label_count: int) -> "Select[Any]":
     before = func.lag(T.c.status).over(
         partition_by=T.c.application_id, order_by=(T.c.completed_at, T.c.deployment_id)
     )
@@ -128,7 +132,7 @@ def _restores(*, by_application: bool, label_count: int) -> "Select[Any]":
             before.label("before"),
         )
         .where(
-            *_wanted(by_application=by_application, label_count=label_count),
+            *_conditions(by_application=by_application, label_count=label_count),
             T.c.status != pb.DEPLOYMENT_CANCELLED,
         )
         .subquery()
@@ -146,16 +150,16 @@ def _restores(*, by_application: bool, label_count: int) -> "Select[Any]":
 
 
 @cache
-def _by_day(*, by_application: bool, label_count: int) -> "Select[Any]":
+def _select_by_day(*, by_application: bool, label_count: int) -> "Select[Any]":
     day = T.c.completed_at // DAY
     return (
         select(day, T.c.status, func.count(), func.sum(T.c.completed_at - T.c.committed_at))
-        .where(*_wanted(by_application=by_application, label_count=label_count))
+        .where(*_conditions(by_application=by_application, label_count=label_count))
         .group_by(day, T.c.status)
     )
 
 
-def _wanted(*, by_application: bool, label_count: int) -> "list[ColumnElement[bool]]":
+def _conditions(*, by_application: bool, label_count: int) -> "list[ColumnElement[bool]]":
     if label_count > MOST_LABELS:
         raise ConfigError(
             f"invalid request: labels: {label_count} in one filter, at most {MOST_LABELS}"

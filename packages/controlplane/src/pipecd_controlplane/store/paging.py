@@ -63,7 +63,7 @@ class Position:
 START: Final = Position(created_at=2**62, id="")
 
 
-def after(position: Position) -> dict[str, Value]:
+def position_parameters(position: Position) -> dict[str, Value]:
     """The parameters by which a statement goes on behind a position."""
     return {"created_at": position.created_at, "after": position.id}
 
@@ -88,7 +88,7 @@ async def fill(
     while True:
         # One more than wanted: only a row that is there makes this page not the last.
         batch = min(BATCH, limit + 1 - len(items))
-        rows = await view.all(statement, **parameters, **after(last), batch=batch)
+        rows = await view.all(statement, **parameters, **position_parameters(last), batch=batch)
         for data, created_at, row_id in rows:
             if len(items) == limit or (items and size + len(data) > max_bytes):
                 return Page(items=items, cursor=last.encode())

@@ -6,9 +6,9 @@ from typing import ClassVar
 from sqlalchemy import Select, bindparam, select
 
 from pipecd_controlplane.store import schema
-from pipecd_controlplane.store.changes import Kind
+from pipecd_controlplane.store.changes import ChangeKind
 from pipecd_controlplane.store.database import Transaction, View
-from pipecd_controlplane.store.records import M, Record, Records
+from pipecd_controlplane.store.records import M, Records, ReportedMessage
 from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
 
@@ -40,22 +40,22 @@ class PipedRecords(Records[M]):
 
         await self._database.write(work)
 
-    async def of_project(self, project_id: str) -> dict[str, Record[M]]:
+    async def list_by_project(self, project_id: str) -> dict[str, ReportedMessage[M]]:
         """What each piped of the project reported last, by its id."""
 
-        async def work(view: View) -> dict[str, Record[M]]:
+        async def work(view: View) -> dict[str, ReportedMessage[M]]:
             rows = await view.all(self._of_project, project_id=project_id)
             return {row[0]: self._record(row[1], row[2]) for row in rows}
 
         return await self._database.read(work)
 
 
-class PluginStates(PipedRecords[push_pb2.ReportPluginsRequest]):
+class PluginStateRecords(PipedRecords[push_pb2.ReportPluginsRequest]):
     """How the plugins of each piped are."""
 
     table = schema.plugin_state
     message = push_pb2.ReportPluginsRequest
-    kind = Kind.PLUGINS
+    kind = ChangeKind.PLUGINS
 
 
 class PipedStats(PipedRecords[pipedservice.ReportStatRequest]):

@@ -6,7 +6,7 @@ from typing import Final
 from sqlalchemy import bindparam, select
 
 from pipecd_controlplane.store import schema
-from pipecd_controlplane.store.changes import Kind
+from pipecd_controlplane.store.changes import ChangeKind
 from pipecd_controlplane.store.database import Value, View
 from pipecd_controlplane.store.entities import Entities
 from pipecd_wire.model import piped_pb2
@@ -22,7 +22,7 @@ class Pipeds(Entities[piped_pb2.Piped]):
     """The pipeds, with the hashes of their keys."""
 
     noun = "piped"
-    kind = Kind.PIPED
+    kind = ChangeKind.PIPED
     table = schema.piped
     message = piped_pb2.Piped
 
@@ -32,7 +32,7 @@ class Pipeds(Entities[piped_pb2.Piped]):
     def piped_of(self, entity: piped_pb2.Piped) -> str:
         return entity.id
 
-    async def of_project(self, project_id: str) -> list[piped_pb2.Piped]:
+    async def list_by_project(self, project_id: str) -> list[piped_pb2.Piped]:
         async def work(view: View) -> list[piped_pb2.Piped]:
             rows = await view.all(OF_PROJECT, project_id=project_id)
             return [self._parse(row[0]) for row in rows]

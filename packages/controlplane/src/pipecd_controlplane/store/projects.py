@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import bindparam, select, update
 
 from pipecd_controlplane.store import schema
-from pipecd_controlplane.store.changes import Change, Kind
+from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.database import Database, StaleReadError, Transaction, View
 from pipecd_controlplane.store.entities import Now
 from pipecd_model.errors import ConflictError, NotFoundError
@@ -54,13 +54,13 @@ class Projects:
     async def get(self, project_id: str) -> project_pb2.Project:
         project = await self.find(project_id)
         if project is None:
-            raise _missing(project_id)
+            raise _missing_error(project_id)
         return project
 
     async def get_in(self, view: View, project_id: str) -> project_pb2.Project:
         row = await view.one(GET, id=project_id)
         if row is None:
-            raise _missing(project_id)
+            raise _missing_error(project_id)
         return project_pb2.Project.FromString(row[0])
 
     async def add_if_absent_in(
@@ -92,7 +92,7 @@ class Projects:
     ) -> None:
         row = await transaction.one(GET, id=project_id)
         if row is None:
-            raise _missing(project_id)
+            raise _missing_error(project_id)
         project, version = project_pb2.Project.FromString(row[0]), row[1]
         change(project)
         project.updated_at = self._now()
@@ -105,8 +105,8 @@ class Projects:
         )
         if not written:
             raise StaleReadError
-        transaction.changed(Change(kind=Kind.PROJECT, id=project_id, project_id=project_id))
+        transaction.publish(Change(kind=ChangeKind.PROJECT, id=project_id, project_id=project_id))
 
 
-def _missing(project_id: str) -> NotFoundError:
+def _missing_error(project_id: str) -> NotFoundError:
     return NotFoundError(f"there is no project {project_id!r}")

@@ -114,7 +114,7 @@ EVENT_LABELS: Final = Labels(schema.event_label)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PurgePosition:
     """How far the deployments were looked at."""
 
     completed_at: int = -1
@@ -127,15 +127,15 @@ class Purge:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def deployments(self, *, before: int, place: Place) -> Place | None:
+    async def deployments(self, *, before: int, place: PurgePosition) -> PurgePosition | None:
         """One step; None when there is nothing more. What an application names last stays."""
 
-        async def work(transaction: Transaction) -> Place | None:
+        async def work(transaction: Transaction) -> PurgePosition | None:
             rows = await transaction.all(
                 ENDED, before=before, after_at=place.completed_at, after_id=place.id
             )
             for _, deployment_id, application_id in rows:
-                if deployment_id in await _named(transaction, application_id):
+                if deployment_id in await _find_named(transaction, application_id):
                     continue
                 for statement in OF_DEPLOYMENT:
                     await transaction.run(statement, this_deployment=deployment_id)
@@ -143,7 +143,7 @@ class Purge:
                     await DEPLOYMENT_LABELS.remove(transaction, deployment_id)
             if not rows:
                 return None
-            return Place(completed_at=rows[-1][0], id=rows[-1][1])
+            return PurgePosition(completed_at=rows[-1][0], id=rows[-1][1])
 
         return await self._database.write(work)
 
@@ -164,7 +164,7 @@ class Purge:
     async def outputs(self, *, before: int) -> int:
         return await self._step(OUTPUTS, DELETE_OUTPUT, before)
 
-    async def of_deleted_applications(self, *, before: int) -> None:
+    async def records_of_deleted_applications(self, *, before: int) -> None:
         """What was told of applications that are gone; they themselves stay, as a name."""
 
         async def work(transaction: Transaction) -> None:
@@ -195,7 +195,7 @@ class Purge:
         return await self._database.write(work)
 
 
-async def _named(transaction: Transaction, application_id: str) -> set[str]:
+async def _find_named(transaction: Transaction, application_id: str) -> set[str]:
     """The deployments that an application refers to; a deleted one to none."""
     row = await transaction.one(APPLICATION, application_id=application_id)
     if row is None:

@@ -6,7 +6,7 @@ from typing import Final
 from sqlalchemy import bindparam, select, update
 
 from pipecd_controlplane.store import schema
-from pipecd_controlplane.store.changes import Change, Kind
+from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.database import Database, Transaction, View
 from pipecd_model.errors import ConflictError, NotFoundError
 from pipecd_wire.pipecd.push import push_pb2
@@ -62,11 +62,11 @@ class PushCommands:
             )
             if not added:
                 raise ConflictError(f"the command {command.id!r} exists already")
-            transaction.changed(_change(project_id, piped_id, command.id))
+            transaction.publish(_change(project_id, piped_id, command.id))
 
         await self._database.write(work)
 
-    async def unhandled(
+    async def find_unhandled(
         self, project_id: str, piped_id: str, command_id: str
     ) -> push_pb2.Command | None:
         row = await self._database.one(
@@ -74,13 +74,13 @@ class PushCommands:
         )
         return push_pb2.Command.FromString(row[0]) if row else None
 
-    async def unhandled_of_piped_in(
+    async def list_unhandled_in(
         self, view: View, project_id: str, piped_id: str
     ) -> list[push_pb2.Command]:
         rows = await view.all(UNHANDLED_OF_PIPED, project_id=project_id, piped_id=piped_id)
         return [push_pb2.Command.FromString(row[0]) for row in rows]
 
-    async def handled(
+    async def record_outcome(
         self, project_id: str, piped_id: str, command_id: str, *, succeeded: bool, reason: str
     ) -> None:
         """Keep the outcome of a command of this piped. The first one stays."""
@@ -97,10 +97,12 @@ class PushCommands:
                 HANDLE, this_id=command_id, succeeded=int(succeeded), reason=reason
             ):
                 return  # another outcome came first
-            transaction.changed(_change(project_id, piped_id, command_id))
+            transaction.publish(_change(project_id, piped_id, command_id))
 
         await self._database.write(work)
 
 
 def _change(project_id: str, piped_id: str, command_id: str) -> Change:
-    return Change(kind=Kind.PUSH_COMMAND, id=command_id, project_id=project_id, piped_id=piped_id)
+    return Change(
+        kind=ChangeKind.PUSH_COMMAND, id=command_id, project_id=project_id, piped_id=piped_id
+    )

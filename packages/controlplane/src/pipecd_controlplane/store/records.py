@@ -7,7 +7,7 @@ from typing import ClassVar, Generic, TypeVar
 from google.protobuf.message import Message
 from sqlalchemy import Table
 
-from pipecd_controlplane.store.changes import Change, Kind
+from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.database import Database, Transaction
 from pipecd_controlplane.store.entities import Now
 
@@ -15,7 +15,7 @@ M = TypeVar("M", bound=Message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record(Generic[M]):
+class ReportedMessage(Generic[M]):
     """What was reported, and when."""
 
     message: M
@@ -27,16 +27,16 @@ class Records(Generic[M]):
 
     table: ClassVar[Table]
     message: type[M]
-    kind: ClassVar[Kind | None] = None
+    kind: ClassVar[ChangeKind | None] = None
     """What is published when it changes; None for what nobody waits for."""
 
     def __init__(self, database: Database, now: Now) -> None:
         self._database = database
         self._now = now
 
-    def _record(self, data: bytes, updated_at: int) -> Record[M]:
-        return Record(message=self.message.FromString(data), updated_at=updated_at)
+    def _record(self, data: bytes, updated_at: int) -> ReportedMessage[M]:
+        return ReportedMessage(message=self.message.FromString(data), updated_at=updated_at)
 
     def _publish(self, transaction: Transaction, project_id: str, key: str) -> None:
         if self.kind is not None:
-            transaction.changed(Change(kind=self.kind, id=key, project_id=project_id))
+            transaction.publish(Change(kind=self.kind, id=key, project_id=project_id))

@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import bindparam, delete, insert, select, update
 
 from pipecd_controlplane.store import schema
-from pipecd_controlplane.store.changes import Change, Kind
+from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.database import Database, StaleReadError, Transaction, View
 from pipecd_wire.pipecd.api import access_pb2
 
@@ -56,11 +56,11 @@ class Sessions:
                 version=1,
                 data=session.SerializeToString(),
             )
-            transaction.changed(_change(session.project_id, session.id))
+            transaction.publish(_change(session.project_id, session.id))
 
         await self._database.write(work)
 
-    async def by_id(self, session_id: str) -> tuple[access_pb2.Session, str] | None:
+    async def find_by_id(self, session_id: str) -> tuple[access_pb2.Session, str] | None:
         """The session and the hash of its secret. For the door only: it knows no project yet."""
         row = await self._database.one(BY_ID, id=session_id)
         return (access_pb2.Session.FromString(row[0]), row[1]) if row else None
@@ -77,7 +77,7 @@ class Sessions:
 
         async def work(transaction: Transaction) -> None:
             if await transaction.run(END, id=session_id, project_id=project_id):
-                transaction.changed(_change(project_id, session_id))
+                transaction.publish(_change(project_id, session_id))
 
         await self._database.write(work)
 
@@ -93,7 +93,7 @@ class Sessions:
         for (session_id,) in await transaction.all(OPENED_VIA, project_id=project_id, via=via):
             if session_id != keep:
                 await transaction.run(END, id=session_id, project_id=project_id)
-                transaction.changed(_change(project_id, session_id))
+                transaction.publish(_change(project_id, session_id))
 
     async def update_in(
         self,
@@ -120,7 +120,7 @@ class Sessions:
         )
         if not written:
             raise StaleReadError
-        transaction.changed(_change(project_id, session_id))
+        transaction.publish(_change(project_id, session_id))
 
     async def end_expired(self, *, now: int) -> int:
         """Forget those that are over by themselves; answers how many."""
@@ -132,4 +132,4 @@ class Sessions:
 
 
 def _change(project_id: str, session_id: str) -> Change:
-    return Change(kind=Kind.SESSION, id=session_id, project_id=project_id)
+    return Change(kind=ChangeKind.SESSION, id=session_id, project_id=project_id)

@@ -23,7 +23,7 @@ def _here() -> "ColumnElement[bool]":
 GET: Final = select(T.c.data).where(_here())
 
 
-class SharedObjects:
+class SharedObjectRecords:
     """Opaque bytes by application, plugin and key."""
 
     def __init__(self, database: Database) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, FromClause, bindparam, func, insert, select, update
 
 from pipecd_controlplane.store import schema
-from pipecd_controlplane.store.changes import Change, Kind
+from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.database import (
     Database,
     Row,
@@ -174,7 +174,7 @@ class StageLogs:
         async def work(transaction: Transaction) -> None:
             head = await transaction.one(HEAD, this_project=project_id, **key.parameters())
             chunks, last_index, sealed, size = head or (0, BELOW_ALL, 0, 0)
-            new = await _new_ones(transaction, key, offered, last_index)
+            new = await _find_new(transaction, key, offered, last_index)
             if sealed and new and not reopen:
                 raise StateError(f"the log of the stage {key.stage_id!r} is complete")
             new, size = _fit(new, size, self._max_bytes)
@@ -197,7 +197,9 @@ class StageLogs:
             )
             if new:
                 await _add_chunk(transaction, key, chunks + 1, new, last_index)
-            transaction.changed(Change(kind=Kind.STAGE_LOG, id=str(key), project_id=project_id))
+            transaction.publish(
+                Change(kind=ChangeKind.STAGE_LOG, id=str(key), project_id=project_id)
+            )
 
         await self._database.write(work)
 
@@ -317,13 +319,13 @@ async def _whole_in(view: View, project_id: str, key: LogKey, room: int) -> tupl
             return whole, size
 
 
-async def _new_ones(
+async def _find_new(
     view: View, key: LogKey, offered: list[logblock_pb2.LogBlock], last_index: int
 ) -> list[logblock_pb2.LogBlock]:
     """What of the offered blocks is not kept yet."""
     known: set[int] = set()
     if late := {block.index for block in offered if block.index <= last_index}:
-        known = await _known(view, key, late)
+        known = await _find_known(view, key, late)
     new = []
     for block in offered:
         if block.index not in known:
@@ -352,7 +354,7 @@ def _fit(
     return new, size
 
 
-async def _known(view: View, key: LogKey, wanted: set[int]) -> set[int]:
+async def _find_known(view: View, key: LogKey, wanted: set[int]) -> set[int]:
     """Which of some indexes are kept. Only the chunks that can hold them are read, a few at a time:
     a whole log that is sent again costs as much as it did the first time."""
     found: set[int] = set()

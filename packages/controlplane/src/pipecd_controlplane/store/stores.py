@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pipecd_controlplane.store.alarms import Alarms
 from pipecd_controlplane.store.api_key_facts import ApiKeyFacts
 from pipecd_controlplane.store.api_keys import ApiKeys
-from pipecd_controlplane.store.application_records import AnalysisResults, LiveStates
+from pipecd_controlplane.store.application_records import AnalysisResults, LiveStateRecords
 from pipecd_controlplane.store.applications import Applications
 from pipecd_controlplane.store.chains import Chains
 from pipecd_controlplane.store.commands import Commands
@@ -18,7 +18,7 @@ from pipecd_controlplane.store.leases import LeaseRecords
 from pipecd_controlplane.store.outcomes import Outcomes
 from pipecd_controlplane.store.piped_records import (
     PipedStats,
-    PluginStates,
+    PluginStateRecords,
     UnregisteredApplications,
 )
 from pipecd_controlplane.store.pipeds import Pipeds
@@ -26,7 +26,7 @@ from pipecd_controlplane.store.projects import Projects
 from pipecd_controlplane.store.purge import Purge
 from pipecd_controlplane.store.push_commands import PushCommands
 from pipecd_controlplane.store.sessions import Sessions
-from pipecd_controlplane.store.shared_objects import SharedObjects
+from pipecd_controlplane.store.shared_objects import SharedObjectRecords
 from pipecd_controlplane.store.stage_logs import MAX_BYTES, StageLogs
 from pipecd_controlplane.store.traces import Traces
 
@@ -46,17 +46,17 @@ class Stores:
     commands: Commands
     push_commands: PushCommands
     stage_logs: StageLogs
-    plugin_states: PluginStates
+    plugin_states: PluginStateRecords
     piped_stats: PipedStats
     unregistered: UnregisteredApplications
-    shared_objects: SharedObjects
+    shared_objects: SharedObjectRecords
     leases: LeaseRecords
     alarms: Alarms
     outcomes: Outcomes
     events: Events
     traces: Traces
     chains: Chains
-    live_states: LiveStates
+    live_states: LiveStateRecords
     analysis_results: AnalysisResults
     purge: Purge
 
@@ -74,17 +74,17 @@ def stores(database: Database, now: Now, *, max_stage_log_bytes: int = MAX_BYTES
         commands=Commands(database, now),
         push_commands=PushCommands(database),
         stage_logs=StageLogs(database, max_bytes=max_stage_log_bytes),
-        plugin_states=PluginStates(database, now),
+        plugin_states=PluginStateRecords(database, now),
         piped_stats=PipedStats(database, now),
         unregistered=UnregisteredApplications(database, now),
-        shared_objects=SharedObjects(database),
+        shared_objects=SharedObjectRecords(database),
         leases=LeaseRecords(database),
         alarms=Alarms(database, now),
         outcomes=Outcomes(database),
         events=Events(database, now),
         traces=Traces(database, now),
         chains=Chains(database, now),
-        live_states=LiveStates(database, now),
+        live_states=LiveStateRecords(database, now),
         analysis_results=AnalysisResults(database, now),
         purge=Purge(database),
     )

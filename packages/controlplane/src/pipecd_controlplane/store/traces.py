@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipecd_controlplane.store import schema
-from pipecd_controlplane.store.changes import Kind
+from pipecd_controlplane.store.changes import ChangeKind
 from pipecd_controlplane.store.database import Value
 from pipecd_controlplane.store.entities import Entities
 from pipecd_controlplane.store.listing import Filter, ListQuery
@@ -34,7 +34,7 @@ class Traces(Entities[deployment_trace_pb2.DeploymentTrace]):
     """The traces, each of one commit."""
 
     noun = "trace"
-    kind = Kind.TRACE
+    kind = ChangeKind.TRACE
     table = T
     message = deployment_trace_pb2.DeploymentTrace
     _list = LIST

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from pipecd_controlplane.store.changes import Change, Kind, piped_topic
+from pipecd_controlplane.store.changes import Change, ChangeKind, piped_topic
 from pipecd_controlplane.store.database import View
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.bus import Bus
@@ -37,7 +37,7 @@ class Presence:
     @contextmanager
     def present(self, agent: Agent) -> Iterator[None]:
         # Told to people, not to the piped: it knows.
-        change = Change(kind=Kind.PIPED, id=agent.piped_id, project_id=agent.project_id)
+        change = Change(kind=ChangeKind.PIPED, id=agent.piped_id, project_id=agent.project_id)
         self._connections[agent.piped_id] += 1
         self._bus.publish([change])
         try:
@@ -113,7 +113,7 @@ class AgentWatch:
     async def _lease_now(
         self, instance: Instance, lease: push_pb2.Lease, changes: Iterable[Change]
     ) -> push_pb2.Lease:
-        news = any(change.kind is Kind.LEASE for change in changes)
+        news = any(change.kind is ChangeKind.LEASE for change in changes)
         if lease.held:
             return await self._leases.current(instance) if news else lease
         if news or not self._leases.retry_after_seconds(instance.agent):
@@ -125,10 +125,10 @@ class AgentWatch:
 
         async def work(view: View) -> push_pb2.Change:
             return push_pb2.Change(
-                applications=await self._stores.applications.enabled_of_piped_in(view, *who),
+                applications=await self._stores.applications.list_enabled_in(view, *who),
                 deployments=await self._stores.deployments.all_not_completed_in(view, *who),
-                commands=await self._stores.commands.unhandled_of_piped_in(view, *who),
-                own_commands=await self._stores.push_commands.unhandled_of_piped_in(view, *who),
+                commands=await self._stores.commands.list_unhandled_in(view, *who),
+                own_commands=await self._stores.push_commands.list_unhandled_in(view, *who),
             )
 
         return await self._stores.database.read(work)
@@ -138,18 +138,18 @@ class AgentWatch:
         answer = push_pb2.Change()
         for change in changes:
             match change.kind:
-                case Kind.APPLICATION:
+                case ChangeKind.APPLICATION:
                     await self._read_application(agent, change.id, answer)
-                case Kind.DEPLOYMENT:
+                case ChangeKind.DEPLOYMENT:
                     deployment = await self._stores.deployments.find(agent.project_id, change.id)
                     if deployment is not None:
                         answer.deployments.append(deployment)
-                case Kind.COMMAND:
+                case ChangeKind.COMMAND:
                     command = await self._stores.commands.find(agent.project_id, change.id)
                     if command is not None:
                         answer.commands.append(command)
-                case Kind.PUSH_COMMAND:
-                    own = await self._stores.push_commands.unhandled(
+                case ChangeKind.PUSH_COMMAND:
+                    own = await self._stores.push_commands.find_unhandled(
                         agent.project_id, agent.piped_id, change.id
                     )
                     if own is not None:

@@ -29,7 +29,7 @@ class KeyUses:
     async def flush(self, stores: Stores) -> None:
         if self._uses:
             uses = dict(self._uses)
-            await stores.api_key_facts.used(uses)
+            await stores.api_key_facts.record_uses(uses)
             for key, at in uses.items():
                 if self._uses.get(key) == at:
                     del self._uses[key]
@@ -94,9 +94,9 @@ async def disable(stores: Stores, project_id: str, key_id: str) -> None:
 async def list_api_keys(
     stores: Stores, uses: KeyUses, project_id: str, *, enabled: bool | None = None
 ) -> list[ShownKey]:
-    facts = await stores.api_key_facts.of_project(project_id)
+    facts = await stores.api_key_facts.list_by_project(project_id)
     shown = []
-    for key in await stores.api_keys.of_project(project_id):
+    for key in await stores.api_keys.list_by_project(project_id):
         if enabled is not None and key.disabled is enabled:
             continue
         fact = facts.get(key.id)

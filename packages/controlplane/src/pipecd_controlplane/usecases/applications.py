@@ -268,9 +268,9 @@ async def list_unregistered(stores: Stores, project_id: str) -> list[common_pb2.
     A piped that is disabled would not deploy them, and one that is gone suggests nothing.
     """
     enabled = {
-        piped.id for piped in await stores.pipeds.of_project(project_id) if not piped.disabled
+        piped.id for piped in await stores.pipeds.list_by_project(project_id) if not piped.disabled
     }
-    records = await stores.unregistered.of_project(project_id)
+    records = await stores.unregistered.list_by_project(project_id)
     found = []
     for piped_id in enabled & records.keys():
         for told in records[piped_id].message.applications:

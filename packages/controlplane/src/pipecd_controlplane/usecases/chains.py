@@ -155,7 +155,7 @@ async def follow_in(
     lost: frozenset[Node] = frozenset(),
 ) -> None:
     """Bring a chain up to its deployments. A chain that is not there is none of ours."""
-    deployments = await stores.deployments.of_chain_in(transaction, project_id, chain_id)
+    deployments = await stores.deployments.list_by_chain_in(transaction, project_id, chain_id)
     try:
         await stores.chains.update_in(
             transaction,
@@ -169,7 +169,7 @@ async def follow_in(
 
 async def update_unfinished(stores: Stores, now: Now) -> None:
     """Update every chain that goes on; a timed job."""
-    for project_id, chain_id in await stores.chains.unfinished():
+    for project_id, chain_id in await stores.chains.list_unfinished():
         await _update(stores, project_id, chain_id, now)
 
 

@@ -3,7 +3,7 @@
 
 from collections.abc import AsyncGenerator, Callable
 
-from pipecd_controlplane.store.changes import Kind, topic
+from pipecd_controlplane.store.changes import ChangeKind, topic
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
@@ -97,7 +97,7 @@ async def watch(
     stores: Stores, bus: Bus, project_id: str, deployment_id: str
 ) -> AsyncGenerator[pb.Deployment, None]:
     """Yields the deployment now, then after each change, until it is completed."""
-    with bus.listen(topic(Kind.DEPLOYMENT, deployment_id)) as listener:
+    with bus.listen(topic(ChangeKind.DEPLOYMENT, deployment_id)) as listener:
         deployment = await stores.deployments.get(project_id, deployment_id)
         yield deployment
         while not is_completed(deployment.status):

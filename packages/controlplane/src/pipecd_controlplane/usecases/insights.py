@@ -11,7 +11,7 @@ from typing import Final
 
 from pipecd_controlplane.store.applications import ApplicationCount
 from pipecd_controlplane.store.entities import Now
-from pipecd_controlplane.store.outcomes import DAY, Outcome, Tally
+from pipecd_controlplane.store.outcomes import DAY, DeploymentOutcome, Tally
 from pipecd_controlplane.store.stores import Stores
 from pipecd_model.errors import ConfigError
 from pipecd_wire.model import common_pb2, deployment_pb2
@@ -144,7 +144,7 @@ def _lead_seconds(tallies: Iterable[Tally], step_of: Step) -> dict[int, float]:
     return {step: seconds[step] / count for step, count in counts.items()}
 
 
-def _restore_seconds(outcomes: Iterable[Outcome], step_of: Step) -> dict[int, float]:
+def _restore_seconds(outcomes: Iterable[DeploymentOutcome], step_of: Step) -> dict[int, float]:
     """The mean time from an application's first failure to its next success, where it ended."""
     broken: dict[str, int] = {}
     times: defaultdict[int, list[int]] = defaultdict(list)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
-from pipecd_controlplane.store.records import Record
+from pipecd_controlplane.store.records import ReportedMessage
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import limits
 from pipecd_controlplane.usecases.ownership import Agent, own_application
@@ -34,7 +34,7 @@ async def report(stores: Stores, agent: Agent, reported: Snapshot, now: Now) -> 
     snapshot.CopyFrom(reported)
     judge_health(snapshot)
 
-    def edit(known: Record[Snapshot] | None) -> Snapshot | None:
+    def edit(known: ReportedMessage[Snapshot] | None) -> Snapshot | None:
         if (
             known is not None
             and _version(snapshot.version) < _version(known.message.version)
@@ -79,8 +79,8 @@ async def patch(
 
 def _make_patch(
     changes: Sequence[pb.KubernetesResourceStateEvent],
-) -> Callable[[Record[Snapshot] | None], Snapshot | None]:
-    def edit(known: Record[Snapshot] | None) -> Snapshot | None:
+) -> Callable[[ReportedMessage[Snapshot] | None], Snapshot | None]:
+    def edit(known: ReportedMessage[Snapshot] | None) -> Snapshot | None:
         if known is None:
             return None  # a snapshot will come, and hold all of it
         snapshot = known.message

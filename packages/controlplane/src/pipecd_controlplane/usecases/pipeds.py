@@ -220,9 +220,9 @@ async def list_pipeds(
     stores: Stores, presence: Presence, project_id: str, now: Now, *, enabled: bool | None = None
 ) -> list[piped_pb2.Piped]:
     """Returns the pipeds with their status; of keys everything but the hash."""
-    stats = await stores.piped_stats.of_project(project_id)
+    stats = await stores.piped_stats.list_by_project(project_id)
     shown = []
-    for piped in await stores.pipeds.of_project(project_id):
+    for piped in await stores.pipeds.list_by_project(project_id):
         if enabled is not None and piped.disabled is enabled:
             continue
         one = redact(piped)
@@ -253,11 +253,11 @@ async def list_reports(
     stores: Stores, presence: Presence, project_id: str, now: Now
 ) -> list[PipedReport]:
     """Returns all pipeds of the project, without their keys."""
-    states = await stores.plugin_states.of_project(project_id)
-    stats = await stores.piped_stats.of_project(project_id)
-    alarms = await stores.alarms.of_project(project_id, since=now() - ALARM_SECONDS)
+    states = await stores.plugin_states.list_by_project(project_id)
+    stats = await stores.piped_stats.list_by_project(project_id)
+    alarms = await stores.alarms.list_by_project(project_id, since=now() - ALARM_SECONDS)
     listed = []
-    for piped in await stores.pipeds.of_project(project_id):
+    for piped in await stores.pipeds.list_by_project(project_id):
         shown = piped_pb2.Piped()
         shown.CopyFrom(piped)
         del shown.keys[:]
@@ -276,11 +276,11 @@ async def list_reports(
 
 async def find_online(stores: Stores, presence: Presence, project_id: str, now: Now) -> set[str]:
     """Returns the ids of the pipeds that watch, or have reported lately."""
-    stats = await stores.piped_stats.of_project(project_id)
+    stats = await stores.piped_stats.list_by_project(project_id)
     at = now()
     return {
         piped.id
-        for piped in await stores.pipeds.of_project(project_id)
+        for piped in await stores.pipeds.list_by_project(project_id)
         if presence.is_connected(piped.id)
         or (piped.id in stats and at - stats[piped.id].updated_at < ONLINE_SECONDS)
     }

@@ -46,7 +46,7 @@ async def ask(
     request_names.branch("base_branch", request.base_branch)
     request_names.commit("head_commit", request.head_commit)
     asked = []
-    for piped in await stores.pipeds.of_project(requester.project_id):
+    for piped in await stores.pipeds.list_by_project(requester.project_id):
         repository_id = _repository_id(piped, request)
         if piped.disabled or repository_id is None:
             continue
@@ -113,7 +113,9 @@ class PlanPreviewResults:
             raise ConfigError(f"invalid request: {len(ids)} commands, at most {MOST_COMMANDS}")
         asked = [await self._get_command(project_id, command_id) for command_id in ids]
         online = await pipeds.find_online(self._stores, self._presence, project_id, self._now)
-        names = {piped.id: piped.name for piped in await self._stores.pipeds.of_project(project_id)}
+        names = {
+            piped.id: piped.name for piped in await self._stores.pipeds.list_by_project(project_id)
+        }
         found = []
         for command in asked:
             if is_handled(command):

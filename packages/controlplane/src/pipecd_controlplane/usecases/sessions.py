@@ -68,7 +68,7 @@ async def start(
 async def find(stores: Stores, cookie: str, *, now: Now) -> access_pb2.Session | None:
     """The session of a cookie, if it is open."""
     session_id, _, secret = cookie.partition(".")
-    found = await stores.sessions.by_id(session_id)
+    found = await stores.sessions.find_by_id(session_id)
     if found is None:
         return None
     session, kept = found
@@ -92,7 +92,7 @@ async def end(
 
     Raises NotFoundError for a session of somebody else, as for one that never was.
     """
-    found = await stores.sessions.by_id(session_id)
+    found = await stores.sessions.find_by_id(session_id)
     if found is None:
         return
     session, _hash_of_secret = found

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Final
 
-from pipecd_controlplane.store.changes import Kind, topic
+from pipecd_controlplane.store.changes import ChangeKind, topic
 from pipecd_controlplane.store.stage_logs import LogKey, LogPart
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.bus import Bus
@@ -91,7 +91,10 @@ async def follow(
     seal_wait_seconds: float = SEAL_WAIT_SECONDS,
 ) -> AsyncGenerator[LogPart, None]:
     """Yields the log from an index on, then each addition; the last part is completed."""
-    topics = (topic(Kind.STAGE_LOG, str(key)), topic(Kind.DEPLOYMENT, key.deployment_id))
+    topics = (
+        topic(ChangeKind.STAGE_LOG, str(key)),
+        topic(ChangeKind.DEPLOYMENT, key.deployment_id),
+    )
     with bus.listen(*topics) as listener:
         position = 0
         waited = False

@@ -92,7 +92,7 @@ async def list_traces(
             limit=limit,
             cursor=cursor,
         )
-        led_to = await stores.deployments.of_traces_in(
+        led_to = await stores.deployments.list_by_trace_in(
             view, project_id, {trace.commit_hash for trace in page.items}
         )
         items = [

@@ -20,6 +20,9 @@ from pipecd_controlplane.store.sqlite.database import open_sqlite
 from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
 from pipecd_controlplane.store.stores import stores
 from pipecd_model.errors import PipecdError
+from pipecd_test_support.controlplane_messages import MessageBuilder
+from pipecd_test_support.controlplane_server import Serve
+from pipecd_test_support.waiting import Soon
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.rpc import call
 
@@ -35,7 +38,7 @@ def names(folder: Path) -> set[str]:
 
 
 async def test_a_backup_of_a_server_that_writes_is_whole_and_of_one_moment(
-    tmp_path: Path, build: Any, soon: Any
+    tmp_path: Path, build: MessageBuilder, soon: Soon
 ) -> None:
     """Each transaction adds a deployment and its log: a copy has both of each, or neither."""
     archive = tmp_path / "copy.tar"
@@ -71,7 +74,7 @@ async def test_a_backup_of_a_server_that_writes_is_whole_and_of_one_moment(
 
 
 async def test_a_restored_folder_serves_what_was_there(
-    serve: Any, tmp_path: Path, soon: Any
+    serve: Serve, tmp_path: Path, soon: Soon
 ) -> None:
     async with serve(tmp_path / "data") as plane:
         agent = await plane.agent()
@@ -208,7 +211,9 @@ async def test_a_backup_of_a_newer_pipecd_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "restored" / DATABASE_FILE).exists()
 
 
-async def test_both_are_commands_of_pipecd(tmp_path: Path, capsys: Any) -> None:
+async def test_both_are_commands_of_pipecd(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
         pass
     out = str(tmp_path / "copy.tar")

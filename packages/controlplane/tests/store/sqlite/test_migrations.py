@@ -20,7 +20,8 @@ from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
 from pipecd_controlplane.store.sqlite.migrations import FILLS
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_model.errors import StateError
-from pipecd_wire.model import deployment_pb2
+from pipecd_test_support.controlplane_messages import MessageBuilder
+from pipecd_wire.model import deployment_pb2, project_pb2
 
 OLDER = sorted(Path(__file__).parent.glob("schema_*.sql"))
 FIRST = OLDER[0]
@@ -64,7 +65,7 @@ async def test_an_older_file_becomes_as_a_new_one(tmp_path: Path, script: Path) 
 
 @pytest.mark.parametrize("script", [FIRST], ids=lambda path: path.stem)
 async def test_what_an_older_file_holds_is_found_by_everything(
-    tmp_path: Path, script: Path, build: Any
+    tmp_path: Path, script: Path, build: MessageBuilder
 ) -> None:
     with closing(make_older(tmp_path, script)) as older:
         application = build.application(labels={"env": "dev"}, deleted=True, disabled=True)
@@ -99,11 +100,26 @@ async def test_what_an_older_file_holds_is_found_by_everything(
         )
         assert page.items == [deployment]
         chained = await database.read(
-            lambda view: kept.deployments.of_chain_in(view, "ours", "chain")
+            lambda view: kept.deployments.list_by_chain_in(view, "ours", "chain")
         )
         assert chained == [deployment]
         ended = await kept.outcomes.restores("ours", build.NOON, build.NOON + 100)
         assert [outcome.status for outcome in ended] == [deployment_pb2.DEPLOYMENT_FAILURE]
+
+
+async def test_what_a_file_of_version_6_holds_can_be_changed(tmp_path: Path) -> None:
+    """Its rows have no version to compare by."""
+    with closing(make_older(tmp_path, FIRST.with_name("schema_6.sql"))) as older:
+        data = project_pb2.Project(id="ours").SerializeToString()
+        older.execute("INSERT INTO project (id, data) VALUES ('ours', ?)", (data,))
+
+    def describe(project: project_pb2.Project) -> None:
+        project.desc = "changed"
+
+    async with open_sqlite(tmp_path, on_commit=lambda _changes: None) as database:
+        kept = stores(database, lambda: 1)
+        await kept.projects.update("ours", describe)
+        assert (await kept.projects.get("ours")).desc == "changed"
 
 
 async def found_by(kept: Stores, wanted: ApplicationFilter) -> int:

@@ -22,7 +22,7 @@ from pipecd_wire.headers import (
     SCRIPTS_VARIABLE,
 )
 from piped.programs.command import Command
-from piped.programs.fetch import Program
+from piped.programs.fetch import FetchedProgram
 
 INHERITED: Final = (PLUGIN_CACHE_VARIABLE, CHAOS_PREFIX)
 """What a plugin gets of piped's own variables, in addition to those that are made for it."""
@@ -30,7 +30,7 @@ INHERITED: Final = (PLUGIN_CACHE_VARIABLE, CHAOS_PREFIX)
 
 def command_of(
     plugin: PluginConfig,
-    program: Program,
+    program: FetchedProgram,
     *,
     service_port: int,
     port: int,

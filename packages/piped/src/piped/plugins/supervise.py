@@ -48,7 +48,7 @@ from piped.plugins.plugin import Plugin
 from piped.plugins.state import Phase, PluginLimits
 from piped.programs.download import DownloadLimits
 from piped.programs.errors import ProgramError, SourceAwayError
-from piped.programs.fetch import Program
+from piped.programs.fetch import FetchedProgram
 from piped.programs.fetcher import ProgramFetcher
 from piped.programs.orphans import OrphanReaper
 from piped.programs.port import accepts, private_port
@@ -317,7 +317,7 @@ class Supervisor:
         )
         return endpoints_of(self._config.name, session, management, self._context.backend)
 
-    def _port_for(self, program: Program) -> int:
+    def _port_for(self, program: FetchedProgram) -> int:
         """Returns the port to serve on; 0 for a package, which chooses by itself."""
         if program.is_package:
             return 0

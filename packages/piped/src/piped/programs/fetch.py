@@ -25,7 +25,7 @@ EXECUTABLE: Final = "pipecd-plugin-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class FetchedProgram:
     """What to start."""
 
     path: Path
@@ -41,7 +41,7 @@ async def fetch(
     ask: bool = True,
     limits: DownloadLimits | None = None,
     on_progress: Callable[[str], None] | None = None,
-) -> Program:
+) -> FetchedProgram:
     """Returns the program, made ready to start. Raises ProgramError, or SourceAwayError.
 
     `ask` a source on the network for a newer one if it may have one; `on_progress` is called with
@@ -69,7 +69,7 @@ async def fetch(
                 ) from None
             # Plugins of upstream's refuse http.
             url = kept.absolute().as_uri() if address.scheme == "http" else redact_url(source.url)
-            return Program(path=kept, url=url, is_package=False)
+            return FetchedProgram(path=kept, url=url, is_package=False)
         case _:
             raise ProgramError(
                 f"cannot fetch {redact_url(source.url)!r}",
@@ -77,7 +77,7 @@ async def fetch(
             )
 
 
-def _package(source: ProgramSource, name: str) -> Program:
+def _package(source: ProgramSource, name: str) -> FetchedProgram:
     if source.sha256:
         raise ProgramError(
             f"the {source.label} has a sha256 but is an installed package",
@@ -92,10 +92,10 @@ def _package(source: ProgramSource, name: str) -> Program:
             hint=f"install the package of the {source.kind}, "
             f"looked for in {beside} and on the PATH",
         )
-    return Program(path=Path(found), url=source.url or f"package://{name}", is_package=True)
+    return FetchedProgram(path=Path(found), url=source.url or f"package://{name}", is_package=True)
 
 
-def _file(path: Path, cache: Cache, kind: str) -> Program:
+def _file(path: Path, cache: Cache, kind: str) -> FetchedProgram:
     path = path.absolute()
     try:
         with path.open("rb") as original, cache.incoming_file() as copy:
@@ -105,7 +105,7 @@ def _file(path: Path, cache: Cache, kind: str) -> Program:
         raise ProgramError(
             f"cannot copy the {kind}'s file {str(path)!r}: {error.strerror or error}"
         ) from None
-    return Program(path=kept, url=path.as_uri(), is_package=False)
+    return FetchedProgram(path=kept, url=path.as_uri(), is_package=False)
 
 
 def _transfer(original: BinaryIO, copy: Path) -> str:

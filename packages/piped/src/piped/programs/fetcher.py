@@ -10,7 +10,7 @@ from pathlib import Path
 from piped.programs.cancel_group import CancelGroup, GroupEndedError
 from piped.programs.download import DownloadLimits, redact_url
 from piped.programs.errors import SourceAwayError
-from piped.programs.fetch import Program, fetch
+from piped.programs.fetch import FetchedProgram, fetch
 from piped.programs.source import ProgramSource
 
 
@@ -35,7 +35,7 @@ class ProgramFetcher:
         self._asked = False
         """Has the source been asked? Then another process needs no network."""
 
-    async def fetch(self, *, refresh: bool) -> Program | None:
+    async def fetch(self, *, refresh: bool) -> FetchedProgram | None:
         """Returns what to start, or None after `stop`. Raises ProgramError.
 
         `refresh`: a person wants what the source has now.

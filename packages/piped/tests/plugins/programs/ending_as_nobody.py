@@ -16,13 +16,13 @@ NOBODY = 65534
 
 
 async def main() -> None:
-    leftovers = OrphanReaper(Path(sys.argv[1]))
+    reaper = OrphanReaper(Path(sys.argv[1]))
     # Whatever has to be imported, is: the next user may not be allowed to read it.
-    await leftovers.end("nothing", others=sys.argv[2:])
+    await reaper.end("nothing", others=sys.argv[2:])
     os.setgroups([])
     os.setresuid(NOBODY, NOBODY, NOBODY)
     try:
-        await leftovers.end(sys.argv[2], others=())
+        await reaper.end(sys.argv[2], others=())
     except ProgramError as error:
         print(error.with_hint())  # noqa: T201 - the test reads it
 

@@ -12,7 +12,7 @@ import trustme
 from pipecd_test_support.oci_registry import OciRegistry
 from pipecd_test_support.web_server import WebServer
 from piped.programs.download import DownloadLimits
-from piped.programs.fetch import Program, fetch
+from piped.programs.fetch import FetchedProgram, fetch
 from piped.programs.source import ProgramSource
 
 PLUGIN = b"#!/bin/sh\nexit 0\n"
@@ -47,12 +47,12 @@ def executables(folder: Path) -> Callable[[], list[str]]:
 
 
 @pytest.fixture
-def get(folder: Path) -> Callable[..., Awaitable[Program]]:
+def get(folder: Path) -> Callable[..., Awaitable[FetchedProgram]]:
     """Fetch the plugin `p` with these settings."""
 
     def getting(
         url: str, *, limits: dict[str, Any] | None = None, ask: bool = True, **settings: Any
-    ) -> Awaitable[Program]:
+    ) -> Awaitable[FetchedProgram]:
         plugin = ProgramSource(name="p", url=url, **settings)
         return fetch(plugin, folder, ask=ask, limits=DownloadLimits(**(limits or {})))
 

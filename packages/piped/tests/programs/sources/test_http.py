@@ -15,9 +15,9 @@ import trustme
 
 from pipecd_test_support.web_server import Answer, Question, WebServer
 from piped.programs.errors import ProgramError, ProgramSourceError, SourceAwayError
-from piped.programs.fetch import Program
+from piped.programs.fetch import FetchedProgram
 
-Get = Callable[..., Awaitable[Program]]
+Get = Callable[..., Awaitable[FetchedProgram]]
 
 PLUGIN = b"#!/bin/sh\nexit 0\n"
 SUM = hashlib.sha256(PLUGIN).hexdigest()

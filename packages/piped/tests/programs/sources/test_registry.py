@@ -12,10 +12,10 @@ from pipecd_model.oci import ARTIFACT, INDEX, LAYER, MANIFEST
 from pipecd_test_support.oci_registry import OciRegistry, digest_of
 from pipecd_test_support.web_server import Answer, WebServer
 from piped.programs.errors import ProgramError, ProgramSourceError, SourceAwayError
-from piped.programs.fetch import Program
+from piped.programs.fetch import FetchedProgram
 from piped.programs.registry import this_platform
 
-Get = Callable[..., Awaitable[Program]]
+Get = Callable[..., Awaitable[FetchedProgram]]
 
 PLUGIN = b"#!/bin/sh\nexit 0\n"
 OTHER = b"#!/bin/sh\nexit 1\n"

@@ -22,9 +22,7 @@ class AgentApplicationsApi:
     async def list_applications(
         self, caller: Agent, request: pb.ListApplicationsRequest
     ) -> pb.ListApplicationsResponse:
-        listed = await self._stores.applications.enabled_of_piped(
-            caller.project_id, caller.piped_id
-        )
+        listed = await self._stores.applications.list_enabled(caller.project_id, caller.piped_id)
         return pb.ListApplicationsResponse(applications=listed)
 
     @rpc("ReportApplicationSyncState")

@@ -19,7 +19,7 @@ class AgentCommandsApi:
     async def list_unhandled(
         self, caller: Agent, request: pb.ListUnhandledCommandsRequest
     ) -> pb.ListUnhandledCommandsResponse:
-        listed = await self._stores.commands.unhandled_of_piped(caller.project_id, caller.piped_id)
+        listed = await self._stores.commands.list_unhandled(caller.project_id, caller.piped_id)
         return pb.ListUnhandledCommandsResponse(commands=listed)
 
     @rpc("ReportCommandHandled")
@@ -34,7 +34,7 @@ class AgentCommandsApi:
             handled_at=request.handled_at,
             metadata=request.metadata,
         )
-        await self._stores.commands.handled(
+        await self._stores.commands.record_outcome(
             caller.project_id, caller.piped_id, outcome, request.output
         )
         return pb.ReportCommandHandledResponse()

@@ -5,23 +5,23 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from pipecd_controlplane.auth.caller import User
-from pipecd_controlplane.store.changes import Kind, project_topic
+from pipecd_controlplane.store.changes import ChangeKind, project_topic
 from pipecd_controlplane.usecases.bus import Bus
 from pipecd_wire.pipecd.api import api_pb2 as pb
 from pipecd_wire.rpc import rpc
 
 # Our own commands and API keys have no kind on the wire; the state of plugins is the piped's.
 KINDS: Final = {
-    Kind.APPLICATION: pb.Change.APPLICATION,
-    Kind.DEPLOYMENT: pb.Change.DEPLOYMENT,
-    Kind.COMMAND: pb.Change.COMMAND,
-    Kind.PIPED: pb.Change.PIPED,
-    Kind.PLUGINS: pb.Change.PIPED,
-    Kind.STAGE_LOG: pb.Change.STAGE_LOG,
-    Kind.EVENT: pb.Change.EVENT,
-    Kind.CHAIN: pb.Change.DEPLOYMENT_CHAIN,
-    Kind.TRACE: pb.Change.DEPLOYMENT_TRACE,
-    Kind.LIVE_STATE: pb.Change.LIVE_STATE,
+    ChangeKind.APPLICATION: pb.Change.APPLICATION,
+    ChangeKind.DEPLOYMENT: pb.Change.DEPLOYMENT,
+    ChangeKind.COMMAND: pb.Change.COMMAND,
+    ChangeKind.PIPED: pb.Change.PIPED,
+    ChangeKind.PLUGINS: pb.Change.PIPED,
+    ChangeKind.STAGE_LOG: pb.Change.STAGE_LOG,
+    ChangeKind.EVENT: pb.Change.EVENT,
+    ChangeKind.CHAIN: pb.Change.DEPLOYMENT_CHAIN,
+    ChangeKind.TRACE: pb.Change.DEPLOYMENT_TRACE,
+    ChangeKind.LIVE_STATE: pb.Change.LIVE_STATE,
 }
 
 

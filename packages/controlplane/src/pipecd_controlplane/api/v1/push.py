@@ -49,7 +49,7 @@ class PushApi:
     async def report_command_handled(
         self, caller: Agent, request: pb.ReportCommandHandledRequest
     ) -> pb.ReportCommandHandledResponse:
-        await self._stores.push_commands.handled(
+        await self._stores.push_commands.record_outcome(
             caller.project_id,
             caller.piped_id,
             request.command_id,

@@ -28,7 +28,7 @@ class WebReleasesApi:
     ) -> pb.ListDeprecatedNotesResponse:
         versions = [
             piped.version
-            for piped in await self._stores.pipeds.of_project(caller.project_id)
+            for piped in await self._stores.pipeds.list_by_project(caller.project_id)
             if piped.version and not piped.disabled
         ]
         if not versions:

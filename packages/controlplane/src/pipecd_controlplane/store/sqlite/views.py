@@ -47,7 +47,7 @@ class SqliteTransaction(SqliteView):
         if not self._write(self._statements.upsert(table, replaced), values):
             self._fail(DuplicateError(f"{table.name}: the row is of another project"))
 
-    def changed(self, change: Change) -> None:
+    def publish(self, change: Change) -> None:
         self.changes.append(change)
 
     def _execute(self, compiled: Compiled, parameters: dict[str, Value]) -> sqlite3.Cursor:

@@ -49,7 +49,7 @@ def record(data: Path, pid: int, **other: str) -> None:
     (folder / str(pid)).write_text(json.dumps(about))
 
 
-async def test_a_leftover_is_asked_to_end_and_forgotten(tmp_path: Path, start: Start) -> None:
+async def test_an_orphan_is_asked_to_end_and_forgotten(tmp_path: Path, start: Start) -> None:
     process = start("echo up; exec sleep 600")
     record(tmp_path, process.pid)
 
@@ -132,9 +132,9 @@ async def test_a_process_is_on_record_until_nothing_of_it_is_left(
     tmp_path: Path, start: Start
 ) -> None:
     process = start("echo up; exec sleep 600")
-    leftovers = OrphanReaper(tmp_path)
+    reaper = OrphanReaper(tmp_path)
 
-    leftovers.record("odd", process.pid)
+    reaper.record("odd", process.pid)
 
     [file] = (tmp_path / "processes").iterdir()
     assert json.loads(file.read_text()) == {
@@ -143,9 +143,9 @@ async def test_a_process_is_on_record_until_nothing_of_it_is_left(
         "boot": boot_id(),
         "namespace": pid_namespace(),
     }
-    await leftovers.end("other", others={"odd"})
+    await reaper.end("other", others={"odd"})
     assert names_in(tmp_path) == [str(process.pid)]
-    await leftovers.end("odd", others={"other"})
+    await reaper.end("odd", others={"other"})
     assert names_in(tmp_path) == []
     assert process.wait(LIMIT) == -15
 
