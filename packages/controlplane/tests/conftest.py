@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the control plane share: builders, a database, a served control plane."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from pipecd_controlplane.app import RunningServer
 from pipecd_controlplane.store.changes import Change
 from pipecd_controlplane.store.database import Database
 from pipecd_controlplane.store.open import SqliteFolder, open_database
@@ -49,12 +47,6 @@ def kept(database: Database) -> Stores:
 def serve() -> Serve:
     """Serve a folder: `async with serve(path) as plane`."""
     return serving
-
-
-@pytest.fixture
-def plane_of() -> Callable[[RunningServer, AsyncExitStack], Awaitable[ServedControlPlane]]:
-    """Ways to call a control plane that the test has started itself."""
-    return ServedControlPlane.of
 
 
 @pytest.fixture

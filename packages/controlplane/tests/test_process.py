@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,7 +39,7 @@ async def run(*arguments: str) -> tuple[int, str]:
 
 
 @asynccontextmanager
-async def client(folder: Path, address: str) -> AsyncIterator[Any]:
+async def client(folder: Path, address: str) -> AsyncIterator["api_grpc.APIServiceAsyncStub"]:
     key = (folder / "admin.key").read_text().strip()
     async with connect(address, metadata=lambda: [("authorization", f"API-KEY {key}")]) as channel:
         yield api_grpc.APIServiceStub(channel)
@@ -74,13 +73,13 @@ async def test_what_was_acknowledged_survives_a_kill(server: RunServer, tmp_path
     """Killed in the middle of writing: every piped whose id was answered is there."""
     acknowledged: list[str] = []
 
-    async def register(stub: Any, number: int) -> None:
+    async def register(stub: "api_grpc.APIServiceAsyncStub", number: int) -> None:
         answer = await call(
             stub.RegisterPiped, api.RegisterPipedRequest(name=f"piped {number}"), deadline=LIMIT
         )
         acknowledged.append(answer.id)
 
-    async def register_until_it_dies(stub: Any) -> None:
+    async def register_until_it_dies(stub: "api_grpc.APIServiceAsyncStub") -> None:
         try:
             while True:
                 await register(stub, len(acknowledged))
@@ -144,8 +143,8 @@ async def test_acknowledged_log_blocks_survive_a_kill(
         await running.wait_ended()
 
     async with server(tmp_path) as again, client(tmp_path, again.address) as stub:
-        async with agent_with(piped, again.address) as returned:
-            await call(returned.ReportStageLogs, report(build, acknowledged))
+        async with agent_with(piped.id, piped.key, again.address) as returned:
+            await call(returned.stub.ReportStageLogs, report(build, acknowledged))
         logs = await call(stub.ListStageLogs, api.ListStageLogsRequest(deployment_id="d1"))
         indexes = [block.index for block in logs.stage_logs["s1"].blocks]
         assert indexes == list(range(acknowledged + 1))
@@ -161,22 +160,21 @@ def report(build: MessageBuilder, index: int) -> pipedservice.ReportStageLogsReq
 class Piped:
     id: str
     key: str
-    stub: Any
+    stub: "pipedservice_grpc.PipedServiceAsyncStub"
 
 
 @asynccontextmanager
-async def agent(user: Any, address: str) -> AsyncIterator[Piped]:
+async def agent(user: "api_grpc.APIServiceAsyncStub", address: str) -> AsyncIterator[Piped]:
     made = await call(user.RegisterPiped, api.RegisterPipedRequest(name="agent"))
-    piped = Piped(made.id, made.key, None)
-    async with agent_with(piped, address) as piped.stub:
+    async with agent_with(made.id, made.key, address) as piped:
         yield piped
 
 
 @asynccontextmanager
-async def agent_with(piped: Piped, address: str) -> AsyncIterator[Any]:
-    pairs = [("authorization", f"PIPED-TOKEN default,{piped.id},{piped.key}")]
+async def agent_with(piped_id: str, key: str, address: str) -> AsyncIterator[Piped]:
+    pairs = [("authorization", f"PIPED-TOKEN default,{piped_id},{key}")]
     async with connect(address, metadata=lambda: pairs) as channel:
-        yield pipedservice_grpc.PipedServiceStub(channel)
+        yield Piped(piped_id, key, pipedservice_grpc.PipedServiceStub(channel))
 
 
 async def test_a_second_process_on_the_folder_is_refused(server: RunServer, tmp_path: Path) -> None:

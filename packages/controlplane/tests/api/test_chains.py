@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deployment chains over the wire: made whole, moved on at once, never stalled."""
 
-from typing import Any
-
 import pytest
 
 from pipecd_controlplane.store.chains import ChainFilter
@@ -18,8 +16,8 @@ Matcher = pb.CreateDeploymentChainRequest.ApplicationMatcher
 
 async def chain_of(
     plane: ServedControlPlane, agent: AgentClient, first: str, *matchers: Matcher
-) -> Any:
-    """Create a chain that begins with the deployment `d0`; answers the chain."""
+) -> model.DeploymentChain:
+    """Create a chain that begins with the deployment `d0`; returns the chain."""
     await call(
         agent.service.CreateDeploymentChain,
         pb.CreateDeploymentChainRequest(
@@ -39,7 +37,9 @@ async def chain_now(plane: ServedControlPlane) -> model.DeploymentChain:
     return chain
 
 
-async def end(agent: AgentClient, deployment_id: str, status: Any) -> None:
+async def end(
+    agent: AgentClient, deployment_id: str, status: deployment_pb2.DeploymentStatus.ValueType
+) -> None:
     await call(
         agent.service.ReportDeploymentCompleted,
         pb.ReportDeploymentCompletedRequest(
@@ -48,7 +48,9 @@ async def end(agent: AgentClient, deployment_id: str, status: Any) -> None:
     )
 
 
-async def asked(agent: AgentClient, chain: Any, deployment_id: str, index: int) -> Any:
+async def asked(
+    agent: AgentClient, chain: model.DeploymentChain, deployment_id: str, index: int
+) -> pb.InChainDeploymentPlannableResponse:
     return await call(
         agent.service.InChainDeploymentPlannable,
         pb.InChainDeploymentPlannableRequest(
@@ -59,11 +61,11 @@ async def asked(agent: AgentClient, chain: Any, deployment_id: str, index: int) 
     )
 
 
-def names(chain: Any) -> list[list[str]]:
+def names(chain: model.DeploymentChain) -> list[list[str]]:
     return [[node.application_ref.application_name for node in b.nodes] for b in chain.blocks]
 
 
-def states(chain: Any) -> list[str]:
+def states(chain: model.DeploymentChain) -> list[str]:
     prefix = "DEPLOYMENT_BLOCK_"
     return [model.ChainBlockStatus.Name(b.status).removeprefix(prefix) for b in chain.blocks]
 
@@ -166,7 +168,7 @@ async def test_a_block_moves_on_with_the_report_that_moves_it(plane: ServedContr
 
 @pytest.mark.parametrize("status", [FAILURE, CANCELLED])
 async def test_what_waits_for_a_failed_block_is_cancelled_with_the_reason(
-    plane: ServedControlPlane, status: Any
+    plane: ServedControlPlane, status: deployment_pb2.DeploymentStatus.ValueType
 ) -> None:
     agent = await plane.agent()
     first = await plane.application(agent, name="first")

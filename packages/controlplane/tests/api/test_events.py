@@ -24,7 +24,9 @@ async def register(plane: ServedControlPlane, name: str = "image", **fields: Any
     return str((await call(plane.admin.api.RegisterEvent, request)).event_id)
 
 
-def report(event_id: str, status: Any, text: str = "done") -> pb.ReportEventStatusesRequest:
+def report(
+    event_id: str, status: event_pb2.EventStatus.ValueType, text: str = "done"
+) -> pb.ReportEventStatusesRequest:
     return pb.ReportEventStatusesRequest(
         events=[
             pb.ReportEventStatusesRequest.Event(id=event_id, status=status, status_description=text)

@@ -25,7 +25,7 @@ async def status_of(method: UnaryMethod, request: Message) -> str:
 
 def piped_calls(
     build: MessageBuilder, agent: AgentClient, application_id: str
-) -> list[tuple[Any, Any]]:
+) -> list[tuple[UnaryMethod, Message]]:
     """Every call of a piped that names an application or a deployment."""
     service = agent.service
     app: dict[str, Any] = {"application_id": application_id}

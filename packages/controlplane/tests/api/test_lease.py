@@ -75,14 +75,14 @@ async def test_a_holder_is_told_that_another_has_come_back_to_its_folder(
 
 
 async def test_who_waits_is_told_when_the_holder_falls_silent(
-    tmp_path: Path, build: MessageBuilder, soon: Soon, opened: AsyncExitStack, plane_of: Any
+    tmp_path: Path, build: MessageBuilder, soon: Soon, opened: AsyncExitStack
 ) -> None:
     """With a real timer. The holder's open watch does not keep its lease."""
     settings = ServerSettings(
         data_dir=tmp_path, grace_seconds=1, lease_times=LeaseTimes(lease=0.2, take_over=60)
     )
     running = await opened.enter_async_context(control_plane(settings))
-    plane = await plane_of(running, opened)
+    plane = await ServedControlPlane.of(running, opened)
     agent = await plane.agent()
     await watch(opened, agent, soon, request("a"))
     lease, messages = await watch(opened, agent, soon, request("b"))

@@ -18,7 +18,7 @@ from pipecd_wire.pipedservice import service_pb2 as pipedservice
 from pipecd_wire.rpc import CallError, call, stream
 
 
-async def running(plane: ServedControlPlane, *stages: model.PipelineStage) -> Any:
+async def running(plane: ServedControlPlane, *stages: model.PipelineStage) -> AgentClient:
     """An agent with the running deployment `d1`."""
     agent = await plane.agent()
     application_id = await plane.application(agent)

@@ -2,11 +2,10 @@
 """Restart a plugin of a piped, over the real wire."""
 
 from contextlib import aclosing
-from typing import Any
 
 import pytest
 
-from pipecd_test_support.controlplane_server import ServedControlPlane
+from pipecd_test_support.controlplane_server import AgentClient, ServedControlPlane
 from pipecd_test_support.waiting import Soon
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model.piped_pb2 import Piped
@@ -18,7 +17,7 @@ from pipecd_wire.rpc import CallError, call, stream
 WATCH = push_pb2.WatchRequest(instance_id="instance", data_folder_id="folder")
 
 
-async def agent_with_plugins(plane: ServedControlPlane) -> Any:
+async def agent_with_plugins(plane: ServedControlPlane) -> AgentClient:
     agent = await plane.agent()
     meta = pipedservice.ReportPipedMetaRequest(
         version="1", plugins=[Piped.Plugin(name="wait"), Piped.Plugin(name="scriptrun")]

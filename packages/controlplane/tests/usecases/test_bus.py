@@ -2,7 +2,6 @@
 """Who listens hears of everything, once per thing, and is let go when the server stops."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from pipecd_controlplane.store.changes import Change, ChangeKind, piped_topic, project_topic, topic
 from pipecd_controlplane.usecases.bus import Bus
 from pipecd_model.errors import UnavailableError
+from pipecd_test_support.waiting import Soon
 
 
 def change(thing_id: str = "d1", **fields: Any) -> Change:
@@ -17,7 +17,7 @@ def change(thing_id: str = "d1", **fields: Any) -> Change:
     return Change(id=thing_id, **{**defaults, **fields})
 
 
-async def test_a_change_reaches_those_who_listen_to_it(soon: Callable[[Any], Any]) -> None:
+async def test_a_change_reaches_those_who_listen_to_it(soon: Soon) -> None:
     bus = Bus()
     topics = (topic(ChangeKind.DEPLOYMENT, "d1"), project_topic("ours"), piped_topic("piped"))
     for each in topics:
@@ -39,7 +39,7 @@ async def test_a_change_does_not_reach_others() -> None:
         assert await listener.wait_changes(seconds=0.01) == []
 
 
-async def test_many_changes_of_one_thing_are_heard_as_one(soon: Callable[[Any], Any]) -> None:
+async def test_many_changes_of_one_thing_are_heard_as_one(soon: Soon) -> None:
     """A slow listener costs the memory of the things, not of their changes."""
     bus = Bus()
     with bus.listen(project_topic("ours"), piped_topic("piped")) as listener:
@@ -50,7 +50,7 @@ async def test_many_changes_of_one_thing_are_heard_as_one(soon: Callable[[Any], 
         assert await listener.wait_changes(seconds=0.01) == []
 
 
-async def test_a_waiting_listener_is_woken(soon: Callable[[Any], Any]) -> None:
+async def test_a_waiting_listener_is_woken(soon: Soon) -> None:
     bus = Bus()
     with bus.listen(project_topic("ours")) as listener:
         async with asyncio.TaskGroup() as tasks:
@@ -61,7 +61,7 @@ async def test_a_waiting_listener_is_woken(soon: Callable[[Any], Any]) -> None:
     assert waiting.result() == [change()]
 
 
-async def test_stopping_ends_every_wait(soon: Callable[[Any], Any]) -> None:
+async def test_stopping_ends_every_wait(soon: Soon) -> None:
     bus = Bus()
     with bus.listen(project_topic("ours")) as listener:
         bus.stop()
@@ -70,7 +70,7 @@ async def test_stopping_ends_every_wait(soon: Callable[[Any], Any]) -> None:
             await soon(listener.wait_changes())
 
 
-async def test_who_begins_to_listen_while_it_stops_is_let_go(soon: Callable[[Any], Any]) -> None:
+async def test_who_begins_to_listen_while_it_stops_is_let_go(soon: Soon) -> None:
     bus = Bus()
     bus.stop()
     with bus.listen(project_topic("ours")) as listener, pytest.raises(UnavailableError):

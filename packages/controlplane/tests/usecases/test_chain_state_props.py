@@ -23,7 +23,9 @@ def chain_of(sizes: list[int]) -> pb.DeploymentChain:
     return chain
 
 
-def deployment(index: int, number: int, status: Any) -> model.Deployment:
+def deployment(
+    index: int, number: int, status: model.DeploymentStatus.ValueType
+) -> model.Deployment:
     return model.Deployment(
         id=f"d-{index}-{number}",
         application_id=f"app-{index}-{number}",

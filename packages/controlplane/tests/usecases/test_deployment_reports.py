@@ -21,7 +21,9 @@ OPEN = [
 FINAL = [pb.DEPLOYMENT_SUCCESS, pb.DEPLOYMENT_FAILURE, pb.DEPLOYMENT_CANCELLED]
 
 
-def end(status: Any, **fields: Any) -> pipedservice.ReportDeploymentCompletedRequest:
+def end(
+    status: pb.DeploymentStatus.ValueType, **fields: Any
+) -> pipedservice.ReportDeploymentCompletedRequest:
     return pipedservice.ReportDeploymentCompletedRequest(
         deployment_id="d1", status=status, completed_at=99, **fields
     )
@@ -115,7 +117,9 @@ def test_a_late_first_plan_takes_no_stage_away(build: MessageBuilder) -> None:
 
 
 @pytest.mark.parametrize("status", FINAL)
-def test_a_completed_deployment_takes_no_plan(build: MessageBuilder, status: Any) -> None:
+def test_a_completed_deployment_takes_no_plan(
+    build: MessageBuilder, status: pb.DeploymentStatus.ValueType
+) -> None:
     deployment = build.deployment(status=status, stages=[build.stage("s1")])
     before = pb.Deployment()
     before.CopyFrom(deployment)
@@ -127,7 +131,11 @@ def test_a_completed_deployment_takes_no_plan(build: MessageBuilder, status: Any
 
 @pytest.mark.parametrize("now", [*OPEN, *FINAL])
 @pytest.mark.parametrize("reported", [pb.DEPLOYMENT_RUNNING, pb.DEPLOYMENT_ROLLING_BACK])
-def test_a_status_never_goes_back(build: MessageBuilder, now: Any, reported: Any) -> None:
+def test_a_status_never_goes_back(
+    build: MessageBuilder,
+    now: pb.DeploymentStatus.ValueType,
+    reported: pb.DeploymentStatus.ValueType,
+) -> None:
     deployment = build.deployment(status=now, status_reason="before")
 
     reports.apply_status(deployment, reported, "after")
@@ -138,7 +146,9 @@ def test_a_status_never_goes_back(build: MessageBuilder, now: Any, reported: Any
 
 
 @pytest.mark.parametrize("status", OPEN)
-def test_an_open_status_is_no_end(build: MessageBuilder, status: Any) -> None:
+def test_an_open_status_is_no_end(
+    build: MessageBuilder, status: pb.DeploymentStatus.ValueType
+) -> None:
     with pytest.raises(ConfigError, match="is not the end of a deployment"):
         reports.apply_completed(build.deployment(), end(status))
 
@@ -176,7 +186,7 @@ def test_the_end_brings_its_stages_along(build: MessageBuilder) -> None:
 
 
 @pytest.mark.parametrize("second", FINAL)
-def test_the_first_end_stays(build: MessageBuilder, second: Any) -> None:
+def test_the_first_end_stays(build: MessageBuilder, second: pb.DeploymentStatus.ValueType) -> None:
     deployment = build.deployment(status=pb.DEPLOYMENT_RUNNING)
     reports.apply_completed(deployment, end(pb.DEPLOYMENT_SUCCESS, status_reason="done"))
 
@@ -233,7 +243,9 @@ def test_a_repeated_stage_report_changes_nothing(build: MessageBuilder) -> None:
 
 @pytest.mark.parametrize("now", [*pb.StageStatus.values()])
 @pytest.mark.parametrize("reported", [*pb.StageStatus.values()])
-def test_a_stage_never_goes_back(build: MessageBuilder, now: Any, reported: Any) -> None:
+def test_a_stage_never_goes_back(
+    build: MessageBuilder, now: pb.StageStatus.ValueType, reported: pb.StageStatus.ValueType
+) -> None:
     deployment = build.deployment(stages=[build.stage("s1", status=now)])
 
     reports.apply_stage_status(deployment, build.stage_report("d1", "s1", reported), 7)

@@ -2,7 +2,6 @@
 """Whatever comes in whatever order: no status goes back, and a repeat changes nothing."""
 
 from collections.abc import Callable
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,11 +24,11 @@ def planned(ids: list[str]) -> Report:
     return lambda deployment: reports.apply_plan(deployment, request)
 
 
-def moved(status: Any) -> Report:
+def moved(status: pb.DeploymentStatus.ValueType) -> Report:
     return lambda deployment: reports.apply_status(deployment, status, "")
 
 
-def ended(status: Any) -> Report:
+def ended(status: pb.DeploymentStatus.ValueType) -> Report:
     request = pipedservice.ReportDeploymentCompletedRequest(
         deployment_id="d1",
         status=status,
@@ -39,7 +38,7 @@ def ended(status: Any) -> Report:
     return lambda deployment: reports.apply_completed(deployment, request)
 
 
-def stage_moved(stage_id: str, status: Any) -> Report:
+def stage_moved(stage_id: str, status: pb.StageStatus.ValueType) -> Report:
     request = pipedservice.ReportStageStatusChangedRequest(
         deployment_id="d1", stage_id=stage_id, status=status, completed_at=5
     )
@@ -59,7 +58,7 @@ REPORTS = st.one_of(
 )
 
 
-def rank(status: Any) -> int:
+def rank(status: pb.StageStatus.ValueType) -> int:
     """Not started, running, over: and over is one rank, whichever way."""
     return 2 if stages.is_completed(status) else int(status)
 

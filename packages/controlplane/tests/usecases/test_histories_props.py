@@ -96,7 +96,7 @@ def running() -> Report:
     )
 
 
-def stage_is(stage_id: str, status: Any) -> Report:
+def stage_is(stage_id: str, status: model.StageStatus.ValueType) -> Report:
     request = pb.ReportStageStatusChangedRequest(
         deployment_id="d1", stage_id=stage_id, status=status, completed_at=NOON
     )
@@ -152,7 +152,7 @@ def completed() -> Report:
     return Report("completed", lambda server: server.deployments.report_completed(AGENT, request))
 
 
-def handled(status: Any) -> Report:
+def handled(status: event_pb2.EventStatus.ValueType) -> Report:
     request = pb.ReportEventStatusesRequest(
         events=[
             pb.ReportEventStatusesRequest.Event(

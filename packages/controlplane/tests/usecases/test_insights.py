@@ -30,7 +30,9 @@ class History:
         self._build = build
         self._count = 0
 
-    async def ended(self, when: str, status: Any = SUCCESS, **fields: Any) -> None:
+    async def ended(
+        self, when: str, status: model.DeploymentStatus.ValueType = SUCCESS, **fields: Any
+    ) -> None:
         self._count += 1
         fields = {"application_id": "app", **fields}
         committed = fields.pop("committed", at(when) - 60)

@@ -28,7 +28,7 @@ TARGETS = {"files": model.DeployTargets(deploy_targets=["east", "west"])}
 
 
 @pytest.fixture
-async def v0(plane: ServedControlPlane) -> Any:
+async def v0(plane: ServedControlPlane) -> AgentClient:
     """A piped that knows platforms."""
     agent = await plane.agent(name="v0")
     await meta(
@@ -41,7 +41,7 @@ async def v0(plane: ServedControlPlane) -> Any:
 
 
 @pytest.fixture
-async def v1(plane: ServedControlPlane) -> Any:
+async def v1(plane: ServedControlPlane) -> AgentClient:
     """A piped that knows plugins."""
     agent = await plane.agent(name="v1")
     await meta(

@@ -180,7 +180,7 @@ async def test_a_cancel_that_comes_before_the_plugin_is_asked_ends_the_script(wh
     if where == "files":
         _before(case.world.sources, "open", forever)
     else:
-        _before(case.plugin, "ready", forever)
+        _before(case.plugin, "wait_ready", forever)
 
     async with case.world.running():
         case.world.push(case.begun)

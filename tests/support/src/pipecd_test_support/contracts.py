@@ -16,7 +16,7 @@ from pipecd_wire.model.common_pb2 import ApplicationGitPath, SyncStrategy
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.git import NoCommitError
-from piped.plan.protocols import CommitSources, StagePlugin
+from piped.plan.protocols import CommitSources, PluginCalls
 from piped.plugins.state import Phase
 
 READY_SECONDS = 60.0
@@ -40,7 +40,7 @@ class PluginContract:
     """A plugin with the stages above that wants the pipeline; its fixture is called `plugin`."""
 
     async def test_a_plugin_that_can_be_called_is_in_the_phase_ready(
-        self, plugin: StagePlugin
+        self, plugin: PluginCalls
     ) -> None:
         await plugin.wait_ready(READY_SECONDS)
 
@@ -48,7 +48,7 @@ class PluginContract:
 
     @pytest.mark.parametrize("rollback", [False, True])
     async def test_each_stage_of_a_pipeline_is_built_at_its_index(
-        self, plugin: StagePlugin, rollback: bool
+        self, plugin: PluginCalls, rollback: bool
     ) -> None:
         await plugin.wait_ready(READY_SECONDS)
 
@@ -69,7 +69,7 @@ class PluginContract:
 
     @pytest.mark.parametrize("rollback", [False, True])
     async def test_a_quick_sync_has_its_own_stage(
-        self, plugin: StagePlugin, rollback: bool
+        self, plugin: PluginCalls, rollback: bool
     ) -> None:
         await plugin.wait_ready(READY_SECONDS)
 
@@ -80,14 +80,14 @@ class PluginContract:
         names = [(stage.name, stage.rollback) for stage in answer.stages]
         assert names == [(QUICK_SYNC, False)] + [(ROLLBACK, True)] * rollback
 
-    async def test_a_plugin_says_how_to_deploy(self, plugin: StagePlugin) -> None:
+    async def test_a_plugin_says_how_to_deploy(self, plugin: PluginCalls) -> None:
         await plugin.wait_ready(READY_SECONDS)
 
         answer = await plugin.determine_strategy(question())
 
         assert (answer.unsupported, answer.sync_strategy) == (False, SyncStrategy.PIPELINE)
 
-    async def test_a_stage_is_run_to_its_end(self, plugin: StagePlugin) -> None:
+    async def test_a_stage_is_run_to_its_end(self, plugin: PluginCalls) -> None:
         await plugin.wait_ready(READY_SECONDS)
         stage = pb.PipelineStage(id="s1", name=PIPELINE[0], created_at=1, updated_at=1)
         run = api.ExecutePluginInput(

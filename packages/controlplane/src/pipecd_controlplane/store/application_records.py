@@ -75,7 +75,7 @@ class ApplicationRecords(Records[M]):
                     this_project=project_id,
                     this_version=row[2],
                     updated_at=now,
-                    version=row[2] + 1,
+                    version=row[2] + (data != row[0]),  # the same again is no other version
                     data=data,
                 )
                 > 0

@@ -15,7 +15,7 @@ from pipecd_model.config.path import Path, format_path
 from pipecd_model.secrets.placeholder import names, problems, texts
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
-from piped.plan.protocols import StagePlugin
+from piped.plan.protocols import PluginCalls
 from piped.plan.stages import config_bytes
 from piped.secrets import OpenedSecrets
 
@@ -28,8 +28,8 @@ async def check(
     config: ApplicationConfig,
     source: DeploymentSource,
     opened: OpenedSecrets,
-    chosen: Mapping[int, StagePlugin],
-    plugins: Sequence[StagePlugin],
+    chosen: Mapping[int, PluginCalls],
+    plugins: Sequence[PluginCalls],
 ) -> None:
     """Raise ConfigFaultsError with everything that keeps the application from being deployed."""
     report = _Report(source)

@@ -23,7 +23,7 @@ from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 from piped.plan.checks import check
-from piped.plan.protocols import PLUGIN, CommitSources, Plugins, StagePlugin
+from piped.plan.protocols import PLUGIN, CommitSources, PluginCalls, Plugins
 from piped.plan.retrying import retry_on_plugin_loss, wait_for_stage_lists, wait_ready
 from piped.plan.sources import open_both, read_config, read_target
 from piped.plan.stages import Clock, pipeline_stages, quick_sync_stages
@@ -159,7 +159,7 @@ class Planner:
 
     async def _choose_plugins(
         self, config: ApplicationConfig, deployment: Deployment
-    ) -> tuple[dict[int, StagePlugin], list[StagePlugin]]:
+    ) -> tuple[dict[int, PluginCalls], list[PluginCalls]]:
         """The plugin of each stage of the pipeline, and all of them in order, each once."""
         await self._plugins.wait_settled(START_SECONDS)
         declared = [*config.plugins, *deployment.deploy_targets_by_plugin]
@@ -181,14 +181,14 @@ class Planner:
             await wait_ready(plugin)
         return chosen, list(by_name.values())
 
-    async def _choose(self, stage: StageConfig, declared: Sequence[str]) -> StagePlugin:
+    async def _choose(self, stage: StageConfig, declared: Sequence[str]) -> PluginCalls:
         try:
             return self._plugins.choose(stage.name, wanted=stage.plugin, declared=declared)
         except NoPluginForStageError:
             await wait_for_stage_lists(self._plugins.plugins.values(), STAGE_LISTS_SECONDS)
             return self._plugins.choose(stage.name, wanted=stage.plugin, declared=declared)
 
-    def _get_configured(self, name: str) -> StagePlugin:
+    def _get_configured(self, name: str) -> PluginCalls:
         try:
             return self._plugins.plugins[name]
         except KeyError:
@@ -198,7 +198,7 @@ class Planner:
             ) from None
 
     async def _versions(
-        self, plugins: Sequence[StagePlugin], ask: api.PlanPluginInput
+        self, plugins: Sequence[PluginCalls], ask: api.PlanPluginInput
     ) -> Sequence[ArtifactVersion]:
         versions: list[ArtifactVersion] = []
         for plugin in plugins:
@@ -222,7 +222,7 @@ class Planner:
         return offered
 
     async def _ask_strategy(
-        self, plugins: Sequence[StagePlugin], ask: api.PlanPluginInput
+        self, plugins: Sequence[PluginCalls], ask: api.PlanPluginInput
     ) -> strategy.Choice:
         answers: list[strategy.Answer] = []
         for plugin in plugins:
@@ -246,7 +246,7 @@ class Planner:
             return strategy.Choice(strategy=PIPELINE, summary=f"Pipeline: {error}")
 
     async def _pipeline(
-        self, config: ApplicationConfig, chosen: Mapping[int, StagePlugin], rollback: bool
+        self, config: ApplicationConfig, chosen: Mapping[int, PluginCalls], rollback: bool
     ) -> list[PipelineStage]:
         if not config.pipeline.stages:
             raise ConfigError(

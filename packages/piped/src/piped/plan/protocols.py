@@ -16,7 +16,7 @@ PLUGIN: Final = metadata.PLUGIN
 """Key in a stage's metadata: the plugin that was chosen for it, kept for resume and rollback."""
 
 
-class StagePlugin(Protocol):
+class PluginCalls(Protocol):
     """One plugin process, as it is asked. Every call raises PluginError when it fails."""
 
     name: str
@@ -70,7 +70,7 @@ class Plugins(Protocol):
     """All plugins of this piped."""
 
     @property
-    def plugins(self) -> Mapping[str, StagePlugin]:
+    def plugins(self) -> Mapping[str, PluginCalls]:
         """By name."""
 
     async def wait_settled(self, limit: float, /) -> None:
@@ -78,7 +78,7 @@ class Plugins(Protocol):
 
     def choose(
         self, stage_name: str, /, *, wanted: str | None, declared: Collection[str]
-    ) -> StagePlugin:
+    ) -> PluginCalls:
         """The plugin that runs a stage, by the application's choice where several offer it."""
 
 

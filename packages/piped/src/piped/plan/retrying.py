@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from pipecd_model.errors import PluginError, UnavailableError
 from pipecd_runtime.logs import logger
-from piped.plan.protocols import StagePlugin
+from piped.plan.protocols import PluginCalls
 from piped.plugins.errors import PluginLostError, PluginStoppingError
 
 log = logger(__name__)
@@ -58,7 +58,7 @@ async def retry_on_plugin_loss(ask: Callable[[], Awaitable[Answer]]) -> Answer:
     raise PluginError(f"{lost}; it was asked {LOSSES} times", hint=lost.hint) from lost
 
 
-async def wait_ready(plugin: StagePlugin) -> None:
+async def wait_ready(plugin: PluginCalls) -> None:
     """Wait until a plugin can be called; raises PluginError when it is in a crash loop."""
     while True:
         try:
@@ -72,7 +72,7 @@ async def wait_ready(plugin: StagePlugin) -> None:
             return
 
 
-async def wait_for_stage_lists(plugins: Iterable[StagePlugin], limit: float) -> None:
+async def wait_for_stage_lists(plugins: Iterable[PluginCalls], limit: float) -> None:
     """Wait until all have said which stages they offer, as far as they will within the limit."""
     with suppress(TimeoutError):
         async with asyncio.timeout(limit), asyncio.TaskGroup() as tasks:
@@ -81,6 +81,6 @@ async def wait_for_stage_lists(plugins: Iterable[StagePlugin], limit: float) -> 
                     tasks.create_task(_wait_ready_or_failed(plugin))
 
 
-async def _wait_ready_or_failed(plugin: StagePlugin) -> None:
+async def _wait_ready_or_failed(plugin: PluginCalls) -> None:
     with suppress(PluginError):
         await wait_ready(plugin)

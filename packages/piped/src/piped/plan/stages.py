@@ -16,13 +16,13 @@ from pipecd_model.ids import new_id
 from pipecd_model.stage import is_rollback, sort_rollback_stages
 from pipecd_wire.model.deployment_pb2 import STAGE_NOT_STARTED_YET, PipelineStage
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
-from piped.plan.protocols import PLUGIN, StagePlugin
+from piped.plan.protocols import PLUGIN, PluginCalls
 
 Clock = Callable[[], float]
 
 
 async def quick_sync_stages(
-    plugins: Iterable[StagePlugin], *, rollback: bool, clock: Clock = time.time
+    plugins: Iterable[PluginCalls], *, rollback: bool, clock: Clock = time.time
 ) -> list[PipelineStage]:
     """Ask every plugin for its quick sync; empty when none offers one."""
     built: list[PipelineStage] = []
@@ -36,13 +36,13 @@ async def quick_sync_stages(
 
 async def pipeline_stages(
     pipeline: Sequence[StageConfig],
-    chosen: Mapping[int, StagePlugin],
+    chosen: Mapping[int, PluginCalls],
     *,
     rollback: bool,
     clock: Clock = time.time,
 ) -> list[PipelineStage]:
     """Ask each plugin for its part of the pipeline; `chosen` is the plugin of each index."""
-    parts: dict[str, tuple[StagePlugin, list[StageConfig]]] = {}
+    parts: dict[str, tuple[PluginCalls, list[StageConfig]]] = {}
     for stage in pipeline:
         plugin = chosen[stage.index]
         parts.setdefault(plugin.name, (plugin, []))[1].append(stage)
@@ -79,7 +79,7 @@ def _request(stage: StageConfig) -> api.BuildPipelineSyncStagesRequest.StageConf
     )
 
 
-def _check(plugin: StagePlugin, part: list[StageConfig], answered: Iterable[PipelineStage]) -> None:
+def _check(plugin: PluginCalls, part: list[StageConfig], answered: Iterable[PipelineStage]) -> None:
     asked = {stage.index for stage in part}
     seen: set[tuple[bool, int]] = set()
     for stage in answered:
@@ -97,7 +97,7 @@ def _check(plugin: StagePlugin, part: list[StageConfig], answered: Iterable[Pipe
         )
 
 
-def _own(answered: PipelineStage, plugin: StagePlugin, clock: Clock) -> PipelineStage:
+def _own(answered: PipelineStage, plugin: PluginCalls, clock: Clock) -> PipelineStage:
     stage = PipelineStage()
     stage.CopyFrom(answered)
     now = int(clock())

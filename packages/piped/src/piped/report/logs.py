@@ -136,13 +136,13 @@ class SpooledStageLogs:
         return sum(waiting.spool.size for waiting in self._waiting.values())
 
     async def report(self, key: StageKey, blocks: Iterable[LogBlock]) -> None:
-        """Take lines; UnavailableError when there is no room for them in time."""
+        """Spool lines of a stage; raises UnavailableError when there is no room in time."""
         await self._add(key, ChunkKind.LINES, blocks)
 
     async def checkpoint(
         self, key: StageKey, blocks: Iterable[LogBlock], *, completed: bool
     ) -> None:
-        """Take all lines since the last checkpoint; the end of the log is waited for."""
+        """Spool all lines since the last checkpoint; waits for the delivery of a log's end."""
         await self._add(key, ChunkKind.END if completed else ChunkKind.CHECKPOINT, blocks)
         if completed and key in self._waiting:
             waiting = self._waiting[key]

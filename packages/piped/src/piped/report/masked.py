@@ -21,19 +21,19 @@ TELLING: Final = 4
 """Characters of a value that tell something of it; any line ends with one or two of them."""
 
 THREAD_COST: Final = 2_000_000
-"""From which effort on masking is done in a thread: a few milliseconds."""
+"""The masker's cost from which on it works in a thread, so that the event loop goes on."""
 
 
 class Logs(Protocol):
     """Takes the lines of stages."""
 
     async def report(self, key: StageKey, blocks: Iterable[LogBlock], /) -> None:
-        """Take lines."""
+        """Pass on lines of a stage; returns when they are acknowledged or durable."""
 
     async def checkpoint(
         self, key: StageKey, blocks: Iterable[LogBlock], /, *, completed: bool
     ) -> None:
-        """Take all lines since the last checkpoint."""
+        """Pass on all lines of a stage since its last checkpoint."""
 
 
 class Stream:
@@ -62,7 +62,7 @@ class MaskedLogs:
             yield self
 
     async def report(self, key: StageKey, blocks: Iterable[LogBlock]) -> None:
-        """Take lines."""
+        """Pass on lines of a stage; returns when they are acknowledged or durable."""
         masker = self._known.masker(key.deployment_id)
         if not masker and key not in self._streams:
             await self._logs.report(key, blocks)
@@ -77,7 +77,7 @@ class MaskedLogs:
     async def checkpoint(
         self, key: StageKey, blocks: Iterable[LogBlock], *, completed: bool
     ) -> None:
-        """Take all lines since the last checkpoint."""
+        """Pass on all lines of a stage since its last checkpoint."""
         masker = self._known.masker(key.deployment_id)
         if not masker and key not in self._streams:
             await self._logs.checkpoint(key, blocks, completed=completed)

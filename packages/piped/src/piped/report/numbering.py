@@ -118,13 +118,13 @@ class RenumberedLogs:
         self._shifts: dict[StageKey, int] = {}
 
     async def report(self, key: StageKey, blocks: Iterable[LogBlock]) -> None:
-        """Take lines."""
+        """Pass on lines of a stage, renumbered where that is needed."""
         await self._logs.report(key, self._renumber(key, blocks))
 
     async def checkpoint(
         self, key: StageKey, blocks: Iterable[LogBlock], *, completed: bool
     ) -> None:
-        """Take all lines since the last checkpoint."""
+        """Pass on all lines of a stage since its last checkpoint."""
         await self._logs.checkpoint(key, self._renumber(key, blocks), completed=completed)
 
     def _renumber(self, key: StageKey, blocks: Iterable[LogBlock]) -> list[LogBlock]:

@@ -40,7 +40,7 @@ class Deliver(Protocol):
     """Delivers one report: returns when it is accepted, raises PipecdError when it is refused."""
 
     async def __call__(self, method: str, request: Message) -> None:
-        """Deliver."""
+        """Deliver a request by the name of its RPC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from pipecd_runtime.logs import logger
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.deployment_pb2 import PipelineStage, StageStatus
 from pipecd_wire.plugin.deploymentapi.api_pb2 import ExecutePluginInput, ExecuteStageResponse
-from piped.plan.protocols import StagePlugin
+from piped.plan.protocols import PluginCalls
 from piped.plan.retrying import wait_ready
 from piped.plugins.errors import PluginLostError
 from piped.schedule.stop import (
@@ -100,7 +100,7 @@ class Asked:
 
 
 async def execute_on(
-    plugin: StagePlugin, run: ExecutePluginInput, asked: Asked, *, stopping: Callable[[], bool]
+    plugin: PluginCalls, run: ExecutePluginInput, asked: Asked, *, stopping: Callable[[], bool]
 ) -> ExecuteStageResponse:
     """Call ExecuteStage, and again on the restarted plugin when the first one is lost."""
     lost: PluginLostError | None = None
@@ -127,7 +127,7 @@ async def execute_on(
     ) from lost
 
 
-async def _ready(plugin: StagePlugin, stopping: Callable[[], bool]) -> None:
+async def _ready(plugin: PluginCalls, stopping: Callable[[], bool]) -> None:
     try:
         await wait_ready(plugin)
     except PluginLostError as error:

@@ -19,7 +19,7 @@ from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi.api_pb2 import ExecutePluginInput, ExecuteStageResponse
 from piped.facts import StageChanged, WaitsForApproval
-from piped.plan.protocols import PLUGIN, StagePlugin
+from piped.plan.protocols import PLUGIN, PluginCalls
 from piped.plan.sources import enter_running, open_target
 from piped.plan.stages import config_bytes
 from piped.schedule.services import RunServices
@@ -194,7 +194,7 @@ class StageRunner:
             if running is not None:
                 run.running_deployment_source.CopyFrom(running)
 
-    def _plugin_of(self, stage: PipelineStage) -> StagePlugin:
+    def _plugin_of(self, stage: PipelineStage) -> PluginCalls:
         plugins = self._services.plugins
         if stage.metadata.get(PLUGIN, "") in plugins.plugins:
             return plugins.plugins[stage.metadata[PLUGIN]]
