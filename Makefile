@@ -108,6 +108,7 @@ lint: setup imports ## style, generated files, import contracts
 	$(BIN)/python tools/gen_wire.py --check
 	$(BIN)/python tools/check_proto.py
 	$(BIN)/python tools/pin.py --check
+	$(BIN)/python tools/check_names.py
 
 types: setup ## mypy strict
 	$(BIN)/mypy $(wildcard packages/*/src plugins/*/src) tools $(TYPED_TESTS)
