@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from importlib import import_module
 
-MODULES = ["pipecd_sdk", "pipecd_sdk.testing"] + [
+MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
     f"pipecd_sdk.kit.{name}"
     for name in ("diff", "patterns", "process", "script_records", "shell", "tools", "yaml")
 ]

@@ -17,7 +17,7 @@ from pipecd_wire.model import deployment_pb2
 from pipecd_wire.plugin.deploymentapi import api_pb2
 from pipecd_wire.rpc import call
 
-MODULES = ["pipecd_sdk", "pipecd_sdk.testing"] + [
+MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
     f"pipecd_sdk.kit.{name}"
     for name in ("diff", "patterns", "process", "script_records", "shell", "tools", "yaml")
 ]
