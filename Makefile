@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 DISTRIBUTIONS := $(sort $(wildcard packages/*/pyproject.toml plugins/*/pyproject.toml) tests/support/pyproject.toml)
 FOLDERS := $(patsubst %/pyproject.toml,%,$(DISTRIBUTIONS))
 STAMP := $(VENV)/.installed
-SOURCES := packages plugins tools tests bench
+SOURCES := packages plugins tools tests bench conftest.py
 WORKERS ?= 2
 N ?= 50
 TYPED_TESTS := \
@@ -64,7 +64,7 @@ SEED ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-all bench chaos fmt lint types imports docs proto pins
+.PHONY: help setup quickstart test test-all bench chaos mutants fmt lint types imports docs proto pins
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -97,6 +97,9 @@ bench: setup ## measure what we claim
 
 chaos: setup ## kill things at random and check what is left
 	@PYTHONPATH=tests $(BIN)/python -m chaos.run --deaths $(N) --seed $(SEED) $(ARGS)
+
+mutants: setup ## change what decides, and see whether a test notices
+	$(BIN)/python tools/mutate.py $(ARGS)
 
 fmt: setup ## format the code
 	$(BIN)/ruff format $(SOURCES)

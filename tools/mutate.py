@@ -209,8 +209,8 @@ def is_parsable(text: str) -> bool:
 
 
 def iter_changes(tree: ast.Module, text: str) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
-    """Yields nodes with the text that replaces them; nothing of annotations and docstrings."""
-    passed_over = {id(each) for each in iter_annotations(tree)}
+    """Yields nodes with the text that replaces them."""
+    passed_over = {id(each) for each in iter_undecided(tree)}
     for node in ast.walk(tree):
         if id(node) in passed_over:
             continue
@@ -222,14 +222,23 @@ def iter_changes(tree: ast.Module, text: str) -> Iterator[tuple[ast.expr | ast.s
                 yield node, after
 
 
-def iter_annotations(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yields all nodes within annotations, which do nothing when the program runs."""
+def iter_undecided(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yields all nodes that decide nothing: annotations, decorators, settings, the operator log."""
     for node in ast.walk(tree):
-        parts: list[ast.expr | None] = []
-        if isinstance(node, ast.AnnAssign | ast.arg):
-            parts.append(node.annotation)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            parts += [node.returns, *node.decorator_list]
+        parts: list[ast.AST | None] = []
+        match node:
+            case ast.AnnAssign(target=ast.Name(id=name)) if name.isupper():
+                parts.append(node)
+            case ast.Assign(targets=[ast.Name(id=name)]) if name.isupper():
+                parts.append(node)
+            case ast.AnnAssign() | ast.arg():
+                parts.append(node.annotation)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                parts += [node.returns, *node.decorator_list]
+            case ast.ClassDef():
+                parts += node.decorator_list
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="log")))):
+                parts.append(node)
         for part in parts:
             if part is not None:
                 yield from ast.walk(part)
