@@ -39,11 +39,12 @@ from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_controlplane.usecases.access import ProjectAccess, build_access
 from pipecd_controlplane.usecases.bootstrap import KEY_FILE, ensure_project
-from pipecd_controlplane.usecases.bus import Bus
 from pipecd_controlplane.usecases.configured import build_shared_sso, ensure_projects
+from pipecd_controlplane.usecases.in_process import InProcessState
 from pipecd_controlplane.usecases.leases import Leases
 from pipecd_controlplane.usecases.releases import Releases
-from pipecd_controlplane.usecases.vault import Vault, read_keys
+from pipecd_controlplane.usecases.shared_state import ChangeBus, SharedState
+from pipecd_controlplane.usecases.vault import Vault
 from pipecd_model.errors import StateError
 from pipecd_runtime.logfold import FoldRepeats
 from pipecd_wire.rpc import AddressError, Endpoints
@@ -61,7 +62,7 @@ class RunningServer:
     data_dir: Path
     admin_key_file: Path
     stores: Stores
-    bus: Bus
+    bus: ChangeBus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,7 @@ class _Core:
     """What every face of the server works with."""
 
     settings: ServerSettings
-    bus: Bus
+    shared: SharedState
     stores: Stores
     leases: Leases
     access: ProjectAccess
@@ -92,7 +93,7 @@ async def control_plane(settings: ServerSettings) -> AsyncIterator[RunningServer
         core = await _open_core(opened, settings, web_base_url)
         served = await _open_endpoints(opened, core)
         services = _make_route_services(core)
-        await opened.enter_async_context(running_jobs(_list_jobs(core)))
+        await opened.enter_async_context(running_jobs(_list_jobs(core), core.shared.job_leader))
         await opened.enter_async_context(serving_operator(settings.data_dir, _now))
         pages = public_app(services)
         try:
@@ -100,7 +101,7 @@ async def control_plane(settings: ServerSettings) -> AsyncIterator[RunningServer
             admin_address = await _open_admin(opened, settings, services)
         except AddressError as error:
             raise StateError(str(error), hint="choose another with --listen") from error
-        opened.callback(core.bus.stop)
+        opened.callback(core.shared.bus.stop)
         opened.callback(services.probes.stop)
         yield RunningServer(
             address=address,
@@ -109,7 +110,7 @@ async def control_plane(settings: ServerSettings) -> AsyncIterator[RunningServer
             data_dir=settings.data_dir,
             admin_key_file=settings.data_dir / KEY_FILE,
             stores=core.stores,
-            bus=core.bus,
+            bus=core.shared.bus,
         )
 
 
@@ -117,18 +118,19 @@ async def _open_core(
     opened: AsyncExitStack, settings: ServerSettings, web_base_url: Callable[[], str]
 ) -> _Core:
     """Opens the database, and makes the projects that it must have."""
-    bus = Bus()
+    # It goes with the driver: one process owns a folder, so what it remembers is known to all.
+    shared: SharedState = InProcessState(settings.data_dir)
     database = await opened.enter_async_context(
         open_database(
             SqliteFolder(folder=settings.data_dir, repeat_units=settings.repeat_units),
-            on_commit=bus.publish,
+            on_commit=shared.bus.publish,
         )
     )
     kept = stores(database, _now, max_stage_log_bytes=settings.retention.stage_log_bytes)
     await ensure_project(kept, settings.data_dir, await _first_project(kept, settings), _now)
     await ensure_projects(kept, settings.projects, _now)
     leases = Leases(kept.leases, settings.lease_times)
-    keys = read_keys(settings.encryption_key_files, settings.data_dir)
+    keys = await shared.read_encryption_keys(settings.encryption_key_files)
     held = build_access(
         kept,
         Vault(keys),
@@ -138,12 +140,12 @@ async def _open_core(
     await held.sso.close_anew()
     return _Core(
         settings=settings,
-        bus=bus,
+        shared=shared,
         stores=kept,
         leases=leases,
         access=held,
         encryption_keys=keys,
-        authenticator=CallAuthenticator(kept, leases, held.uses, _now),
+        authenticator=CallAuthenticator(kept, leases, shared, _now),
         metrics=Metrics(),
         web_base_url=web_base_url,
     )
@@ -152,14 +154,14 @@ async def _open_core(
 async def _open_endpoints(opened: AsyncExitStack, core: _Core) -> Endpoints:
     """Returns every RPC with what runs around it: authentication, limits, metrics, the log."""
     settings, authenticator, metrics = core.settings, core.authenticator, core.metrics
-    recheck = CredentialRecheck(core.stores, core.bus, authenticator.admit_again, _now)
+    recheck = CredentialRecheck(core.stores, core.shared.bus, authenticator.admit_again, _now)
     await opened.enter_async_context(recheck.running())
     open_calls = OpenCalls(settings.limits.max_calls_per_caller)
     admit = open_calls.limit_admission(authenticator.admit)
     telemetry = await opened.enter_async_context(forwarding(settings.otlp_endpoint))
     return endpoints(
         core.stores,
-        core.bus,
+        core.shared,
         core.leases,
         core.access,
         Releases(settings.releases_url),
@@ -184,8 +186,9 @@ def _make_route_services(core: _Core) -> RouteServices:
     journeys = Journeys(Vault(state_keys, purpose="sign-in"), _now)
     return RouteServices(
         stores=core.stores,
+        shared=core.shared,
         authenticator=core.authenticator,
-        password=PasswordSignIn(core.stores),
+        password=PasswordSignIn(core.stores, core.shared),
         sso=SsoSignIn(core.stores, core.access.sso, journeys, core.web_base_url),
         cookies=CookieWriter(public_url=settings.public_url, insecure=settings.insecure_cookie),
         probes=Probes(core.stores, settings.data_dir),
@@ -240,10 +243,10 @@ def _list_jobs(core: _Core) -> list[Job]:
         await core.stores.sessions.end_expired(now=_now())
 
     async def keep_uses() -> None:
-        await core.access.uses.flush(core.stores)
+        await core.shared.key_uses.flush(core.stores)
 
     return [
-        Job(name="key-uses", every=60, run=keep_uses, at_end=True),
+        Job(name="key-uses", every=60, run=keep_uses, at_end=True, in_each_process=True),
         Job(name="expired-sessions", every=3600, run=forget_sessions),
         *list_retention_jobs(core.stores, core.settings.retention, _now),
         *_log_jobs(core.settings.folded),
@@ -257,7 +260,8 @@ def _log_jobs(folded: FoldRepeats | None) -> list[Job]:
     async def flush() -> None:
         folded.flush()
 
-    return [Job(name="folded-lines", every=folded.seconds, run=flush, at_end=True)]
+    every = folded.seconds
+    return [Job(name="folded-lines", every=every, run=flush, at_end=True, in_each_process=True)]
 
 
 async def run(settings: ServerSettings, started: Callable[[RunningServer], None]) -> None:

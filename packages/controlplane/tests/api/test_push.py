@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
-from pipecd_controlplane.usecases.agent_watch import AgentWatch, Presence
+from pipecd_controlplane.usecases.agent_watch import AgentWatch
+from pipecd_controlplane.usecases.in_process import InProcessPresence
 from pipecd_controlplane.usecases.leases import Instance, Leases
 from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_test_support.controlplane_messages import MessageBuilder
@@ -184,7 +185,7 @@ async def test_silence_is_broken_by_a_heartbeat(plane: ServedControlPlane, soon:
     agent = await plane.agent()
     bus = plane.running.bus
     watch = AgentWatch(
-        plane.stores, bus, Presence(bus), Leases(plane.stores.leases), heartbeat=0.01
+        plane.stores, bus, InProcessPresence(bus), Leases(plane.stores.leases), heartbeat=0.01
     )
     caller = Agent(project_id="default", piped_id=agent.id)
     instance = Instance(agent=caller, instance_id="instance", data_folder_id="folder")

@@ -2,15 +2,21 @@
 """Each limit of signing in with a password, alone."""
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 from pipecd_controlplane.auth.addresses import network
-from pipecd_controlplane.auth.attempts import TooManyAttemptsError
-from pipecd_controlplane.auth.familiar import MOST_ACCOUNTS, MOST_NETWORKS, FamiliarNetworks
 from pipecd_controlplane.auth.password import AttemptPace, PasswordSignIn, SignInPaces
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases.attempts import TooManyAttemptsError
+from pipecd_controlplane.usecases.familiar import (
+    MOST_ACCOUNTS,
+    MOST_NETWORKS,
+    InProcessFamiliarNetworks,
+)
+from pipecd_controlplane.usecases.in_process import InProcessState
 from pipecd_controlplane.usecases.keys import quick_hash
 from pipecd_model.errors import UnauthenticatedError
 from pipecd_wire.model import project_pb2
@@ -36,7 +42,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def sign_in_with(kept: Stores, clock: Clock) -> Callable[..., Try]:
+async def sign_in_with(kept: Stores, clock: Clock, tmp_path: Path) -> Callable[..., Try]:
     """`try_ = sign_in_with(account=…)`: one with only these limits, for two projects.
 
     The hashes are quick ones: what is counted does not depend on their cost.
@@ -53,7 +59,7 @@ async def sign_in_with(kept: Stores, clock: Clock) -> Callable[..., Try]:
 
     def make(**paces: AttemptPace) -> Try:
         limits = {"address": NO_LIMIT, "account_here": NO_LIMIT, "account": NO_LIMIT, **paces}
-        sign_in = PasswordSignIn(kept, SignInPaces(**limits), clock)
+        sign_in = PasswordSignIn(kept, InProcessState(tmp_path, clock), SignInPaces(**limits))
 
         async def attempt(
             address: str, password: str = WRONG, *, project: str = "shop", username: str = "boss"
@@ -215,17 +221,17 @@ def test_what_one_party_can_choose_is_one(address: str, counted: str) -> None:
     assert network(address) == counted
 
 
-def test_what_is_remembered_of_sign_ins_is_bounded_and_tells_no_address() -> None:
-    familiar = FamiliarNetworks()
+async def test_what_is_remembered_of_sign_ins_is_bounded_and_tells_no_address() -> None:
+    familiar = InProcessFamiliarNetworks()
     for number in range(MOST_NETWORKS + 1):
-        familiar.add("account", f"10.0.0.{number}")
-    assert not familiar.has("account", "10.0.0.0")
-    assert familiar.has("account", "10.0.0.1")
-    assert not familiar.has("another", "10.0.0.1")
+        await familiar.add("account", f"10.0.0.{number}")
+    assert not await familiar.has("account", "10.0.0.0")
+    assert await familiar.has("account", "10.0.0.1")
+    assert not await familiar.has("another", "10.0.0.1")
 
     for number in range(MOST_ACCOUNTS):
-        familiar.add(f"account {number}", "10.0.0.1")
-    assert not familiar.has("account", "10.0.0.1")
+        await familiar.add(f"account {number}", "10.0.0.1")
+    assert not await familiar.has("account", "10.0.0.1")
     assert len(familiar._accounts) == MOST_ACCOUNTS
     assert b"10.0.0" not in repr(familiar._accounts).encode()
 
@@ -264,11 +270,13 @@ async def test_success_forgets_the_guesses_at_the_account_from_the_same_address(
     assert tried == ["wrong", "wrong", "wrong", "too many"]
 
 
-async def test_the_narrowest_limit_says_how_long_to_wait(kept: Stores, clock: Clock) -> None:
+async def test_the_narrowest_limit_says_how_long_to_wait(
+    kept: Stores, clock: Clock, tmp_path: Path
+) -> None:
     paces = SignInPaces(
         address=NO_LIMIT, account_here=AttemptPace(burst=1, seconds=30), account=NO_LIMIT
     )
-    sign_in = PasswordSignIn(kept, paces, clock)
+    sign_in = PasswordSignIn(kept, InProcessState(tmp_path, clock), paces)
     with pytest.raises(UnauthenticatedError):
         await sign_in.sign_in("shop", "boss", WRONG, address="10.0.0.1")
 

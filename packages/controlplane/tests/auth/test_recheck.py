@@ -17,8 +17,8 @@ from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_controlplane.usecases import sessions
-from pipecd_controlplane.usecases.api_keys import KeyUses
 from pipecd_controlplane.usecases.bus import Bus
+from pipecd_controlplane.usecases.in_process import InProcessState
 from pipecd_controlplane.usecases.leases import Leases
 from pipecd_controlplane.usecases.project import ProjectSettings
 from pipecd_model.errors import DeniedError, UnauthenticatedError
@@ -78,10 +78,11 @@ class Server:
 
 @asynccontextmanager
 async def serving(folder: Path) -> AsyncIterator[Server]:
-    bus = Bus()
+    shared = InProcessState(folder)
+    bus = shared.bus
     async with open_database(SqliteFolder(folder=folder), on_commit=bus.publish) as database:
         kept = stores(database, now)
-        authenticator = CallAuthenticator(kept, Leases(kept.leases), KeyUses(), now)
+        authenticator = CallAuthenticator(kept, Leases(kept.leases), shared, now)
 
         async def readmit(method: Method, metadata: Metadata) -> Any:
             server.asked += 1

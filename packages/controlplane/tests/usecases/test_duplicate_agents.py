@@ -11,6 +11,7 @@ from pipecd_controlplane.usecases.duplicate_agents import (
     DuplicateAgents,
     parse_process_start,
 )
+from pipecd_controlplane.usecases.in_process import InProcessSightings
 from pipecd_controlplane.usecases.ownership import Agent
 
 
@@ -31,7 +32,7 @@ async def alarms(kept: Stores) -> list[str]:
 
 
 async def test_an_agent_that_reports_again_after_another_did_is_an_alarm(kept: Stores) -> None:
-    duplicates = DuplicateAgents(kept.alarms, Clock())
+    duplicates = DuplicateAgents(kept.alarms, InProcessSightings(Clock()))
     await duplicates.note(agent("10.0.0.1"), "ReportStat")
     await duplicates.note(agent("10.0.0.2"), "ReportStat")
     assert await alarms(kept) == []
@@ -47,7 +48,7 @@ async def test_an_agent_that_reports_again_after_another_did_is_an_alarm(kept: S
 
 
 async def test_an_agent_that_moves_from_place_to_place_is_none(kept: Stores) -> None:
-    duplicates = DuplicateAgents(kept.alarms, Clock())
+    duplicates = DuplicateAgents(kept.alarms, InProcessSightings(Clock()))
     for peer in ("10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.3"):
         await duplicates.note(agent(peer), "ReportStat")
 
@@ -56,7 +57,7 @@ async def test_an_agent_that_moves_from_place_to_place_is_none(kept: Stores) -> 
 
 async def test_an_address_that_comes_back_much_later_is_none(kept: Stores) -> None:
     clock = Clock()
-    duplicates = DuplicateAgents(kept.alarms, clock)
+    duplicates = DuplicateAgents(kept.alarms, InProcessSightings(clock))
     await duplicates.note(agent("10.0.0.1"), "ReportStat")
     await duplicates.note(agent("10.0.0.2"), "ReportStat")
     clock.now += WINDOW_SECONDS
@@ -66,7 +67,7 @@ async def test_an_address_that_comes_back_much_later_is_none(kept: Stores) -> No
 
 
 async def test_two_processes_on_one_machine_are_told_apart(kept: Stores) -> None:
-    duplicates = DuplicateAgents(kept.alarms, Clock())
+    duplicates = DuplicateAgents(kept.alarms, InProcessSightings(Clock()))
     for started in ("1.7e+09", "1.8e+09", "1.7e+09"):
         await duplicates.note(agent("10.0.0.1"), "ReportStat", started)
 
@@ -75,7 +76,7 @@ async def test_two_processes_on_one_machine_are_told_apart(kept: Stores) -> None
 
 
 async def test_one_process_behind_several_addresses_is_none(kept: Stores) -> None:
-    duplicates = DuplicateAgents(kept.alarms, Clock())
+    duplicates = DuplicateAgents(kept.alarms, InProcessSightings(Clock()))
     for peer in ("10.0.0.1", "10.0.0.2", "10.0.0.1"):
         await duplicates.note(agent(peer), "ReportStat", "1.7e+09")
 
@@ -83,7 +84,7 @@ async def test_one_process_behind_several_addresses_is_none(kept: Stores) -> Non
 
 
 async def test_agents_with_a_lease_are_kept_apart_by_it(kept: Stores) -> None:
-    duplicates = DuplicateAgents(kept.alarms, Clock())
+    duplicates = DuplicateAgents(kept.alarms, InProcessSightings(Clock()))
     for epoch, peer in ((1, "10.0.0.1"), (2, "10.0.0.2"), (1, "10.0.0.1")):
         await duplicates.note(agent(peer, epoch=epoch), "ReportStat")
 
@@ -91,7 +92,7 @@ async def test_agents_with_a_lease_are_kept_apart_by_it(kept: Stores) -> None:
 
 
 async def test_an_agent_without_a_lease_beside_one_that_has_it_is_an_alarm(kept: Stores) -> None:
-    duplicates = DuplicateAgents(kept.alarms, Clock())
+    duplicates = DuplicateAgents(kept.alarms, InProcessSightings(Clock()))
     await duplicates.note(agent("10.0.0.1", epoch=3), "ReportStat")
     await duplicates.note(agent("10.0.0.2"), "ReportStat")
     assert await alarms(kept) == []
@@ -105,7 +106,7 @@ async def test_an_agent_without_a_lease_beside_one_that_has_it_is_an_alarm(kept:
 async def test_an_agent_without_a_lease_that_is_replaced_by_one_with_it_is_none(
     kept: Stores,
 ) -> None:
-    duplicates = DuplicateAgents(kept.alarms, Clock())
+    duplicates = DuplicateAgents(kept.alarms, InProcessSightings(Clock()))
     for epoch in (None, 3, 3, 4):
         await duplicates.note(agent("10.0.0.1", epoch=epoch), "ReportStat")
 
@@ -114,7 +115,7 @@ async def test_an_agent_without_a_lease_that_is_replaced_by_one_with_it_is_none(
 
 async def test_an_agent_that_comes_back_under_a_new_lease_is_none(kept: Stores) -> None:
     """Python, then Go for a while, then Python again."""
-    duplicates = DuplicateAgents(kept.alarms, Clock())
+    duplicates = DuplicateAgents(kept.alarms, InProcessSightings(Clock()))
     for epoch, peer in ((3, "10.0.0.1"), (None, "10.0.0.2"), (4, "10.0.0.1")):
         await duplicates.note(agent(peer, epoch=epoch), "ReportStat")
 
@@ -122,7 +123,7 @@ async def test_an_agent_that_comes_back_under_a_new_lease_is_none(kept: Stores) 
 
 
 async def test_an_agent_that_waits_for_the_lease_is_none(kept: Stores) -> None:
-    duplicates = DuplicateAgents(kept.alarms, Clock())
+    duplicates = DuplicateAgents(kept.alarms, InProcessSightings(Clock()))
     for peer in ("10.0.0.1", "10.0.0.2", "10.0.0.1"):
         await duplicates.note(agent(peer, epoch=0), "ReportPipedMeta")
 

@@ -34,11 +34,11 @@ from pipecd_controlplane.api.web.releases import WebReleasesApi
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.access import ProjectAccess
-from pipecd_controlplane.usecases.agent_watch import AgentWatch, Presence
-from pipecd_controlplane.usecases.bus import Bus
+from pipecd_controlplane.usecases.agent_watch import AgentWatch
 from pipecd_controlplane.usecases.duplicate_agents import DuplicateAgents
 from pipecd_controlplane.usecases.leases import Leases
 from pipecd_controlplane.usecases.releases import Releases
+from pipecd_controlplane.usecases.shared_state import SharedState
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.pipecd.api import access_pb2, api_pb2
 from pipecd_wire.pipecd.push import push_pb2
@@ -49,7 +49,7 @@ from pipecd_wire.webservice import service_pb2 as webservice
 
 def endpoints(
     stores: Stores,
-    bus: Bus,
+    shared: SharedState,
     leases: Leases,
     access: ProjectAccess,
     releases: Releases,
@@ -66,10 +66,10 @@ def endpoints(
     served = Endpoints(
         admit=admit, observers=observers, guard_stream=guard_stream, admit_late=admit_late
     )
-    presence = Presence(bus)
+    bus, presence = shared.bus, shared.presence
     served.add(
         pipedservice.DESCRIPTOR.services_by_name["PipedService"],
-        AgentPipedsApi(stores, now, web_base_url, DuplicateAgents(stores.alarms)),
+        AgentPipedsApi(stores, now, web_base_url, DuplicateAgents(stores.alarms, shared.sightings)),
         AgentApplicationsApi(stores),
         AgentDeploymentsApi(stores, now),
         AgentStagesApi(stores, now),
@@ -92,7 +92,7 @@ def endpoints(
         WebApplicationListsApi(stores),
         WebDeploymentsApi(stores),
         WebProjectApi(access.settings, access.sso),
-        WebAccountApi(stores, access.uses, now),
+        WebAccountApi(stores, shared.key_uses, now),
         WebHistoryApi(stores),
         WebInsightsApi(stores, now),
     )
@@ -116,5 +116,5 @@ def endpoints(
     served.add(SERVICE, telemetry)
     v1 = access_pb2.DESCRIPTOR.services_by_name
     served.add(v1["AccessService"], SessionsApi(stores, now))
-    served.add(v1["ApiKeyService"], ApiKeysApi(stores, access.uses, now))
+    served.add(v1["ApiKeyService"], ApiKeysApi(stores, shared.key_uses, now))
     return served

@@ -9,14 +9,14 @@ from typing import Final
 
 from pipecd_controlplane.auth import calls
 from pipecd_controlplane.auth.addresses import network
-from pipecd_controlplane.auth.attempts import AttemptLimiter, TooManyAttemptsError
 from pipecd_controlplane.auth.caller import Agent, ApiKeyCaller, Person
 from pipecd_controlplane.auth.session_authenticator import SessionAuthenticator
 from pipecd_controlplane.auth.verify import Verifier
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases.api_keys import KeyUses
+from pipecd_controlplane.usecases.attempts import TooManyAttemptsError
 from pipecd_controlplane.usecases.leases import Leases
+from pipecd_controlplane.usecases.shared_state import SharedState
 from pipecd_model.errors import ConfigError, DeniedError, UnauthenticatedError
 from pipecd_runtime.logs import logger
 from pipecd_wire.headers import (
@@ -41,15 +41,15 @@ LONGEST_IDEMPOTENCY_KEY: Final = 200
 class CallAuthenticator:
     """Authenticates callers; its `admit` runs before every handler."""
 
-    def __init__(self, stores: Stores, leases: Leases, uses: KeyUses, now: Now) -> None:
+    def __init__(self, stores: Stores, leases: Leases, shared: SharedState, now: Now) -> None:
         self._stores = stores
         self._leases = leases
-        self._uses = uses
+        self._uses = shared.key_uses
         self._now = now
         self._sessions = SessionAuthenticator(stores, now)
         self._verifier = Verifier()
         # Comparing a key takes time: nobody may make us do it without end.
-        self._attempts = AttemptLimiter(burst=50, seconds=2)
+        self._attempts = shared.limit_attempts("keys", burst=50, seconds=2)
 
     async def admit(self, method: Method, metadata: Metadata) -> Agent | ApiKeyCaller | Person:
         """Raises UnauthenticatedError or DeniedError; StateError for a lease that is over."""
@@ -136,7 +136,7 @@ class CallAuthenticator:
         if fact.expires_at and fact.expires_at <= now:
             raise UnauthenticatedError(f"the API key {key.name!r} has expired")
         if not again:
-            self._uses.note(key.project_id, key.id, now)
+            await self._uses.note(key.project_id, key.id, now)
         return ApiKeyCaller(
             project_id=key.project_id,
             key_id=key.id,
@@ -153,7 +153,7 @@ class CallAuthenticator:
         """
         for hashed in hashes:
             new = not self._verifier.knows(key, hashed)
-            if who and new and self._attempts.take(who):
+            if who and new and await self._attempts.take(who):
                 raise TooManyAttemptsError("too many different keys", hint="try again later")
             if await self._verifier.matches(key, hashed):
                 return True

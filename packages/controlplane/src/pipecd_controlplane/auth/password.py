@@ -10,16 +10,15 @@ together, but not where the account was signed in from before: nobody locks its 
 
 import hmac
 import math
-import time
 from dataclasses import dataclass
 from typing import Final
 
 from pipecd_controlplane.auth.addresses import network
-from pipecd_controlplane.auth.attempts import AttemptLimiter, Clock, TooManyAttemptsError
-from pipecd_controlplane.auth.familiar import FamiliarNetworks
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import keys, roles
+from pipecd_controlplane.usecases.attempts import TooManyAttemptsError
 from pipecd_controlplane.usecases.sessions import UserIdentity
+from pipecd_controlplane.usecases.shared_state import AttemptLimiter, SharedState
 from pipecd_model.errors import UnauthenticatedError
 from pipecd_runtime.logs import logger
 from pipecd_wire.pipecd.api import access_pb2
@@ -57,28 +56,25 @@ class PasswordSignIn:
     """Checks names and passwords, not too many of them."""
 
     def __init__(
-        self,
-        stores: Stores,
-        paces: SignInPaces = DEFAULT_PACES,
-        clock: Clock = time.monotonic,
+        self, stores: Stores, shared: SharedState, paces: SignInPaces = DEFAULT_PACES
     ) -> None:
-        def attempts(pace: AttemptPace) -> AttemptLimiter:
-            return AttemptLimiter(pace.burst, pace.seconds, clock)
+        def attempts(name: str, pace: AttemptPace) -> AttemptLimiter:
+            return shared.limit_attempts(name, burst=pace.burst, seconds=pace.seconds)
 
         self._stores = stores
-        self._per_address = attempts(paces.address)
-        self._here = attempts(paces.account_here)
-        self._anywhere = attempts(paces.account)
+        self._per_address = attempts("sign-in-address", paces.address)
+        self._here = attempts("sign-in-here", paces.account_here)
+        self._anywhere = attempts("sign-in-account", paces.account)
         # Apart from the others, so that no crowd of strangers uses up their room.
-        self._at_home = attempts(paces.account_here)
-        self._familiar = FamiliarNetworks()
+        self._at_home = attempts("sign-in-at-home", paces.account_here)
+        self._familiar = shared.familiar_networks
 
     async def sign_in(
         self, project_id: str, username: str, password: str, *, address: str
     ) -> UserIdentity:
         """Raises UnauthenticatedError, or TooManyAttemptsError before anything was looked at."""
         account, source = f"{project_id}\n{username}", network(address)
-        if wait := self._take(account, source):
+        if wait := await self._take(account, source):
             log.warning("sign_in.too_often", project_id=project_id[:64], address=address)
             raise TooManyAttemptsError(
                 "too many attempts to sign in", hint=f"try again in {math.ceil(wait)} seconds"
@@ -92,27 +88,29 @@ class PasswordSignIn:
         if not (right and known and enabled and hashed != NOBODY):
             log.info("sign_in.refused", project_id=project_id[:64], address=address)
             raise UnauthenticatedError("wrong project, user name or password")
-        self._record_success(account, source)
+        await self._record_success(account, source)
         return UserIdentity(
             subject=username, via=access_pb2.Session.STATIC_ADMIN, roles=(roles.ADMIN,)
         )
 
-    def _take(self, account: str, source: str) -> float:
+    async def _take(self, account: str, source: str) -> float:
         """Use an attempt: 0, or the seconds to wait. The narrowest limit refuses first: what it
         refuses uses up nothing that others need."""
         here = f"{account}\n{source}"
-        if self._familiar.has(account, source):
-            return self._at_home.take(here)
+        if await self._familiar.has(account, source):
+            return await self._at_home.take(here)
         return (
-            self._per_address.take(source) or self._here.take(here) or self._anywhere.take(account)
+            await self._per_address.take(source)
+            or await self._here.take(here)
+            or await self._anywhere.take(account)
         )
 
-    def _record_success(self, account: str, source: str) -> None:
+    async def _record_success(self, account: str, source: str) -> None:
         here = f"{account}\n{source}"
-        if not self._familiar.has(account, source):
+        if not await self._familiar.has(account, source):
             # One attempt and no more: an account of one's own must not pay for guesses at others.
-            self._per_address.give_back(source)
-            self._anywhere.give_back(account)
-        self._here.forget(here)
-        self._at_home.forget(here)
-        self._familiar.add(account, source)
+            await self._per_address.give_back(source)
+            await self._anywhere.give_back(account)
+        await self._here.forget(here)
+        await self._at_home.forget(here)
+        await self._familiar.add(account, source)

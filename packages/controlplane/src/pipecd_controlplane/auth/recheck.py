@@ -20,7 +20,7 @@ from pipecd_controlplane.auth.tenure import CallLater, Tenure
 from pipecd_controlplane.store.changes import ChangeKind, Topic, topic
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases.bus import Bus
+from pipecd_controlplane.usecases.shared_state import ChangeBus
 from pipecd_model.errors import DeniedError, NotFoundError, UnauthenticatedError
 from pipecd_wire.rpc import Metadata, Method
 
@@ -50,7 +50,7 @@ class CredentialRecheck:
     def __init__(
         self,
         stores: Stores,
-        bus: Bus,
+        bus: ChangeBus,
         readmit: Readmit,
         now: Now,
         call_later: CallLater | None = None,

@@ -22,6 +22,7 @@ from pipecd_controlplane.http.scrape import Scrape
 from pipecd_controlplane.http.sign_in import SignInRoutes
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases.shared_state import SharedState
 from pipecd_model.errors import PipecdError
 
 
@@ -30,6 +31,7 @@ class RouteServices:
     """What the routes need."""
 
     stores: Stores
+    shared: SharedState
     authenticator: CallAuthenticator
     password: PasswordSignIn
     sso: SsoSignIn
@@ -60,7 +62,12 @@ def public_app(services: RouteServices) -> PageMiddleware:
         return Response(text, media_type="text/plain; version=0.0.4")
 
     sign_in = SignInRoutes(
-        services.stores, services.password, services.sso, services.cookies, services.now
+        services.stores,
+        services.shared,
+        services.password,
+        services.sso,
+        services.cookies,
+        services.now,
     )
     routes: list[BaseRoute] = [
         *sign_in.routes(),

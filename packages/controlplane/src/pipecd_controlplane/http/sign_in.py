@@ -12,7 +12,6 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from pipecd_controlplane.auth.addresses import network
-from pipecd_controlplane.auth.attempts import AttemptLimiter, TooManyAttemptsError
 from pipecd_controlplane.auth.password import PasswordSignIn
 from pipecd_controlplane.auth.session_authenticator import TOKEN, find_cookie
 from pipecd_controlplane.auth.sso.sign_in import SsoSignIn
@@ -22,7 +21,9 @@ from pipecd_controlplane.http.senders import Sender, check_sender, sender_of
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import sessions
+from pipecd_controlplane.usecases.attempts import TooManyAttemptsError
 from pipecd_controlplane.usecases.sessions import DEFAULT_HOURS, UserIdentity
+from pipecd_controlplane.usecases.shared_state import AttemptLimiter, SharedState
 from pipecd_model.errors import PipecdError, add_hint
 from pipecd_runtime.logs import logger
 
@@ -43,6 +44,7 @@ class SignInRoutes:
     def __init__(
         self,
         stores: Stores,
+        shared: SharedState,
         password: PasswordSignIn,
         sso: SsoSignIn,
         cookies: CookieWriter,
@@ -53,8 +55,8 @@ class SignInRoutes:
         self._sso = sso
         self._cookies = cookies
         self._now = now
-        self._begun = AttemptLimiter(burst=30, seconds=2)
-        self._finished = AttemptLimiter(burst=30, seconds=2)
+        self._begun = shared.limit_attempts("sso-begin", burst=30, seconds=2)
+        self._finished = shared.limit_attempts("sso-finish", burst=30, seconds=2)
 
     def routes(self) -> list[Route]:
         return [
@@ -67,7 +69,7 @@ class SignInRoutes:
     async def login(self, request: Request) -> Response:
         """Begin a sign-in through the project's provider."""
         check_sender(request, self._cookies.public_url)
-        _check_pace(self._begun, request)
+        await _check_pace(self._begun, request)
         fields = await form(request)
         url, state = await self._sso.begin(fields.get("project", ""))
         response = RedirectResponse(url, status_code=302)
@@ -90,7 +92,7 @@ class SignInRoutes:
     async def callback(self, request: Request) -> Response:
         """End a sign-in that `login` began in this browser."""
         # Whoever has begun one can come back without end, and each time we call the provider.
-        _check_pace(self._finished, request)
+        await _check_pace(self._finished, request)
         query = request.query_params
         arrival = await self._sso.finish(
             find_cookie(request.headers.get("cookie", ""), STATE),
@@ -151,9 +153,9 @@ class SignInRoutes:
         return run_page
 
 
-def _check_pace(attempts: AttemptLimiter, request: Request) -> None:
+async def _check_pace(attempts: AttemptLimiter, request: Request) -> None:
     """Raises TooManyAttemptsError for an address that tries too often."""
-    if attempts.take(network(_address(request))):
+    if await attempts.take(network(_address(request))):
         raise TooManyAttemptsError("too many attempts to sign in", hint="try again later")
 
 

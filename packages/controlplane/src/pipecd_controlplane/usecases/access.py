@@ -2,10 +2,9 @@
 """The settings that decide who has access to a project."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases.api_keys import KeyUses
 from pipecd_controlplane.usecases.project import ProjectSettings
 from pipecd_controlplane.usecases.sso_settings import SsoSettings
 from pipecd_controlplane.usecases.vault import Vault
@@ -14,11 +13,10 @@ from pipecd_wire.model import project_pb2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectAccess:
-    """The settings of projects, their ways in, and when API keys were used."""
+    """The settings of projects, and their ways in."""
 
     settings: ProjectSettings
     sso: SsoSettings
-    uses: KeyUses = field(default_factory=KeyUses)
 
 
 def build_access(

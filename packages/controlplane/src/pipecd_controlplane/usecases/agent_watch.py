@@ -4,17 +4,16 @@
 The listening begins before the snapshot is read, so a change is in one or the other, or in both.
 """
 
-from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack
 from typing import Final
 
 from pipecd_controlplane.store.changes import Change, ChangeKind, piped_topic
 from pipecd_controlplane.store.database import View
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases.bus import Bus
 from pipecd_controlplane.usecases.leases import Instance, Leases
 from pipecd_controlplane.usecases.ownership import Agent
+from pipecd_controlplane.usecases.shared_state import ChangeBus, Presence
 from pipecd_wire.pipecd.push import push_pb2
 
 HEARTBEAT_SECONDS: Final = 15.0
@@ -24,38 +23,13 @@ MESSAGE_BYTES: Final = 8 * 1024 * 1024
 """What is sent at once; an agent accepts 10 MiB. What does not fit follows in the next message."""
 
 
-class Presence:
-    """Which pipeds are connected to this process right now; changes are published."""
-
-    def __init__(self, bus: Bus) -> None:
-        self._bus = bus
-        self._connections: Counter[str] = Counter()
-
-    def is_connected(self, piped_id: str) -> bool:
-        return self._connections[piped_id] > 0
-
-    @contextmanager
-    def present(self, agent: Agent) -> Iterator[None]:
-        # Told to people, not to the piped: it knows.
-        change = Change(kind=ChangeKind.PIPED, id=agent.piped_id, project_id=agent.project_id)
-        self._connections[agent.piped_id] += 1
-        self._bus.publish([change])
-        try:
-            yield
-        finally:
-            self._connections[agent.piped_id] -= 1
-            if not self._connections[agent.piped_id]:
-                del self._connections[agent.piped_id]
-            self._bus.publish([change])
-
-
 class AgentWatch:
     """The stream of one kind of message to each connected agent."""
 
     def __init__(
         self,
         stores: Stores,
-        bus: Bus,
+        bus: ChangeBus,
         presence: Presence,
         leases: Leases,
         *,
@@ -72,10 +46,9 @@ class AgentWatch:
     async def watch(self, instance: Instance) -> AsyncGenerator[push_pb2.WatchResponse, None]:
         """Everything, then each change, until somebody stops it."""
         agent = instance.agent
-        with (
-            self._bus.listen(piped_topic(agent.piped_id)) as listener,
-            self._presence.present(agent),
-        ):
+        async with AsyncExitStack() as opened:
+            listener = opened.enter_context(self._bus.listen(piped_topic(agent.piped_id)))
+            await opened.enter_async_context(self._presence.connection(agent))
             # Before the snapshot: who works must know all that was reported until it may.
             lease = await self._leases.acquire(instance)
             first, *rest = split_into_messages(await self._read_all(agent), self._max_bytes)

@@ -9,30 +9,10 @@ from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import limits
 from pipecd_controlplane.usecases.keys import new_api_key, quick_hash
 from pipecd_controlplane.usecases.pipeds import REDACTED
+from pipecd_controlplane.usecases.shared_state import KeyUses
 from pipecd_model.errors import ConfigError
 from pipecd_model.ids import new_id
 from pipecd_wire.model import apikey_pb2
-
-
-class KeyUses:
-    """When keys were used last. A call only notes it here; `flush` writes it now and then."""
-
-    def __init__(self) -> None:
-        self._uses: dict[tuple[str, str], int] = {}
-
-    def note(self, project_id: str, key_id: str, at: int) -> None:
-        self._uses[project_id, key_id] = at
-
-    def last(self, project_id: str, key_id: str) -> int:
-        return self._uses.get((project_id, key_id), 0)
-
-    async def flush(self, stores: Stores) -> None:
-        if self._uses:
-            uses = dict(self._uses)
-            await stores.api_key_facts.record_uses(uses)
-            for key, at in uses.items():
-                if self._uses.get(key) == at:
-                    del self._uses[key]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +84,7 @@ async def list_api_keys(
         key.last_used_at = max(
             key.last_used_at,
             fact.last_used_at if fact else 0,
-            uses.last(project_id, key.id),
+            await uses.find_last(project_id, key.id),
         )
         shown.append(ShownKey(key=key, expires_at=fact.expires_at if fact else 0))
     return shown

@@ -9,9 +9,9 @@ from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import chains, limits
 from pipecd_controlplane.usecases import deployment_reports as reports
-from pipecd_controlplane.usecases.bus import Bus
 from pipecd_controlplane.usecases.ownership import Agent, own_application
 from pipecd_controlplane.usecases.requester import Requester
+from pipecd_controlplane.usecases.shared_state import ChangeBus
 from pipecd_model.deployment import is_completed
 from pipecd_model.errors import ConfigError
 from pipecd_wire.model import application_pb2
@@ -94,7 +94,7 @@ async def report(
 
 
 async def watch(
-    stores: Stores, bus: Bus, project_id: str, deployment_id: str
+    stores: Stores, bus: ChangeBus, project_id: str, deployment_id: str
 ) -> AsyncGenerator[pb.Deployment, None]:
     """Yields the deployment now, then after each change, until it is completed."""
     with bus.listen(topic(ChangeKind.DEPLOYMENT, deployment_id)) as listener:

@@ -8,13 +8,11 @@ watched for the sake of those beside it that know none.
 """
 
 import re
-import time
-from dataclasses import dataclass
 from typing import Final
 
 from pipecd_controlplane.store.alarms import Alarms
-from pipecd_controlplane.usecases.leases import Clock
 from pipecd_controlplane.usecases.ownership import Agent
+from pipecd_controlplane.usecases.shared_state import Sighting, Sightings
 from pipecd_runtime.logs import logger
 
 log = logger(__name__)
@@ -35,45 +33,29 @@ def parse_process_start(metrics: bytes) -> str:
     return found[1].decode() if found else ""
 
 
-@dataclass(slots=True)
-class _Sighting:
-    peer: str
-    at: float
-    under_lease: bool
-
-
 class DuplicateAgents:
-    """Who reports under which id, as far as this process has seen."""
+    """Raises an alarm when agents report in an order that one agent alone cannot make."""
 
-    def __init__(self, alarms: Alarms, clock: Clock = time.monotonic) -> None:
+    def __init__(self, alarms: Alarms, sightings: Sightings) -> None:
         self._alarms = alarms
-        self._clock = clock
-        # By piped and RPC, in the order in which the agents were last heard: each RPC says
-        # different things about its sender.
-        self._heard: dict[tuple[str, str], dict[str, _Sighting]] = {}
+        self._sightings = sightings
 
     async def note(self, agent: Agent, method: str, started: str = "") -> None:
         """Note a report; raise an alarm when its sender should be gone."""
         if agent.lease_epoch == 0:
             return  # it waits for a lease, and does no work
-        now = self._clock()
         # Behind a gateway with several addresses one process may show them in turn.
         under_lease = agent.lease_epoch is not None
         mark = f"epoch {agent.lease_epoch}" if under_lease else started or agent.peer
-        heard = {
-            known: sighting
-            for known, sighting in self._heard.get((agent.piped_id, method), {}).items()
-            if now - sighting.at < WINDOW_SECONDS
-        }
-        between: _Sighting | None = None
-        if mark in heard:
-            since = list(heard.values())[list(heard).index(mark) + 1 :]
-            # Among those with a lease the older epoch is refused: that is no alarm.
-            alive = (each for each in reversed(since) if not (under_lease and each.under_lease))
-            between = next(alive, None)
-        heard.pop(mark, None)
-        heard[mark] = _Sighting(agent.peer, now, under_lease)
-        self._heard[agent.piped_id, method] = heard
+        since = await self._sightings.record(
+            agent.piped_id,
+            method,
+            Sighting(mark=mark, peer=agent.peer, under_lease=under_lease),
+            window_seconds=WINDOW_SECONDS,
+        )
+        # Among those with a lease the older epoch is refused: that is no alarm.
+        alive = (each for each in reversed(since) if not (under_lease and each.under_lease))
+        between = next(alive, None)
         if between is not None:
             await self._alarm(agent, between.peer)
 

@@ -10,9 +10,9 @@ from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import commands, limits
-from pipecd_controlplane.usecases.agent_watch import Presence
 from pipecd_controlplane.usecases.keys import new_piped_key, quick_hash
 from pipecd_controlplane.usecases.requester import Requester
+from pipecd_controlplane.usecases.shared_state import Presence
 from pipecd_model.errors import ConfigError, ConflictError, StateError
 from pipecd_model.ids import new_id
 from pipecd_model.secrets import seal
@@ -221,21 +221,23 @@ async def list_pipeds(
 ) -> list[piped_pb2.Piped]:
     """Returns the pipeds with their status; of keys everything but the hash."""
     stats = await stores.piped_stats.list_by_project(project_id)
+    pipeds = await stores.pipeds.list_by_project(project_id)
+    connected = await presence.find_connected(piped.id for piped in pipeds)
     shown = []
-    for piped in await stores.pipeds.list_by_project(project_id):
+    for piped in pipeds:
         if enabled is not None and piped.disabled is enabled:
             continue
         one = redact(piped)
         stat = stats.get(piped.id)
-        one.status = _status(piped, presence, stat.updated_at if stat else 0, now)
+        one.status = _status(piped, connected, stat.updated_at if stat else 0, now)
         shown.append(one)
     return shown
 
 
 def _status(
-    piped: piped_pb2.Piped, presence: Presence, stat_at: int, now: Now
+    piped: piped_pb2.Piped, connected: set[str], stat_at: int, now: Now
 ) -> piped_pb2.Piped.ConnectionStatus.ValueType:
-    if presence.is_connected(piped.id) or now() - stat_at < ONLINE_SECONDS:
+    if piped.id in connected or now() - stat_at < ONLINE_SECONDS:
         return piped_pb2.Piped.ONLINE
     return piped_pb2.Piped.OFFLINE if piped.started_at else piped_pb2.Piped.UNKNOWN
 
@@ -256,13 +258,15 @@ async def list_reports(
     states = await stores.plugin_states.list_by_project(project_id)
     stats = await stores.piped_stats.list_by_project(project_id)
     alarms = await stores.alarms.list_by_project(project_id, since=now() - ALARM_SECONDS)
+    pipeds = await stores.pipeds.list_by_project(project_id)
+    connected = await presence.find_connected(piped.id for piped in pipeds)
     listed = []
-    for piped in await stores.pipeds.list_by_project(project_id):
+    for piped in pipeds:
         shown = piped_pb2.Piped()
         shown.CopyFrom(piped)
         del shown.keys[:]
         stat = stats.get(piped.id)
-        shown.status = _status(piped, presence, stat.updated_at if stat else 0, now)
+        shown.status = _status(piped, connected, stat.updated_at if stat else 0, now)
         state = states.get(piped.id)
         listed.append(
             PipedReport(
@@ -278,9 +282,11 @@ async def find_online(stores: Stores, presence: Presence, project_id: str, now: 
     """Returns the ids of the pipeds that watch, or have reported lately."""
     stats = await stores.piped_stats.list_by_project(project_id)
     at = now()
+    pipeds = await stores.pipeds.list_by_project(project_id)
+    connected = await presence.find_connected(piped.id for piped in pipeds)
     return {
         piped.id
-        for piped in await stores.pipeds.list_by_project(project_id)
-        if presence.is_connected(piped.id)
+        for piped in pipeds
+        if piped.id in connected
         or (piped.id in stats and at - stats[piped.id].updated_at < ONLINE_SECONDS)
     }

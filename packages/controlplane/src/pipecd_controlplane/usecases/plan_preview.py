@@ -13,8 +13,8 @@ from google.protobuf import json_format
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import commands, pipeds, request_names
-from pipecd_controlplane.usecases.agent_watch import Presence
 from pipecd_controlplane.usecases.requester import Requester
+from pipecd_controlplane.usecases.shared_state import Presence
 from pipecd_model.command import is_handled
 from pipecd_model.errors import ConfigError, DeniedError, NotFoundError, PipecdError, StateError
 from pipecd_model.ids import new_id

@@ -8,7 +8,7 @@ from typing import Final
 from pipecd_controlplane.store.changes import ChangeKind, topic
 from pipecd_controlplane.store.stage_logs import LogKey, LogPart
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases.bus import Bus
+from pipecd_controlplane.usecases.shared_state import ChangeBus
 from pipecd_model import deployment as deployments
 from pipecd_model import stage as stages
 from pipecd_model.errors import NotFoundError
@@ -83,7 +83,7 @@ async def read_from(stores: Stores, project_id: str, key: LogKey, index: int) ->
 
 async def follow(
     stores: Stores,
-    bus: Bus,
+    bus: ChangeBus,
     project_id: str,
     key: LogKey,
     *,

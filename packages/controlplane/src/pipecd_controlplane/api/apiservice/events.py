@@ -7,8 +7,8 @@ from pipecd_controlplane.auth.caller import ApiKeyCaller
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import events, plan_preview
-from pipecd_controlplane.usecases.agent_watch import Presence
 from pipecd_controlplane.usecases.plan_preview import PlanPreviewResults
+from pipecd_controlplane.usecases.shared_state import Presence
 from pipecd_controlplane.usecases.traces import NewTrace
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.rpc import rpc

@@ -5,7 +5,7 @@ from pipecd_controlplane.auth.caller import Person, User
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import api_keys, sessions
-from pipecd_controlplane.usecases.api_keys import KeyUses
+from pipecd_controlplane.usecases.shared_state import KeyUses
 from pipecd_wire.pipecd.api import access_pb2 as pb
 from pipecd_wire.rpc import rpc
 

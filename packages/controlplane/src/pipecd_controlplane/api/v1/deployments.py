@@ -8,7 +8,7 @@ from pipecd_controlplane.auth.caller import User
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import deployment_commands, deployments, stage_logs
-from pipecd_controlplane.usecases.bus import Bus
+from pipecd_controlplane.usecases.shared_state import ChangeBus
 from pipecd_wire.pipecd.api import api_pb2 as pb
 from pipecd_wire.rpc import rpc
 
@@ -19,7 +19,7 @@ class V1DeploymentsApi:
     def __init__(
         self,
         stores: Stores,
-        bus: Bus,
+        bus: ChangeBus,
         *,
         seal_wait_seconds: float = stage_logs.SEAL_WAIT_SECONDS,
     ) -> None:

@@ -5,7 +5,7 @@ from pipecd_controlplane.auth.caller import User
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import pipeds, push_commands
-from pipecd_controlplane.usecases.agent_watch import Presence
+from pipecd_controlplane.usecases.shared_state import Presence
 from pipecd_wire.pipecd.api import api_pb2 as pb
 from pipecd_wire.rpc import rpc
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from pipecd_controlplane.auth.caller import User
 from pipecd_controlplane.store.changes import ChangeKind, project_topic
-from pipecd_controlplane.usecases.bus import Bus
+from pipecd_controlplane.usecases.shared_state import ChangeBus
 from pipecd_wire.pipecd.api import api_pb2 as pb
 from pipecd_wire.rpc import rpc
 
@@ -28,7 +28,7 @@ KINDS: Final = {
 class V1ProjectApi:
     """The stream of changes."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: ChangeBus) -> None:
         self._bus = bus
 
     @rpc("WatchChanges")

@@ -5,7 +5,7 @@ from pipecd_controlplane.auth.caller import Person
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import api_keys
-from pipecd_controlplane.usecases.api_keys import KeyUses
+from pipecd_controlplane.usecases.shared_state import KeyUses
 from pipecd_wire.rpc import rpc
 from pipecd_wire.webservice import service_pb2 as pb
 

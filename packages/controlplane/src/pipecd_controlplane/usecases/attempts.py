@@ -2,7 +2,7 @@
 """How often somebody may try: a bucket of attempts that fills again with time.
 
 Taken before a password or key is looked at, whether its account exists or not. Only this process
-counts; replicas multiply the limit by their number.
+counts.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ MOST: Final = 10_000
 Clock = Callable[[], float]
 
 
-class AttemptLimiter:
+class InProcessAttemptLimiter:
     """At most `burst` attempts at once per key, and one more each `seconds`.
 
     All buckets fill at the same pace, so a bucket is kept as the moment when it is full again: the
@@ -45,7 +45,7 @@ class AttemptLimiter:
         # Beside it, by that moment. What is there with an older moment than above is passed over.
         self._by_time: list[tuple[float, bytes]] = []
 
-    def take(self, key: str) -> float:
+    async def take(self, key: str) -> float:
         """Use one attempt: 0, or the seconds to wait until there is one."""
         name, now = _name(key), self._clock()
         full_at = max(self._full_at.get(name, now), now)
@@ -56,13 +56,13 @@ class AttemptLimiter:
         self._keep(name, full_at + self._seconds)
         return 0.0
 
-    def give_back(self, key: str) -> None:
+    async def give_back(self, key: str) -> None:
         """Undo one `take`: the attempt was a good one."""
         name = _name(key)
         if name in self._full_at:
             self._keep(name, self._full_at[name] - self._seconds)
 
-    def forget(self, key: str) -> None:
+    async def forget(self, key: str) -> None:
         """A sign-in that succeeded: whoever it was knows the password."""
         self._full_at.pop(_name(key), None)
 

@@ -15,17 +15,17 @@ MOST_NETWORKS: Final = 10
 """Of one account; the one used longest ago is forgotten."""
 
 
-class FamiliarNetworks:
+class InProcessFamiliarNetworks:
     """The networks that an account was signed in from lately."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
         self._accounts: OrderedDict[bytes, OrderedDict[bytes, None]] = OrderedDict()
 
-    def has(self, account: str, network: str) -> bool:
+    async def has(self, account: str, network: str) -> bool:
         return self._hash(network) in self._accounts.get(self._hash(account), ())
 
-    def add(self, account: str, network: str) -> None:
+    async def add(self, account: str, network: str) -> None:
         """Remember a sign-in that succeeded."""
         name, place = self._hash(account), self._hash(network)
         networks = self._accounts.setdefault(name, OrderedDict())
