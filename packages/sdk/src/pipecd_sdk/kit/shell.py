@@ -92,26 +92,17 @@ async def run(
     name = "the script" if is_script else repr(os.path.basename(words[0].text))  # noqa: PTH119
     output, errors = _Output(log), _Output(log)
     async with AsyncExitStack() as opened:
-        with tempfile.TemporaryFile() as given:
-            given.write(input)
-            given.seek(0)
-            try:
-                process = await door.start(
-                    words,
-                    cwd=cwd,
-                    env=door.operator_environment(also=(MARK_VARIABLE,)) | dict(env or {}),
-                    stdin=given,
-                    stdout=await output.open(opened),
-                    stderr=await errors.open(opened),
-                )
-            except (OSError, door.BadArgumentError) as error:
-                completed = CompletedCommand(exit_code=127, output="", errors=str(error))
-                reason = error.strerror if isinstance(error, OSError) else str(error)
-                message = f"{name} could not be started: {reason}"
-                raise CommandFailedError(message, completed=completed) from error
-            finally:
-                output.close_writer()
-                errors.close_writer()
+        try:
+            stdout, stderr = await output.open(opened), await errors.open(opened)
+            process = await _start(words, cwd=cwd, env=env, input=input, out=stdout, err=stderr)
+        except (OSError, door.BadArgumentError) as error:
+            completed = CompletedCommand(exit_code=127, output="", errors=str(error))
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            message = f"{name} could not be started: {reason}"
+            raise CommandFailedError(message, completed=completed) from error
+        finally:
+            output.close_writer()
+            errors.close_writer()
         try:
             async with asyncio.timeout(limit.total_seconds() if limit else None):
                 await _follow(process, output, errors)
@@ -130,6 +121,28 @@ async def run(
     if check and completed.exit_code != 0:
         raise CommandFailedError(_reason(name, completed), completed=completed)
     return completed
+
+
+async def _start(
+    words: tuple[Argument, ...],
+    *,
+    cwd: Path | None,
+    env: Mapping[str, str] | None,
+    input: bytes,
+    out: int,
+    err: int,
+) -> door.Process:
+    with tempfile.TemporaryFile() as given:
+        given.write(input)
+        given.seek(0)
+        return await door.start(
+            words,
+            cwd=cwd,
+            env=door.operator_environment(also=(MARK_VARIABLE,)) | dict(env or {}),
+            stdin=given,
+            stdout=out,
+            stderr=err,
+        )
 
 
 def _words(command: str | Sequence[str | Path | Argument]) -> tuple[Argument, ...]:
