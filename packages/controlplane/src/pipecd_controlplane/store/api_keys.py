@@ -29,7 +29,7 @@ class ApiKeys(Entities[apikey_pb2.APIKey]):
         return {}
 
     async def find_by_id(self, key_id: str) -> apikey_pb2.APIKey | None:
-        """For the door only: here the key says which project it is of, not the caller."""
+        """For the authenticator only: here the key says which project it is of, not the caller."""
         row = await self._database.one(BY_ID, id=key_id)
         return self._parse(row[0]) if row else None
 

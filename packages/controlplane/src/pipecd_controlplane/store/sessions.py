@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions: people who have signed in. The door reads one at each of their calls."""
+"""Sessions: people who have signed in. The authenticator reads one at each of their calls."""
 
 from collections.abc import Callable
 from typing import Final
@@ -61,7 +61,7 @@ class Sessions:
         await self._database.write(work)
 
     async def find_by_id(self, session_id: str) -> tuple[access_pb2.Session, str] | None:
-        """The session and the hash of its secret. For the door only: it knows no project yet."""
+        """The session and the hash of its secret. For the authenticator only: it knows no project yet."""
         row = await self._database.one(BY_ID, id=session_id)
         return (access_pb2.Session.FromString(row[0]), row[1]) if row else None
 
