@@ -61,7 +61,10 @@ class Sessions:
         await self._database.write(work)
 
     async def find_by_id(self, session_id: str) -> tuple[access_pb2.Session, str] | None:
-        """The session and the hash of its secret. For the authenticator only: it knows no project yet."""
+        """Returns a session and the hash of its secret.
+
+        For the authenticator only, which knows no project yet.
+        """
         row = await self._database.one(BY_ID, id=session_id)
         return (access_pb2.Session.FromString(row[0]), row[1]) if row else None
 
