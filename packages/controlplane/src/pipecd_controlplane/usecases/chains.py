@@ -136,7 +136,10 @@ def _command_id(chain_id: str, node: Node) -> str:
 async def plannable(
     stores: Stores, agent: Agent, request: pipedservice.InChainDeploymentPlannableRequest
 ) -> PlannableVerdict:
-    """Raises ConfigError when there is no such chain, or no such block in it."""
+    """Returns whether a deployment of a chain may be planned now.
+
+    Raises ConfigError when there is no such chain, or no such block in it.
+    """
     await own_deployment(stores.deployments, agent, request.deployment_id)
     chain = await stores.chains.find(agent.project_id, request.deployment_chain_id)
     if chain is None:

@@ -62,7 +62,7 @@ class Releases:
         return self._known
 
     async def _fetch(self) -> Any:
-        import httpx2  # noqa: PLC0415 - a control plane that nobody asks for releases never needs it
+        import httpx2  # noqa: PLC0415 - loaded only when releases are listed
 
         try:
             async with httpx2.AsyncClient(timeout=TIMEOUT_SECONDS, follow_redirects=True) as client:
