@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gRPC faces, thin: load, decide, keep, answer. One folder per kind of caller."""
+"""The gRPC services: thin handlers that call the use cases. One folder per kind of caller."""

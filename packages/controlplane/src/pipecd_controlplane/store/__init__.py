@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept, by noun. The nouns know a `Database`; `sql` is the one that keeps it."""
+"""What is stored, one module per kind of entity, over a `Database`; `sqlite` is its driver."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alarms: what must not be and was seen, kept beside the piped it is about."""
+"""Alarms: conditions of a piped that people must know of, stored by piped and name."""
 
 from typing import Final
 
@@ -27,7 +27,7 @@ class Alarms:
         self._now = now
 
     async def raise_for(self, project_id: str, piped_id: str, name: str, sentence: str) -> None:
-        """Keep that it was seen now."""
+        """Stores an alarm; one with this name that exists gets the new sentence and time."""
         now = self._now()
 
         async def work(transaction: Transaction) -> None:
@@ -46,7 +46,7 @@ class Alarms:
         await self._database.write(work)
 
     async def list_by_project(self, project_id: str, *, since: int) -> dict[str, list[str]]:
-        """The sentences of those that were seen after a moment, by piped."""
+        """Returns the sentences of the alarms seen after `since`, by piped."""
 
         async def work(view: View) -> dict[str, list[str]]:
             found: dict[str, list[str]] = {}

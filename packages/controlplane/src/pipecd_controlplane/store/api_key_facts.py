@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of API keys beside their record: when they end, when they were used last."""
+"""Facts about API keys beside their record: when they expire, when they were last used."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ USED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyFact:
-    """Unix seconds; 0 is never."""
+    """When a key expires and when it was last used, in Unix seconds; 0 is never."""
 
     expires_at: int = 0
     last_used_at: int = 0
 
 
 class ApiKeyFacts:
-    """Ends and uses of the API keys."""
+    """Expiry and last use of the API keys."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -51,13 +51,13 @@ class ApiKeyFacts:
     async def add_in(
         self, transaction: Transaction, project_id: str, key_id: str, *, expires_at: int
     ) -> None:
-        """What is known already stays."""
+        """Adds the facts of a key; does nothing when they exist already."""
         await transaction.insert_if_absent(
             T, key_id=key_id, project_id=project_id, expires_at=expires_at, last_used_at=0
         )
 
     async def record_uses(self, uses: Mapping[tuple[str, str], int]) -> None:
-        """Keep when keys were used, by project and key id. A time never goes back."""
+        """Stores when keys were used, by project and key id. A time never moves backwards."""
 
         async def work(transaction: Transaction) -> None:
             for (project_id, key_id), used_at in uses.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""API keys: what programs prove themselves with."""
+"""API keys: the credentials of programs."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ OF_PROJECT: Final = select(schema.api_key.c.data).where(
 
 
 class ApiKeys(Entities[apikey_pb2.APIKey]):
-    """The API keys; only their hashes are kept."""
+    """The API keys; only their hashes are stored."""
 
     noun = "API key"
     kind = ChangeKind.API_KEY
@@ -29,12 +29,15 @@ class ApiKeys(Entities[apikey_pb2.APIKey]):
         return {}
 
     async def find_by_id(self, key_id: str) -> apikey_pb2.APIKey | None:
-        """For the authenticator only: here the key says which project it is of, not the caller."""
+        """Returns a key whatever its project; None when there is none.
+
+        For the authenticator only, which learns the project of the caller from the key.
+        """
         row = await self._database.one(BY_ID, id=key_id)
         return self._parse(row[0]) if row else None
 
     async def list_by_project(self, project_id: str) -> list[apikey_pb2.APIKey]:
-        """Newest first."""
+        """Returns the API keys of a project, newest first."""
 
         async def work(view: View) -> list[apikey_pb2.APIKey]:
             rows = await view.all(OF_PROJECT, project_id=project_id)

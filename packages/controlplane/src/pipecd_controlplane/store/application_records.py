@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a piped says of an application as a whole: each report replaces the one before."""
+"""Reports of a piped about an application: each report replaces the previous one."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -14,7 +14,7 @@ from pipecd_wire.model import analysis_result_pb2, application_live_state_pb2
 
 
 class ApplicationRecords(Records[M]):
-    """One message per application. Subclasses say of which type."""
+    """One message per application. Subclasses give its type."""
 
     _get: ClassVar["Select[tuple[bytes, int, int]]"]
     _replace: ClassVar[Update]
@@ -52,7 +52,7 @@ class ApplicationRecords(Records[M]):
         application_id: str,
         edit: Callable[[ReportedMessage[M] | None], M | None],
     ) -> None:
-        """Write what `edit` makes of what is there; None leaves it as it is."""
+        """Writes what `edit` returns for the stored message; None leaves it as it is."""
         row = await transaction.one(self._get, project_id=project_id, application_id=application_id)
         message = edit(self._record(row[0], row[1]) if row else None)
         if message is None:
@@ -86,7 +86,7 @@ class ApplicationRecords(Records[M]):
 
 
 class LiveStateRecords(ApplicationRecords[application_live_state_pb2.ApplicationLiveStateSnapshot]):
-    """What really runs of each application."""
+    """The live state of each application: what really runs."""
 
     table = schema.live_state
     message = application_live_state_pb2.ApplicationLiveStateSnapshot

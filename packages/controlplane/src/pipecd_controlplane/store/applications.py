@@ -39,13 +39,13 @@ LIST: Final = ListQuery(T, schema.application_label, ("name",))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationCount:
-    """How many applications are of one sort."""
+    """The number of applications that share these properties."""
 
     kind: int
     plugin_based: bool
     disabled: bool
     kind_label: str
-    """What they say of their kind in the label `kind`; empty when they do not."""
+    """The value of their label `kind`; empty when they have none."""
     count: int
 
 
@@ -113,7 +113,7 @@ class Applications(Entities[application_pb2.Application]):
         return [self._parse(row[0]) for row in rows]
 
     async def counts(self, project_id: str) -> list[ApplicationCount]:
-        """How many there are of each sort; those deleted do not count."""
+        """Returns the number of applications by kind and state; deleted ones are not counted."""
 
         async def work(view: View) -> list[ApplicationCount]:
             return [
@@ -133,5 +133,5 @@ class Applications(Entities[application_pb2.Application]):
 
 
 def is_plugin_based(application: application_pb2.Application) -> bool:
-    """Does a v1 piped deploy it? Then its kind says nothing."""
+    """Returns whether a v1 piped deploys it; then its kind has no meaning."""
     return bool(application.deploy_targets_by_plugin) or not application.platform_provider

@@ -56,7 +56,7 @@ class Chains(Entities[pb.DeploymentChain]):
         }
 
     async def list_unfinished(self, *, most: int = 1000) -> list[tuple[str, str]]:
-        """Project and id of the chains that go on, of all projects: for the timed look at them."""
+        """Returns project and id of unfinished chains of all projects, for the timed job."""
 
         async def work(view: View) -> list[tuple[str, str]]:
             rows = await view.all(UNFINISHED, most=most)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became different: told to whoever listens, once it is committed.
+"""Changes: published to listeners once they are committed.
 
-A change carries ids only. Whoever hears of it reads the row, so a change may be told twice and
-several of the same thing may be told as one.
+A change carries ids only and the listener reads the row, so a change may be delivered twice, and
+several changes of one entity may be delivered as one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,12 +29,12 @@ class ChangeKind(Enum):
     PROJECT = "project"
     SESSION = "session"
     LABELS = "labels"
-    """The labels of an application, a deployment or an event; told beside the change itself."""
+    """The labels of an application, deployment or event; published beside the change itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """What somebody can listen to: everything of a project, of a piped, or one thing."""
+    """What a listener subscribes to: all changes of a project, of a piped, or of one entity."""
 
     kind: str
     id: str
@@ -54,13 +54,13 @@ def topic(kind: ChangeKind, thing_id: str) -> Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One thing that was written."""
+    """One entity that was written."""
 
     kind: ChangeKind
     id: str
     project_id: str
     piped_id: str = ""
-    """The piped that must hear of it; empty when none needs to."""
+    """The piped that the change is delivered to; empty when no piped needs it."""
 
     def topics(self) -> Iterator[Topic]:
         yield topic(self.kind, self.id)
@@ -70,4 +70,4 @@ class Change:
 
 
 OnCommit = Callable[[Sequence[Change]], None]
-"""Told of the changes of each commit, on the event loop, before the writers get their answers."""
+"""Called with the changes of each commit, on the event loop, before the writers' calls return."""

@@ -35,7 +35,7 @@ OUTPUT: Final = select(schema.command_output.c.data).where(
 
 
 class Commands(Entities[command_pb2.Command]):
-    """The commands, and what handling them gave."""
+    """The commands and their outputs."""
 
     noun = "command"
     kind = ChangeKind.COMMAND
@@ -64,14 +64,17 @@ class Commands(Entities[command_pb2.Command]):
         return [self._parse(row[0]) for row in rows]
 
     async def output(self, project_id: str, command_id: str) -> bytes | None:
-        """What the piped gave with the outcome; None when that was nothing."""
+        """Returns the output that the piped reported with the outcome; None without one."""
         row = await self._database.one(OUTPUT, command_id=command_id, project_id=project_id)
         return bytes(row[0]) if row else None
 
     async def record_outcome(
         self, project_id: str, piped_id: str, outcome: command_pb2.Command, output: bytes
     ) -> None:
-        """Keep the outcome of a command of this piped. The first one stays."""
+        """Stores the outcome of a command of this piped; later ones are ignored.
+
+        Raises NotFoundError for a command of another piped.
+        """
 
         async def work(transaction: Transaction) -> None:
             first = False

@@ -27,11 +27,11 @@ Value: TypeAlias = str | int | bytes
 Row: TypeAlias = tuple[Any, ...]
 
 MAX_RUNS: Final = 10
-"""How often a unit that finds its rows changed is run before the caller hears of it."""
+"""How often a unit whose rows have changed is run before the caller gets an error."""
 
 
 class DuplicateError(Exception):
-    """A row with this key is there already. It ends the unit: nothing after it would be kept."""
+    """A row with this key exists already. It ends the unit: none of its writes are committed."""
 
 
 class StaleReadError(Exception):
@@ -39,7 +39,7 @@ class StaleReadError(Exception):
 
 
 class ContentionError(UnavailableError):
-    """Others changed the same rows at each run of a unit."""
+    """Other units changed the same rows at each run of a unit."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -48,7 +48,7 @@ class ContentionError(UnavailableError):
 
 
 class View(Protocol):
-    """The rows as they are, to read from."""
+    """Read access to the rows."""
 
     async def one(self, statement: Executable, **parameters: Value) -> Row | None: ...
 
@@ -56,35 +56,35 @@ class View(Protocol):
 
 
 class Transaction(View, Protocol):
-    """A view that can also be changed; all of its writes are kept, or none."""
+    """A view that can also be written to; all of its writes are committed, or none."""
 
     async def run(self, statement: Executable, **parameters: Value) -> int:
-        """Write; returns how many rows were touched. Raises DuplicateError."""
+        """Runs a writing statement; returns how many rows it changed. Raises DuplicateError."""
 
     async def insert_if_absent(self, table: Table, **values: Value) -> bool:
-        """Add a row of all columns; returns False when its key, or another unique one, is taken."""
+        """Inserts a row of all columns. Returns False when a unique key of it is taken."""
 
     async def upsert(self, table: Table, replaced: tuple[str, ...], **values: Value) -> None:
-        """Add a row of all columns, or replace some columns of the one with its primary key.
+        """Inserts a row of all columns, or replaces some columns of the one with its primary key.
 
-        Raises DuplicateError when that one is of another project.
+        Raises DuplicateError when the existing row is of another project.
         """
 
     def publish(self, change: Change) -> None:
-        """Publish a change, if and when this transaction is committed."""
+        """Publishes a change once this transaction is committed."""
 
 
 class Database(Protocol):
     """A place to keep rows. Statements are declared once, at module level, and compiled once."""
 
     async def one(self, statement: Executable, **parameters: Value) -> Row | None:
-        """Read one row by its primary key."""
+        """Returns one row by its primary key; None when there is none."""
 
     async def read(self, work: Callable[[View], Awaitable[T]]) -> T:
-        """Run `work` in a worker thread, over one state that does not change meanwhile."""
+        """Runs `work` in a worker thread, over a consistent snapshot."""
 
     async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        """Run `work` in a worker thread, again when it raises StaleReadError, and commit.
+        """Runs `work` in a worker thread, retries it on StaleReadError, and commits.
 
-        When this returns, it is durable. Raises ContentionError after MAX_RUNS runs.
+        When this returns, the writes are durable. Raises ContentionError after MAX_RUNS runs.
         """

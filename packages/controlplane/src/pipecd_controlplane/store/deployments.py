@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deployments: written by pipeds, read by everybody."""
+"""Deployments: written by pipeds, read by pipeds, people and programs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -68,7 +68,7 @@ LIST: Final = ListQuery(
 )
 
 AGENT_PAGE_BYTES: Final = 8 * 1024 * 1024
-"""An agent takes 10 MiB, and a v0 one never asks for a second page."""
+"""An agent accepts messages of 10 MiB, and a v0 agent never asks for a second page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +135,10 @@ class Deployments(Entities[deployment_pb2.Deployment]):
     async def not_completed_of_piped(
         self, project_id: str, piped_id: str, *, cursor: str, max_bytes: int = AGENT_PAGE_BYTES
     ) -> Page[deployment_pb2.Deployment]:
-        """As many as an agent takes at once."""
+        """Returns a page of the piped's deployments that are not completed.
+
+        A page is as large as a message that an agent accepts.
+        """
 
         async def work(view: View) -> Page[deployment_pb2.Deployment]:
             return await fill(
@@ -159,7 +162,7 @@ class Deployments(Entities[deployment_pb2.Deployment]):
     async def list_by_trace_in(
         self, view: View, project_id: str, commit_hashes: Iterable[str]
     ) -> dict[str, list[deployment_pb2.Deployment]]:
-        """What the commits of traces led to, by commit, newest first."""
+        """Returns the deployments that the commits of traces led to, by commit, newest first."""
         found = {}
         for commit_hash in commit_hashes:
             rows = await view.all(OF_TRACE, project_id=project_id, commit_hash=commit_hash)

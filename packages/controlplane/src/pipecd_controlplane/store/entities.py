@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all nouns share: get, add and update one message, always within a project."""
+"""The base of all kinds of entities: get, add and update one message, always within a project."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -30,13 +30,13 @@ class _Fields(Protocol):
 
 
 class RowFilter(Protocol):
-    """Which entities of a project are wanted, in the words of their noun."""
+    """Which entities of a project are wanted; one implementation per kind of entity."""
 
     def rows(self) -> Filter: ...
 
 
 class Entities(ABC, Generic[M]):
-    """Messages of one type, each a row. Subclasses say which, and by what they are found."""
+    """Messages of one type, each a row. Subclasses give the type and the columns to find it by."""
 
     noun: ClassVar[str]
     kind: ClassVar[ChangeKind]
@@ -63,14 +63,14 @@ class Entities(ABC, Generic[M]):
 
     @abstractmethod
     def columns(self, entity: M) -> dict[str, Value]:
-        """The values it is found by, beside its id and project."""
+        """Returns the values of the columns that it is found by, beside its id and project."""
 
     def piped_of(self, entity: M) -> str:
-        """The piped that must hear of changes; empty when none needs to."""
+        """Returns the piped that changes are delivered to; empty when no piped needs them."""
         return str(getattr(entity, "piped_id", ""))
 
     async def write_related(self, transaction: Transaction, before: M | None, after: M) -> None:
-        """Keep in step what is kept beside it. `before` is None for a new one."""
+        """Updates rows that belong to the entity: labels. `before` is None for a new one."""
         if self._labels is None:
             return
         if before is None:
@@ -83,7 +83,7 @@ class Entities(ABC, Generic[M]):
         return self._parse(row[0]) if row else None
 
     async def get(self, project_id: str, entity_id: str) -> M:
-        """Raises NotFoundError, also for a thing of another project."""
+        """Returns the entity. Raises NotFoundError, also for an entity of another project."""
         entity = await self.find(project_id, entity_id)
         if entity is None:
             raise self.missing_error(entity_id)
@@ -98,7 +98,7 @@ class Entities(ABC, Generic[M]):
         cursor: str,
         max_bytes: int = PAGE_BYTES,
     ) -> Page[M]:
-        """Some of those that are wanted, newest first; `limit` 0 is as many as fit."""
+        """Returns a page of the wanted entities, newest first; `limit` 0 is as many as fit."""
 
         async def work(view: View) -> Page[M]:
             return await self.page_in(
@@ -129,7 +129,7 @@ class Entities(ABC, Generic[M]):
         )
 
     async def add(self, entity: M) -> None:
-        """Raises ConflictError when the id is taken."""
+        """Adds an entity. Raises ConflictError when the id is taken."""
 
         async def work(transaction: Transaction) -> None:
             await self.add_in(transaction, entity)
@@ -137,7 +137,10 @@ class Entities(ABC, Generic[M]):
         await self._database.write(work)
 
     async def update(self, project_id: str, entity_id: str, change: Callable[[M], None]) -> M:
-        """Change one entity; `change` may raise to refuse. What is as before is not written."""
+        """Changes one entity and returns it; `change` may raise to refuse.
+
+        Nothing is written when the entity stays the same. Raises NotFoundError.
+        """
 
         async def work(transaction: Transaction) -> M:
             return await self.update_in(transaction, project_id, entity_id, change)
@@ -183,7 +186,10 @@ class Entities(ABC, Generic[M]):
         return after
 
     def _publish_labels(self, transaction: Transaction, before: M, after: M) -> None:
-        """Labels decide who may see a thing: whoever depends on them need not hear of the rest."""
+        """Publishes a change of the labels by its own kind.
+
+        Labels decide who may see an entity: listeners that only check rights need no other changes.
+        """
         if self._labels is None:
             return
         was, now = to_labelled(before), to_labelled(after)
@@ -193,7 +199,10 @@ class Entities(ABC, Generic[M]):
             )
 
     async def _replace(self, transaction: Transaction, before: M, after: M, version: int) -> None:
-        """Write if nobody else has since it was read. An index is touched only by what changed."""
+        """Writes the entity. Raises StaleReadError when its version has changed since it was read.
+
+        Only columns that changed are set, so that the other indexes are not touched.
+        """
         was, now = self.columns(before), self.columns(after)
         changed = {name: value for name, value in now.items() if was[name] != value}
         touched = await transaction.run(

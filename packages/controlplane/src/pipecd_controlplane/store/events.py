@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events: what programs tell, and pipeds write into git."""
+"""Events: registered by programs, written into git by pipeds."""
 
 from dataclasses import dataclass, field
 from functools import cache
@@ -32,7 +32,7 @@ LATEST: Final = (
 LIST: Final = ListQuery(T, schema.event_label, ("name", "status"))
 
 AGENT_BYTES: Final = 8 * 1024 * 1024
-"""An agent takes 10 MiB, and never asks for a second page."""
+"""An agent accepts messages of 10 MiB, and never asks for a second page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class Events(Entities[event_pb2.Event]):
         }
 
     async def latest(self, project_id: str, name: str, event_key: str) -> event_pb2.Event | None:
-        """The newest one of a name and key."""
+        """Returns the newest event with this name and key; None when there is none."""
 
         async def work(view: View) -> event_pb2.Event | None:
             row = await view.one(LATEST, project_id=project_id, name=name, event_key=event_key)
@@ -91,7 +91,10 @@ class Events(Entities[event_pb2.Event]):
         oldest_first: bool,
         max_bytes: int = AGENT_BYTES,
     ) -> list[event_pb2.Event]:
-        """Those made in [start, end), as many as an agent takes at once; 0 is no bound."""
+        """Returns the events created in [start, end) that fit into one message to an agent.
+
+        An `end` of 0 is no bound.
+        """
         bounds: dict[str, Value] = {"start": start, "end": end or START.created_at}
         if status is not None:
             bounds["status"] = status

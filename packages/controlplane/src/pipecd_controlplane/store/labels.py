@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labels: kept beside the entity, so that the database finds what has them."""
+"""Labels: stored in tables of their own, so that the database finds entities by them."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ class HasLabels(Protocol):
 
 
 def to_labelled(entity: Message) -> HasLabels:
-    """The same entity: generated classes share no type that says so."""
+    """Returns the same entity, typed: generated classes share no type with these fields."""
     fields: Any = entity
     checked: HasLabels = fields
     return checked
@@ -38,7 +38,7 @@ class Labels:
 
     async def add(self, transaction: Transaction, entity: HasLabels) -> None:
         if entity.labels:
-            # Labels of a deployment stay with its figures when it is forgotten itself.
+            # Labels of a deployment stay with its outcome when the deployment itself is purged.
             await self.remove(transaction, entity.id)
         for key, value in entity.labels.items():
             await transaction.run(
@@ -51,7 +51,7 @@ class Labels:
             )
 
     async def replace(self, transaction: Transaction, before: HasLabels, after: HasLabels) -> None:
-        """What is as before is not written: labels hardly ever change."""
+        """Writes the labels if they have changed, which is rare."""
         if dict(before.labels) == dict(after.labels):
             return
         await self.remove(transaction, after.id)

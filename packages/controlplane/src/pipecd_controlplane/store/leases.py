@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Leases: which instance of a piped may work. One row per piped, under its id.
 
-What is kept says nothing about time: clocks of a past process or of another replica are not
-comparable. Each renewal changes the row, and whoever sees it unchanged for the lease's time on a
-clock of its own knows that the holder is silent.
+A row holds no times: clocks of a past process or of another replica are not comparable. Each
+renewal changes the row; a process that sees it unchanged for the lease's time on its own clock
+knows that the holder is silent.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ REPLACE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRecord:
-    """A lease as it is kept. One that nobody ever asked for has the epoch 0."""
+    """A lease as it is stored. A lease that was never acquired has the epoch 0."""
 
     epoch: int = 0
     instance_id: str = ""
@@ -51,7 +51,7 @@ class LeaseRecord:
     data_folder_id: str = ""
     renewals: int = 0
     contested: bool = False
-    """Did a holder before this one fall silent, and may it still be at work?"""
+    """Whether a previous holder fell silent and may still be at work."""
 
 
 NONE: Final = LeaseRecord()
@@ -69,7 +69,10 @@ class LeaseRecords:
     async def change(
         self, project_id: str, piped_id: str, edit: Callable[[LeaseRecord], LeaseRecord]
     ) -> LeaseRecord:
-        """Write what `edit` makes of it. Agents are told only when the holder is another."""
+        """Writes what `edit` returns, and returns it.
+
+        The change is published only when the holder or the epoch is different, not for a renewal.
+        """
 
         async def work(transaction: Transaction) -> LeaseRecord:
             row = await transaction.one(GET, project_id=project_id, piped_id=piped_id)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a list is wanted, as a statement that an index answers in the list's order.
+"""Builds filtered list statements that an index can serve in the order of the list.
 
-One of the filters drives, the one that keeps fewest rows: its index holds them in the order of the
-pages, so a page costs the same however deep it is. Several values of it are several such
-scans, merged. The other filters are looked at row by row.
+The most selective filter drives: its index holds the rows in the order of the pages, so a page
+costs the same at any depth. Several values of that filter are several index scans, merged. The
+other filters are checked row by row.
 """
 
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from pipecd_controlplane.store.database import Value, View
 from pipecd_model.errors import ConfigError
 
 MOST_VALUES: Final = 20
-"""Of one filter: each number of values is a statement of its own that is kept."""
+"""Values of one filter: for each number of values a separate statement is cached."""
 
 MOST_LABELS: Final = 10
 
@@ -74,7 +74,7 @@ ALL_ROWS: Final = ""
 """The driving filter when none can drive."""
 
 FREQUENT: Final = 1000
-"""Rows up to which filters are told apart: beyond, any of them finds a page soon enough."""
+"""Rows up to which filters are counted: with more rows, any of them fills a page soon enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class ListQuery:
     leading: tuple[str, ...]
 
     async def statement(self, view: View, project_id: str, wanted: Filter) -> Any:
-        """Rows of the project after a position, newest first: `data`, `created_at`, `id`.
+        """Returns a statement for rows after a cursor, newest first: `data`, `created_at`, `id`.
 
         Parameters: those of the filter, `project_id`, and of the page `created_at`, `after` and
         `batch`.
@@ -95,7 +95,7 @@ class ListQuery:
         return build_listing(self, wanted.shape(), driving)
 
     async def _find_driving(self, view: View, project_id: str, wanted: Filter) -> str:
-        """The filter that keeps fewest rows: a column's name, or a label's place."""
+        """Returns the most selective filter: the name of a column, or the place of a label."""
         counts = {name: len(values) for name, values in wanted.columns.items() if values}
         able = [name for name in self.leading if name in counts]
         if self.labels is not None:
@@ -118,7 +118,7 @@ def _place(number: int) -> str:
 
 @cache
 def _probe(of: ListQuery, driving: str, count: int) -> Any:
-    """How many rows a filter keeps, counted no further than matters."""
+    """Returns a statement that counts the rows a filter matches, up to FREQUENT."""
     if of.labels is not None and not count:
         number = int(driving.removeprefix("label "))
         found = select(of.labels.c.key).where(
@@ -133,7 +133,7 @@ def _probe(of: ListQuery, driving: str, count: int) -> Any:
 
 @cache
 def build_listing(of: ListQuery, shape: Shape, driving: str) -> Any:
-    """The statement for filters of this shape; see `ListQuery.statement`."""
+    """Returns the statement for filters of this shape; see `ListQuery.statement`."""
     count = dict(shape[0]).get(driving, 1)
     if count == 1:
         return _index_scan(of, shape, driving, 0).limit(bindparam("batch"))
@@ -151,7 +151,7 @@ def build_listing(of: ListQuery, shape: Shape, driving: str) -> Any:
 
 
 def _index_scan(of: ListQuery, shape: Shape, driving: str, number: int) -> "Select[Any]":
-    """The rows in their order along one index: of a label, of one value of a column, of all."""
+    """Returns the scan of one index in list order: of a label, of a column's value, or of all."""
     columns, label_count, since = shape
     table, labels = of.table, of.labels
     by_label = driving.startswith("label ")

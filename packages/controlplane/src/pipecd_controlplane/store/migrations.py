@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became different from one version of the schema to the next, as data for every driver.
+"""The differences between one version of the schema and the next, as data for every driver.
 
-A table or index that is new needs no entry: what is missing is made when the steps are done. An
-entry is never changed once a release had it, so it names columns itself and does not ask `schema`.
-How a step is taken, and what rows of older versions need, is the driver's.
+A new table or index needs no entry: missing ones are created after the steps. An entry is never
+changed once it was released, so it names columns itself and does not refer to `schema`. Each driver
+decides how to apply a step, and how to fill rows of older versions.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class AddedColumn:
     name: str
     type: str
     default: int | str = 0
-    """What the rows have that are there already."""
+    """The value for rows that exist already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Migration:
     """The step to one version from the one before."""
 
     version: int
-    """Where it leads to."""
+    """The version that it migrates to."""
     columns: tuple[AddedColumn, ...] = ()
     dropped_indexes: tuple[str, ...] = ()
 

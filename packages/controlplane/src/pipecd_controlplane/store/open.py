@@ -30,7 +30,7 @@ DatabaseConfig: TypeAlias = SqliteFolder
 
 @asynccontextmanager
 async def open_database(config: DatabaseConfig, on_commit: OnCommit) -> AsyncIterator[Database]:
-    """The database while the block runs. Raises StateError when it cannot be used."""
+    """Yields the open database. Raises StateError when it cannot be used."""
     async with open_sqlite(
         config.folder, on_commit=on_commit, repeat_units=config.repeat_units
     ) as database:
@@ -38,15 +38,21 @@ async def open_database(config: DatabaseConfig, on_commit: OnCommit) -> AsyncIte
 
 
 def backup_database(config: DatabaseConfig, target: Path, *, now: int) -> Backup:
-    """Copy everything into one archive, also while a server runs. An existing file is refused."""
+    """Copies the database into an archive, also while a server runs.
+
+    Raises ConflictError when the file exists.
+    """
     return sqlite_backup.backup(config.folder, target, now=now)
 
 
 def restore_database(archive: Path, config: DatabaseConfig) -> Backup:
-    """Make a database of an archive. One that exists, or is in use, is refused."""
+    """Restores a database from an archive.
+
+    Raises ConflictError when one exists, StateError when its folder is in use.
+    """
     return sqlite_backup.restore(archive, config.folder)
 
 
 def exclusive_database(config: DatabaseConfig) -> AbstractContextManager[None]:
-    """Keep every server away while the block runs. Raises StateError when one is there."""
+    """Locks the database while the block runs. Raises StateError when a server uses it."""
     return owned(config.folder)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How deployments ended: one small row each, written with the end itself, kept after it is gone."""
+"""How deployments ended: a small row each, written in the transaction that completes a deployment.
+
+It stays after the deployment itself is purged.
+"""
 
 from dataclasses import dataclass
 from functools import cache
@@ -36,15 +39,18 @@ class Tally:
     """The deployments that ended in one way on one day (UTC)."""
 
     day: int
-    """Days since the beginning of time."""
+    """Days since the Unix epoch."""
     status: int
     count: int
     lead_seconds: int
-    """From commit to end, of all of them together."""
+    """The sum over these deployments of the seconds from commit to end."""
 
 
 async def add_in(transaction: Transaction, deployment: pb.Deployment) -> None:
-    """Keep how it ended. One that was forgotten and told again has ended once."""
+    """Stores how a deployment ended.
+
+    A deployment that was purged and is reported again counts once: the first row stays.
+    """
     await transaction.insert_if_absent(
         T,
         deployment_id=deployment.id,
@@ -72,7 +78,7 @@ class Outcomes:
         application_id: str = "",
         labels: dict[str, str] | None = None,
     ) -> list[DeploymentOutcome]:
-        """Failures in [start, end), and the first success after each, oldest first."""
+        """Returns the failures in [start, end) and the first success after each, oldest first."""
         statement = _select_restores(
             by_application=bool(application_id), label_count=len(labels or {})
         )
@@ -95,7 +101,7 @@ class Outcomes:
         application_id: str = "",
         labels: dict[str, str] | None = None,
     ) -> list[Tally]:
-        """Those that ended in [start, end), counted by day and status."""
+        """Returns the deployments that ended in [start, end), counted by day and status."""
         statement = _select_by_day(
             by_application=bool(application_id), label_count=len(labels or {})
         )
@@ -110,7 +116,7 @@ class Outcomes:
         return await self._database.read(work)
 
     async def purge_in(self, transaction: Transaction, *, before: int) -> int:
-        """Forget some of those that ended before a time; answers how many."""
+        """Deletes a batch of outcomes from before a time. Returns how many."""
         rows = await transaction.all(OLDEST, before=before)
         for (deployment_id,) in rows:
             await transaction.run(DELETE, this_deployment=deployment_id)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists in pages: newest first by creation, which never changes while somebody turns pages."""
+"""Lists in pages, newest first by creation time: an order that is stable while a client pages."""
 
 import base64
 import binascii
@@ -16,15 +16,15 @@ BATCH: Final = 200
 """Rows read at a time while a page is filled."""
 
 MOST_ITEMS: Final = 5000
-"""Of one page, whatever was asked for."""
+"""Items of one page at most, whatever limit the caller asks for."""
 
 PAGE_BYTES: Final = 3 * 1024 * 1024
-"""A page ends here even when more was asked for: Go's pipectl takes answers of 4 MiB."""
+"""A page ends here even when more was asked for: Go's pipectl accepts messages of 4 MiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Generic[T]):
-    """Some of a list, and the way to the rest."""
+    """Some items of a list, and the cursor of the next page."""
 
     items: list[T]
     cursor: str
@@ -33,7 +33,7 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """The key of a row: a page goes on after the last one seen."""
+    """What a cursor encodes: the sort key of the last row seen; the next page begins after it."""
 
     created_at: int
     id: str
@@ -64,7 +64,7 @@ START: Final = Position(created_at=2**62, id="")
 
 
 def position_parameters(position: Position) -> dict[str, Value]:
-    """The parameters by which a statement goes on behind a position."""
+    """Returns the parameters with which a statement selects the rows after a position."""
     return {"created_at": position.created_at, "after": position.id}
 
 
@@ -78,7 +78,7 @@ async def fill(
     cursor: str,
     max_bytes: int = PAGE_BYTES,
 ) -> Page[T]:
-    """One page; `limit` 0 is as many as fit. A page never has more than MOST_ITEMS."""
+    """Returns one page; `limit` 0 is as many as fit. A page never has more than MOST_ITEMS."""
     if limit < 0:
         raise ConfigError(f"invalid request: the page size {limit} is less than nothing")
     limit = min(limit, MOST_ITEMS) if limit else MOST_ITEMS

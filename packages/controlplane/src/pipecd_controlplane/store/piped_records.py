@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a piped says of itself as a whole: each report replaces the one before."""
+"""Reports of a piped about itself: each report replaces the previous one."""
 
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from pipecd_wire.pipedservice import service_pb2 as pipedservice
 
 
 class PipedRecords(Records[M]):
-    """One message per piped. Subclasses say of which type."""
+    """One message per piped. Subclasses give its type."""
 
     _of_project: ClassVar["Select[tuple[str, bytes, int]]"]
 
@@ -41,7 +41,7 @@ class PipedRecords(Records[M]):
         await self._database.write(work)
 
     async def list_by_project(self, project_id: str) -> dict[str, ReportedMessage[M]]:
-        """What each piped of the project reported last, by its id."""
+        """Returns the last report of each piped of the project, by the piped's id."""
 
         async def work(view: View) -> dict[str, ReportedMessage[M]]:
             rows = await view.all(self._of_project, project_id=project_id)
@@ -51,7 +51,7 @@ class PipedRecords(Records[M]):
 
 
 class PluginStateRecords(PipedRecords[push_pb2.ReportPluginsRequest]):
-    """How the plugins of each piped are."""
+    """The state of the plugins of each piped."""
 
     table = schema.plugin_state
     message = push_pb2.ReportPluginsRequest
@@ -59,7 +59,7 @@ class PluginStateRecords(PipedRecords[push_pb2.ReportPluginsRequest]):
 
 
 class PipedStats(PipedRecords[pipedservice.ReportStatRequest]):
-    """The metrics of each piped; the sign of life of one that does not watch."""
+    """The metrics of each piped; also the heartbeat of a piped that does not watch."""
 
     table = schema.piped_stat
     message = pipedservice.ReportStatRequest
@@ -68,7 +68,7 @@ class PipedStats(PipedRecords[pipedservice.ReportStatRequest]):
 class UnregisteredApplications(
     PipedRecords[pipedservice.ReportUnregisteredApplicationConfigurationsRequest]
 ):
-    """Applications that a piped found in git and nobody has registered yet."""
+    """Applications that a piped found in git and that are not registered yet."""
 
     table = schema.unregistered_application
     message = pipedservice.ReportUnregisteredApplicationConfigurationsRequest

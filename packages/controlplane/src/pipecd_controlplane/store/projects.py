@@ -66,18 +66,18 @@ class Projects:
     async def add_if_absent_in(
         self, transaction: Transaction, project: project_pb2.Project
     ) -> bool:
-        """Returns False when the id is taken."""
+        """Adds a project. Returns False when the id is taken."""
         return await transaction.insert_if_absent(
             schema.project, id=project.id, version=1, data=project.SerializeToString()
         )
 
     async def add_in(self, transaction: Transaction, project: project_pb2.Project) -> None:
-        """Raises ConflictError when the id is taken."""
+        """Adds a project. Raises ConflictError when the id is taken."""
         if not await self.add_if_absent_in(transaction, project):
             raise ConflictError(f"the project {project.id!r} exists already")
 
     async def update(self, project_id: str, change: Callable[[project_pb2.Project], None]) -> None:
-        """Change the project; `change` may raise to refuse."""
+        """Changes the project; `change` may raise to refuse. Raises NotFoundError."""
 
         async def work(transaction: Transaction) -> None:
             await self.update_in(transaction, project_id, change)

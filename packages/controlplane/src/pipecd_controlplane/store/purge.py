@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is old goes, a little at a time: nobody who writes has to wait for it.
+"""Deletes old rows in small batches, so that other writers do not wait long.
 
-Each call takes one step and answers how many rows went, and where the next step begins.
+Each call deletes one batch. It returns how many rows it found, or for deployments where the next
+batch begins.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from pipecd_controlplane.store.labels import Labels
 from pipecd_wire.model import application_pb2, command_pb2
 
 STEP: Final = 100
-"""Things that go in one transaction."""
+"""Rows that are deleted in one transaction."""
 
 DEPLOYMENT: Final = schema.deployment
 COMMAND: Final = schema.command
@@ -84,7 +85,10 @@ def _older(table: Table, *conditions: "ColumnElement[bool]") -> Any:
 
 
 def _delete(table: Table, *conditions: "ColumnElement[bool]") -> Any:
-    """Delete a row that is still old: it may have been changed since it was found."""
+    """Returns a statement that deletes a row if it is still old.
+
+    The row may have been changed since it was found.
+    """
     old = table.c.updated_at < bindparam("before")
     return delete(table).where(table.c.id == bindparam("this_row"), *conditions, old)
 
@@ -115,20 +119,23 @@ EVENT_LABELS: Final = Labels(schema.event_label)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgePosition:
-    """How far the deployments were looked at."""
+    """Up to which deployment the purge has come."""
 
     completed_at: int = -1
     id: str = ""
 
 
 class Purge:
-    """Forgets what is older than a time."""
+    """Deletes rows that are older than a time."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def deployments(self, *, before: int, place: PurgePosition) -> PurgePosition | None:
-        """One step; None when there is nothing more. What an application names last stays."""
+        """Deletes a batch of deployments, with their logs. Returns None when there are no more.
+
+        The last triggered and the last successful deployment of an application stay.
+        """
 
         async def work(transaction: Transaction) -> PurgePosition | None:
             rows = await transaction.all(
@@ -154,18 +161,21 @@ class Purge:
         return await self._step(TRACES, DELETE_TRACE, before)
 
     async def chains(self, *, before: int) -> int:
-        """Those that are over."""
+        """Deletes a batch of completed chains."""
         return await self._step(CHAINS, DELETE_CHAIN, before)
 
     async def commands(self, *, before: int) -> int:
-        """Those that were handled; what they gave goes with `outputs`, which is sooner."""
+        """Deletes a batch of handled commands. Their outputs are deleted sooner, by `outputs`."""
         return await self._step(HANDLED, DELETE_COMMAND, before)
 
     async def outputs(self, *, before: int) -> int:
         return await self._step(OUTPUTS, DELETE_OUTPUT, before)
 
     async def records_of_deleted_applications(self, *, before: int) -> None:
-        """What was told of applications that are gone; they themselves stay, as a name."""
+        """Deletes live states, analysis results and shared objects of deleted applications.
+
+        The rows of the applications stay, marked as deleted.
+        """
 
         async def work(transaction: Transaction) -> None:
             for statement in OF_DELETED:
@@ -174,7 +184,7 @@ class Purge:
         await self._database.write(work)
 
     async def waiting_commands(self, *, before: int) -> list[tuple[str, str]]:
-        """Project and id of some commands that nobody has taken since."""
+        """Returns project and id of a batch of unhandled commands from before a time."""
 
         async def work(view: View) -> list[tuple[str, str]]:
             return [(row[0], row[1]) for row in await view.all(WAITING, before=before)]
@@ -196,7 +206,7 @@ class Purge:
 
 
 async def _find_named(transaction: Transaction, application_id: str) -> set[str]:
-    """The deployments that an application refers to; a deleted one to none."""
+    """Returns the ids of the deployments that an application refers to; none for a deleted one."""
     row = await transaction.one(APPLICATION, application_id=application_id)
     if row is None:
         return set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that upstream does not know. Only an agent that watches ever sees them."""
+"""Commands that upstream does not have. Only agents that watch receive them."""
 
 from typing import Final
 
@@ -41,13 +41,13 @@ HANDLE: Final = (
 
 
 class PushCommands:
-    """Our own commands with their outcome."""
+    """The commands of `pipecd.push.v1` with their outcomes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def add(self, project_id: str, piped_id: str, command: push_pb2.Command) -> None:
-        """Raises ConflictError when the id is taken."""
+        """Adds a command. Raises ConflictError when the id is taken."""
 
         async def work(transaction: Transaction) -> None:
             added = await transaction.insert_if_absent(
@@ -83,7 +83,10 @@ class PushCommands:
     async def record_outcome(
         self, project_id: str, piped_id: str, command_id: str, *, succeeded: bool, reason: str
     ) -> None:
-        """Keep the outcome of a command of this piped. The first one stays."""
+        """Stores the outcome of a command of this piped; later ones are ignored.
+
+        Raises NotFoundError.
+        """
 
         async def work(transaction: Transaction) -> None:
             row = await transaction.one(

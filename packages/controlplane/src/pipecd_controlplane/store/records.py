@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One message per thing, as an agent last reported it: each report replaces the one before."""
+"""The last report of an agent on one subject: each report replaces the previous one."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
@@ -23,12 +23,12 @@ class ReportedMessage(Generic[M]):
 
 
 class Records(Generic[M]):
-    """Messages of one type, each under the id of what it is about. Subclasses say which."""
+    """Messages of one type, each under the id of its subject. Subclasses give the type."""
 
     table: ClassVar[Table]
     message: type[M]
     kind: ClassVar[ChangeKind | None] = None
-    """What is published when it changes; None for what nobody waits for."""
+    """The kind of change that is published; None when no listener needs it."""
 
     def __init__(self, database: Database, now: Now) -> None:
         self._database = database

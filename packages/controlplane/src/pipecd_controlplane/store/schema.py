@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one schema: an entity is its message, the columns it is found by, and a version."""
+"""The schema for every driver: an entity is its message, the columns to find it by, a version."""
 
 from typing import Any, Final
 
@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData
 from sqlalchemy.dialects import postgresql
 
 SCHEMA_VERSION: Final = 7
-"""Grows when a table is added; a file of an older version gets what it lacks when it is opened."""
+"""Grows when the schema changes; a file of an older version is migrated when it is opened."""
 
 metadata: Final = MetaData()
 
@@ -37,12 +37,12 @@ def _number(name: str) -> "Column[Any]":
 
 
 def _version() -> "Column[Any]":
-    """Grows with each write: the hold for compare-and-set."""
+    """A column that grows with each write, for compare-and-set."""
     return Column("version", Integer, nullable=False)
 
 
 def _labels(name: str) -> Table:
-    """The labels of entities, so that a list can be found by them and still be in its order."""
+    """A table of the labels of entities; its index finds them by label in the order of lists."""
     table = Table(
         name,
         metadata,
@@ -294,7 +294,7 @@ Index(
 
 
 def _record(name: str, key: str, *columns: "Column[Any]") -> Table:
-    """What a piped says of itself or of an application, replaced by each report."""
+    """A table of a piped's reports about itself or an application: each replaces the previous."""
     return Table(
         name,
         metadata,
@@ -310,8 +310,8 @@ plugin_state: Final = _record("plugin_state", "piped_id")
 piped_stat: Final = _record("piped_stat", "piped_id")
 unregistered_application: Final = _record("unregistered_application", "piped_id")
 
-# Which instance of a piped may work. `renewals` tells whether its holder lives; `contested`, that
-# the holder before fell silent without a goodbye.
+# Which instance of a piped may work. `renewals` shows whether its holder lives; `contested`, that
+# the previous holder fell silent without releasing it.
 lease: Final = Table(
     "lease",
     metadata,

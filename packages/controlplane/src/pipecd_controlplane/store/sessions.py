@@ -37,7 +37,7 @@ END_EXPIRED: Final = delete(T).where(T.c.expires_at <= bindparam("now"))
 
 
 class Sessions:
-    """The sessions that nobody has ended."""
+    """The sessions that were not ended; expired ones stay until `end_expired`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -76,7 +76,7 @@ class Sessions:
         return await self._database.read(work)
 
     async def end(self, project_id: str, session_id: str) -> None:
-        """May be repeated: a session that is not there is over."""
+        """Ends a session. Idempotent: does nothing when it does not exist."""
 
         async def work(transaction: Transaction) -> None:
             if await transaction.run(END, id=session_id, project_id=project_id):
@@ -92,7 +92,7 @@ class Sessions:
         *,
         keep: str = "",
     ) -> None:
-        """End all sessions of the project that were opened in one way, but for the one to keep."""
+        """Ends all sessions of the project that were opened via `via`, except the one to keep."""
         for (session_id,) in await transaction.all(OPENED_VIA, project_id=project_id, via=via):
             if session_id != keep:
                 await transaction.run(END, id=session_id, project_id=project_id)
@@ -105,7 +105,7 @@ class Sessions:
         session_id: str,
         change: Callable[[access_pb2.Session], None],
     ) -> None:
-        """Change what is kept of an open session; one that is over stays over."""
+        """Changes a session; does nothing when it does not exist any more."""
         row = await transaction.one(BY_ID, id=session_id)
         if row is None:
             return
@@ -126,7 +126,7 @@ class Sessions:
         transaction.publish(_change(project_id, session_id))
 
     async def end_expired(self, *, now: int) -> int:
-        """Forget those that are over by themselves; answers how many."""
+        """Deletes the sessions that have expired. Returns how many."""
 
         async def work(transaction: Transaction) -> int:
             return await transaction.run(END_EXPIRED, now=now)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stage logs: appended in chunks, never rewritten, sealed when complete, reopened if need be.
 
-A block is known by its index: what arrives twice is kept once, and the first one stays. A log of
-any length costs the same to append to, up to a limit: a script that prints for ever must not fill
-the disk of every project. What is beyond it is dropped, and the log says so where it ends.
+A block is identified by its index: one that arrives twice is stored once, and the first one stays.
+Appending costs the same at any length, up to a limit: a script that prints for ever must not fill
+the disk of every project. What is beyond the limit is dropped, and the last block says so.
 """
 
 from collections.abc import Iterable
@@ -33,10 +33,10 @@ BELOW_ALL: Final = -(2**63)
 ABOVE_ALL: Final = 2**63 - 1
 
 PART_BYTES: Final = 1024 * 1024
-"""How much of a log is handed out at once; a long one is read part by part."""
+"""How much of a log is returned at once; a long one is read part by part."""
 
 WHOLE_BYTES: Final = 8 * 1024 * 1024
-"""How much several logs may have together where they are handed out in one message."""
+"""How much several logs may have together where they are returned in one message."""
 
 
 def _here(table: FromClause) -> "ColumnElement[bool]":
@@ -48,7 +48,7 @@ def _here(table: FromClause) -> "ColumnElement[bool]":
 
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""How much of one attempt of a stage is kept unless the configuration says otherwise."""
+"""How much of one attempt of a stage is stored unless the configuration says otherwise."""
 
 HEAD: Final = select(HEADS.c.chunks, HEADS.c.last_index, HEADS.c.completed, HEADS.c.bytes).where(
     _here(HEADS), HEADS.c.project_id == bindparam("this_project")
@@ -134,15 +134,15 @@ class LogKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPart:
-    """Some of a log, in the order it came."""
+    """Some blocks of a log, in the order in which they arrived."""
 
     blocks: list[logblock_pb2.LogBlock]
     position: int
-    """Where to go on reading."""
+    """Where to continue reading: the `after` of the next part."""
     at_end: bool
-    """Nothing more is there now."""
+    """Whether the log has no more blocks now."""
     completed: bool
-    """Whoever wrote it has said that nothing will be added."""
+    """Whether the log is sealed: its writer has said that nothing will be added."""
 
 
 EMPTY: Final = LogPart(blocks=[], position=0, at_end=True, completed=False)
@@ -164,10 +164,10 @@ class StageLogs:
         completed: bool,
         reopen: bool = False,
     ) -> None:
-        """Add the blocks that are not there yet.
+        """Adds the blocks that are not stored yet.
 
-        `reopen`: new ones take a seal away, as those of a stage that runs again; otherwise they
-        raise StateError.
+        New blocks for a sealed log remove the seal with `reopen`, as for a stage that runs again;
+        without it they raise StateError.
         """
         offered = list(blocks)
 
@@ -180,7 +180,7 @@ class StageLogs:
             new, size = _fit(new, size, self._max_bytes)
             if not new and completed <= bool(sealed):
                 return
-            # The head first: whoever has moved it owns the next number of a chunk.
+            # The head first: the transaction that has moved it owns the next chunk number.
             await _move_head(
                 transaction,
                 project_id,
@@ -206,7 +206,7 @@ class StageLogs:
     async def part(
         self, project_id: str, key: LogKey, *, after: int = 0, from_index: int = BELOW_ALL
     ) -> LogPart:
-        """The next blocks after a position. A log that is not there is empty."""
+        """Returns the next blocks after a position. A log that does not exist is empty."""
 
         async def work(view: View) -> LogPart:
             return await _part_in(view, project_id, key, after=after, from_index=from_index)
@@ -216,7 +216,10 @@ class StageLogs:
     async def whole(
         self, project_id: str, keys: Iterable[LogKey], *, most: int = WHOLE_BYTES
     ) -> dict[LogKey, LogPart]:
-        """Several logs as they were at one moment; what is beyond `most` bytes is not `at_end`."""
+        """Returns several logs as of one moment.
+
+        A log that is cut, because all of them exceed `most` bytes, is not `at_end`.
+        """
 
         async def work(view: View) -> dict[LogKey, LogPart]:
             parts: dict[LogKey, LogPart] = {}
@@ -236,7 +239,7 @@ async def _move_head(
     head: Row | None,
     state: dict[str, Value],
 ) -> None:
-    """Write the head of a log if nobody else has since it was read."""
+    """Writes the head of a log. Raises StaleReadError when it has changed since it was read."""
     if head is None:
         moved = await transaction.insert_if_absent(
             HEADS, **_key_columns(key), project_id=project_id, **state
@@ -264,7 +267,7 @@ async def _add_chunk(
     blocks: list[logblock_pb2.LogBlock],
     last_index: int,
 ) -> None:
-    """Write new blocks as one chunk; `last_index` is the highest of those before."""
+    """Writes new blocks as one chunk; `last_index` is the highest index of earlier blocks."""
     first_of_new = min(block.index for block in blocks)
     await transaction.run(
         NEW_CHUNK,
@@ -299,7 +302,7 @@ async def _part_in(
 
 
 async def _whole_in(view: View, project_id: str, key: LogKey, room: int) -> tuple[LogPart, int]:
-    """A log from its start, and how many bytes it has; cut where there is no more room."""
+    """Returns a log from its start, cut after `room` bytes, and the bytes that were read."""
     blocks: list[logblock_pb2.LogBlock] = []
     size = 0
     part = EMPTY
@@ -322,7 +325,7 @@ async def _whole_in(view: View, project_id: str, key: LogKey, room: int) -> tupl
 async def _find_new(
     view: View, key: LogKey, offered: list[logblock_pb2.LogBlock], last_index: int
 ) -> list[logblock_pb2.LogBlock]:
-    """What of the offered blocks is not kept yet."""
+    """Returns the offered blocks that are not stored yet."""
     known: set[int] = set()
     if late := {block.index for block in offered if block.index <= last_index}:
         known = await _find_known(view, key, late)
@@ -337,7 +340,10 @@ async def _find_new(
 def _fit(
     new: list[logblock_pb2.LogBlock], size: int, most: int
 ) -> tuple[list[logblock_pb2.LogBlock], int]:
-    """What of the new blocks is kept, and the size of the log with it; the last one tells of it."""
+    """Returns the new blocks that fit into `most` bytes, and the size of the log with them.
+
+    When the limit is reached, the last block is a message that says so.
+    """
     for position, block in enumerate(new):
         if size >= most:
             return new[:position], size
@@ -355,8 +361,11 @@ def _fit(
 
 
 async def _find_known(view: View, key: LogKey, wanted: set[int]) -> set[int]:
-    """Which of some indexes are kept. Only the chunks that can hold them are read, a few at a time:
-    a whole log that is sent again costs as much as it did the first time."""
+    """Returns which of the wanted indexes are stored already.
+
+    Only chunks that can hold them are read, a few at a time: a whole log that is sent again costs
+    as much as it did the first time.
+    """
     found: set[int] = set()
     low, high = min(wanted), max(wanted)
     start = low

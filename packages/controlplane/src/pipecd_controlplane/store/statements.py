@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statements become text once; after that the driver is used directly.
+"""Compiles each statement to text once; after that the driver is used directly.
 
 SQLAlchemy is the compiler and nothing else: executing through it costs ten times the statement.
 """
@@ -47,7 +47,7 @@ class Statements:
     def __init__(self, dialect: Dialect, insert: InsertOf) -> None:
         self._dialect = dialect
         self._insert = insert
-        # The statement is kept beside its text: while it lives, nobody else has its id.
+        # The statement is stored beside its text: while it lives, no other object has its id.
         self._compiled: dict[int, tuple[Executable, Compiled]] = {}
         self._inserts: dict[tuple[str, tuple[str, ...]], Compiled] = {}
 
@@ -59,7 +59,7 @@ class Statements:
         return found[1]
 
     def insert_if_absent(self, table: Table) -> Compiled:
-        """Add a row, or touch none."""
+        """Returns the statement that inserts a row, or does nothing when its key is taken."""
         key = (table.name, ())
         if key not in self._inserts:
             statement = self._insert(table).on_conflict_do_nothing()
@@ -67,7 +67,10 @@ class Statements:
         return self._inserts[key]
 
     def upsert(self, table: Table, replaced: tuple[str, ...]) -> Compiled:
-        """Add a row, or replace columns of the one that is there; touch none of another project."""
+        """Returns the statement that inserts a row, or replaces columns of the existing one.
+
+        A row of another project is not changed.
+        """
         key = (table.name, replaced)
         if key not in self._inserts:
             statement = self._insert(table)

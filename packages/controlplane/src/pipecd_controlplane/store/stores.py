@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All nouns over one database."""
+"""The stores of all kinds of entities, over one database."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ from pipecd_controlplane.store.traces import Traces
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
-    """Everything that is kept, by noun."""
+    """All stores, one per kind of entity."""
 
     database: Database
     projects: Projects

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a driver runs units of work; see `database` for what they keep to."""
+"""How a driver runs units of work; see `database` for their contract."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, cast
@@ -10,7 +10,10 @@ T = TypeVar("T")
 
 
 def run_unit(work: Awaitable[T]) -> T:
-    """Run a unit to its end in this thread: the coroutines of its view never suspend."""
+    """Runs a unit to its end in this thread: the coroutines of its view never suspend.
+
+    Raises RuntimeError for a unit that awaits anything else.
+    """
     coroutine = cast("Coroutine[Any, Any, T]", work)
     try:
         coroutine.send(None)
@@ -21,7 +24,7 @@ def run_unit(work: Awaitable[T]) -> T:
 
 
 def run_until_current(attempt: Callable[[], T]) -> T:
-    """Run an attempt again while it raises StaleReadError. Raises ContentionError in the end."""
+    """Retries an attempt while it raises StaleReadError. Raises ContentionError after MAX_RUNS."""
     for _ in range(MAX_RUNS):
         try:
             return attempt()

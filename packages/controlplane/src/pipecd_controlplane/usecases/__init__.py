@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the control plane can do, by noun. Nothing here knows gRPC."""
+"""The use cases of the control plane, by entity. No module here depends on gRPC."""

@@ -13,7 +13,7 @@ from pipecd_wire.model import project_pb2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectAccess:
-    """The settings of projects, and their ways in."""
+    """The settings of projects, and their single sign-on."""
 
     settings: ProjectSettings
     sso: SsoSettings

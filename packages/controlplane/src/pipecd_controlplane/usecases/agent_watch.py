@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The watch of an agent: a snapshot when it connects, then each change as it is committed.
 
-The listening begins before the snapshot is read, so a change is in one or the other, or in both.
+It subscribes to changes before it reads the snapshot, so each change is in the snapshot, in the
+stream, or in both.
 """
 
 from collections.abc import AsyncGenerator, Iterable, Iterator
@@ -44,12 +45,12 @@ class AgentWatch:
         self._heartbeat = heartbeat
 
     async def watch(self, instance: Instance) -> AsyncGenerator[push_pb2.WatchResponse, None]:
-        """Everything, then each change, until somebody stops it."""
+        """Yields a snapshot of everything, then each change, until the caller closes the stream."""
         agent = instance.agent
         async with AsyncExitStack() as opened:
             listener = opened.enter_context(self._bus.listen(piped_topic(agent.piped_id)))
             await opened.enter_async_context(self._presence.connection(agent))
-            # Before the snapshot: who works must know all that was reported until it may.
+            # Before the snapshot: the holder must know everything reported before its lease began.
             lease = await self._leases.acquire(instance)
             first, *rest = split_into_messages(await self._read_all(agent), self._max_bytes)
             yield push_pb2.WatchResponse(
@@ -78,7 +79,10 @@ class AgentWatch:
                         yield push_pb2.WatchResponse(change=change)
 
     def _limit(self, agent: Agent, lease: push_pb2.Lease) -> float:
-        """How long to listen: one that waits for the lease also looks when it may be free."""
+        """Returns how long to wait for changes.
+
+        An instance that waits for the lease also wakes when the lease may have become free.
+        """
         if lease.held:
             return self._heartbeat
         return min(self._heartbeat, self._leases.retry_after_seconds(agent))
@@ -107,7 +111,7 @@ class AgentWatch:
         return await self._stores.database.read(work)
 
     async def _read_changes(self, agent: Agent, changes: Iterable[Change]) -> push_pb2.Change:
-        """Read what changed: each thing is sent whole, as it is now."""
+        """Reads what changed. Each entity is sent whole, in its current state."""
         answer = push_pb2.Change()
         for change in changes:
             match change.kind:
@@ -142,7 +146,7 @@ class AgentWatch:
 
 
 def split_into_messages(change: push_pb2.Change, max_bytes: int) -> Iterator[push_pb2.Change]:
-    """The same in messages that an agent can take; one at least."""
+    """Yields the change in messages that are small enough for an agent; at least one."""
     if change.ByteSize() <= max_bytes:
         yield change
         return

@@ -17,7 +17,7 @@ from pipecd_wire.model import apikey_pb2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownKey:
-    """A key as people see it: without its hash, with when it was used and when it ends."""
+    """A key as it is shown: without its hash, with its last use and its expiry."""
 
     key: apikey_pb2.APIKey
     expires_at: int
@@ -33,7 +33,7 @@ async def generate(
     now: Now,
     expires_at: int = 0,
 ) -> str:
-    """Add a key; returns it whole, for this one time."""
+    """Adds a key. Returns it whole: only its hash is stored, so it cannot be read again."""
     limits.text("name", name, limits.NAME)
     at = now()
     if expires_at and expires_at <= at:
@@ -63,7 +63,7 @@ async def generate(
 
 
 async def disable(stores: Stores, project_id: str, key_id: str) -> None:
-    """Disable a key for good: it is refused from the next call on. May be repeated."""
+    """Disables a key permanently: it is refused from the next call on. Idempotent."""
 
     def edit(key: apikey_pb2.APIKey) -> None:
         key.disabled = True

@@ -28,10 +28,11 @@ async def report(
 async def take_configurations(
     stores: Stores, agent: Agent, found: Iterable[common_pb2.ApplicationInfo]
 ) -> None:
-    """Name, description and labels follow git; one that is refused takes no other with it.
+    """Sets name, description and labels of applications as they are in git.
 
-    Raises for the first that is, once all others are taken: it may have been deleted, or given to
-    another piped, since the report was written.
+    An application that is refused does not affect the others: it may have been deleted, or assigned
+    to another piped, since the report was written. Raises the first refusal after all others are
+    stored.
     """
     refused: list[PipecdError] = []
 
@@ -68,7 +69,7 @@ def remember_deployment(
     status: deployment_pb2.DeploymentStatus.ValueType,
     reference: application_pb2.ApplicationDeploymentReference,
 ) -> None:
-    """Keep the reference to the deployment that was triggered, or that succeeded."""
+    """Stores the reference to the deployment that was triggered, or that succeeded."""
     if status == deployment_pb2.DEPLOYMENT_SUCCESS:
         application.most_recently_successful_deployment.CopyFrom(reference)
     elif status == deployment_pb2.DEPLOYMENT_PENDING:
@@ -78,7 +79,10 @@ def remember_deployment(
 def most_recent_deployment(
     application: application_pb2.Application, status: deployment_pb2.DeploymentStatus.ValueType
 ) -> application_pb2.ApplicationDeploymentReference:
-    """Raises NotFoundError when there is none: for a piped the normal case of a first run."""
+    """Returns the last deployment that was triggered (PENDING) or that succeeded (SUCCESS).
+
+    Raises NotFoundError when there is none, which a piped expects at its first run.
+    """
     reference = application_pb2.ApplicationDeploymentReference()
     if status == deployment_pb2.DEPLOYMENT_SUCCESS:
         reference = application.most_recently_successful_deployment

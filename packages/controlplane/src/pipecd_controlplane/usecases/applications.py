@@ -30,12 +30,12 @@ URL: Final = re.compile(
 
 
 MOST_UNREGISTERED: Final = 5000
-"""Suggestions of one answer: nobody reads more, and a message has an end."""
+"""Suggestions in one response: no person reads more, and the size of a message is limited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewApplication:
-    """An application that somebody registers."""
+    """An application to register."""
 
     name: str
     piped_id: str
@@ -103,7 +103,7 @@ def _repository(piped: piped_pb2.Piped, repo_id: str) -> common_pb2.ApplicationG
 
 
 def browse_url(remote: str, branch: str, path: str) -> str:
-    """Where a person sees the folder; empty for a repository that no site shows."""
+    """Returns the URL of the folder on the git host; empty when the remote has no web page."""
     found = URL.match(remote) or SCP_LIKE.match(remote)
     if not found:
         return ""
@@ -159,7 +159,7 @@ async def _change(
 async def rename_config_file(
     stores: Stores, project_id: str, application_ids: Iterable[str], filename: str
 ) -> None:
-    """Give the configuration files of several applications a name: of all of them, or of none."""
+    """Sets the name of the application file of several applications: of all of them or of none."""
 
     def edit(application: application_pb2.Application) -> None:
         request_names.application_path(application.git_path.path, filename)
@@ -195,7 +195,10 @@ async def move(
     config_filename: str,
     deploy_targets: Mapping[str, deployment_pb2.DeployTargets],
 ) -> None:
-    """Assign it to a piped, and set where that deploys it to. What git says stays as it is."""
+    """Assigns the application to a piped and sets its deploy targets.
+
+    What was read from git stays as it is.
+    """
     await get(stores, requester, application_id)
     await stores.pipeds.get(requester.project_id, piped_id)
 
@@ -216,7 +219,10 @@ async def set_targets(
     application_id: str,
     deploy_targets: Mapping[str, deployment_pb2.DeployTargets],
 ) -> None:
-    """Set where a v1 piped deploys it to. The platform provider stays, for a way back."""
+    """Sets the deploy targets that a v1 piped uses.
+
+    The platform provider stays, so that a v0 piped can deploy the application again.
+    """
 
     def edit(application: application_pb2.Application) -> None:
         _set_targets(application, deploy_targets)
@@ -227,7 +233,7 @@ async def set_targets(
 async def set_disabled(
     stores: Stores, requester: Requester, application_id: str, *, disabled: bool
 ) -> None:
-    """Enable or disable it."""
+    """Enables or disables the application. Raises ConfigError when it is deleted."""
 
     def edit(application: application_pb2.Application) -> None:
         application.disabled = disabled
@@ -250,7 +256,7 @@ def _set_targets(
 
 
 async def delete(stores: Stores, requester: Requester, application_id: str, now: Now) -> None:
-    """Mark it as deleted, for good. May be repeated."""
+    """Marks the application as deleted and disables it, permanently. Idempotent."""
 
     def edit(application: application_pb2.Application) -> None:
         requester.check("application", application_id, application.labels)
@@ -263,9 +269,10 @@ async def delete(stores: Stores, requester: Requester, application_id: str, now:
 
 
 async def list_unregistered(stores: Stores, project_id: str) -> list[common_pb2.ApplicationInfo]:
-    """Returns what the enabled pipeds found in git and nobody has registered, sorted by path.
+    """Returns the applications that enabled pipeds found in git and that are not registered.
 
-    A piped that is disabled would not deploy them, and one that is gone suggests nothing.
+    Sorted by path. A disabled piped would not deploy them, and the records of a piped that is gone
+    are ignored.
     """
     enabled = {
         piped.id for piped in await stores.pipeds.list_by_project(project_id) if not piped.disabled

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often somebody may try: a bucket of attempts that fills again with time.
+"""Rate limit of sign-in attempts: a bucket per key that refills with time.
 
-Taken before a password or key is looked at, whether its account exists or not. Only this process
-counts.
+An attempt is taken before a password or key is checked, whether its account exists or not. Only
+the attempts of this process are counted.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from pipecd_model.errors import PipecdError
 
 
 class TooManyAttemptsError(PipecdError):
-    """Somebody tries too often."""
+    """The caller has made too many attempts."""
 
     status = "RESOURCE_EXHAUSTED"
 
@@ -29,9 +29,10 @@ Clock = Callable[[], float]
 class InProcessAttemptLimiter:
     """At most `burst` attempts at once per key, and one more each `seconds`.
 
-    All buckets fill at the same pace, so a bucket is kept as the moment when it is full again: the
-    later, the more it was used. When there is no room, the least used one goes. One that is empty
-    never does: whoever makes up names cannot have it forgotten, and is refused rather.
+    All buckets refill at the same rate, so a bucket is stored as the time when it is full again:
+    the later, the more it was used. At the limit of buckets the least used one is evicted. An empty
+    bucket is never evicted: a caller who makes up keys cannot reset a limit this way and is refused
+    instead.
     """
 
     def __init__(
@@ -42,11 +43,11 @@ class InProcessAttemptLimiter:
         self._clock = clock
         self._most = most
         self._full_at: dict[bytes, float] = {}
-        # Beside it, by that moment. What is there with an older moment than above is passed over.
+        # A heap of the same by time. An entry whose time differs from the dict's is stale: skipped.
         self._by_time: list[tuple[float, bytes]] = []
 
     async def take(self, key: str) -> float:
-        """Use one attempt: 0, or the seconds to wait until there is one."""
+        """Takes one attempt. Returns 0, or the seconds to wait until one is available."""
         name, now = _name(key), self._clock()
         full_at = max(self._full_at.get(name, now), now)
         if full_at - now > self._span:
@@ -57,13 +58,13 @@ class InProcessAttemptLimiter:
         return 0.0
 
     async def give_back(self, key: str) -> None:
-        """Undo one `take`: the attempt was a good one."""
+        """Undoes one `take`, because the attempt succeeded."""
         name = _name(key)
         if name in self._full_at:
             self._keep(name, self._full_at[name] - self._seconds)
 
     async def forget(self, key: str) -> None:
-        """A sign-in that succeeded: whoever it was knows the password."""
+        """Resets the bucket after a successful sign-in: the caller knows the password."""
         self._full_at.pop(_name(key), None)
 
     def _keep(self, name: bytes, full_at: float) -> None:
@@ -74,7 +75,10 @@ class InProcessAttemptLimiter:
             heapq.heapify(self._by_time)
 
     def _make_room(self, now: float) -> float:
-        """Forget the least used bucket if there is no room; else the seconds until it may go."""
+        """Evicts the least used bucket when there is no room.
+
+        Returns 0 when there is room, or the seconds until a bucket may be evicted.
+        """
         while len(self._full_at) >= self._most:
             full_at, name = self._by_time[0]
             if self._full_at.get(name) == full_at:
@@ -86,5 +90,5 @@ class InProcessAttemptLimiter:
 
 
 def _name(key: str) -> bytes:
-    """Of one length, whatever somebody sends."""
+    """Returns a hash of the key: of fixed length, however long a key the caller sends."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first start: a project, and a key for whoever started it."""
+"""The first start: creates a project with an admin key and a static admin."""
 
 from pathlib import Path
 from typing import Final
@@ -21,10 +21,10 @@ PASSWORD_FILE: Final = "admin.password"  # noqa: S105 - the name of a file
 
 
 async def ensure_project(stores: Stores, folder: Path, project_id: str | None, now: Now) -> None:
-    """Make the project, its admin key and its static admin in a new folder; leave an existing one.
+    """Creates the project, its admin key and its static admin, unless a project exists already.
 
-    Key and password are written before they count: a crash in between leaves files that the next
-    start replaces, never a key that nobody has.
+    Key and password are written to files before they are stored: a crash in between leaves files
+    that the next start replaces, never a valid key that no person has.
     """
     if existing := await stores.projects.ids():
         _check_project(existing, folder, project_id)
@@ -62,7 +62,7 @@ async def ensure_project(stores: Stores, folder: Path, project_id: str | None, n
         ) from error
 
     async def work(transaction: Transaction) -> bool:
-        """Make the first project, unless another process has done it meanwhile."""
+        """Creates the first project. Returns False when another process has done it meanwhile."""
         if await stores.projects.ids_in(transaction):
             return False
         if not await stores.projects.add_if_absent_in(transaction, project):
@@ -77,7 +77,7 @@ async def ensure_project(stores: Stores, folder: Path, project_id: str | None, n
 
 
 def _check_project(existing: list[str], folder: Path, project_id: str | None) -> None:
-    """Raises ConfigError when the project that was asked for is not there."""
+    """Raises ConfigError when the requested project does not exist."""
     if project_id is not None and project_id not in existing:
         raise ConfigError(
             f"the data folder {str(folder)!r} has no project {project_id!r}",

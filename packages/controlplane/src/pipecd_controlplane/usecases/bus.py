@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Publishes committed changes at once to the listeners of their topics.
 
-The store publishes what it has committed; watchers read the rows. A listener that is slow loses
-nothing and holds up nobody: what it has not taken yet is kept once per thing.
+The store publishes what it has committed; watchers read the rows. A slow listener loses no change
+and delays no publisher: its pending changes are stored once per entity.
 """
 
 import asyncio
@@ -41,7 +41,10 @@ class Listener:
         self._news.set()
 
     async def wait_changes(self, *, seconds: float | None = None) -> list[Change]:
-        """Wait for news; returns none after `seconds` without any. Raises when the server stops."""
+        """Waits for changes. Returns an empty list when none arrives within `seconds`.
+
+        Raises UnavailableError when the server stops.
+        """
         try:
             async with asyncio.timeout(seconds):
                 await self._news.wait()
@@ -56,7 +59,7 @@ class Listener:
 
 
 class Bus:
-    """Between the store and everybody who watches."""
+    """Publishes the changes of the store to the subscribers in this process."""
 
     def __init__(self) -> None:
         self._listeners: defaultdict[Topic, set[Subscriber]] = defaultdict(set)
@@ -70,14 +73,20 @@ class Bus:
 
     @contextmanager
     def listen(self, *topics: Topic) -> Iterator[Listener]:
-        """Listen while the block runs; what is read inside it is not older than the listening."""
+        """Yields a listener that is subscribed while the block runs.
+
+        A change that a read inside the block does not see yet reaches the listener.
+        """
         listener = Listener()
         with self.subscription(listener, *topics):
             yield listener
 
     @contextmanager
     def subscription(self, subscriber: Subscriber, *topics: Topic) -> Iterator[None]:
-        """Tell the subscriber while the block runs. It must not change who listens."""
+        """Notifies the subscriber while the block runs.
+
+        `Subscriber.notify` must not add or remove subscriptions.
+        """
         if self._stopping:
             subscriber.stop()
         for topic in topics:
@@ -91,7 +100,7 @@ class Bus:
                     del self._listeners[topic]
 
     def stop(self) -> None:
-        """End every watch, so that a stopping server need not wait for any."""
+        """Ends every watch, so that a stopping server need not wait for any."""
         self._stopping = True
         for listeners in list(self._listeners.values()):
             for listener in listeners:

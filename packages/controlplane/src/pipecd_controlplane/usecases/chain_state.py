@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules of a deployment chain, as plain functions over it.
 
-A block waits for all blocks before it. One that no application belongs to does not stop the chain:
-it is over when those before it are.
+A block waits for all blocks before it. A block without applications does not stop the chain: it is
+over when those before it are.
 """
 
 from collections.abc import Collection, Iterable
@@ -30,14 +30,17 @@ Node = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannableVerdict:
-    """May a deployment of a chain be planned now, or must it be cancelled?"""
+    """Whether a deployment of a chain may be planned now, or must be cancelled."""
 
     plannable: bool = False
     cancel_reason: str = ""
 
 
 def plannable(chain: pb.DeploymentChain, index: int) -> PlannableVerdict:
-    """Raises ConfigError when the chain has no such block."""
+    """Returns whether a deployment in this block may be planned now.
+
+    Raises ConfigError when the chain has no such block.
+    """
     if index >= len(chain.blocks):
         raise ConfigError(
             f"invalid request: the chain {chain.id!r} has {len(chain.blocks)} blocks, none {index}"
@@ -62,7 +65,7 @@ def follow(
     lost: Collection[Node],
     now: int,
 ) -> None:
-    """Bring the chain up to what its deployments are now. `lost` will never have one."""
+    """Updates the chain from its deployments. The nodes in `lost` will never have a deployment."""
     by_node = {
         (each.deployment_chain_block_index, each.application_id): each for each in deployments
     }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deployment chains: made whole or not at all, and moved on with the report that moves them.
+"""Deployment chains: created in one transaction, and updated in that of the report they depend on.
 
-A timed look at all unfinished chains is only the net below: it notices the applications whose
-command came to nothing.
+A timed job looks at all unfinished chains as a safety net: it notices applications whose command
+failed or timed out.
 """
 
 import uuid
@@ -136,7 +136,10 @@ def _command_id(chain_id: str, node: Node) -> str:
 async def plannable(
     stores: Stores, agent: Agent, request: pipedservice.InChainDeploymentPlannableRequest
 ) -> PlannableVerdict:
-    """Raises ConfigError when there is no such chain, or no such block in it."""
+    """Returns whether a deployment of a chain may be planned now.
+
+    Raises ConfigError when there is no such chain, or no such block in it.
+    """
     await own_deployment(stores.deployments, agent, request.deployment_id)
     chain = await stores.chains.find(agent.project_id, request.deployment_chain_id)
     if chain is None:
@@ -154,7 +157,7 @@ async def follow_in(
     now: Now,
     lost: frozenset[Node] = frozenset(),
 ) -> None:
-    """Bring a chain up to its deployments. A chain that is not there is none of ours."""
+    """Updates a chain from the state of its deployments. Ignores a chain that does not exist."""
     deployments = await stores.deployments.list_by_chain_in(transaction, project_id, chain_id)
     try:
         await stores.chains.update_in(
@@ -168,7 +171,7 @@ async def follow_in(
 
 
 async def update_unfinished(stores: Stores, now: Now) -> None:
-    """Update every chain that goes on; a timed job."""
+    """Updates every chain that is not finished. Runs as a timed job."""
     for project_id, chain_id in await stores.chains.list_unfinished():
         await _update(stores, project_id, chain_id, now)
 
@@ -183,7 +186,7 @@ async def _update(stores: Stores, project_id: str, chain_id: str, now: Now) -> N
 
 
 async def _find_lost(stores: Stores, chain: pb.DeploymentChain) -> frozenset[Node]:
-    """Returns the members without a deployment whose command will not bring one any more."""
+    """Returns the members without a deployment whose command failed, timed out or is gone."""
     found = set()
     for index, block in enumerate(chain.blocks):
         for node in block.nodes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the configuration file says about projects and about signing in through others."""
+"""Projects and shared single sign-on from the configuration file."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from pipecd_wire.pipecd.api import access_pb2
 
 
 async def ensure_projects(stores: Stores, projects: Sequence[ProjectConfig], now: Now) -> None:
-    """Make the projects of the file as the file says; what else they have stays."""
+    """Creates or updates the projects as the configuration file says; other settings stay."""
     at = now()
     for config in projects:
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a piped's reports do to a deployment, as plain functions over it.
+"""Apply a piped's reports to a deployment: plain functions that change the message.
 
-Pipeds repeat reports whose answer was lost, and some send late ones. So a repeat changes nothing,
-and a report that would take a status backwards is heard and ignored: refusing it would only make
-the piped send it again.
+Pipeds retry reports whose response was lost, and some reports arrive late. So a repeated report
+changes nothing, and a report that would move a status backwards is accepted and ignored: an error
+would only make the piped send it again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -130,7 +130,7 @@ def _move(stage: pb.PipelineStage, status: pb.StageStatus.ValueType, at: int) ->
 
 
 def _keep_progress(known: pb.PipelineStage | None, new: pb.PipelineStage) -> pb.PipelineStage:
-    """The stage as planned, with whatever it has done already."""
+    """Returns the planned stage with the progress that the known one has already made."""
     stage = pb.PipelineStage()
     stage.CopyFrom(new)
     if known is None:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two agents at work under one piped id, where no lease can keep them apart.
+"""Detects two agents that work under one piped id where no lease can exclude one of them.
 
-An agent that knows no leases tells nothing by which its process could be known, so it is watched:
-a process that is replaced does not come back. When reports of one that was already followed by
-another appear again, both are alive. One that works under a lease is known by its epoch, and is
-watched for the sake of those beside it that know none.
+An agent without lease support sends no id of its process, so the order of the reports decides: a
+process that was replaced does not report again. When an agent reports again after another one has
+reported, both are alive. An agent with a lease is identified by its epoch; it is tracked because
+an agent without lease support may run beside it.
 """
 
 import re
@@ -28,20 +28,20 @@ PROCESS_START: Final = re.compile(
 
 
 def parse_process_start(metrics: bytes) -> str:
-    """When the process that sent these metrics was started, as it says; empty if it does not."""
+    """Returns the start time of the process from its metrics; empty when they do not have it."""
     found = PROCESS_START.search(metrics)
     return found[1].decode() if found else ""
 
 
 class DuplicateAgents:
-    """Raises an alarm when agents report in an order that one agent alone cannot make."""
+    """Raises an alarm when reports arrive in an order that a single agent cannot produce."""
 
     def __init__(self, alarms: Alarms, sightings: Sightings) -> None:
         self._alarms = alarms
         self._sightings = sightings
 
     async def note(self, agent: Agent, method: str, started: str = "") -> None:
-        """Note a report; raise an alarm when its sender should be gone."""
+        """Records a report, and raises an alarm when another agent has reported in between."""
         if agent.lease_epoch == 0:
             return  # it waits for a lease, and does no work
         # Behind a gateway with several addresses one process may show them in turn.

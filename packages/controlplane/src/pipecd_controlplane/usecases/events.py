@@ -26,7 +26,7 @@ MOST_REPORTED: Final = 1000
 
 
 def key_of(name: str, labels: Mapping[str, str]) -> str:
-    """What events with the same name and labels share; pipeds of both generations compute it."""
+    """Returns the key of events with this name and labels; both generations of piped compute it."""
     text = name + "".join(f"/{key}:{labels[key]}" for key in sorted(labels))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -86,7 +86,10 @@ async def register(
 async def find_latest(
     stores: Stores, project_id: str, name: str, labels: Mapping[str, str]
 ) -> pb.Event:
-    """The newest one. Raises NotFoundError when there is none: every agent's first time."""
+    """Returns the newest event with this name and labels.
+
+    Raises NotFoundError when there is none, which agents expect at their first look.
+    """
     event = await stores.events.latest(project_id, name, key_of(name, labels))
     if event is None:
         raise NotFoundError(f"there is no event {name!r} with these labels")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus' text format: pages read, relabel, and written as one page. Pure.
+"""Prometheus' text format: pages are parsed, relabelled, and written as one page. Pure functions.
 
-What is read may come from anybody; what is written keeps the rules of the strictest reader: each
-family once with one head, no series twice, no name that two families claim.
+The input is untrusted. The output follows the rules of the strictest parser: each family once with
+one head, no series twice, no name that two families claim.
 """
 
 import re
@@ -23,7 +23,7 @@ LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 MOST_QUOTES: Final = 64
 LONGEST_LINE: Final = 4 * 1024
 LONGEST_HELP: Final = 1024
-"""Characters. A parser that looks at a label again for each one after it needs a short line."""
+"""Characters. The parser's time grows with the square of the labels of a line: limit the line."""
 
 _PLAIN_COUNTER: Final = re.compile(r"^#[ \t]+TYPE[ \t]+(\S+)[ \t]+counter[ \t]*$", re.MULTILINE)
 _NUMBER: Final = re.compile(r"NaN|[+-]?Inf|[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
@@ -44,7 +44,7 @@ class PageError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One line."""
+    """One line of a page: a name, labels and a value."""
 
     name: str
     labels: Labels
@@ -53,7 +53,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """All lines under one head."""
+    """All series of one metric, with its type and help."""
 
     name: str
     type: str
@@ -61,14 +61,14 @@ class Family:
     series: tuple[Series, ...]
 
     def names(self) -> set[str]:
-        """All names that belong to it, whether or not there is a line with them."""
+        """Returns all names that its series may have, whether or not there is such a series."""
         return {self.name, *(f"{self.name}{part}" for part in _PARTS[self.type])}
 
 
 def read_page(text: str, *, trusted: bool = False) -> list[Family]:
-    """Read a page; raises PageError when it is none, or has a line that no reader should see.
+    """Parses a page. Raises PageError when it is malformed, or has a line that is not accepted.
 
-    The length of lines is not limited in a page that we made ourselves.
+    The length of lines is not limited in a `trusted` page, one that this process made.
     """
     for number, line in enumerate(() if trusted else text.split("\n"), 1):
         if len(line) > LONGEST_LINE or line.count('"') > MOST_QUOTES:
@@ -78,7 +78,7 @@ def read_page(text: str, *, trusted: bool = False) -> list[Family]:
         return [_parse_family(metric, plain) for metric in text_string_to_metric_families(text)]
     except PageError:
         raise
-    except Exception as error:  # noqa: BLE001 - a parser of somebody else, given anything
+    except Exception as error:  # noqa: BLE001 - a third-party parser on untrusted input
         raise PageError(f"no metrics: {str(error)[:200] or type(error).__name__}") from None
 
 
@@ -108,9 +108,10 @@ def select_project(families: Iterable[Family], project_id: str) -> list[Family]:
 
 
 def write_page(own: Sequence[Family], others: Iterable[Sequence[Family]] = ()) -> str:
-    """One page of several. What `own` says of a family counts; of the others, what most say.
+    """Returns one page of several.
 
-    A series that is there already, or whose family has another type, is left out.
+    The type of a family is that in `own`, else the one that most other pages give it. A series that
+    is on the page already, or whose family has another type, is left out.
     """
     pages = [page for page in others if page]
     heads: dict[str, Family] = {}
@@ -137,7 +138,7 @@ def write_page(own: Sequence[Family], others: Iterable[Sequence[Family]] = ()) -
 
 
 def _most_told(pages: Sequence[Sequence[Family]]) -> list[Family]:
-    """Each family with the type that most pages give it, those of most pages first."""
+    """Returns the families by name and type, those that most pages have first."""
     told = Counter((family.name, family.type) for page in pages for family in page)
     by_key = {(each.name, each.type): each for page in reversed(pages) for each in page}
     return sorted(by_key.values(), key=lambda each: (-told[each.name, each.type], each.name))

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where each account was signed in from: somebody's guesses elsewhere must not keep these out.
+"""The networks that each account has signed in from.
 
-Kept in memory, as keyed hashes, and only what has succeeded: nobody fills it with made-up names.
+Failed attempts from other networks must not lock these out. Stored in memory, as keyed hashes, and
+only for successful sign-ins: a caller cannot fill it with made-up names.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ class InProcessFamiliarNetworks:
         return self._hash(network) in self._accounts.get(self._hash(account), ())
 
     async def add(self, account: str, network: str) -> None:
-        """Remember a sign-in that succeeded."""
+        """Records a successful sign-in."""
         name, place = self._hash(account), self._hash(network)
         networks = self._accounts.setdefault(name, OrderedDict())
         self._accounts.move_to_end(name)

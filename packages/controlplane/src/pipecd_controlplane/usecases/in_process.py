@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shared state of a control plane that is one process: in its memory, gone when it ends.
+"""The shared state of a control plane that is one process: in its memory, lost when it ends.
 
-Nothing but a flush waits in here, so nothing comes between two steps of a caller.
+No method but `flush` suspends, so no other task runs in the middle of a call.
 """
 
 import time
@@ -29,7 +29,7 @@ class InProcessPresence:
 
     @asynccontextmanager
     async def connection(self, agent: Agent) -> AsyncIterator[None]:
-        # Told to people, not to the piped: it knows.
+        # Published to people, not to the piped, which knows it (no `piped_id`).
         change = Change(kind=ChangeKind.PIPED, id=agent.piped_id, project_id=agent.project_id)
         self._connections[agent.piped_id] += 1
         self._bus.publish([change])
@@ -50,8 +50,8 @@ class InProcessSightings:
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
-        # By piped and RPC, in the order in which the agents were last heard: each RPC says
-        # different things about its sender.
+        # By piped and RPC, in the order of each agent's last report: each RPC identifies its sender
+        # differently.
         self._heard: dict[tuple[str, str], dict[str, tuple[float, Sighting]]] = {}
 
     async def record(
@@ -74,7 +74,7 @@ class InProcessSightings:
 
 
 class InProcessKeyUses:
-    """When keys were used last. A call only notes it here; `flush` writes it now and then."""
+    """When API keys were last used: noted in memory by calls, written to the store by `flush`."""
 
     def __init__(self) -> None:
         self._uses: dict[tuple[str, str], int] = {}
@@ -95,7 +95,7 @@ class InProcessKeyUses:
 
 
 class InProcessJobLeader:
-    """There is nobody else: every claim is granted."""
+    """Grants every claim: there is no other process."""
 
     @asynccontextmanager
     async def claim(self, job: str) -> AsyncIterator[bool]:

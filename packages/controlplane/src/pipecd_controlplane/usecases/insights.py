@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of delivery, computed from how deployments ended.
+"""Delivery figures, computed from the outcomes of deployments at each request.
 
-Nothing is collected in between: a figure is right at once, and an outage loses nothing.
+Nothing is collected in the background: a figure is current at once, and an outage loses nothing.
 """
 
 from collections import defaultdict
@@ -19,19 +19,19 @@ from pipecd_wire.model import insight_pb2 as pb
 from pipecd_wire.webservice import service_pb2 as webservice
 
 MOST_DAYS: Final = 3 * 366
-"""Of one answer; two years hold a leap day, and the current month is not over."""
+"""Of one response; two years hold a leap day, and the current month is not over."""
 
 RESTORE_WINDOW: Final = 30 * DAY
-"""How long before the range a failure is looked for that was restored within it."""
+"""How long before the range a failure may lie that was restored within the range."""
 
 KINDS: Final = {int(number): name for name, number in common_pb2.ApplicationKind.items()}
-"""All kinds that pages of other makes know; they fail on any other."""
+"""All kinds that other web consoles know; they fail on any other."""
 
 
 async def read_data(
     stores: Stores, project_id: str, request: webservice.GetInsightDataRequest, now: Now
 ) -> webservice.GetInsightDataResponse:
-    """One figure per day or month (UTC) from `range_from` up to and with `range_to`."""
+    """Returns one figure per day or month (UTC) from `range_from` to `range_to`, inclusive."""
     if request.range_to < request.range_from:
         raise ConfigError("invalid request: range_to is before range_from")
     if request.range_to - request.range_from > MOST_DAYS * DAY:
@@ -68,7 +68,7 @@ async def read_data(
 async def count_applications(
     stores: Stores, project_id: str, now: Now
 ) -> webservice.GetInsightApplicationCountResponse:
-    """How many applications there are, by kind and by whether they are enabled."""
+    """Returns the number of applications by kind, enabled and disabled."""
     counts: defaultdict[tuple[str, str], int] = defaultdict(int)
     for each in await stores.applications.counts(project_id):
         state = "DISABLED" if each.disabled else "ENABLED"
@@ -83,9 +83,9 @@ async def count_applications(
 
 
 def _kind(sort: ApplicationCount) -> str:
-    """The kind that applications are counted under.
+    """Returns the kind that applications are counted under.
 
-    The kind of one that a v1 piped deploys says nothing; its label may, as plugins write it.
+    For one that a v1 piped deploys the field has no meaning; its label `kind` counts if it is one.
     """
     label = sort.kind_label.upper()
     if sort.plugin_based and label in KINDS.values():
@@ -94,7 +94,7 @@ def _kind(sort: ApplicationCount) -> str:
 
 
 Step = Callable[[int], int]
-"""From a time to the beginning of its step."""
+"""Returns the beginning of the day or month that a time is in."""
 
 
 def _day(at: int) -> int:
@@ -135,7 +135,7 @@ def _failure_rate(tallies: Iterable[Tally], step_of: Step) -> dict[int, float]:
 
 
 def _lead_seconds(tallies: Iterable[Tally], step_of: Step) -> dict[int, float]:
-    """The mean time from a commit to the end of the deployment that brought it."""
+    """Returns the mean time from a commit to the end of its successful deployment, by step."""
     good = [each for each in tallies if each.status == deployment_pb2.DEPLOYMENT_SUCCESS]
     counts = _frequency(good, step_of)
     seconds: defaultdict[int, float] = defaultdict(float)
@@ -145,7 +145,10 @@ def _lead_seconds(tallies: Iterable[Tally], step_of: Step) -> dict[int, float]:
 
 
 def _restore_seconds(outcomes: Iterable[DeploymentOutcome], step_of: Step) -> dict[int, float]:
-    """The mean time from an application's first failure to its next success, where it ended."""
+    """Returns the mean time from an application's first failure to its next success.
+
+    By the step in which the success was.
+    """
     broken: dict[str, int] = {}
     times: defaultdict[int, list[int]] = defaultdict(list)
     for outcome in outcomes:

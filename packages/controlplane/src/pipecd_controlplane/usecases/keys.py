@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys: made at random, shown once, kept as a hash.
+"""Keys: generated at random, shown once, stored as a hash.
 
-A key that we made has more than 160 random bits: nobody can try them all, and a fast hash keeps it
-as safe as a slow one. So two hundred agents that come back after a restart cost nothing. Passwords,
-and keys whose hash came from elsewhere, have slow ones: a twentieth of a second of one core on
-purpose, in a thread.
+A generated key has more than 160 random bits: it cannot be guessed, so a fast hash is as safe as a
+slow one, and two hundred agents that reconnect after a restart cost almost no CPU. Passwords, and
+keys whose hash was imported, have slow hashes (bcrypt): deliberately a twentieth of a second of one
+core, in a thread.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ def new_piped_key() -> str:
 
 
 def new_api_key(key_id: str) -> str:
-    """The whole key, as a program sends it."""
+    """Returns the whole key as a program sends it: its id, a dot and a random secret."""
     return f"{key_id}.{_random(API_SECRET_LENGTH)}"
 
 
@@ -45,7 +45,7 @@ def _random(length: int) -> str:
 
 
 def quick_hash(key: str) -> str:
-    """The hash of a key that was made at random, here."""
+    """Returns the fast hash (SHA-256), for keys that were generated here at random."""
     return QUICK + hashlib.sha256(key.encode()).hexdigest()
 
 
@@ -54,7 +54,7 @@ def is_quick(hashed: str) -> bool:
 
 
 async def hash_of(key: str) -> str:
-    """The slow hash, for what people choose themselves."""
+    """Returns the slow hash (bcrypt), for passwords that people choose."""
     hashed = await asyncio.to_thread(bcrypt.hashpw, key.encode(), bcrypt.gensalt(COST))
     return hashed.decode()
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lease: of all instances that run under one piped id, one may work.
+"""The lease: of all instances that run under one piped id, only one may work.
 
-Time is judged on a clock that nobody can set, from what this process has seen itself. After a
-restart the holder therefore has its whole time again: late is harmless, early would be two at work.
+Expiry is measured with a monotonic clock, from when this process saw the last renewal. After a
+restart the holder therefore has the whole time again: to expire late is harmless, to expire early
+would let two instances work at once.
 """
 
 import time
@@ -19,17 +20,17 @@ from pipecd_model.errors import StateError
 from pipecd_wire.pipecd.push import push_pb2
 
 Clock = Callable[[], float]
-"""Seconds that only grow, whatever happens to the machine's time."""
+"""Monotonic seconds: they only grow, whatever happens to the system time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTimes:
-    """How long a silent holder keeps what, in seconds."""
+    """How long a holder that sends no renewal keeps its rights, in seconds."""
 
     lease: float = 60.0
     """Until another instance may start new deployments."""
     take_over: float = 600.0
-    """Until another instance may go on with deployments that the holder has begun."""
+    """Until another instance may continue deployments that the holder has begun."""
 
 
 DEFAULT_TIMES: Final = LeaseTimes()
@@ -46,19 +47,19 @@ class Instance:
 
 @dataclass(slots=True)
 class _Seen:
-    """What this process knows of one lease that the record cannot say."""
+    """What this process knows of one lease beyond its record: times on its own clock."""
 
     record: LeaseRecord
     at: float
     """When the record was first seen with this epoch and these renewals."""
     settled_at: float = 0.0
-    """When the silent holder before this one cannot be at work any more."""
+    """From when on the previous holder, which fell silent, cannot be at work any more."""
 
     def is_same(self, record: LeaseRecord) -> bool:
         return (self.record.epoch, self.record.renewals) == (record.epoch, record.renewals)
 
     def is_taken_over(self, record: LeaseRecord) -> bool:
-        """Did another data folder get it from a holder that was silent?"""
+        """Returns whether an instance with another data folder took over from a silent holder."""
         return (
             record.contested
             and record.epoch != self.record.epoch
@@ -82,14 +83,19 @@ class Leases:
         self._seen: dict[str, _Seen] = {}
 
     async def acquire(self, instance: Instance) -> push_pb2.Lease:
-        """Ask as one that has just come: the same data folder gets it back at once.
+        """Requests the lease for an instance that has just connected.
 
-        A process holds the lock of its folder while it lives, so the holder before is dead.
+        An instance with the holder's data folder gets it at once: a process locks its folder while
+        it lives, so the previous holder is dead.
         """
         return await self._acquire(instance, same_folder=True)
 
     async def acquire_after_wait(self, instance: Instance) -> push_pb2.Lease:
-        """Ask after a wait: two streams of one folder must not take turns for ever."""
+        """Requests the lease for an instance that waits for it, once it is free or has expired.
+
+        The same data folder gives no precedence here: otherwise two streams of one folder would
+        take the lease from each other for ever.
+        """
         return await self._acquire(instance, same_folder=False)
 
     async def _acquire(self, instance: Instance, *, same_folder: bool) -> push_pb2.Lease:
@@ -119,13 +125,13 @@ class Leases:
         return self._lease(instance.instance_id, record, self._observe(agent, record))
 
     async def current(self, instance: Instance) -> push_pb2.Lease:
-        """How it is now. Asks for nothing and renews nothing."""
+        """Returns the lease as it is now. Neither acquires nor renews it."""
         agent = instance.agent
         record = await self._records.get(agent.project_id, agent.piped_id)
         return self._lease(instance.instance_id, record, self._observe(agent, record))
 
     async def renew(self, agent: Agent, instance_id: str, epoch: int) -> push_pb2.Lease:
-        """Keep it. Raises StateError when this instance does not hold it."""
+        """Renews the lease. Raises StateError when this instance does not hold it."""
         known = self._observe(agent, await self._records.get(agent.project_id, agent.piped_id))
         settled, known_epoch = self._clock() >= known.settled_at, known.record.epoch
 
@@ -144,7 +150,10 @@ class Leases:
         return self._lease(instance_id, record, self._observe(agent, record))
 
     async def release(self, agent: Agent, instance_id: str, epoch: int) -> None:
-        """Free it for whoever waits. What another instance holds stays as it is."""
+        """Releases the lease, so that a waiting instance can acquire it.
+
+        Does nothing when another instance holds it.
+        """
 
         def edit(record: LeaseRecord) -> LeaseRecord:
             if (record.instance_id, record.epoch) != (instance_id, epoch):
@@ -154,9 +163,10 @@ class Leases:
         self._observe(agent, await self._records.change(agent.project_id, agent.piped_id, edit))
 
     async def check_epoch(self, agent: Agent) -> None:
-        """Raises StateError for a caller whose lease went to another instance since.
+        """Raises StateError for a caller whose lease has since gone to another instance.
 
-        One that has held none may introduce itself; it has nothing else to say while it waits.
+        A caller without an epoch passes: an agent without lease support, or an instance that waits
+        for the lease and only introduces itself.
         """
         if not agent.lease_epoch:
             return
@@ -169,24 +179,24 @@ class Leases:
             )
 
     def retry_after_seconds(self, agent: Agent) -> float:
-        """Returns the seconds after which to ask again, unless a change comes before."""
+        """Returns the seconds after which to retry, unless a change of the lease comes before."""
         seen = self._seen.get(agent.piped_id)
         return max(0.0, self._time_left(seen)) if seen is not None else self._times.lease
 
     def _time_left(self, seen: _Seen) -> float:
-        """Seconds until a holder that stays silent has lost its lease."""
+        """Returns the seconds until the lease expires if its holder does not renew it."""
         return seen.at + self._times.lease - self._clock()
 
     def _observe(self, agent: Agent, record: LeaseRecord) -> _Seen:
         now = self._clock()
         seen = self._seen.get(agent.piped_id)
         if seen is None:
-            # Nobody knows how long the one before has been silent: as if it had spoken just now.
+            # How long the previous holder has been silent is unknown: as if it renewed just now.
             settled_at = now + self._times.take_over if record.contested else 0.0
             seen = _Seen(record, now, settled_at)
             self._seen[agent.piped_id] = seen
         elif not seen.is_same(record):
-            # By whoever sees it first: who asked may have left while it was written.
+            # By the first call that sees it: the one that acquired it may have ended meanwhile.
             if seen.is_taken_over(record):
                 seen.settled_at = max(seen.settled_at, seen.at + self._times.take_over)
             seen.at = now

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How large what people and programs write may be. What is too large is refused, never cut.
+"""Size limits for what people and programs write. What is too large is refused, never truncated.
 
-Reports of agents are bounded by the size of a message; what they add to bit by bit is bounded here,
-because it must still fit into the messages that carry it back.
+Reports of agents are limited by the size of a message; entities that grow with each report are
+limited here, because they must still fit into one message when they are read.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ def labels(field: str, values: Mapping[str, str], *, most: int = LABEL) -> None:
 
 
 def size(noun: str, message: Message, most: int) -> None:
-    """Raises ConfigError when the message would not fit where it has to."""
+    """Raises ConfigError when the message has more than `most` bytes."""
     if message.ByteSize() > most:
         raise ConfigError(
             f"invalid request: the {noun} would have {message.ByteSize()} bytes, at most {most}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Live state: what really runs. A snapshot, and for Kubernetes of v0 the changes since.
 
-All of it is kept: a view never falls back in time, and health is judged after each change.
+A late snapshot does not replace a newer one, and health is computed after each change.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +19,7 @@ from pipecd_wire.model import application_live_state_pb2 as pb
 Snapshot = pb.ApplicationLiveStateSnapshot
 
 LATE_SECONDS: Final = 120
-"""An older snapshot that comes later than this is no late one: somebody's clock was put back."""
+"""An older snapshot that arrives after this time is not just late: a clock was set back."""
 
 
 async def report(stores: Stores, agent: Agent, reported: Snapshot, now: Now) -> None:
@@ -54,7 +54,7 @@ async def report(stores: Stores, agent: Agent, reported: Snapshot, now: Now) -> 
 async def patch(
     stores: Stores, agent: Agent, events: Iterable[pb.KubernetesResourceStateEvent]
 ) -> list[str]:
-    """Apply changes, each application's in their order; returns the ids of those it refused."""
+    """Applies changes, in order for each application; returns the ids of the refused ones."""
     by_application: dict[str, list[pb.KubernetesResourceStateEvent]] = {}
     for event in events:
         by_application.setdefault(event.application_id, []).append(event)
@@ -94,7 +94,7 @@ def _make_patch(
 
 
 def apply(snapshot: Snapshot, event: pb.KubernetesResourceStateEvent) -> None:
-    """Apply one change; one that is older than the snapshot is in it already."""
+    """Applies one change; ignores one older than the snapshot, which contains it already."""
     if _version(event.snapshot_version) < _version(snapshot.version):
         return
     resources = snapshot.kubernetes.resources
@@ -110,7 +110,7 @@ def apply(snapshot: Snapshot, event: pb.KubernetesResourceStateEvent) -> None:
 
 
 def judge_health(snapshot: Snapshot) -> None:
-    """Set the health that follows from the resources; without any, what the piped said stays."""
+    """Sets the health from that of the resources; without resources, the reported one stays."""
     generic = snapshot.application_live_state.resources
     if generic:
         healths: set[int] = {each.health_status for each in generic}
@@ -140,7 +140,10 @@ def judge_health(snapshot: Snapshot) -> None:
 
 
 async def read_snapshot(stores: Stores, project_id: str, application_id: str) -> Snapshot:
-    """Raises NotFoundError when there is no such application, or nothing was reported of it."""
+    """Returns the last snapshot of an application.
+
+    Raises NotFoundError when there is no such application, or none was reported.
+    """
     await stores.applications.get(project_id, application_id)
     found = await stores.live_states.find(project_id, application_id)
     if found is None:

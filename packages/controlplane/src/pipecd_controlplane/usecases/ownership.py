@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A piped may touch what is its own: applications that name it, and their deployments."""
+"""A piped may access only its own applications and their deployments."""
 
 from dataclasses import dataclass
 
@@ -11,17 +11,17 @@ from pipecd_wire.model import application_pb2, deployment_pb2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """A piped that has proved itself."""
+    """An authenticated piped."""
 
     project_id: str
     piped_id: str
     peer: str = ""
     """The address it calls from; empty when it is not known."""
     lease_epoch: int | None = None
-    """The lease it works under; None for an agent that knows no leases."""
+    """The epoch of the lease it works under, 0 while it waits; None without lease support."""
 
     def owns(self, thing: application_pb2.Application | deployment_pb2.Deployment) -> None:
-        """Raises DeniedError when it belongs to another piped."""
+        """Raises DeniedError when the entity belongs to another piped."""
         if thing.piped_id != self.piped_id:
             noun = type(thing).__name__.lower()
             raise DeniedError(f"the {noun} {thing.id!r} belongs to another piped")

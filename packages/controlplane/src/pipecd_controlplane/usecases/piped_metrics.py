@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a piped reports about itself for Prometheus: read, limited, and under its own name.
+"""The Prometheus metrics that a piped reports: parsed, limited in size, labelled with its id.
 
-A piped is trusted with its own numbers and with nothing else: whose they are is said here, not in
-the report. Reading happens on a thread, one report at a time: a large one delays nobody.
+A piped is trusted with its own numbers only: the labels for piped and project are set here, not
+taken from the report. Reports are parsed in a thread, one at a time: a large one does not block the
+event loop.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ LARGEST_REPORT: Final = 512 * 1024
 """Bytes; a Go agent reports some twenty thousand."""
 
 LARGEST_PROJECT: Final = 8 * 1024 * 1024
-"""Bytes of all reports of one project that are shown: its pipeds delay and cost nobody else."""
+"""Bytes of all reports of one project that are shown, so that they cannot slow other projects."""
 
 MOST_SERIES: Final = 10_000
 MOST_FAMILIES: Final = 1_000
@@ -29,7 +30,7 @@ COMPONENT: Final = "piped"
 
 
 class ReportCheck:
-    """Tells a piped what is wrong with the metrics that it reports."""
+    """Validates the metrics that pipeds report; the errors are returned to the piped."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
@@ -45,8 +46,7 @@ class ReportCheck:
     async def check(self, piped_id: str, data: bytes) -> None:
         """Raises ConfigError for a report that cannot be shown.
 
-        Of reports that a piped sends faster than they are read, only the first is read: the others
-        wait for nobody.
+        While a report of this piped is being checked, further ones return at once, unchecked.
         """
         if piped_id in self._checking:
             return

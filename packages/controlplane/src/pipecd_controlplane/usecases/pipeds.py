@@ -24,10 +24,10 @@ ONLINE_SECONDS: Final = 120
 """A piped that does not watch reports every minute; one missed report is forgiven."""
 
 ALARM_SECONDS: Final = 600
-"""How long people are shown what was seen once; what goes on is seen every minute."""
+"""How long an alarm is shown after it was last raised; a lasting one is raised every minute."""
 
 MOST_KEYS: Final = 5
-"""Keys of a piped whose registration is repeated; each one costs time at the door."""
+"""Keys of a piped whose registration is repeated; the authenticator compares with each of them."""
 
 KEYS_AT_ONCE: Final = 2
 """Of a piped, as upstream has it: the one in use, and the one to change over to."""
@@ -58,7 +58,7 @@ async def register(
     )
 
     def add_key(known: piped_pb2.Piped) -> None:
-        # Older keys stay: an answer may have arrived after all, and somebody may use it.
+        # Older keys stay: an earlier response may have arrived after all, and its key be in use.
         if len(known.keys) >= MOST_KEYS:
             raise StateError(
                 f"the piped {known.name!r} was registered by this call before",
@@ -115,7 +115,7 @@ async def encrypt(
 
 
 async def restart(stores: Stores, requester: Requester, piped_id: str) -> command_pb2.Command:
-    """Ask the piped to end itself; whatever supervises it starts it anew."""
+    """Asks the piped to exit, so that its supervisor restarts it. Returns the command."""
     piped = await stores.pipeds.get(requester.project_id, piped_id)
 
     def make(at: datetime) -> command_pb2.Command:
@@ -135,7 +135,7 @@ async def restart(stores: Stores, requester: Requester, piped_id: str) -> comman
 
 
 def describe(piped: piped_pb2.Piped, report: pipedservice.ReportPipedMetaRequest, now: int) -> None:
-    """Apply what a piped reports of itself when it starts."""
+    """Applies the description that a piped reports of itself when it starts."""
     piped.version = report.version
     piped.config = report.config
     piped.started_at = now
@@ -182,7 +182,7 @@ async def add_key(stores: Stores, project_id: str, piped_id: str, *, creator: st
 
 
 async def delete_old_keys(stores: Stores, project_id: str, piped_id: str) -> None:
-    """Keep the newest key only; the others stop with the next call."""
+    """Deletes all keys but the newest; the others are refused from the next call on."""
 
     def edit(piped: piped_pb2.Piped) -> None:
         if piped.keys:
@@ -198,7 +198,7 @@ async def delete_old_keys(stores: Stores, project_id: str, piped_id: str) -> Non
 async def set_desired_version(
     stores: Stores, project_id: str, piped_ids: Iterable[str], version: str
 ) -> None:
-    """Set the version that the launchers of these pipeds shall run: of all of them, or of none."""
+    """Sets the version that the launchers of these pipeds run: for all of them or for none."""
     limits.text("version", version, limits.NAME)
     if not version.startswith("v"):
         raise ConfigError(
@@ -219,7 +219,7 @@ async def set_desired_version(
 async def list_pipeds(
     stores: Stores, presence: Presence, project_id: str, now: Now, *, enabled: bool | None = None
 ) -> list[piped_pb2.Piped]:
-    """Returns the pipeds with their status; of keys everything but the hash."""
+    """Returns the pipeds with their connection status, and their keys without the hashes."""
     stats = await stores.piped_stats.list_by_project(project_id)
     pipeds = await stores.pipeds.list_by_project(project_id)
     connected = await presence.find_connected(piped.id for piped in pipeds)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan preview: what a change would do, asked of every piped that has the repository.
+"""Plan preview: what a change would do, computed by every piped that has the repository.
 
-The question is a command; the answer is the command's output, in the plain JSON of Go's structs.
+The request is a command to each piped; the result is the command's output, as plain JSON of Go's
+structs.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,7 +27,7 @@ HANDLE_SECONDS: Final = 300
 """How long a piped may take when the caller does not say."""
 
 KEPT_SECONDS: Final = 24 * 3600
-"""How long an answer can be asked for."""
+"""How long a result can be read."""
 
 COMMANDER: Final = "pipectl"
 MOST_COMMANDS: Final = 100
@@ -38,9 +39,9 @@ async def ask(
     requester: Requester,
     request: apiservice.RequestPlanPreviewRequest,
 ) -> list[str]:
-    """Ask each piped that has the repository with that base branch; returns the command ids.
+    """Asks each piped that has the repository with that base branch; returns the command ids.
 
-    Raises ConfigError for names that no git may get.
+    Raises ConfigError for branch names and commits that must not be passed to git.
     """
     request_names.branch("head_branch", request.head_branch)
     request_names.branch("base_branch", request.base_branch)
@@ -107,7 +108,10 @@ class PlanPreviewResults:
     async def results(
         self, project_id: str, command_ids: Iterable[str], *, handle_seconds: int
     ) -> list[pb.PlanPreviewCommandResult]:
-        """Raises NotFoundError while a piped is still working: the caller retries."""
+        """Returns the results of the commands.
+
+        Raises NotFoundError while a piped is still working: the caller retries.
+        """
         ids = list(command_ids)
         if len(ids) > MOST_COMMANDS:
             raise ConfigError(f"invalid request: {len(ids)} commands, at most {MOST_COMMANDS}")

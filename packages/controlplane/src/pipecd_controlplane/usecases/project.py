@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A project's own settings: who its static admin is, and which groups have which roles.
 
-A project that the configuration file names is as the file says; it cannot be changed here. No
-change takes away the last way in for somebody who could undo it.
+A project of the configuration file is as the file says; it cannot be changed here. A change that
+would leave no way for an admin to sign in and undo it is refused.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -55,7 +55,7 @@ class ProjectSettings:
         return project
 
     async def set_static_admin(self, project_id: str, username: str, password: str) -> None:
-        """A new name and password; whoever was signed in with the older ones no longer is."""
+        """Sets the name and password of the static admin, and ends the sessions of the old ones."""
         limits.text("username", username, limits.NAME)
         length = len(password.encode())
         if not SHORTEST_PASSWORD <= length <= LONGEST_PASSWORD:
@@ -74,9 +74,9 @@ class ProjectSettings:
     async def switch_static_admin(
         self, project_id: str, *, disabled: bool, own_session: str = ""
     ) -> None:
-        """Sessions of the static admin end, but for the one that asks for it.
+        """Enables or disables the static admin, and ends its sessions except the caller's own.
 
-        Raises StateError when nobody else could switch it on again.
+        Raises StateError when no admin could sign in any more to enable it again.
         """
 
         def edit(project: pb.Project) -> None:
@@ -90,7 +90,7 @@ class ProjectSettings:
         await self._change_static_admin(project_id, edit, keep=own_session)
 
     async def set_older_groups(self, project_id: str, groups: pb.ProjectRBACConfig) -> None:
-        """One group for each of the built-in roles, as older versions had it."""
+        """Sets one group for each of the built-in roles, as older versions had it."""
 
         def edit(project: pb.Project) -> None:
             project.rbac.CopyFrom(groups)
@@ -190,7 +190,7 @@ class ProjectSettings:
         await self._stores.database.write(work)
 
     def _edit(self, project: pb.Project, edit: Callable[[pb.Project], None]) -> None:
-        """Raises StateError when the change would lock out everybody who could undo it."""
+        """Applies the change. Raises StateError when no admin could sign in after it."""
         had_way_in = has_admin_way_in(project, self._shared_sso)
         edit(project)
         if had_way_in and not has_admin_way_in(project, self._shared_sso):

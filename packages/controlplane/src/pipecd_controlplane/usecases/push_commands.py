@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of `pipecd.push.v1`: upstream's agents do not know them, only ours that watch do."""
+"""Commands of `pipecd.push.v1`: only our agents receive them, through their watch."""
 
 from google.protobuf.timestamp_pb2 import Timestamp
 

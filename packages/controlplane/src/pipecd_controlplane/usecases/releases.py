@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Released versions of piped, as GitHub lists them: what a launcher can run.
 
-Asked at most once an hour, whoever looks: without an account GitHub answers 60 calls an hour.
+Fetched at most once an hour, however many callers ask: GitHub allows 60 anonymous calls an hour.
 """
 
 import re
@@ -25,20 +25,20 @@ HEADING: Final = re.compile(r"^#+\s")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipedRelease:
-    """One released version and what its makers say of it."""
+    """One released version and its release notes."""
 
     version: str
     notes: str
 
 
 def parse_version(version: str) -> tuple[int, ...] | None:
-    """A key by which versions compare; None for what is no plain version."""
+    """Returns a key that orders versions; None for a text that is no plain version."""
     found = SEMVER.fullmatch(version)
     return tuple(int(part) for part in found.groups()) if found else None
 
 
 class Releases:
-    """The list of releases, remembered."""
+    """The list of releases, cached."""
 
     def __init__(self, url: str = URL, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = url
@@ -47,7 +47,10 @@ class Releases:
         self._asked_at: float | None = None
 
     async def list_all(self) -> list[PipedRelease]:
-        """Newest first. Raises UnavailableError when they cannot be had and never were."""
+        """Returns the releases, newest first; the cached ones when they cannot be fetched now.
+
+        Raises UnavailableError when they cannot be fetched and none are cached.
+        """
         fresh = self._asked_at is not None and self._clock() - self._asked_at < FRESH_SECONDS
         if not fresh:
             try:
@@ -59,7 +62,7 @@ class Releases:
         return self._known
 
     async def _fetch(self) -> Any:
-        import httpx2  # noqa: PLC0415 - a control plane that nobody asks for releases never needs it
+        import httpx2  # noqa: PLC0415 - loaded only when releases are listed
 
         try:
             async with httpx2.AsyncClient(timeout=TIMEOUT_SECONDS, follow_redirects=True) as client:
@@ -88,7 +91,10 @@ def parse_releases(listed: Any) -> list[PipedRelease]:
 
 
 def breaking_notes(releases: Iterable[PipedRelease], versions: Iterable[str]) -> str:
-    """What breaks for the oldest of these versions, as Markdown; empty when nothing is known."""
+    """Returns the breaking changes since the oldest of these versions, as Markdown.
+
+    Empty when none are known.
+    """
     known = [key for version in versions if (key := parse_version(version))]
     if not known:
         return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names in requests that an agent will give to git: refused here, before anybody keeps them."""
+"""Validates names in requests that an agent will pass to git, before they are stored."""
 
 import posixpath
 from collections.abc import Callable

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who asks: what a use case has to know of a person or a program that calls."""
+"""The requester: what a use case has to know of the person or program that calls."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -13,7 +13,7 @@ class Requester(Protocol):
 
     @property
     def name(self) -> str:
-        """What records of who did what hold."""
+        """The name in records of who did what."""
 
     def request_id(self, method: str) -> str | None:
         """Returns the id for the thing that a call makes, the same when the call is repeated.

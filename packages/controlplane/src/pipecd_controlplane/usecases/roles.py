@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Roles: what their holders may do. Three are built in, a project adds its own.
 
-What no policy grants is denied. A policy whose resource carries labels grants only for things that
-have all of them; things without labels it does not reach.
+What no policy grants is denied. A policy whose resource carries labels covers only entities that
+have all of these labels.
 """
 
 from collections.abc import Iterable, Mapping
@@ -62,7 +62,7 @@ BUILT_IN: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """That somebody may do something: to everything, or to what has one of these label sets."""
+    """Permission for an action: on everything, or on entities that have one of these label sets."""
 
     label_sets: tuple[Mapping[str, str], ...] = ()
 
@@ -81,7 +81,7 @@ def grant(
     resource: Resource.ResourceType.ValueType,
     action: Policy.Action.ValueType,
 ) -> Grant | None:
-    """What these roles allow together; None when they do not allow it at all."""
+    """Returns the permission that these roles give together; None when they do not allow it."""
     limited = []
     for policy in (policy for role in roles for policy in role.policies):
         if action not in policy.actions and Policy.ALL not in policy.actions:
@@ -95,12 +95,12 @@ def grant(
 
 
 def all_roles(project: pb.Project) -> dict[str, pb.ProjectRBACRole]:
-    """By name; a built-in one cannot be shadowed."""
+    """Returns the roles by name; a project's role cannot shadow a built-in one."""
     return {role.name: role for role in project.rbac_roles} | BUILT_IN
 
 
 def user_groups(project: pb.Project) -> list[pb.ProjectUserGroup]:
-    """Which group has which role; those of the older form first, each with its highest role."""
+    """Returns the role of each group; groups of the older form first, with their highest role."""
     older: dict[str, str] = {}
     for group, role in (
         (project.rbac.admin, ADMIN),
@@ -116,7 +116,10 @@ def user_groups(project: pb.Project) -> list[pb.ProjectUserGroup]:
 def roles_of(
     project: pb.Project, groups: Iterable[str], fixed: Iterable[str]
 ) -> list[pb.ProjectRBACRole]:
-    """The roles that somebody has now, by groups and by themselves. Unknown ones count nothing."""
+    """Returns the roles of a user: those in `fixed`, and those of the groups.
+
+    Names of roles that do not exist are ignored.
+    """
     known = all_roles(project)
     held = set(groups)
     names = [each.role for each in user_groups(project) if each.sso_group in held]

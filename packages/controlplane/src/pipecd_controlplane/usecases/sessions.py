@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions: opened by a sign-in, read at each call, ended by whoever may.
+"""Sessions: opened by a sign-in, read at each call, ended by their owner or an admin.
 
-The cookie holds the session's id and a random secret; kept is a hash of the secret. What a person
-may do is not in it: it is asked of the project each time, so that a changed role counts at once.
+The cookie holds the session's id and a random secret, of which only a hash is stored. Rights are
+not in the session: they are read from the project at each call, so that a changed role takes effect
+at once.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ Via = access_pb2.Session.Via
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserIdentity:
-    """Who signed in, as the provider says."""
+    """Who signed in, as the identity provider reports it."""
 
     subject: str
     via: Via.ValueType
@@ -66,7 +67,7 @@ async def start(
 
 
 async def find(stores: Stores, cookie: str, *, now: Now) -> access_pb2.Session | None:
-    """The session of a cookie, if it is open."""
+    """Returns the session of a cookie; None when it is unknown, expired or the secret differs."""
     session_id, _, secret = cookie.partition(".")
     found = await stores.sessions.find_by_id(session_id)
     if found is None:
@@ -78,7 +79,7 @@ async def find(stores: Stores, cookie: str, *, now: Now) -> access_pb2.Session |
 
 
 Owner = tuple[str, int]
-"""Whose a session is: the name, and through whom they signed in."""
+"""The owner of a session: the user's name, and how they signed in."""
 
 
 def owner_of(session: access_pb2.Session) -> Owner:
@@ -88,9 +89,9 @@ def owner_of(session: access_pb2.Session) -> Owner:
 async def end(
     stores: Stores, project_id: str, session_id: str, *, owner: Owner | None = None
 ) -> None:
-    """End a session of the project; one that is over is fine. `owner` limits whose it may be.
+    """Ends a session of the project; does nothing when it has ended already.
 
-    Raises NotFoundError for a session of somebody else, as for one that never was.
+    Raises NotFoundError for a session of another project, or of another user than `owner`.
     """
     found = await stores.sessions.find_by_id(session_id)
     if found is None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The knowledge of a control plane that is not in its tables, and that all its replicas need.
+"""The state of a control plane that is not in its tables, and that all its replicas share.
 
 Today one process serves, and `usecases.in_process` keeps all of this in its memory. Several
-replicas over one database need another `SharedState`, and nothing else: whoever uses a part asks
-with `await`, and relies only on what the part says here.
+replicas over one database need another `SharedState`, and nothing else: callers use `await`, and
+rely only on the contracts in this module.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,17 +19,20 @@ from pipecd_controlplane.usecases.ownership import Agent
 
 
 class ChangeBus(Protocol):
-    """Tells listeners of changes, whichever replica has made them.
+    """Delivers changes to listeners, whichever replica has committed them.
 
-    A change reaches each listener at least once, after it can be read. A bus that may have missed
-    some stops its listeners, whose clients then connect again and read everything.
+    A change is delivered to each listener at least once, after it can be read. A bus that may have
+    missed changes stops its listeners, whose clients then reconnect and read everything.
     """
 
     def publish(self, changes: Sequence[Change]) -> None:
-        """Listeners in this process are told before it returns, those elsewhere soon."""
+        """Notifies listeners in this process before it returns, those in other replicas soon."""
 
     def listen(self, *topics: Topic) -> AbstractContextManager[Listener]:
-        """Listen while the block runs; what is read inside it is not older than the listening."""
+        """Yields a listener that is subscribed while the block runs.
+
+        A change that a read inside the block does not see yet reaches the listener.
+        """
 
     def subscription(
         self, subscriber: Subscriber, *topics: Topic
@@ -40,18 +43,18 @@ class ChangeBus(Protocol):
 
 
 class Presence(Protocol):
-    """Which pipeds are connected, to whichever replica. One that has died counts for none soon."""
+    """Which pipeds are connected, to any replica. Connections of a dead replica expire soon."""
 
     def connection(self, agent: Agent) -> AbstractAsyncContextManager[None]:
-        """The piped is connected while the block runs; beginning and end are published."""
+        """Marks the piped as connected while the block runs; publishes its beginning and end."""
 
     async def find_connected(self, piped_ids: Iterable[str]) -> set[str]:
-        """Returns those of the pipeds that are connected now."""
+        """Returns the ids of those pipeds that are connected now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """A report of an agent, with the mark by which its process is told from others."""
+    """A report of an agent, with a mark that distinguishes its process from others."""
 
     mark: str
     peer: str
@@ -64,33 +67,36 @@ class Sightings(Protocol):
     async def record(
         self, piped_id: str, method: str, sighting: Sighting, *, window_seconds: float
     ) -> list[Sighting]:
-        """Make it the latest for this piped and RPC; one step, whoever else records.
+        """Records the latest report for this piped and RPC. Atomic with respect to other callers.
 
-        Returns those recorded since its mark was last, the oldest first; none for a new mark. What
-        is older than the window is forgotten.
+        Returns the sightings recorded since the last one with the same mark, oldest first; an empty
+        list for a new mark. Those older than the window are dropped.
         """
 
 
 class AttemptLimiter(Protocol):
-    """A limit of attempts per key; all replicas count together."""
+    """A rate limit of attempts per key, counted over all replicas."""
 
     async def take(self, key: str) -> float:
-        """Use one attempt: 0, or the seconds to wait until there is one."""
+        """Takes one attempt. Returns 0, or the seconds to wait until one is available."""
 
     async def give_back(self, key: str) -> None:
-        """Undo one `take`: the attempt was a good one."""
+        """Undoes one `take`, because the attempt succeeded."""
 
     async def forget(self, key: str) -> None:
-        """Give back everything that was taken for the key."""
+        """Resets the key: undoes every `take` for it."""
 
 
 class FamiliarNetworks(Protocol):
-    """The networks that an account was signed in from lately. May forget; never makes one up."""
+    """The networks that an account has signed in from recently.
+
+    An implementation may forget networks, but never reports one without a successful sign-in.
+    """
 
     async def has(self, account: str, network: str) -> bool: ...
 
     async def add(self, account: str, network: str) -> None:
-        """Remember a sign-in that succeeded."""
+        """Records a successful sign-in."""
 
 
 class KeyUses(Protocol):
@@ -102,10 +108,10 @@ class KeyUses(Protocol):
     async def note(self, project_id: str, key_id: str, at: int) -> None: ...
 
     async def find_last(self, project_id: str, key_id: str) -> int:
-        """Returns when it was used last, as far as `flush` has not written it yet; else 0."""
+        """Returns the time of a last use that `flush` has not written yet; else 0."""
 
     async def flush(self, stores: Stores) -> None:
-        """Write what was noted here. A time in the store never goes back."""
+        """Writes the noted uses to the store. A time in the store never moves backwards."""
 
 
 class JobLeader(Protocol):
@@ -114,12 +120,12 @@ class JobLeader(Protocol):
     def claim(self, job: str) -> AbstractAsyncContextManager[bool]:
         """Yields whether this process may run the job now; no other one may until the block ends.
 
-        One of those that go on asking is granted it, also after the one before has died.
+        While replicas keep claiming, one of them is granted it, even after the previous one died.
         """
 
 
 class SharedState(Protocol):
-    """All of it; one for each way to run a control plane."""
+    """The whole shared state; one implementation for each way to run a control plane."""
 
     @property
     def bus(self) -> ChangeBus: ...
@@ -140,13 +146,14 @@ class SharedState(Protocol):
     def job_leader(self) -> JobLeader: ...
 
     def limit_attempts(self, name: str, *, burst: int, seconds: float) -> AttemptLimiter:
-        """Returns the limit of this name: `burst` attempts at once, one more each `seconds`.
+        """Returns the limiter with this name: `burst` attempts at once, one more each `seconds`.
 
-        Whoever asks for one name gets the same limit; different names have nothing in common.
+        Every call with one name returns the same limiter; limiters of different names share
+        nothing.
         """
 
     async def read_encryption_keys(self, files: Sequence[Path]) -> list[bytes]:
-        """Returns the keys of the files, or without any a key that all replicas have.
+        """Returns the keys in the files; without files, a key that all replicas share.
 
         Raises ConfigError for a file that cannot be used.
         """

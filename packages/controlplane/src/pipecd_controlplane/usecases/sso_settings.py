@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a project's people sign in through others: kept with its secrets closed.
+"""Single sign-on of a project: the provider's configuration, stored with encrypted secrets.
 
-A project uses the shared way that the configuration file names, or one of its own.
+A project uses a shared configuration from the configuration file, or one of its own.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ SECRETS: Final = ("client_id", "client_secret")
 
 
 class SsoSettings:
-    """Finds and changes the way in of a project."""
+    """Reads and changes the single sign-on configuration of projects."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class SsoSettings:
         self._shared = shared
 
     def read_config(self, project: pb.Project) -> pb.ProjectSSOConfig:
-        """The project's way in, opened. Raises StateError when there is none."""
+        """Returns the project's configuration, decrypted. Raises StateError when there is none."""
         if project.shared_sso_name:
             shared = self._shared.get(project.shared_sso_name)
             if shared is None:
@@ -55,7 +55,7 @@ class SsoSettings:
         return opened
 
     async def change(self, project_id: str, wanted: pb.ProjectSSOConfig) -> None:
-        """Keep a way in of the project's own; an empty id or secret means the one kept before."""
+        """Stores a configuration of the project's own; an empty id or secret keeps the old one."""
         if wanted.provider == pb.ProjectSSOConfig.GOOGLE:
             raise ConfigError("invalid request: sso: GOOGLE is not supported", hint="use OIDC")
         section = _section(wanted)
@@ -86,10 +86,11 @@ class SsoSettings:
         await self._settings.change(project_id, edit)
 
     async def close_anew(self) -> int:
-        """Close with the newest key what an older one closed; returns in how many projects.
+        """Re-encrypts with the current key the secrets that an older key has encrypted.
 
-        What no key opens stays as it is: its people cannot sign in through others until it is set
-        anew, and everybody else can.
+        Returns the number of projects changed. A secret that no key decrypts stays as it is: users
+        of that project cannot use single sign-on until it is set again; other projects are not
+        affected.
         """
         changed = 0
         for project in await self._stores.projects.all():
@@ -104,7 +105,7 @@ class SsoSettings:
         return changed
 
     def _renewal(self, project: pb.Project) -> Callable[[pb.Project], None]:
-        """Close the secrets of a project anew; returns what puts them in place of the old ones."""
+        """Re-encrypts the secrets of a project. Returns the edit that replaces the old ones."""
         client = _client(project.sso)
         renewed: dict[str, tuple[str, str]] = {}
         for name in SECRETS:

@@ -26,7 +26,7 @@ GOES_ON: Final = "… this log is too long to be shown at once; follow it to rea
 
 
 async def read_whole(stores: Stores, deployment: pb.Deployment) -> dict[str, LogPart]:
-    """Returns the logs of the latest attempts by stage id; long ones say where they end."""
+    """Returns the logs of the latest attempts by stage id; a log that was cut ends with a note."""
     keys = {
         stage.id: LogKey(
             deployment_id=deployment.id, stage_id=stage.id, retried_count=stage.retried_count
@@ -46,9 +46,9 @@ def _note_cut(part: LogPart) -> LogPart:
 
 
 def can_reopen(deployment: pb.Deployment, key: LogKey) -> bool:
-    """Whether a sealed log accepts more lines: its stage is not over.
+    """Returns whether a sealed log accepts more lines: while its stage is not over.
 
-    A plugin that has outlived its agent seals the log of a stage that the next agent runs again.
+    A plugin that outlives its agent seals the log of a stage that the next agent runs again.
     """
     return any(stage.id == key.stage_id for stage in deployment.stages) and not _is_over(
         deployment, key
@@ -56,9 +56,9 @@ def can_reopen(deployment: pb.Deployment, key: LogKey) -> bool:
 
 
 async def read_from(stores: Stores, project_id: str, key: LogKey, index: int) -> LogPart:
-    """Returns the blocks from `index` on, as many as one answer carries; completed only at the end.
+    """Returns the blocks from `index` on that fit into one response; `completed` only at the end.
 
-    Raises NotFoundError when there is no log yet: clients ask again then.
+    Raises NotFoundError when there is no log yet: clients retry.
     """
     blocks = []
     size = position = 0
@@ -90,7 +90,7 @@ async def follow(
     from_index: int,
     seal_wait_seconds: float = SEAL_WAIT_SECONDS,
 ) -> AsyncGenerator[LogPart, None]:
-    """Yields the log from an index on, then each addition; the last part is completed."""
+    """Yields the log from an index on, then each addition; the last part has `completed` set."""
     topics = (
         topic(ChangeKind.STAGE_LOG, str(key)),
         topic(ChangeKind.DEPLOYMENT, key.deployment_id),
@@ -120,7 +120,10 @@ async def follow(
 
 
 def _is_over(deployment: pb.Deployment, key: LogKey) -> bool:
-    """Will nobody write this log any more? Raises NotFoundError when there is no such stage."""
+    """Returns whether this attempt of the stage is over, so that its log does not grow any more.
+
+    Raises NotFoundError when there is no such stage.
+    """
     stage = deployments.stage(deployment, key.stage_id)
     return (
         deployments.is_completed(deployment.status)

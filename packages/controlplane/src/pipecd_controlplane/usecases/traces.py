@@ -32,7 +32,7 @@ class NewTrace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedCommit:
-    """A commit, and what it led to so far."""
+    """A commit, and the deployments that it has led to so far."""
 
     trace: deployment_trace_pb2.DeploymentTrace
     deployments: list[deployment_pb2.Deployment]
@@ -46,7 +46,7 @@ async def keep_in(
     trace: NewTrace,
     at: int,
 ) -> None:
-    """Keep the trace of a new event, under an id that follows from the event's."""
+    """Stores the trace of a new event, under an id that is derived from the event's."""
     for field, value in (
         ("commit_hash", trace.commit_hash),
         ("commit_url", trace.commit_url),
@@ -81,7 +81,7 @@ async def list_traces(
     limit: int,
     cursor: str,
 ) -> Page[TracedCommit]:
-    """Traces, newest first, each with its deployments."""
+    """Returns a page of traces, newest first, each with its deployments."""
     limit = min(limit, MOST) if limit else MOST
 
     async def work(view: View) -> Page[TracedCommit]:
@@ -104,7 +104,7 @@ async def list_traces(
 
 
 def _cut_to_page(items: list[TracedCommit], cursor: str) -> Page[TracedCommit]:
-    """As many as fit into a page; one at least."""
+    """Returns a page with as many items as fit; at least one."""
     size = 0
     for number, item in enumerate(items):
         size += sum(deployment.ByteSize() for deployment in item.deployments)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets at rest: closed with the first key, opened with any.
+"""Secrets at rest: encrypted with the first key, decrypted with any.
 
-A key is the content of a file. What is closed carries the name of its key, so that a new key can be
-put before the old one; the next start closes everything anew, and the old one can go.
+A key is the content of a file. A ciphertext carries the name of its key, so that keys can be
+rotated: put a new key before the old one, and the next start encrypts everything again with the new
+one; then the old one can be removed.
 """
 
 import base64
@@ -30,7 +31,7 @@ NONCE: Final = 12
 
 
 class Vault:
-    """Closes and opens small secrets, each bound to the place where it is kept."""
+    """Encrypts and decrypts small secrets, each bound to the place where it is stored."""
 
     def __init__(self, keys: Sequence[bytes], *, purpose: str = "at rest") -> None:
         derived = [_derive(key, purpose) for key in keys]
@@ -43,7 +44,10 @@ class Vault:
         return f"{MARK}.{self._current}.{base64.urlsafe_b64encode(nonce + closed).decode()}"
 
     def decrypt(self, closed: str, *, place: str) -> str:
-        """Raises StateError: the key is not among ours, or this is not from this place."""
+        """Returns the plaintext.
+
+        Raises StateError when its key is not among ours, or it was encrypted for another place.
+        """
         _mark, _, rest = closed.partition(".")
         name, _, data = rest.partition(".")
         cipher = self._ciphers.get(name)
@@ -67,7 +71,7 @@ def is_encrypted(text: str) -> bool:
 
 
 def read_keys(files: Sequence[Path], folder: Path) -> list[bytes]:
-    """The keys of the files, the first one first; without any, one in the data folder."""
+    """Returns the keys in the files, in that order; without files, the key in the data folder."""
     if not files:
         return [_own_key(folder / KEY_FILE)]
     return [_read(file) for file in files]
@@ -89,7 +93,10 @@ def _read(path: Path) -> bytes:
 
 
 def _own_key(path: Path) -> bytes:
-    """Made once. Whoever copies the folder copies it too: for more, keep the key elsewhere."""
+    """Returns the key in the data folder; generates it when there is none.
+
+    A copy of the folder includes this key: for more protection, configure a key file outside it.
+    """
     if not path.exists():
         with suppress(FileExistsError):
             key = base64.b64encode(os.urandom(64)) + b"\n"

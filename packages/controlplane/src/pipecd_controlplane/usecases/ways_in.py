@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Can anybody still sign in who may change the project? If not, the server must be stopped."""
+"""Whether a user who may change the project can still sign in.
+
+If not, only the operator of the server can repair it, with the server stopped.
+"""
 
 from collections.abc import Collection
 
@@ -8,9 +11,9 @@ from pipecd_wire.model import project_pb2 as pb
 
 
 def has_admin_way_in(project: pb.Project, shared_sso: Collection[str]) -> bool:
-    """Is there a static admin with a password, or a single sign-on whose groups hold an admin?
+    """Returns whether the static admin is enabled, or single sign-on has a group of admins.
 
-    Whether anybody is in such a group only the provider knows.
+    Only the identity provider knows whether such a group has members.
     """
     if project.static_admin.password_hash and not project.static_admin_disabled:
         return True

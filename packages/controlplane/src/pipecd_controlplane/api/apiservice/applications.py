@@ -128,7 +128,7 @@ class ProgramApplicationsApi:
 
 
 def kind_of(name: str) -> int:
-    """The number of an application kind's name. Raises ConfigError."""
+    """Returns the number of an application kind by name. Raises ConfigError for an unknown name."""
     try:
         return common_pb2.ApplicationKind.Value(name)
     except ValueError:

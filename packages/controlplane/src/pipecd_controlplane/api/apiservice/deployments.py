@@ -14,7 +14,7 @@ from pipecd_wire.rpc import rpc
 
 
 class ProgramDeploymentsApi:
-    """Read what was deployed, and how it went."""
+    """Read deployments, stage logs and commands."""
 
     def __init__(self, stores: Stores) -> None:
         self._stores = stores
@@ -66,7 +66,10 @@ class ProgramDeploymentsApi:
 
 
 def status_of(name: str) -> int:
-    """The number of a deployment status, with or without its prefix. Raises ConfigError."""
+    """Returns the number of a deployment status by name, with or without its prefix.
+
+    Raises ConfigError for an unknown name.
+    """
     full = name if name.startswith("DEPLOYMENT_") else f"DEPLOYMENT_{name}"
     try:
         return deployment_pb2.DeploymentStatus.Value(full)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events and plan previews, by API key: what build pipelines ask for."""
+"""Events and plan previews, by API key: the calls of build pipelines."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from pipecd_wire.rpc import rpc
 
 
 class ProgramEventsApi:
-    """Tell of a new artifact, and ask what a change would do."""
+    """Register an event, request a plan preview and read its results."""
 
     def __init__(
         self, stores: Stores, presence: Presence, now: Now, web_base_url: Callable[[], str]

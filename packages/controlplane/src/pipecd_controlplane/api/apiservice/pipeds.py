@@ -10,7 +10,7 @@ from pipecd_wire.rpc import rpc
 
 
 class ProgramPipedsApi:
-    """Register a piped, and look after it."""
+    """Read, register, change, enable and disable pipeds, and encrypt secrets for them."""
 
     def __init__(self, stores: Stores, now: Now) -> None:
         self._stores = stores

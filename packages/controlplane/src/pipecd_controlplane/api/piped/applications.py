@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The applications of a piped: which they are, and how they do."""
+"""The applications of a piped: listed to it, and reported on by it."""
 
 from pipecd_controlplane.auth.caller import Agent
 from pipecd_controlplane.store.stores import Stores
@@ -13,7 +13,7 @@ from pipecd_wire.rpc import rpc
 
 
 class AgentApplicationsApi:
-    """What a piped asks and says about applications."""
+    """Calls of a piped about its applications."""
 
     def __init__(self, stores: Stores) -> None:
         self._stores = stores

@@ -10,7 +10,7 @@ from pipecd_wire.rpc import rpc
 
 
 class AgentCommandsApi:
-    """What a piped is asked to do, and what came of it."""
+    """The unhandled commands of a piped, and its reports of their outcomes."""
 
     def __init__(self, stores: Stores) -> None:
         self._stores = stores

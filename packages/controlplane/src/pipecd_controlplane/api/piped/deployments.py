@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deployments as their piped makes and reports them."""
+"""Deployments, as their piped creates and reports them."""
 
 from collections.abc import Callable
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events as pipeds look for them and tell what came of them."""
+"""Events, as pipeds find them and report their status."""
 
 from typing import Final
 

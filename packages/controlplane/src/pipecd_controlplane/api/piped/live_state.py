@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What really runs, and the baseline of v0's analyses, as a piped reports them."""
+"""Live states, and the baseline of v0's analyses, as a piped reports them."""
 
 from pipecd_controlplane.auth.caller import Agent
 from pipecd_controlplane.store.database import Transaction
@@ -13,7 +13,7 @@ from pipecd_wire.rpc import rpc
 
 
 class AgentLiveStateApi:
-    """What is known of an application beside its deployments."""
+    """Records of an application beside its deployments."""
 
     def __init__(self, stores: Stores, now: Now) -> None:
         self._stores = stores

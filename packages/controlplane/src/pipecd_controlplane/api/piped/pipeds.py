@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a piped says of itself."""
+"""Reports of a piped about itself."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from pipecd_wire.rpc import rpc
 
 
 class AgentPipedsApi:
-    """A piped's start, signs of life, and wanted version."""
+    """A piped's start, its heartbeats, and its desired version."""
 
     def __init__(
         self, stores: Stores, now: Now, web_base_url: Callable[[], str], duplicates: DuplicateAgents

@@ -14,7 +14,7 @@ from pipecd_wire.rpc import rpc
 
 
 class AgentStagesApi:
-    """What a running stage sends up."""
+    """The reports of a running stage."""
 
     def __init__(self, stores: Stores, now: Now) -> None:
         self._stores = stores

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who has access: sessions that can be ended, and API keys that end by themselves."""
+"""Access to a project: sessions that can be ended, and API keys that expire."""
 
 from pipecd_controlplane.auth.caller import Person, User
 from pipecd_controlplane.store.entities import Now
@@ -11,7 +11,7 @@ from pipecd_wire.rpc import rpc
 
 
 class SessionsApi:
-    """See and end sessions: all of the project for who may change it, else one's own."""
+    """List and end sessions: all of the project for callers who may change it, else their own."""
 
     def __init__(self, stores: Stores, now: Now) -> None:
         self._stores = stores
@@ -39,14 +39,14 @@ class SessionsApi:
 
 
 def _get_owner_limit(caller: User) -> sessions.Owner | None:
-    """Returns whose sessions the caller may see and end; None is everybody's."""
+    """Returns the owner whose sessions the caller may see and end; None for all owners."""
     if isinstance(caller, Person) and not caller.may_change_project:
         return caller.name, caller.via
     return None
 
 
 class ApiKeysApi:
-    """API keys with an end."""
+    """API keys with an expiry."""
 
     def __init__(self, stores: Stores, uses: KeyUses, now: Now) -> None:
         self._stores = stores

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people can ask of an application that upstream's API has no call for."""
+"""Calls on applications that upstream's API does not have."""
 
 from pipecd_controlplane.auth.caller import User
 from pipecd_controlplane.store.entities import Now

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Act on a deployment, and see it move."""
+"""Act on a deployment, and watch it with its stage logs."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""See the pipeds of a project as they are now, and restart their plugins."""
+"""List the pipeds of a project with their current state, and restart their plugins."""
 
 from pipecd_controlplane.auth.caller import User
 from pipecd_controlplane.store.entities import Now

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hear of everything that changes in a project."""
+"""Watch everything that changes in a project."""
 
 from collections.abc import AsyncIterator
 from typing import Final
@@ -36,7 +36,7 @@ class V1ProjectApi:
         self, caller: User, request: pb.WatchChangesRequest
     ) -> AsyncIterator[pb.WatchChangesResponse]:
         with self._bus.listen(project_topic(caller.project_id)) as listener:
-            # An empty one first: what is read after it is not older than the listening.
+            # An empty response first: the client reads after it, and misses no later change.
             yield pb.WatchChangesResponse()
             while True:
                 heard = await listener.wait_changes()

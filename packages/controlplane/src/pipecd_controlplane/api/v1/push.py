@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The push to agents, so that nothing waits for a poll."""
+"""The push of changes to agents, so that nothing waits for a poll."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing

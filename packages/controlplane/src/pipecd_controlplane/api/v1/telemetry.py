@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces of pipeds: taken at the address they know, sent on to a collector when there is one.
+"""Traces of pipeds: received at the control plane's address, forwarded to a collector if any.
 
-Pipeds of both generations export spans to their control plane. What the spans hold is nothing to
-us: the request is taken as it is, unknown fields and all, and sent on unread.
+Pipeds of both generations export spans to their control plane. The control plane does not read the
+spans: it forwards the request as it is, with all of its unknown fields.
 """
 
 from collections.abc import AsyncIterator
@@ -28,8 +28,11 @@ EXPORT_TIMEOUT_SECONDS: Final = 5.0
 
 
 def _describe() -> ServiceDescriptor:
-    """The service with messages that know none of their fields, in a pool of its own: in the
-    common one it would be in the way of a library that brings the whole of it."""
+    """Returns the trace service, with messages that declare none of their fields.
+
+    It has its own descriptor pool: in the default pool it would conflict with a library that
+    registers the full definition.
+    """
     file = descriptor_pb2.FileDescriptorProto(
         name="pipecd/otlp/trace_service.proto", package=PACKAGE, syntax="proto3"
     )
@@ -71,14 +74,17 @@ class TelemetryApi:
             try:
                 await call(self._export, request, deadline=EXPORT_TIMEOUT_SECONDS)
             except CallError as error:
-                # A piped can do nothing about our collector, and must not try again for it.
+                # A piped can do nothing about our collector, and must not retry because of it.
                 log.debug("traces.dropped", piped_id=caller.piped_id, error=str(error))
         return ExportResponse()
 
 
 @asynccontextmanager
 async def forwarding(endpoint: str) -> AsyncIterator[TelemetryApi]:
-    """The intake, connected to `http://host:port` (or `https://`, or bare) while the block runs."""
+    """Yields the API, connected to the collector at `http://host:port` (or `https://`, or bare).
+
+    Without an endpoint, spans are dropped.
+    """
     if not endpoint:
         yield TelemetryApi()
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who somebody is, their API keys, and what became of what they asked for."""
+"""The signed-in user, API keys, and the state of commands."""
 
 from pipecd_controlplane.auth.caller import Person
 from pipecd_controlplane.store.entities import Now
@@ -11,7 +11,7 @@ from pipecd_wire.webservice import service_pb2 as pb
 
 
 class WebAccountApi:
-    """The caller, commands, API keys."""
+    """The caller's identity, commands and API keys."""
 
     def __init__(self, stores: Stores, uses: KeyUses, now: Now) -> None:
         self._stores = stores

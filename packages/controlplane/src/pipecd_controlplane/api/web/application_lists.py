@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of applications: those registered, and those that wait in git."""
+"""Lists of applications: registered ones, and those found in git that are not registered."""
 
 from pipecd_controlplane.auth.caller import Person
 from pipecd_controlplane.store.applications import ApplicationFilter
@@ -10,7 +10,7 @@ from pipecd_wire.rpc import rpc
 from pipecd_wire.webservice import service_pb2 as pb
 
 MOST_BYTES = 8 * 1024 * 1024
-"""Of one answer; a browser takes 10 MiB at once, and upstream's asks for no second page."""
+"""Of one response; a browser accepts 10 MiB, and upstream's page asks for no second one."""
 
 
 class WebApplicationListsApi:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Applications, for people. A right that is limited to labels reaches only what has them."""
+"""Applications, for people. A right limited to labels covers only applications that have them."""
 
 from pipecd_controlplane.auth.caller import Person
 from pipecd_controlplane.store.entities import Now

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures, and what runs now."""
+"""Delivery figures, counts of applications, and live states."""
 
 from pipecd_controlplane.auth.caller import Person
 from pipecd_controlplane.store.entities import Now
@@ -10,7 +10,7 @@ from pipecd_wire.webservice import service_pb2 as pb
 
 
 class WebInsightsApi:
-    """How deployments went, how many applications there are, what an application runs."""
+    """Figures of deployments, the number of applications, the live state of an application."""
 
     def __init__(self, stores: Stores, now: Now) -> None:
         self._stores = stores

@@ -11,7 +11,7 @@ from pipecd_wire.webservice import service_pb2 as pb
 
 
 class WebPipedsApi:
-    """Register pipeds, and look after them."""
+    """Register, change, list and restart pipeds, and manage their keys."""
 
     def __init__(self, stores: Stores, presence: Presence, now: Now) -> None:
         self._stores = stores

@@ -12,13 +12,13 @@ from pipecd_wire.webservice import service_pb2 as pb
 
 
 def _fill_session_time(request: Message) -> None:
-    """Upstream's form leaves the time out, which the rules of the message do not allow."""
+    """Sets the default session time: upstream's form omits it, and the message's rules need it."""
     if isinstance(request, pb.UpdateProjectSSOConfigRequest) and not request.sso.session_ttl:
         request.sso.session_ttl = DEFAULT_HOURS
 
 
 class WebProjectApi:
-    """See the project, and say who may do what in it."""
+    """Read the project, and change its static admin, single sign-on, roles and groups."""
 
     def __init__(self, settings: ProjectSettings, sso: SsoSettings) -> None:
         self._settings = settings

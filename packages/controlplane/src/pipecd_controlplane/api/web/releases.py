@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Versions of piped that can be had, and what breaks on the way to them."""
+"""Released versions of piped, and the breaking changes in them."""
 
 from pipecd_controlplane.auth.caller import Person
 from pipecd_controlplane.store.stores import Stores
@@ -9,7 +9,7 @@ from pipecd_wire.webservice import service_pb2 as pb
 
 
 class WebReleasesApi:
-    """For who wants to upgrade pipeds."""
+    """Released versions and breaking changes, for the upgrade of pipeds."""
 
     def __init__(self, stores: Stores, releases: Releases) -> None:
         self._stores = stores

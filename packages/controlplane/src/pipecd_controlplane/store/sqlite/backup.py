@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A copy of the data folder while a server uses it, and the way back.
+"""Backup of a data folder while a server uses it, and restore.
 
-The database is copied through SQLite as it was at one moment, beside the running server and without
-holding it up. The copy is one archive that also holds the keys of the folder, so that what is
-closed with them can be opened again: keep it as safe as the folder itself.
+SQLite copies the database as of one moment, without blocking a running server. The backup is one
+archive that also holds the keys of the folder, so that what is encrypted with them can be decrypted
+again: keep it as safe as the folder itself.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ COMPANIONS: Final = tuple(f"{DATABASE_FILE}-{kind}" for kind in ("wal", "shm", "
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What an archive says of itself."""
+    """The description of an archive that is stored in it."""
 
     format: int
     created_at: int = 0
@@ -48,7 +48,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def backup(folder: Path, target: Path, *, now: int) -> Backup:
-    """Copy the folder into an archive; a server may run in it. An existing file is refused."""
+    """Copies the folder into an archive, also while a server runs in it.
+
+    Raises ConflictError when the target exists, NotFoundError when there is no database.
+    """
     source_path = folder / DATABASE_FILE
     if not source_path.exists():
         raise NotFoundError(
@@ -77,7 +80,10 @@ def backup(folder: Path, target: Path, *, now: int) -> Backup:
 
 
 def restore(archive: Path, folder: Path) -> Backup:
-    """Make a data folder of an archive. One that holds a database, or is in use, is refused."""
+    """Restores an archive into a data folder.
+
+    Raises ConflictError when the folder holds a database, StateError when it is in use.
+    """
     with owned(folder):
         if (folder / DATABASE_FILE).exists():
             raise ConflictError(
@@ -124,7 +130,7 @@ def _copy_database(source_path: Path, copy: Path) -> None:
 
 
 def _check(path: Path) -> int:
-    """The schema of a whole database of ours. Raises StateError."""
+    """Returns the schema version of a database. Raises StateError when it is damaged or foreign."""
     with contextlib.closing(connect(path, read_only=True)) as connection:
         refuse_acting_schema(connection)
         found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -176,7 +182,10 @@ def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
 
 
 def _unpack(archive: Path, packed: tarfile.TarFile, scratch: Path) -> Backup:
-    """Take what the manifest names, and nothing else: names in an archive are not to be trusted."""
+    """Extracts the known files of an archive and checks their sums; returns what it holds.
+
+    Other names in the archive are ignored: they are not to be trusted.
+    """
     # A file of one piece is no larger than the archive; a sparse one could fill any disk.
     held = {member.name: member for member in packed if member.isreg() and not member.issparse()}
     if MANIFEST not in held or DATABASE_FILE not in held:

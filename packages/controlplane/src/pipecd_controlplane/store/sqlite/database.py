@@ -41,7 +41,7 @@ READERS: Final = 2
 
 
 class SqliteDatabase:
-    """See `Database`. Made by `open_sqlite`."""
+    """Implements `Database`. Created by `open_sqlite`."""
 
     def __init__(self, path: Path, statements: Statements, writer: Writer) -> None:
         self._statements = statements
@@ -87,7 +87,10 @@ class SqliteDatabase:
 
 
 def _unreadable(error: sqlite3.Error) -> UnavailableError:
-    """The file was good when it was opened: callers try again, and whoever runs this must look."""
+    """Logs a failed read, and returns the UnavailableError for it.
+
+    The file was good when it was opened, so callers retry and the operator finds the log event.
+    """
     log.error("database.read_failed", error=str(error))
     return UnavailableError(f"cannot read the database: {error}")
 
@@ -96,7 +99,7 @@ def _unreadable(error: sqlite3.Error) -> UnavailableError:
 async def open_sqlite(
     folder: Path, on_commit: OnCommit, *, repeat_units: bool = False
 ) -> AsyncIterator[SqliteDatabase]:
-    """The database in `folder` while the block runs. Raises StateError when it cannot be used."""
+    """Yields the database in `folder`. Raises StateError when it cannot be used."""
     dialect = SQLiteDialect(paramstyle="qmark")
     statements = Statements(dialect, insert)
     with owned(folder):
@@ -109,6 +112,6 @@ async def open_sqlite(
             try:
                 yield database
             finally:
-                # Writes first: a caller that still waits gets its answer.
+                # The writer first: calls that wait for it get their result.
                 await writer.close()
                 await database.close()

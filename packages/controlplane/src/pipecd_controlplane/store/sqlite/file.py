@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SQLite file: made at the first start, and refused when it is not ours or not whole."""
+"""The SQLite file: created at the first start; refused when it is another program's or damaged."""
 
 import sqlite3
 from pathlib import Path
@@ -15,15 +15,15 @@ from pipecd_model.errors import StateError
 
 DATABASE_FILE: Final = "pipecd.db"
 
-# In the file's header; tells our files from those of other programs. Reads "PiCD".
+# In the file's header; distinguishes our files from those of other programs. Reads "PiCD".
 APPLICATION_ID: Final = 0x50694344
 
 MAGIC: Final = b"SQLite format 3\x00"
 HEADER_BYTES: Final = 100
 
 CHECKED_SIZE: Final = 256 * 1024 * 1024
-"""A file up to this size is read through at start (about a second); SQLite itself notices a cut one
-of any size."""
+"""A file up to this size is checked as a whole at start (about a second); truncation is noticed at
+any size."""
 
 DISK_TROUBLE: Final = frozenset(
     {
@@ -39,7 +39,7 @@ BUSY_SECONDS: Final = 2.0
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """A connection in autocommit mode, which any one thread at a time may use."""
+    """Returns a connection in autocommit mode; any thread may use it, one at a time."""
     mode = "ro" if read_only else "rwc"
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
@@ -60,7 +60,10 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 
 def open_file(path: Path, dialect: Dialect) -> sqlite3.Connection:
-    """Open the file to write; an absent or empty one gets the schema. Raises StateError."""
+    """Opens the file to write; an absent or empty one gets the schema.
+
+    Raises StateError when it cannot be used.
+    """
     _check_whole(path)
     try:
         # SQLite would make it readable for everybody; its companions take its mode.
@@ -80,8 +83,11 @@ def open_file(path: Path, dialect: Dialect) -> sqlite3.Connection:
 
 
 def _check_whole(path: Path) -> None:
-    """What SQLite would not mind: it takes a file shorter than its header for a new database, and
-    reads what is missing at the end as zeros."""
+    """Raises StateError for a truncated file, which SQLite would accept.
+
+    SQLite takes a file shorter than its header for a new database, and reads what is missing at the
+    end as zeros.
+    """
     companion = path.with_name(f"{path.name}-wal")
     try:
         has_log = companion.exists() and companion.stat().st_size > 0
@@ -134,13 +140,13 @@ def _prepare(connection: sqlite3.Connection, path: Path, dialect: Dialect) -> No
     connection.execute("PRAGMA journal_mode = WAL")
     if version < schema.SCHEMA_VERSION:
         _update(connection, dialect, version=version)
-    # Somebody else's write lock would otherwise show at the first write, long after the start.
+    # Another program's write lock would otherwise show at the first write, long after the start.
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("ROLLBACK")
 
 
 def _update(connection: sqlite3.Connection, dialect: Dialect, *, version: int) -> None:
-    """Make the schema today's, in one transaction: a crash in it leaves no half of one."""
+    """Migrates the schema to the current version in one transaction, so that a crash is safe."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         migrate(connection, dialect, version=version)
@@ -161,7 +167,11 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def _refusal_for(path: Path, error: sqlite3.Error | OSError) -> StateError:
-    """What is the disk's or another program's fault must not make anybody give up good data."""
+    """Returns the StateError for an error of SQLite or the file system.
+
+    An error of the disk, or a lock of another program, must not read as if the data were damaged:
+    the operator might give up good data.
+    """
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says where it happened
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
         return StateError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data folder: owned by one process at a time, and closed to other users."""
+"""The data folder: locked by one process at a time, and not accessible to other users."""
 
 import logging
 from collections.abc import Iterator
@@ -15,7 +15,10 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def owned(folder: Path) -> Iterator[None]:
-    """Own the folder while the block runs; the kernel gives it up when the process dies."""
+    """Locks the folder while the block runs; the kernel releases it when the process dies.
+
+    Raises StateError when another process holds it, or it cannot be used.
+    """
     try:
         lock = FolderLock(folder)
     except UnsafeFolderError as unsafe:

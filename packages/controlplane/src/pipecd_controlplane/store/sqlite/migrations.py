@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings files that older pipecds wrote to today's schema.
+"""Migrates files of older pipecds to the current schema.
 
-What became different is data for every driver, see `store.migrations`; here is how SQLite takes the
-steps, and what rows need that only SQLite files can hold: no other driver is as old.
+The steps are data for every driver, see `store.migrations`; here is how SQLite applies them, and
+how rows are filled that only SQLite files can hold: no other driver is as old.
 """
 
 import sqlite3
@@ -21,7 +21,7 @@ Fill: TypeAlias = Callable[[sqlite3.Connection], None]
 
 
 def migrate(connection: sqlite3.Connection, dialect: Dialect, *, version: int) -> None:
-    """Bring a file of `version` (0 is an empty one) to today's, in the caller's transaction."""
+    """Migrates a file from `version` (0: empty) to the current one, in the caller's transaction."""
     existing = bool(_names(connection))
     if existing:
         for migration in MIGRATIONS:
@@ -62,7 +62,7 @@ def _change(connection: sqlite3.Connection, migration: Migration) -> None:
 
 
 def _rows_to_3(connection: sqlite3.Connection) -> None:
-    """What the new columns and tables hold of the messages that are there."""
+    """Fills the columns and tables that are new in version 3 from the stored messages."""
     for row in connection.execute("SELECT id, data FROM application").fetchall():
         application = application_pb2.Application.FromString(row[1])
         plugin_based = (

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For tests: runs each unit of work twice and compares, as a database does that has to retry.
+"""For tests: runs each unit of work twice, as a database that has to retry, and compares.
 
-A unit that keeps something outside itself, or takes its ids from inside, gives another outcome at
-its second run, and the caller gets an error that says so.
+A unit that keeps state outside itself, or generates its ids inside, has another outcome at its
+second run; then the caller gets NotRepeatableError.
 """
 
 import sqlite3
@@ -20,11 +20,11 @@ from pipecd_controlplane.store.units import run_unit
 
 
 class NotRepeatableError(Exception):
-    """A unit of work did something else when it was run again."""
+    """A unit of work had a different outcome when it was run again."""
 
 
 class RecordingTransaction(SqliteTransaction):
-    """A transaction that remembers what was written."""
+    """A transaction that records what was written."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

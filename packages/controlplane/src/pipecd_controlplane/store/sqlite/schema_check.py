@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file brings rows, never code: SQL that would act by itself is refused before anything is read.
+"""Refuses database files whose schema contains executable SQL, before any row is read.
 
-A database that others could write to (a backup from elsewhere) may hold triggers, views, virtual
-tables, generated columns, checks and indexes of expressions; SQLite would run them for us, with
-our rights, at our next write. No pipecd has ever made one.
+A database that others could write to (a backup from another host) may hold triggers, views, virtual
+tables, generated columns, checks and indexes of expressions; SQLite would run them in this process,
+with its rights, at the next write. No pipecd has ever made one.
 """
 
 import re

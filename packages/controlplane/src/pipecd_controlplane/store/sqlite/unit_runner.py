@@ -22,7 +22,7 @@ class UnitRunner:
         self.statements = statements
 
     def run(self, work: Callable[[Transaction], Awaitable[Any]]) -> tuple[Any, list[Change]]:
-        """Run a unit; returns its result and its changes. What it raises leaves nothing behind."""
+        """Runs a unit; returns its result and its changes. Rolls it back when it raises."""
         execute = self.connection.execute
         execute("SAVEPOINT unit")
         try:
@@ -37,7 +37,7 @@ class UnitRunner:
         return outcome
 
     def _attempt(self, work: Callable[[Transaction], Awaitable[Any]]) -> tuple[Any, list[Change]]:
-        """Run a unit once; what a stale one has written is undone."""
+        """Runs a unit once. Rolls it back when it raises StaleReadError."""
         transaction = SqliteTransaction(self.connection, self.statements)
         try:
             result = run_unit(work(transaction))

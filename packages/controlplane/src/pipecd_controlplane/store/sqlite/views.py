@@ -35,7 +35,7 @@ class SqliteTransaction(SqliteView):
         super().__init__(connection, statements)
         self.changes: list[Change] = []
         self.failure: DuplicateError | None = None
-        """What has ended this transaction: a unit that goes on after it is refused."""
+        """The error that has ended this transaction: any further statement raises it again."""
 
     async def run(self, statement: Executable, **parameters: Value) -> int:
         return self._write(self._statements[statement], parameters)
@@ -51,7 +51,7 @@ class SqliteTransaction(SqliteView):
         self.changes.append(change)
 
     def _execute(self, compiled: Compiled, parameters: dict[str, Value]) -> sqlite3.Cursor:
-        # As databases do that cannot go on within a transaction after an error.
+        # As in databases that refuse further statements in a transaction after an error.
         if self.failure is not None:
             raise self.failure
         return super()._execute(compiled, parameters)

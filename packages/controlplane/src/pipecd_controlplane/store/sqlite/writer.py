@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one thread that writes: many units of work share a commit.
+"""The one thread that writes: group commit of many units of work.
 
 A commit costs a sync of the disk whatever is in it, so everything that waits when one begins goes
-into it, each unit behind a savepoint of its own: one that fails takes nobody with it.
+into it, each unit behind a savepoint of its own: one that fails does not roll back the others.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class Unit:
 
 
 class Writer:
-    """Takes units of work from the event loop and answers them there, in order."""
+    """Runs units of work in its thread, in order; their results are set on the event loop."""
 
     def __init__(self, runner: UnitRunner, on_commit: OnCommit) -> None:
         self._runner = runner
@@ -60,7 +60,7 @@ class Writer:
         return cast("T", await unit.future)
 
     async def close(self) -> None:
-        """Write what was asked for so far, then end the thread."""
+        """Writes what is queued, then ends the thread."""
         self._closed = True
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
@@ -74,7 +74,7 @@ class Writer:
             self._loop.call_soon_threadsafe(self._answer, group)
 
     def _next_group(self) -> list[Unit]:
-        """Wait for a unit and take what else is there; empty when the writer is closed."""
+        """Waits for a unit; returns it with all others queued. Empty when the writer is closed."""
         first = self._queue.get()
         if first is None:
             return []
@@ -103,7 +103,7 @@ class Writer:
         execute("COMMIT")
 
     def _give_up(self, group: list[Unit], error: sqlite3.Error) -> None:
-        """The disk is full or broken: nothing of the group was kept."""
+        """Rolls back the group and fails each of its units: the disk is full or broken."""
         log.error("database.write_failed", error=str(error))
         # Some errors have rolled back already; where this fails too, the next group will say so.
         with contextlib.suppress(sqlite3.Error):
