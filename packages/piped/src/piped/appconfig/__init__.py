@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which applications a repository holds, and what their files say."""
+"""Finds and parses the application files of repositories, and reports them."""
 
 from piped.appconfig.discovery import Discovery
 from piped.appconfig.reader import ApplicationFiles

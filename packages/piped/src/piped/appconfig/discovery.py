@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tell the control plane what the repositories say about applications.
+"""Report the application files of the repositories to the control plane.
 
 The second step of the flow, beside the trigger: registered applications whose file gives another
-name, description or labels, and files that nobody has registered yet. Heads that move and
-applications that change wake it; nothing is told twice.
+name, description or labels, and files of applications that are not registered yet. It runs when a
+head moves or an application changes; nothing is reported twice.
 """
 
 import asyncio
@@ -32,25 +32,26 @@ log = logger(__name__)
 LANE: Final = "application files"
 FIRST_SCAN_SECONDS: Final = 30.0
 """Seconds that the first list of unregistered files waits for a repository: one that hangs, or
-cannot be read, must not keep the files of the others from being told."""
+cannot be read, must not keep the files of the others from being reported."""
 
 LARGEST_REPORT: Final = 3 * 1024 * 1024
-"""Bytes; control planes take four megabytes at least."""
+"""Bytes; control planes accept messages of at least four megabytes."""
 
 _AWAY: Final = frozenset({Reachability.UNREACHABLE, Reachability.NO_BRANCH})
 _PAUSES_SECONDS: Final = (1.0, 5.0, 30.0)
-"""Seconds between tries of a look that git let fail; then the next head is waited for."""
+"""Seconds between retries of a scan that failed or is incomplete; after the last one it waits for
+the next head."""
 
 
 class Reports(Protocol):
-    """Takes reports and delivers them in order, sooner or later."""
+    """Queues reports and delivers them in order, each retried until it is delivered."""
 
     def put(self, lane: str, method: str, request: Message, /) -> None:
-        """Report behind everything that this lane was given before."""
+        """Queue a report behind everything that this lane was given before."""
 
 
 class Discovery:
-    """Watches the application files of all repositories."""
+    """Watches the application files of all repositories, and reports changes."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class Discovery:
         self._wake = asyncio.Event()
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Watch and report until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for repository in self._repositories.values():
                 tasks.create_task(self._follow(repository), name=f"files of {repository.id}")
@@ -92,7 +93,7 @@ class Discovery:
                 await self._look(repository, head)
 
     async def _settle(self, repository: Repository) -> None:
-        """Notice that a repository cannot be waited for."""
+        """Let the first report go without this repository once it is away or the limit is over."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._first_scan_seconds):
                 async with aclosing(repository.states()) as states:
@@ -117,7 +118,7 @@ class Discovery:
             await asyncio.sleep(pause)
 
     async def _follow_mirror(self) -> None:
-        """Notice how applications are called and where they live; the rest changes all the time."""
+        """Wake the reports when a name, description, label or path changes; ignore other fields."""
         async for change in self._state.changes():
             changed = bool(change.removed_applications)
             for application_id in change.removed_applications:
@@ -144,7 +145,7 @@ class Discovery:
             try:
                 place = place_of(application.git_path)
             except PipecdError:
-                continue  # the trigger tells its author
+                continue  # the trigger reports the bad path
             registered[application.git_path.repo.id, place.file] = application
         return registered
 
@@ -155,7 +156,7 @@ class Discovery:
             if found is None or not isinstance(found.outcome, ApplicationConfig):
                 continue
             info = info_of(application, found.outcome)
-            # Once is enough: a control plane that keeps its own version must not be asked for ever.
+            # Once is enough: a control plane that keeps its own version must not get it for ever.
             said = (info.SerializeToString(deterministic=True), _identity(application))
             if (
                 _differs(application, info)
@@ -184,7 +185,7 @@ class Discovery:
                     )
                     if _can_be_taken(info):
                         suggested.append(info)
-        whole, suggested = suggested, next(_portions(suggested), [])  # it is told as one list
+        whole, suggested = suggested, next(_portions(suggested), [])  # it is reported as one list
         if len(suggested) < len(whole):
             log.warning("application.too_many_suggested", left_out=len(whole) - len(suggested))
         if suggested != self._suggested:
@@ -202,7 +203,7 @@ class Discovery:
 
 
 def _can_be_taken(info: ApplicationInfo) -> bool:
-    """Does it keep the wire's rules? A report with one that does not is refused as a whole."""
+    """Returns whether it passes validation: one that does not makes the whole report refused."""
     violation = validation.check(info)
     if violation is not None:
         log.warning(
@@ -216,7 +217,7 @@ def _can_be_taken(info: ApplicationInfo) -> bool:
 
 
 def _portions(infos: Sequence[ApplicationInfo]) -> Iterator[list[ApplicationInfo]]:
-    """Reports that a control plane can take: their size has a limit."""
+    """Yields portions that fit into one report: its size has a limit."""
     some: list[ApplicationInfo] = []
     size = 0
     for info in infos:

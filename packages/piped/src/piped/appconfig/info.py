@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an application file says about its application, as the control plane takes it. Pure."""
+"""Builds the ApplicationInfo messages that report an application file. Pure."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from pipecd_wire.model.common_pb2 import ApplicationInfo
 from piped.source import ApplicationPlace
 
 _ROOT: Final = "./"
-"""The root of a repository as a path: the wire wants one of two characters at least."""
+"""The root of a repository as a path: validation requires at least two characters."""
 
 _OLD_KINDS: Final = {
     "KubernetesApp": common_pb2.KUBERNETES,
@@ -22,7 +22,7 @@ _OLD_KINDS: Final = {
 
 
 def info_of(application: Application, config: ApplicationConfig) -> ApplicationInfo:
-    """A registered application as its file has it; a name that the file lacks stays."""
+    """Returns the info of a registered application from its file; a missing name stays."""
     git_path = application.git_path
     return ApplicationInfo(
         id=application.id,
@@ -40,7 +40,7 @@ def info_of(application: Application, config: ApplicationConfig) -> ApplicationI
 def build_unregistered_info(
     piped_id: str, repository_id: str, place: ApplicationPlace, config: ApplicationConfig
 ) -> ApplicationInfo:
-    """An application that nobody has registered yet."""
+    """Returns the info of an application that is not registered yet, for suggestions."""
     folder = place.folder or _ROOT
     return ApplicationInfo(
         name=config.name,

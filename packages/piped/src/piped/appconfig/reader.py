@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read application files at a commit, each version of a file parsed once.
 
-Between git and the trigger: what comes out is a configuration, or the error that its author is
-shown.
+Between git and the trigger: the result for each file is a configuration, or the error that its
+author is shown.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from piped.source import ApplicationFile, ApplicationPlace, file_in, missing_fil
 log = logger(__name__)
 
 KEPT: Final = 10_000
-"""Parsed files that are remembered; the oldest go first."""
+"""Parsed files in the cache; the least recently used are dropped first."""
 
 READ_AT_ONCE: Final = 16
 """Files that are in memory together, each of at most LARGEST_FILE bytes."""
@@ -28,7 +28,7 @@ READ_AT_ONCE: Final = 16
 _LONGEST_NAME: Final = 500
 _LONGEST_DESCRIPTION: Final = 64 * 1024
 _MOST_LABEL_TEXT: Final = 64 * 1024
-"""Characters that the control plane is told of one application: many share one report."""
+"""The most characters that are reported of one application: many share one report."""
 
 _WARNINGS_TOLD: Final = 20
 
@@ -39,7 +39,7 @@ class ApplicationFiles:
     """Parsed application files, by the blob that git keeps them in."""
 
     def __init__(self, *, keep: int = KEPT, names: Callable[[], Mapping[str, str]] = dict) -> None:
-        """`names`: how well-known plugins are called here, for files of the older kinds."""
+        """`names`: the configured names of well-known plugins, for files of the older kinds."""
         self._keep = keep
         self._names = names
         self._parsed: dict[tuple[str, str, str], Outcome] = {}
@@ -47,7 +47,7 @@ class ApplicationFiles:
     async def load(
         self, repository: Repository, commit: str, git_path: ApplicationGitPath
     ) -> ApplicationConfig:
-        """The configuration of one application; raises the PipecdError that its author is shown."""
+        """Returns the configuration of an application; raises the PipecdError for its author."""
         (outcome,) = await self.load_all(repository, commit, [git_path])
         if isinstance(outcome, PipecdError):
             raise outcome
@@ -56,7 +56,7 @@ class ApplicationFiles:
     async def load_all(
         self, repository: Repository, commit: str, git_paths: Sequence[ApplicationGitPath]
     ) -> list[Outcome]:
-        """Many applications of one commit, in their order; what is wrong with one is its outcome.
+        """Returns a configuration, or the error, for each path of one commit, in their order.
 
         Raises GitError only when the repository itself cannot be read.
         """
@@ -91,13 +91,13 @@ class ApplicationFiles:
                     outcomes.append(await missing_file_error(repository, commit, place))
                 else:
                     outcomes.append(self.parse(file))
-                    await asyncio.sleep(0)  # a large file takes long, and others have work to do
+                    await asyncio.sleep(0)  # a large file takes long: let other tasks run
             except PipecdError as error:
                 outcomes.append(error)
         return outcomes
 
     def parse(self, file: ApplicationFile) -> Outcome:
-        """The configuration in a file, or all that is wrong with it."""
+        """Returns the configuration in a file, or an error with all its faults; cached by blob."""
         names = self._names()
         key = (file.blob_id, file.place.file, repr(sorted(names.items())))
         outcome = self._parsed.pop(key, None)
@@ -127,7 +127,7 @@ def _parse(file: ApplicationFile, names: Mapping[str, str]) -> Outcome:
 
 
 def _too_long(path: str, config: ApplicationConfig) -> SourceError | None:
-    """What keeps an application from being told about, because it says too much about itself."""
+    """Returns an error when the name, description or labels are too long to be reported."""
     labels = sum(len(key) + len(value) for key, value in config.labels.items())
     for what, length, most in (
         ("spec.name", len(config.name), _LONGEST_NAME),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the application files of a commit; what did not change since the last look is not read.
+"""Find the application files of a commit; files unchanged since the last scan are not read.
 
-A file that cannot be read is left out, with a line in the log, and takes no other with it.
+A file that cannot be read is left out and logged; the others are not affected.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ OLD_NAME: Final = ".pipe.yaml"
 _LONGEST_REASON: Final = 2000
 
 MOST_TEXT: Final = 64 * 1024 * 1024
-"""Bytes of all application files of a repository that are looked at: they are kept in memory."""
+"""Bytes of all application files of a repository: they are kept in memory, the rest is left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class ScannedFile:
 
 @dataclass(slots=True, kw_only=True)
 class Scan:
-    """What was found in a commit."""
+    """The application files of a commit, by path."""
 
     files: dict[str, ScannedFile] = field(default_factory=dict)
     is_complete: bool = True
@@ -51,14 +51,14 @@ class Scan:
 
 
 def is_application_file(path: str) -> bool:
-    """Is a file taken for an application's by its name?"""
+    """Returns whether a path has the name of an application file."""
     return path.endswith(ENDING) or posixpath.basename(path) == OLD_NAME
 
 
 async def scan(
     repository: Repository, commit: str, files: ApplicationFiles, before: Mapping[str, ScannedFile]
 ) -> Scan:
-    """All application files of a commit by their path; `before` is what the last look found."""
+    """Returns all application files of a commit; `before` are those of the last scan."""
     listed = await repository.files(commit, ending=".yaml")
     made = Scan()
     new = []
@@ -84,14 +84,14 @@ async def scan(
                 )
                 return made
             text += _take(made, repository.id, path, each_object, files)
-            await asyncio.sleep(0)  # thousands of files take seconds, and others have work to do
+            await asyncio.sleep(0)  # thousands of files take seconds: let other tasks run
     return made
 
 
 def _take(
     made: Scan, repository_id: str, path: str, found: GitObject | Absent, files: ApplicationFiles
 ) -> int:
-    """Add one file to what was found; answers how many bytes it has."""
+    """Add one file to the scan; returns its size in bytes, 0 when it cannot be read."""
     place = ApplicationPlace(folder=posixpath.dirname(path), file=path)
     try:
         file = file_in(found, place)
@@ -116,7 +116,7 @@ def _portions(paths: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _can_be_told(path: str) -> bool:
-    """A path that nobody could register, e.g. one of several lines, is told to nobody."""
+    """Returns whether an application could be registered with this path, e.g. no newline."""
     try:
         RepositoryPath(path)
     except BadGitNameError:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the control plane knows, kept close: applications, deployments, commands."""
+"""The client of the control plane, the lease, and a local copy of its state."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls to the control plane: the piped's token, limits, and errors of our own.
+"""Calls to the control plane: the piped's token, deadlines, retries, and errors of the model.
 
 The one place of piped that talks to the control plane; callers pick between `call` (the response is
 needed now) and `call_until_accepted` (the request must arrive, however long that takes).
@@ -35,16 +35,16 @@ class Rpc(Protocol[Request_contra, Response_co]):
     def __call__(
         self, request: Request_contra, *, timeout: float | None = None
     ) -> Awaitable[Response_co]:
-        """Call it."""
+        """Call the RPC and return its response; `timeout` is in seconds."""
 
 
 QUESTION: Final = Retry(attempts=4, base=0.2, cap=5)
-"""An answer is waited for: give up while the asker still remembers why it asked."""
+"""For calls whose response is needed now: give up after a few attempts."""
 
 REPORT: Final = Retry(
     attempts=None, base=0.2, cap=1, also=frozenset({"INTERNAL", "UNKNOWN", "DATA_LOSS"})
 )
-"""A report must arrive, whatever the first answers were."""
+"""For reports, which must arrive: retry until accepted, also after internal errors."""
 
 _ERRORS: Final[dict[str, type[errors.PipecdError]]] = {
     "INVALID_ARGUMENT": errors.ConfigError,
@@ -76,7 +76,7 @@ class ControlPlane:
 
     @property
     def is_connected(self) -> bool:
-        """Is there a connection? Calls make one, and make another when it is lost."""
+        """Whether there is a connection now. Calls connect, and reconnect when it is lost."""
         return bool(self._channel.get_state().name == "READY")
 
     async def call(
@@ -106,16 +106,16 @@ class ControlPlane:
         await self.call_until_accepted(rpc, request)
 
     async def report_live_state(self, snapshot: ApplicationLiveStateSnapshot) -> None:
-        """Report what runs, once; raises PipecdError when it was not taken.
+        """Report a live state once; raises PipecdError when it was not accepted.
 
-        It does not wait in the outbox: while the control plane is away a live state gets old, and
-        the next look brings a newer one.
+        It is not queued in the outbox: while the control plane is away a live state gets old, and
+        the next read brings a newer one.
         """
         request = ReportApplicationLiveStateRequest(snapshot=snapshot)
         await self.call(self.service.ReportApplicationLiveState, request)
 
     async def watch(self, request: WatchRequest) -> AsyncGenerator[WatchResponse, None]:
-        """Follow what the control plane pushes, until the stream breaks."""
+        """Yields the messages of the push stream until it ends; raises PipecdError."""
         try:
             async with aclosing(stream(self.push.Watch, request)) as messages:
                 async for message in messages:
@@ -157,7 +157,7 @@ async def _call(
 
 
 def own_error(error: CallError) -> errors.PipecdError:
-    """What a failed call means to piped."""
+    """Returns the error of the model for a failed call."""
     if error.status == "UNIMPLEMENTED":
         return UnknownRpcError(f"the control plane does not know {error.method}")
     kind = _ERRORS.get(error.status, errors.UnavailableError)
@@ -177,9 +177,9 @@ async def connected(
     tls: ClientTls | None,
     also: Callable[[], list[tuple[str, str]]] = list,
 ) -> AsyncIterator[ControlPlane]:
-    """A control plane to call while the block runs; the first call connects.
+    """Yields a client of the control plane while the block runs; the first call connects.
 
-    `also`: more metadata, asked for before each call.
+    `also` is called before each call, and returns more metadata for it.
     """
     token = format_piped_token(project_id, piped_id, key.strip())
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The epoch of the lease that a report belongs to, wherever and whenever it is sent.
 
-What a deployment's run says is said under the epoch in which the run began, and what a piped has
-left on disk under the one in which its data folder was last at work: the control plane refuses both
-when another instance has been at work since.
+Reports of a deployment's run carry the epoch in which the run began, and the backlog that a piped
+has left on disk the epoch in which its data folder last held the lease: the control plane refuses
+both when another instance has held the lease since.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _CURRENT: Final[ContextVar[int | None]] = ContextVar("lease epoch", default=None
 
 @contextmanager
 def lease_epoch(epoch: int | None) -> Iterator[None]:
-    """Make all calls of the block under this epoch; None: under that of the lease, as outside."""
+    """Send all calls of the block with this epoch; None: with that of the lease."""
     before = _CURRENT.set(epoch)
     try:
         yield
@@ -45,7 +45,7 @@ def read_epoch(file: Path) -> int:
 
 
 def write_epoch(file: Path, epoch: int) -> None:
-    """Write the epoch atomically; a disk that takes nothing is logged, and no reason to stop."""
+    """Write the epoch atomically; a failing disk is logged and raises nothing."""
     try:
         write_atomically(file, f"{epoch}\n".encode())
     except OSError as error:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lease: whether this instance of a piped may start work, and for how long.
 
-Told by the push stream, kept by renewals at a third of its time, given back at a graceful stop.
-Its times count from the moment a call was sent, on a clock that goes on while the machine sleeps:
+The push stream grants it, calls renew it after a third of its time, and a graceful stop releases
+it. Its time counts from the moment a call was sent, on a clock that runs while the machine sleeps:
 this instance always stops before another one may begin. A control plane without leases sets no
-limits; until one has said which it is, nothing starts.
+limits; until it is known whether it has leases, nothing starts.
 """
 
 import asyncio
@@ -27,34 +27,34 @@ from piped.controlplane.epoch import current_lease_epoch, read_epoch, write_epoc
 log = logger(__name__)
 
 SHORTEST_PAUSE_SECONDS: Final = 0.2
-"""Between two renewals at least."""
+"""The shortest pause between two renewals."""
 
 RENEWAL_TIMEOUT_SECONDS: Final = 5.0
-"""How long a renewal is waited for; the next one is due anyway."""
+"""The deadline of a renewal; the next one is due soon anyway."""
 
 RELEASE_TIMEOUT_SECONDS: Final = 2.0
 """How long a stopping piped waits for the release."""
 
 
 def boot_time() -> float:
-    """Seconds that only grow, also while the machine sleeps."""
+    """Returns seconds on a monotonic clock that also runs while the machine sleeps."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class LeaseState(Enum):
-    """What this instance was told last."""
+    """The state of the lease in the control plane's last response."""
 
     UNKNOWN = "unknown"
-    """Nothing yet."""
+    """There was no response yet."""
     UNLIMITED = "unlimited"
     """The control plane has no leases."""
     HELD = "held"
     ELSEWHERE = "elsewhere"
-    """Another instance holds it, or nobody does."""
+    """This instance does not hold it: another one does, or none."""
 
 
 class Lease:
-    """What this instance may start now."""
+    """The lease of this instance: decides what it may start now."""
 
     def __init__(
         self,
@@ -62,15 +62,15 @@ class Lease:
         kept: Path | None = None,
         clock: Callable[[], float] = boot_time,
     ) -> None:
-        """`kept`: the file with the epoch of the piped before, whose last reports we may send."""
+        """`kept`: the file with the epoch of the previous piped, whose backlog we may send."""
         self.instance_id = instance_id
         self.state = LeaseState.UNKNOWN
         self.epoch = read_epoch(kept) if kept is not None else 0
-        """The one in which this data folder held the lease last; 0 when it never did."""
+        """The epoch in which this data folder last held the lease; 0 when it never did."""
         self._inherited: int | None = None
-        """The epoch of the piped before, when nobody was at work between it and this one."""
+        """The epoch of the previous piped, when no other instance held the lease in between."""
         self.on_refused: Callable[[], None] = lambda: None
-        """Called when a renewal was refused: the stream shall be opened anew."""
+        """Called when a renewal was refused: the push stream is to be reopened."""
         self._kept = kept
         self._clock = clock
         self._newest = 0
@@ -80,27 +80,27 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Is this the instance that works? Past its time it starts nothing all the same."""
+        """Whether this instance has the lease, even if expired, or needs none; see `may_start`."""
         return self.state in {LeaseState.HELD, LeaseState.UNLIMITED}
 
     def epoch_now(self) -> int:
-        """The epoch of whoever calls this: that of its block, or the lease's."""
+        """Returns the epoch of the caller's `lease_epoch` block, or that of the lease."""
         chosen = current_lease_epoch()
         return self.epoch if chosen is None or chosen == self._inherited else chosen
 
     def metadata(self) -> list[tuple[str, str]]:
-        """What goes with every call: 0 says that we know of leases and have held none."""
+        """Returns the metadata of every call; epoch 0 means that no lease was held yet."""
         return [(LEASE_EPOCH_HEADER, str(self.epoch_now()))]
 
     def now(self) -> float:
-        """The time on the lease's clock."""
+        """Returns the time on the lease's clock."""
         return self._clock()
 
     def apply(self, lease: push.Lease | None, *, asked: float) -> None:
         """Apply the response to a call that was sent at `asked`; None: there are no leases."""
         if lease is None:
             self._apply_none()
-        elif lease.epoch >= self._newest:  # else it was overtaken on its way
+        elif lease.epoch >= self._newest:  # else a newer response has overtaken it
             self._newest = lease.epoch
             self._time = _seconds(lease.time)
             self._take_over = _seconds(lease.take_over_after)
@@ -114,7 +114,7 @@ class Lease:
         if self.state in {LeaseState.UNKNOWN, LeaseState.UNLIMITED}:
             self.state = LeaseState.UNLIMITED
         else:
-            # A gateway whose control plane is away may say so: no reason to work beside another.
+            # A gateway may respond so for a control plane that is away: keep the lease's limits.
             log.warning(
                 "lease.unknown_now",
                 reason="the control plane says that it has no leases, and had one before",
@@ -144,31 +144,34 @@ class Lease:
         self.state = LeaseState.ELSEWHERE
 
     def may_begin(self, *, begun: bool) -> bool:
-        """May a deployment be taken up; one that another instance may have `begun`, later?"""
+        """Returns whether a deployment may be run now.
+
+        One that another instance may have `begun` waits until that one must have stopped.
+        """
         return self.may_start(rollback=False) and not (begun and self._clock() < self._begun_from)
 
     def may_start(self, *, rollback: bool) -> bool:
-        """May a stage start, forward or of a rollback?"""
+        """Returns whether a stage may start now; a rollback may until another may take over."""
         if self.state is LeaseState.UNLIMITED:
             return True
         lasts = self._take_over if rollback else self._time
         return self.state is LeaseState.HELD and self._clock() < self._renewed + lasts
 
     async def wait_for_deployment(self, *, begun: bool) -> None:
-        """Wait until a deployment may be taken up."""
+        """Wait until a deployment may be run; see `may_begin`."""
         await self._wait_for(
             lambda: self.may_begin(begun=begun),
             lambda: self._begun_from if begun and self.may_start(rollback=False) else None,
         )
 
     async def wait_for_stage(self, *, rollback: bool) -> None:
-        """Wait until a stage may start."""
+        """Wait until a stage may start; see `may_start`."""
         if not self.may_start(rollback=rollback):
             log.warning("lease.stage_waits", rollback=rollback, standing=self.state.value)
         await self._wait_for(lambda: self.may_start(rollback=rollback))
 
     async def wait_until_lost(self) -> None:
-        """Wait until another instance goes on with what this one has begun."""
+        """Wait until the lease is lost and another instance may continue what this one began."""
         await self._wait_for(
             lambda: self._is_elsewhere() and self._clock() >= self._renewed + self._take_over,
             lambda: self._renewed + self._take_over if self._is_elsewhere() else None,
@@ -192,7 +195,7 @@ class Lease:
                 return
 
     async def renew_forever(self, control: ControlPlane) -> None:
-        """Renew the lease for ever, while it is held."""
+        """Renew the lease whenever it is held, until cancelled."""
         tried = 0.0
         while True:
             if self.state is not LeaseState.HELD:
@@ -206,7 +209,7 @@ class Lease:
                 await self.renew(control)
 
     async def renew(self, control: ControlPlane) -> None:
-        """Renew it once; a control plane that does not answer changes nothing."""
+        """Renew the lease once; a refusal loses it, a failed call changes nothing."""
         asked, epoch = self._clock(), self.epoch
         request = push.RenewLeaseRequest(instance_id=self.instance_id, epoch=epoch)
         try:
@@ -226,7 +229,7 @@ class Lease:
             self.apply(answer.lease, asked=asked)
 
     async def release(self, control: ControlPlane) -> None:
-        """Give it back, so that another instance need not wait."""
+        """Release the lease if it is held, so that another instance need not wait."""
         if self.state is not LeaseState.HELD:
             return
         self.state = LeaseState.UNKNOWN
@@ -252,7 +255,7 @@ class Lease:
         holds: Callable[[], bool],
         due: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """Wait until a condition holds; `due` is when it may hold without any change."""
+        """Wait until a condition holds; `due` returns when it may hold without any change."""
         while not holds():
             at = due()
             await self._wait_for_change(None if at is None else at - self._clock())

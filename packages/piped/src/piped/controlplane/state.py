@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the control plane knows about this piped, kept close, and every change of it.
+"""A local copy of what the control plane stores about this piped, with a stream of its changes.
 
 `piped.controlplane.watch` fills it; trigger and schedule read it and follow its changes. The
-statuses of deployments are authored by piped itself: what is held of them here may be older than
-what the scheduler knows, never newer.
+statuses of deployments originate in piped itself: those held here may be older than the
+scheduler's, never newer.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from pipecd_wire.model.deployment_pb2 import Deployment
 STAGE_COMMANDS: Final = frozenset({Command.APPROVE_STAGE, Command.SKIP_STAGE})
 
 HANDLED_MEMORY_SECONDS: Final = 600.0
-"""How long a handled command is remembered at least: a listing that was under way still has it."""
+"""How long a handled command is remembered at least: a listing in progress may still have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitHint:
-    """Somebody knows that a branch moved."""
+    """A notice of a git host, pushed by the control plane, that a branch has moved."""
 
     repository_id: str
     branch: str
@@ -37,9 +37,9 @@ class GitHint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChange:
-    """What became different; each entity is complete.
+    """A change of the state; each entity in it is complete.
 
-    A snapshot holds all there is of each kind that it holds at all.
+    A snapshot holds all entities of each kind that was listed for it.
     """
 
     snapshot: bool = False
@@ -53,7 +53,7 @@ class StateChange:
 class StateChanges:
     """The changes since the subscription was made, in order: `async for change in changes`.
 
-    One that is made after the first snapshot starts with the state of that moment.
+    A subscription after the first snapshot starts with a snapshot of the current state.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class StateChanges:
         return await self._queue.get()
 
     def put(self, change: StateChange) -> None:
-        """Add a change; only the state does."""
+        """Queue a change; only `ControlPlaneState` calls it."""
         self._queue.put_nowait(change)
 
 
@@ -80,7 +80,7 @@ class ControlPlaneState:
         self._commands: dict[str, Command] = {}
         self._handled: dict[str, float] = {}
         self._filled = asyncio.Event()
-        # A subscription that nobody holds any more must not collect changes for ever.
+        # A subscription without references must not collect changes for ever.
         self._subscribers: weakref.WeakSet[StateChanges] = weakref.WeakSet()
 
     @property
@@ -90,20 +90,20 @@ class ControlPlaneState:
 
     @property
     def deployments(self) -> Mapping[str, Deployment]:
-        """The deployments that were not completed when the control plane was last heard."""
+        """The deployments that were not completed in the last update of the control plane."""
         return MappingProxyType(self._deployments)
 
     @property
     def commands(self) -> Mapping[str, Command]:
-        """The commands that nobody here has handled yet."""
+        """The commands that this piped has not handled yet."""
         return MappingProxyType(self._commands)
 
     async def wait_filled(self) -> None:
-        """Wait for the first snapshot."""
+        """Wait until the state has its first snapshot."""
         await self._filled.wait()
 
     def changes(self) -> StateChanges:
-        """Follow the state from now on; the caller holds the result as long as it listens."""
+        """Subscribe to changes; the caller must hold the result as long as it listens."""
         changes = StateChanges()
         if self._filled.is_set():
             changes.put(self._everything())
@@ -111,7 +111,7 @@ class ControlPlaneState:
         return changes
 
     def stage_commands(self, deployment_id: str, stage_id: str) -> list[Command]:
-        """The open commands of one stage, oldest first."""
+        """Returns the open commands of one stage, oldest first."""
         found = [
             command
             for command in self._commands.values()
@@ -123,7 +123,7 @@ class ControlPlaneState:
     async def watch_stage_commands(
         self, deployment_id: str, stage_id: str
     ) -> AsyncGenerator[Command, None]:
-        """The commands of one stage, each once, as they come; without an end."""
+        """Yields the commands of one stage, each once, as they arrive; never ends."""
         changes = self.changes()
         told: set[str] = set()
         while True:
@@ -134,7 +134,7 @@ class ControlPlaneState:
             await anext(changes)
 
     def is_deploying(self, application_id: str) -> bool:
-        """Has it a deployment that has not come to its end?"""
+        """Returns whether an application has a deployment that is not completed."""
         return any(each.application_id == application_id for each in self._deployments.values())
 
     def forget_command(self, command_id: str) -> None:
@@ -149,7 +149,7 @@ class ControlPlaneState:
         deployments: Iterable[Deployment] | None = None,
         commands: Iterable[Command] | None = None,
     ) -> None:
-        """Replace with full listings; what is not in one is gone. A kind not given stays."""
+        """Replace each given kind with a full listing: what is not in it is removed."""
         removed: frozenset[str] = frozenset()
         if applications is not None:
             listed = {application.id: application for application in applications}
@@ -171,7 +171,7 @@ class ControlPlaneState:
         )
 
     def merge(self, change: StateChange) -> None:
-        """Apply a change."""
+        """Apply a change, and publish it to the subscribers."""
         for application in change.applications:
             self._applications[application.id] = application
         for application_id in change.removed_applications:
@@ -197,7 +197,7 @@ class ControlPlaneState:
         )
 
     def forget_deployment(self, deployment_id: str) -> None:
-        """Forget a deployment that has come to its end here."""
+        """Forget a deployment that this piped has completed."""
         self._deployments.pop(deployment_id, None)
 
     def _is_open(self, command: Command) -> bool:

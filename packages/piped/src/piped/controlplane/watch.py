@@ -2,8 +2,8 @@
 """Keeps the state filled: follows the control plane's push, or polls it where there is none.
 
 Every connection starts with a full snapshot, so nothing has to be replayed after a break. A control
-plane without the push service (upstream's) is listed at the intervals upstream's agents use, and so
-is one whose stream does not get through to us; the push is tried again all the while.
+plane without the push service (upstream's) is polled at the intervals of upstream's agents, and so
+is one whose stream keeps breaking; the push stream is retried meanwhile.
 """
 
 import asyncio
@@ -27,27 +27,27 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchPace:
-    """Seconds. The polling ones are upstream's; they count only where there is no push."""
+    """Intervals in seconds. Those of polling are upstream's; they apply only without push."""
 
     commands: float = 5
     deployments: float = 10
     applications: float = 60
     try_push: float = 60
-    """How often a control plane without push is asked again whether it has learned it."""
+    """How often the push stream is tried at a control plane without it."""
     silence: float = 60
-    """A stream that says nothing for so long, not even a heartbeat, is dead."""
+    """A stream without a message for so long, not even a heartbeat, is dead."""
     pause: float = 0.1
     """Half of the first pause before a new connection; it doubles with each break."""
     longest_pause: float = 1
-    """Short: whoever waits for the control plane waits for this. A refused connection is cheap."""
+    """Short, because deployments wait for the reconnection. A refused connection is cheap."""
     refused_pause: float = 5
-    """After the control plane has refused us: it will hardly change its mind within a second."""
+    """After the control plane has refused the piped key, which seldom changes within seconds."""
     polls_after: int = 3
-    """So many broken streams in a row, and the lists are polled meanwhile."""
+    """Broken streams in a row after which the lists are polled as well."""
 
 
 class Watch:
-    """The component that keeps the state true."""
+    """The component that keeps the state up to date."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Watch:
         self._due = {"commands": 0.0, "deployments": 0.0, "applications": 0.0}
 
     async def run(self) -> None:
-        """Follow, and after each break follow again."""
+        """Follow the push stream, and reconnect or poll after each break, until cancelled."""
         while True:
             try:
                 await self._follow()
@@ -97,19 +97,19 @@ class Watch:
                     log.info("controlplane.back")
                 self._backoff.reset()
                 if message.lease.held:
-                    # It is ours now. What the holder before did is whole in a new snapshot only.
+                    # The lease is ours now. Only a new snapshot has all that the last holder did.
                     return
                 self._take(message)
             raise UnavailableError("the control plane ended the stream")
 
     def _ask_again(self) -> None:
-        """Open the stream anew, now."""
+        """Reopen the push stream now."""
         self._refused = True
         if self._listening is not None and not self._listening.expired():
             self._listening.reschedule(asyncio.get_running_loop().time())
 
     async def _messages(self) -> AsyncGenerator[push.WatchResponse, None]:
-        """The stream, given up when it is silent for too long."""
+        """Yields the messages of the stream; raises UnavailableError when it is silent too long."""
         async with aclosing(self._control.watch(self._request)) as messages:
             while True:
                 try:
@@ -173,7 +173,7 @@ class Watch:
             await asyncio.sleep(max(0.0, until - time.monotonic()))
 
     async def _poll_until(self, end: float) -> None:
-        """List what is due, again and again, until `end`; at least one look is taken."""
+        """Poll the lists as they fall due until `end`; at least one poll is made."""
         while True:
             try:
                 await self._poll_due()

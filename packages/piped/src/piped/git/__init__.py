@@ -38,7 +38,7 @@ __all__ = [
 
 
 def repositories(config: PipedConfig, data_dir: Path) -> dict[str, Repository]:
-    """The repositories of a piped's configuration by their id; nothing is fetched yet."""
+    """Returns the repositories of a piped's configuration by id; nothing is fetched yet."""
     credentials = Credentials(config.git, data_dir / "ssh")
     credentials.prepare()
     return {
@@ -55,7 +55,7 @@ def repositories(config: PipedConfig, data_dir: Path) -> dict[str, Repository]:
 
 
 def folder_name(repository_id: str) -> str:
-    """A repository's id as a plain file name, and no two alike."""
+    """Returns a file name for a repository's id, unique among all ids."""
     name = quote(repository_id, safe="").replace(".", "%2E")
     if len(name) <= 100:
         return name

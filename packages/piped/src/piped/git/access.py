@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How git proves who we are: a password for HTTPS, a key for SSH.
+"""How git authenticates: a password for HTTPS, a key for SSH.
 
 Neither is ever an argument of a process, and nothing of the user's own `.ssh` is changed: the key
 is copied (ssh insists on its mode) and an ssh configuration of our own stands before the user's.
@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from pipecd_model.config import GitConfig
 from piped.git.errors import GitError
 
-# It asks nobody, and notices a host that is gone.
+# No prompts, and a host that is gone is noticed.
 _SSH_OPTIONS: Final = (
     *("-o", "BatchMode=yes"),
     *("-o", "ConnectTimeout=15"),
@@ -26,7 +26,7 @@ _SSH_OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteAccess:
-    """What a git gets to reach a remote: the address, settings, and variables."""
+    """What git needs to reach a remote: the address, settings, and environment variables."""
 
     address: str
     settings: dict[str, str] = field(default_factory=dict, repr=False)
@@ -53,7 +53,7 @@ class Credentials:
         self._ssh = ["ssh", "-F", str(self._folder / "config"), *_SSH_OPTIONS]
 
     def for_remote(self, remote: str) -> RemoteAccess:
-        """What it takes to reach this remote."""
+        """Returns the address and credentials for a remote."""
         variables = {"GIT_SSH_COMMAND": shlex.join(self._ssh)}
         parts = urlsplit(remote) if "://" in remote else None
         if parts is None or parts.scheme not in {"http", "https"}:
@@ -97,7 +97,7 @@ class Credentials:
             f'  IdentityFile "{key}"',
             "  IdentitiesOnly yes",
             f'  UserKnownHostsFile "{self._folder / "known_hosts"}" ~/.ssh/known_hosts',
-            "  StrictHostKeyChecking accept-new",  # the first answer is believed, a change never
+            "  StrictHostKeyChecking accept-new",  # trusted on first use only
             f'Include "{users}"' if Path(users).is_file() else "",
         ]
         return "\n".join(lines) + "\n"

@@ -19,7 +19,7 @@ _OURS: Final = frozenset({"HEAD", "config", "objects", "packed-refs", "refs"})
 _ALTERNATES: Final = ("alternates", "http-alternates")
 _HASH: Final = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?\n?")
 _LOCK: Final = ".lock"
-"""Left alone: a git may hold it, and one that nobody holds is removed once it is old."""
+"""Left alone: a git process may hold it; a stale one is removed by `mirror` once it is old."""
 
 _SHA1_SETTINGS: Final = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"
 _SHA256_SETTINGS: Final = (
@@ -82,7 +82,7 @@ def _foreign_refs(folder: Path, ours: Path) -> Iterator[Path]:
 
 
 def _is_plain(path: Path) -> bool:
-    """Git wants these two to be there, whatever is in them."""
+    """Returns whether a folder is `refs/heads` or `refs/tags`, which git requires."""
     return path.parent.name == "refs" and path.name in {"heads", "tags"}
 
 

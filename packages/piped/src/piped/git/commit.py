@@ -25,23 +25,23 @@ class Commit:
 
     @property
     def short(self) -> str:
-        """The hash as people write it."""
+        """The first seven digits of the hash."""
         return self.hash[:7]
 
 
 _LONGEST_MESSAGE: Final = 64 * 1024
 _LONGEST_AUTHOR: Final = 1024
-"""Bytes that are looked at; nobody writes more, and everybody who shows it would have to."""
+"""Bytes that are read of a message and of an author; the rest is dropped."""
 
 _NO_CHARSETS: Final = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape"})
-"""What Python decodes beside the charsets of people; of long texts it takes seconds for some."""
+"""Codecs of Python that are no charsets of texts; some take seconds for a long text."""
 
 _PERSON: Final = re.compile(r"(?P<name>.*?)\s*<(?P<mail>[^>]*)>\s*(?P<time>-?\d+)?")
 _TRAILER: Final = re.compile(r"(?P<key>[A-Za-z0-9][A-Za-z0-9-]*)\s*:\s*(?P<value>.*)")
 
 
 def parse_commit(commit_hash: str, data: bytes) -> Commit:
-    """Read a commit object. Nothing in it can make this fail: anybody can write one."""
+    """Parse a commit object. No content can make this fail: it comes from untrusted authors."""
     head, _, body = data.partition(b"\n\n")
     headers = dict(_headers(head))
     message = _decode(body[:_LONGEST_MESSAGE], headers.get(b"encoding", b"utf-8"))
@@ -63,7 +63,7 @@ def parse_commit(commit_hash: str, data: bytes) -> Commit:
 def _headers(head: bytes) -> list[tuple[bytes, bytes]]:
     found = []
     for line in head.split(b"\n"):
-        if not line.startswith(b" "):  # a signature goes on over indented lines
+        if not line.startswith(b" "):  # a signature continues on indented lines
             key, _, value = line.partition(b" ")
             found.append((key, value))
     return found
@@ -73,9 +73,9 @@ def _decode(data: bytes, encoding: bytes) -> str:
     try:
         codec = codecs.lookup(encoding.decode("ascii", "replace")).name.replace("_", "-")
         text = data.decode("utf-8" if codec in _NO_CHARSETS else codec, "replace")
-    except (LookupError, ValueError):  # unknown, no name at all, or none that reads text
+    except (LookupError, ValueError):  # unknown codec, invalid name, or no text codec
         text = data.decode("utf-8", "replace")
-    # Some encodings bring halves of characters, which nobody can write down again.
+    # Some encodings decode to lone surrogates, which cannot be encoded as UTF-8 again.
     text = text.encode("utf-8", "replace").decode()
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
@@ -99,7 +99,7 @@ _WEB_SCHEMES: Final = frozenset({"http", "https", "ssh", "git", "git+ssh", "ssh+
 
 
 def commit_url(remote: str, commit_hash: str) -> str:
-    """The page of a commit on its git host; empty for a remote that has no pages."""
+    """Returns the web page of a commit on its git host; empty for a remote without pages."""
     if "://" in remote:
         parts = urlsplit(remote)
         if parts.scheme not in _WEB_SCHEMES or not parts.hostname:

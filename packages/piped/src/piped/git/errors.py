@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be wrong with git, split by what heals it.
+"""The errors of git operations, split by how each of them is recovered from.
 
 GitError                 git failed, or said something we do not understand
-├── RemoteError          the remote is away or refuses us: tried again, with pauses
-│   └── NoBranchError    it answers, but has no such branch: deleted, or nothing pushed yet
+├── RemoteError          the remote cannot be reached or refuses us: retried with backoff
+│   └── NoBranchError    it responds, but has no such branch: deleted, or nothing pushed yet
 ├── NoCommitError        a commit that the mirror lacks and the remote does not give
-└── DamagedMirrorError   our own copy is broken: made anew
+└── DamagedMirrorError   our own copy is broken: rebuilt from the remote
 """
 
 import re
@@ -54,7 +54,7 @@ _NOT_OURS = re.compile(
 
 
 def summarize_stderr(stderr: str) -> str:
-    """What git says, in one line and without credentials: `fatal: repository '…' not found`."""
+    """Returns git's error messages in one line, without credentials and `fatal:` prefixes."""
     lines = [_CREDENTIALS.sub("", line).strip() for line in stderr.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("hint:", "warning:"))]
     errors = [line for line in lines if line.startswith(("fatal:", "error:", "remote: fatal:"))]
@@ -63,25 +63,25 @@ def summarize_stderr(stderr: str) -> str:
 
 
 def strip_credentials(remote: str) -> str:
-    """A remote's address as it may be shown."""
+    """Returns a remote's address without the credentials in it."""
     return _CREDENTIALS.sub("", remote)
 
 
 def says_no_branch(stderr: str) -> bool:
-    """Did the remote answer that it has no such branch?"""
+    """Returns whether git's output says that the remote has no such branch."""
     return bool(_NO_BRANCH.search(stderr))
 
 
 def advice(stderr: str) -> str:
-    """What a person can do about a remote that refuses us, where git's words do not say it."""
+    """Returns a hint for a remote that refuses us, empty where git's message needs none."""
     if "dubious ownership" in stderr:
         return "tell the user that runs piped to trust it: git config --global safe.directory PATH"
     return ""
 
 
 def says_damaged(stderr: str) -> bool:
-    """Does git complain about our copy? What the remote complains about starts with `remote:`."""
+    """Returns whether git reports damage in our mirror; lines of the remote are skipped."""
     ours = [line for line in stderr.splitlines() if not line.startswith("remote:")]
     if "out of memory" in stderr.lower():
-        return False  # what it could not read then, another can
+        return False  # a transient failure: the object may be intact
     return any(_DAMAGE.search(line) and not _NOT_OURS.search(line) for line in ours)

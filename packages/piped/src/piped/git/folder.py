@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delete folders, whatever somebody did to them."""
+"""Delete folders, including those whose permissions a script has taken away."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def remove(path: Path) -> None:
-    """Delete a file or folder with all that is in it, also where somebody took rights away.
+    """Delete a file or folder with all that is in it, also where permissions are missing.
 
     Links are deleted, never followed.
     """
@@ -22,7 +22,7 @@ def remove(path: Path) -> None:
 
 
 def make_writable(folder: Path) -> None:
-    """Give ourselves back the folders that somebody closed."""
+    """Restore our read, write and search permission on a folder and all folders below it."""
     waiting = [str(folder)]
     while waiting:
         each = waiting.pop()

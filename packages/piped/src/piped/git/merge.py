@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merge two commits inside a mirror, without files: what a branch would be after a merge."""
+"""Merge two commits inside a mirror, without a checkout, to preview a branch after a merge."""
 
 from pathlib import Path
 from typing import Final
@@ -10,19 +10,20 @@ from piped.git import process as git
 from piped.git.errors import GitError
 
 _CONFLICT: Final = 1
-"""The exit code of a merge that people must finish."""
+"""The exit code of `git merge-tree` for a conflict."""
 
 _SHOWN: Final = 5
 
 
 class MergeConflictError(GitError):
-    """The two cannot be merged without a person."""
+    """The two commits have a conflict that a person must resolve."""
 
 
 async def merge(folder: Path, base: CommitHash, head: CommitHash, *, env: dict[str, str]) -> str:
-    """Make a merge commit of two commits that a bare repository has; answers its hash.
+    """Creates a merge commit of two commits of a bare repository and returns its hash.
 
-    The same two make the same commit: it is only ever looked at, and never on a branch.
+    The same two commits always give the same hash. The merge commit is only read; no branch points
+    to it. Raises MergeConflictError.
     """
     where = join_option("--git-dir=", folder)
     output, code = await _try(

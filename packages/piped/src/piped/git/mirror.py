@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bare copy of a repository: made, filled, and made anew when it is broken.
+"""The mirror of a repository: a bare clone that is fetched, and rebuilt when it is damaged.
 
-Only the watched branch is fetched. Nothing is ever collected from it: the trees of running stages
-borrow its objects, and a rollback needs commits that a forced push took off the branch.
+Only the watched branch is fetched. Its objects are never garbage collected: the worktrees of
+running stages borrow them, and a rollback needs commits that a forced push took off the branch.
 """
 
 import asyncio
@@ -36,18 +36,19 @@ log = logger(__name__)
 
 FIRST_FETCH_SECONDS: Final = 3600.0
 LATER_FETCH_SECONDS: Final = 300.0
-"""Seconds. A first one may bring gigabytes; a later one that takes this long hangs."""
+"""Time limits in seconds. A first fetch may bring gigabytes; a later one that takes this long
+hangs."""
 
 _STALE_LOCK_SECONDS: Final = 60.0
 """Seconds. We fetch one at a time: an older lock was left by a git that was killed."""
 
-# What hosts say to a wish for a commit that they lack, or give only by a branch's name.
+# The errors of hosts that lack a requested commit, or serve commits only by a branch's name.
 _NOT_GIVEN: Final = re.compile(r"not our ref|unadvertised object|no such remote ref|bad object")
 
 _IN_ONE_PIECE: Final = {"fetch.unpackLimit": "1"}
-"""Git writes the objects of a small fetch one by one, commits before their files. Somebody who
-reads meanwhile, or after a kill in between, would see a commit that lacks its files. A pack appears
-whole or not at all."""
+"""Git writes the objects of a small fetch one by one, commits before their files. Another
+process that reads meanwhile, or after a kill in between, would see a commit that lacks its files.
+A pack appears whole or not at all."""
 
 _MANY_PACKS: Final = 50
 _MANY_LOOSE: Final = 27  # of 256 folders one is counted: about 7000 loose objects
@@ -62,7 +63,7 @@ class MirrorFolder:
         self._branch = branch
         settings = {"remote.origin.url": access.address, **_IN_ONE_PIECE, **access.settings}
         self.env = git.environment()
-        # Only the git that talks to the remote gets what opens it.
+        # Only the git processes that talk to the remote get the credentials.
         self._remote_env = git.environment(
             settings, access.variables, helper=RemoteAddress(access.address).helper
         )
@@ -70,7 +71,7 @@ class MirrorFolder:
 
     @property
     def remote(self) -> str:
-        """The remote's address as it may be shown."""
+        """The remote's address without the credentials in it."""
         return strip_credentials(self._access.address)
 
     async def run(
@@ -79,14 +80,14 @@ class MirrorFolder:
         limit: float = 60,
         memory: int | None = git.MOST_MEMORY,
     ) -> bytes:
-        """Run git in the mirror, on this machine alone."""
+        """Run git in the mirror without credentials; raises DamagedMirrorError or GitError."""
         try:
             return await self._git(*arguments, env=self.env, limit=limit, memory=memory)
         except git.GitFailedError as error:
             raise self.explain(error) from None
 
     def explain(self, error: git.GitFailedError) -> GitError:
-        """What the failure of a git that reads the mirror says about the mirror."""
+        """Returns DamagedMirrorError for a failure that shows damage, the given error otherwise."""
         if says_damaged(error.stderr):
             return DamagedMirrorError(
                 f"the mirror of {self.remote} is broken: {summarize_stderr(error.stderr)}"
@@ -94,7 +95,7 @@ class MirrorFolder:
         return error
 
     async def clean(self) -> None:
-        """Remove what an earlier run, or somebody else, left in the mirror: once, at the start."""
+        """Remove foreign files, refs and settings from the mirror; only the first call does it."""
         if self._is_clean:
             return
         self._is_clean = True
@@ -102,13 +103,13 @@ class MirrorFolder:
             log.warning("git.mirror_cleaned", folder=str(self.folder), cleaned=cleaned)
 
     async def make(self) -> None:
-        """Make the mirror if there is none; an existing one is used as it is."""
+        """Create the mirror if there is none; an existing one is used unchanged."""
         if (self.folder / "HEAD").is_file() and (self.folder / "objects").is_dir():
             return
         await self._init("sha1")
 
     async def make_anew(self) -> None:
-        """Replace the mirror by a new one with the branch in it; until then the old one stays."""
+        """Rebuild the mirror from the remote; the old one stays until the new one is complete."""
         log.warning("git.mirror_made_anew", folder=str(self.folder), remote=self.remote)
         fresh = MirrorFolder(self._path_beside("new"), self._access, self._branch)
         await fresh._init("sha1")
@@ -121,7 +122,7 @@ class MirrorFolder:
         await asyncio.to_thread(remove, broken)
 
     async def branch_at_remote(self) -> str:
-        """Ask the remote where the branch stands; raises NoBranchError or RemoteError."""
+        """Returns the hash of the branch at the remote; raises NoBranchError or RemoteError."""
         wanted = self._branch.ref
         found = await self._run_at_remote(
             *own("ls-remote", "--quiet", "--end-of-options", "origin"), word(wanted), limit=60
@@ -133,7 +134,7 @@ class MirrorFolder:
         raise self._no_branch(self._branch)
 
     async def fetch(self, *, first: bool) -> None:
-        """Bring the branch, wherever it went; raises RemoteError, or DamagedMirrorError."""
+        """Fetch the branch, also after a forced push; raises RemoteError or DamagedMirrorError."""
         kept = f"+{self._branch.ref}:{self._branch.ref}"
         try:
             await self._fetch(kept, first=first)
@@ -146,11 +147,11 @@ class MirrorFolder:
         await self._tidy()
 
     async def fetch_branch(self, branch: BranchName) -> None:
-        """Bring the commits of another branch, under no name; raises NoBranchError."""
+        """Fetch the commits of another branch without a local ref; raises NoBranchError."""
         await self._fetch(f"{branch.ref}:", first=False, branch=branch)
 
     async def fetch_commit(self, commit_hash: CommitHash) -> bool:
-        """Bring one commit that is not on the branch; returns whether the host gives it."""
+        """Fetch one commit that is not on the branch; returns whether the host serves it."""
         try:
             await self._fetch(f"{commit_hash}:", first=False)
         except NoBranchError:
@@ -162,7 +163,7 @@ class MirrorFolder:
         return True
 
     async def _fetch(self, what: str, *, first: bool, branch: BranchName | None = None) -> None:
-        """Fetch one refspec, which says itself where it is kept: in our ref, or nowhere."""
+        """Fetch one refspec; its right side is our ref, or empty for no local ref."""
         tell = self._progress() if first else None
         try:
             await self._run_at_remote(
@@ -235,16 +236,16 @@ class MirrorFolder:
         write_settings(self.folder, object_format=object_format)
 
     async def _tidy(self) -> None:
-        """Put many small packs into one, keeping everything, before reading gets slow."""
+        """Repack many small packs or loose objects, dropping nothing, before reads get slow."""
         packs, loose = _count(self.folder / "objects")
         if loose > _MANY_LOOSE:
-            # Merges that were only looked at are on no branch; they count as everything else does.
+            # Merges for previews are on no branch: `-k` keeps unreachable objects as well.
             how = own("repack", "-a", "-d", "-k", "-q")
         elif packs > _MANY_PACKS:
             how = own("repack", "--geometric=2", "-d", "-q")
         else:
             return
-        # It takes what all objects together need, which the limit for one commit is not made for.
+        # A repack needs memory for all objects; the usual limit is meant for one commit.
         await self.run(*how, limit=FIRST_FETCH_SECONDS, memory=None)
 
     def _remove_stale_locks(self) -> None:

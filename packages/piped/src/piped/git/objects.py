@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read objects of a mirror through one `git cat-file` that stays alive.
+"""Read objects of a mirror through one long-running `git cat-file` process.
 
-A read costs a few lines in and out instead of a process. Paths are followed inside the commit: a
-symbolic link that leaves the repository is told, never read. An object that cannot be read is the
-answer for its own name; the others that were asked for with it are read all the same.
+A read costs a few lines in and out instead of a process. Symbolic links are followed inside the
+commit; for one that leaves the repository an `Absent` is returned, and it is never read. So it is
+for an object that cannot be read; the other objects of the same batch are read all the same.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from piped.git import process as git
 from piped.git.errors import DamagedMirrorError, GitError
 
 LARGEST: Final = 16 * 1024 * 1024
-"""Bytes. Nothing that we read ourselves comes near it; what is larger is somebody's mistake."""
+"""Bytes. No file that piped itself reads comes near it; a larger one is there by mistake."""
 
 LONGEST_NAME: Final = 4096 + 80
 """Bytes of a commit and a path: no checkout could hold a longer one."""
@@ -28,16 +28,16 @@ _SINGLE_SECONDS: Final = 20.0
 """Seconds for a batch of objects, and for one that is asked for alone after its batch failed."""
 
 _AT_ONCE: Final = 64
-"""Requests in flight: few enough that they fit into the pipe while their answers fill the other."""
+"""Requests in flight: few enough to fit into one pipe while the responses fill the other."""
 
 _MOST_LOST: Final = 16
-"""Objects that git may fail on before the whole mirror is taken for broken."""
+"""Objects that git may fail to read before the whole mirror is reported as damaged."""
 
 _CHUNK: Final = 64 * 1024
 
 _MEMORY: Final = {"GIT_ALLOC_LIMIT": "512m"}
-"""What one allocation of git may take: it reads the target of a link whole, and a few kilobytes of
-a repository can stand for gigabytes."""
+"""Limits one allocation of git: it reads the target of a link into memory, and a few kilobytes of a
+repository can expand to gigabytes."""
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -85,7 +85,7 @@ class _Header:
 
 
 class _StrangeAnswerError(Exception):
-    """What git wrote is not an answer that we know: nothing after it can be understood."""
+    """Git's response cannot be parsed, so that the rest of the stream cannot be either."""
 
 
 _FAILURES: Final = (OSError, asyncio.IncompleteReadError, _StrangeAnswerError, TimeoutError)
@@ -103,14 +103,14 @@ class Objects:
     async def contents(
         self, names: Sequence[str], *, largest: int = LARGEST
     ) -> list[GitObject | Absent]:
-        """Read objects, in the order of their names; those of more than `largest` bytes are not.
+        """Returns objects in the order of `names`; Absent for those of more than `largest` bytes.
 
-        Raises DamagedMirrorError when git cannot read anything, or fails again and again.
+        Raises DamagedMirrorError when git can read none of them, or fails on too many.
         """
         return await self._ask("contents", names, largest)
 
     async def info(self, names: Sequence[str]) -> list[GitObject | Absent]:
-        """Look up the id and kind of objects, in the order of their names."""
+        """Returns the id and kind of objects, in the order of `names`."""
         return await self._ask("info", names, LARGEST)
 
     async def close(self) -> None:
@@ -130,9 +130,9 @@ class Objects:
                 try:
                     found += await self._converse(verb, batch, largest, alone=alone)
                 except _FAILURES:
-                    # It died, hangs or is not understood. It may have been killed, and nothing is
-                    # lost with it: once more with a new one, name by name, to see whose fault it
-                    # is.
+                    # The process died, hangs, or its response cannot be parsed. It may only have
+                    # been killed: retry with a new process, name by name, to find the object that
+                    # it fails on.
                     if alone:
                         lost += 1
                         found.append(Absent(why="lost"))
@@ -157,7 +157,7 @@ class Objects:
                     found = await self._data(headers, largest)
             done = True
         finally:
-            if not done:  # what it still has to say belongs to nobody
+            if not done:  # the rest of its output belongs to no later request
                 await self.close()
         return found
 
@@ -167,14 +167,14 @@ class Objects:
         lines = "".join(
             f"info {name}\n" for name, asked in zip(names, askable, strict=True) if asked
         )
-        # Not drained: while we waited for that, git might wait for us to read its answers.
+        # Not drained: while we waited for that, git might wait for us to read its responses.
         requests.write(lines.encode(errors="surrogateescape"))
         return [await _header(answers) if asked else Absent(why="unnameable") for asked in askable]
 
     async def _data(
         self, headers: Sequence[_Header | Absent], largest: int
     ) -> list[GitObject | Absent]:
-        """The contents by id: a name may stand for something else by now."""
+        """Returns contents by object id: a ref may have moved since the headers were read."""
         requests, answers = await self._pipes()
         for header in headers:
             if isinstance(header, _Header) and header.size <= largest:
@@ -204,7 +204,7 @@ class Objects:
 
 
 def _is_nameable(name: str) -> bool:
-    """Can it be asked for? A request is one line, and git strips what looks like a line's end."""
+    """Returns whether a name fits into a request, which is one line of limited length."""
     if _CONTROL.search(name):
         return False
     with contextlib.suppress(UnicodeEncodeError):
@@ -236,7 +236,7 @@ async def _contents(stream: asyncio.StreamReader, header: _Header) -> GitObject:
 
 
 async def _skip(stream: asyncio.StreamReader, size: int) -> None:
-    """Read over the target of a link: only git follows it, and it may be of any length."""
+    """Skip the target of a link, which is not needed here and may be of any length."""
     while size > 0:
         data = await stream.read(min(size, _CHUNK))
         if not data:

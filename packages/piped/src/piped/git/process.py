@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run git: a clean environment, a time limit, and no process left behind.
 
-Everything of piped that starts git goes through here. Git never asks anybody anything: without
-credentials that work it fails, and the failure is told.
+Everything of piped that starts git goes through here. Git never prompts: without credentials
+that work it fails, and the failure is reported.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from piped.git.errors import GitError, summarize_stderr
 log = logger(__name__)
 
 TERM_GRACE_SECONDS: Final = 2.0
-"""Seconds between asking a git to end (it then removes its lock files) and ending it."""
+"""Seconds between SIGTERM (git then removes its lock files) and SIGKILL."""
 
 PROGRESS_SECONDS: Final = 2.0
-"""Seconds between two looks at how far a transfer is."""
+"""Seconds between two progress reports of a transfer."""
 
 MOST_OUTPUT: Final = 128 * 1024 * 1024
 """Bytes. The lists of files of the largest repositories fit; a few kilobytes of trees that name
@@ -60,8 +60,8 @@ _FROM_THE_OPERATOR: Final = (
     # A user that has no line in the list of users, as in a container.
     *("LD_PRELOAD", "NSS_WRAPPER_"),
 )
-"""What a git gets of the environment of whoever started us. Nothing that begins with `GIT_`, which
-may belong to a hook that runs piped, and nobody to ask, such as SSH_ASKPASS."""
+"""The variables that git inherits from piped's own environment. Nothing that begins with `GIT_`,
+which may belong to a hook that runs piped, and no prompt, such as SSH_ASKPASS."""
 
 SETTINGS: Final = {
     "gc.auto": "0",  # trees borrow the mirror's objects: nothing may be collected behind them
@@ -80,7 +80,7 @@ SETTINGS: Final = {
 
 
 _PROTOCOLS: Final = ("file", "git", "http", "https", "ssh")
-"""All that an address may ask for: others, such as `ext`, run what the address says."""
+"""The protocols that an address may use: others, such as `ext`, run commands from the address."""
 
 
 def environment(
@@ -89,7 +89,9 @@ def environment(
     *,
     helper: str = "",
 ) -> dict[str, str]:
-    """What a git of ours sees. Settings travel here: arguments are seen by everybody.
+    """Returns the environment of a git process, with its settings.
+
+    Settings are passed here because every user of the machine can see the arguments of a process.
 
     `helper` is the remote helper that a configured address asks for, as in `codecommit::…`.
     """
@@ -115,7 +117,7 @@ def environment(
 
 
 class GitFailedError(GitError):
-    """Git ended with a failure; the caller says what that means."""
+    """Git exited with a failure; the caller turns it into a more specific error."""
 
     def __init__(self, action: str, code: int, stderr: str) -> None:
         super().__init__(f"git {action} failed: {summarize_stderr(stderr) or f'exit code {code}'}")
@@ -131,12 +133,13 @@ async def run(
     memory: int | None = MOST_MEMORY,
     most_output: int = MOST_OUTPUT,
 ) -> bytes:
-    """Run `git [options] [arguments]` and answer its output; `limit` is in seconds.
+    """Runs `git [options] [arguments]` and returns its output; `limit` is in seconds.
 
-    Raises GitError when it takes longer, or writes more than `most_output` bytes.
+    Raises GitFailedError when git fails, GitError when it takes longer, or writes more than
+    `most_output` bytes.
     """
     action = arguments[0].text
-    # Not a pipe: an ssh that stays behind for later connections would hold it open for ever.
+    # Not a pipe: an ssh process that is kept for later connections would hold it open for ever.
     with os.fdopen(os.memfd_create("git-stderr"), "w+b", buffering=0) as errors:
         process = await start(*options, *arguments, env=env, stderr=errors.fileno(), memory=memory)
         try:
@@ -165,7 +168,7 @@ async def start(
     stderr: int = door.DEVNULL,
     memory: int | None = MOST_MEMORY,
 ) -> Process:
-    """Start a git in a process group of its own; its output is a pipe.
+    """Start git in a process group of its own; its output is a pipe.
 
     `memory`: the bytes that it may allocate, None for any number.
     """
@@ -182,7 +185,7 @@ async def start(
 
 
 def _limit_memory(pid: int, most: int) -> None:
-    """Limit what a process may allocate; a limit that the operator has set lower stays."""
+    """Limit the memory that a process may allocate; a lower limit of the operator stays."""
     with contextlib.suppress(OSError, ValueError):  # it has ended, or the system does not say
         _, hard = resource.prlimit(pid, resource.RLIMIT_DATA)
         if hard == resource.RLIM_INFINITY or hard > most:
@@ -190,7 +193,7 @@ def _limit_memory(pid: int, most: int) -> None:
 
 
 async def read_output(process: Process, *, most: int = MOST_OUTPUT) -> bytes | None:
-    """Read all that a git writes, and wait for its end; None when it is more than `most` bytes."""
+    """Returns all output of git after its exit; None when it is more than `most` bytes."""
     parts: list[bytes] = []
     size = 0
     while process.stdout is not None and (part := await process.stdout.read(_CHUNK)):
@@ -203,7 +206,7 @@ async def read_output(process: Process, *, most: int = MOST_OUTPUT) -> bytes | N
 
 
 def too_much(action: str, most: int = MOST_OUTPUT) -> GitError:
-    """The error of a git that writes more than anybody can take."""
+    """Returns the error for a git command that writes more output than is allowed."""
     return GitError(
         f"git {action} has more than {most / 2**20:g} MiB to say",
         hint="the commit has more files than piped can work with",
@@ -211,7 +214,7 @@ def too_much(action: str, most: int = MOST_OUTPUT) -> GitError:
 
 
 async def end(process: Process) -> None:
-    """End a git and everything it started; one that has ended already costs nothing."""
+    """Terminate git and all processes of its group, by SIGTERM and then by SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.returncode is None:
             _signal(process, number)
@@ -225,7 +228,7 @@ async def end(process: Process) -> None:
 
 
 async def _wait_ended(process: Process) -> None:
-    """Wait for the end; asyncio sees it only once the output is read to its own end."""
+    """Wait until the process has exited; asyncio notices only once all output is read."""
     if process.stdin is not None:
         process.stdin.close()
     while process.stdout is not None and await process.stdout.read(_CHUNK):
@@ -234,7 +237,7 @@ async def _wait_ended(process: Process) -> None:
 
 
 def _signal(process: Process, number: signal.Signals) -> None:
-    # It may be gone already, and the kernel is the only one who knows.
+    # The process may have exited meanwhile; only the kernel knows.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
 
@@ -251,7 +254,7 @@ async def _tell_progress(descriptor: int, on_progress: Callable[[str], None]) ->
 
 
 def _tail(descriptor: int) -> str:
-    """The end of what git wrote: the reason of a failure comes last, after any progress."""
+    """Returns the end of git's stderr: the reason of a failure comes last, after progress."""
     size = os.fstat(descriptor).st_size
     data = os.pread(descriptor, _ERRORS_KEPT, max(0, size - _ERRORS_KEPT))
     return data.decode(errors="replace").replace("\r", "\n")

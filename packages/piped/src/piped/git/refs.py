@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""See a branch of a repository on this machine move, without asking git.
+"""Notice that a branch of a repository on this machine has moved, without running git.
 
 Git replaces the file of a ref, or the file of all packed refs, whenever a branch moves; looking at
 two files ten times a second costs next to nothing.
@@ -12,14 +12,14 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 Signature = tuple[tuple[int, int, int] | None, ...]
-"""What changes when a branch moves; compared, never read."""
+"""A value that changes when a branch moves; only compared for equality."""
 
 # `host:path` is a remote on another machine, unless a slash comes before the colon.
 _ELSEWHERE: Final = re.compile(r"[^/]*:")
 
 
 def local_path(remote: str) -> Path | None:
-    """The folder that a remote is on this machine; None for one on another."""
+    """Returns the folder of a remote on this machine; None for one on another machine."""
     if remote.startswith("file://"):
         return Path(unquote(urlsplit(remote).path))
     if "://" in remote or (_ELSEWHERE.match(remote) and not Path(remote).exists()):
@@ -36,7 +36,7 @@ class LocalBranch:
         self._files: tuple[str, ...] = ()
 
     def signature(self) -> Signature:
-        """Look at the files of the branch."""
+        """Returns the current signature of the branch, from the metadata of its ref files."""
         if not self._files:
             self._files = self._find()
         found = tuple(_look(file) for file in self._files)
@@ -54,7 +54,7 @@ class LocalBranch:
 
 
 def common_folder(path: Path) -> Path | None:
-    """The folder with the refs of a repository: bare, with a work tree, or a linked work tree."""
+    """Returns the folder with a repository's refs: bare, with a worktree, or a linked worktree."""
     for candidate in (path / ".git", path, Path(f"{path}.git")):
         folder = _find_linked_folder(candidate) if candidate.is_file() else candidate
         if folder is None or not (folder / "HEAD").exists():
@@ -68,7 +68,7 @@ def common_folder(path: Path) -> Path | None:
 
 
 def _find_linked_folder(file: Path) -> Path | None:
-    """A `.git` that is a file names the folder that it stands for."""
+    """Returns the folder that a `.git` file points to; None when it points to none."""
     try:
         text = file.read_text(errors="replace")
     except OSError:

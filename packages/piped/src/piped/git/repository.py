@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A watched repository: where its branch stands, what a commit holds, what changed between two.
+"""A watched repository: the head of its branch, the files of a commit, and diffs between two.
 
-The first step of the flow. Everything is answered from the mirror; only `open`, `fetch` and `watch`
-talk to the remote. One that is away takes nothing else down: the state says so, and it is tried
-again.
+The first step of the flow. Reads are served from the mirror; the remote is needed for `open`,
+`fetch`, `watch`, and for a commit that the mirror lacks. A remote that cannot be reached stops
+nothing else: the state says so, and it is retried.
 """
 
 import asyncio
@@ -40,12 +40,12 @@ _MISSING: Final = Absent(why="missing")
 _LOST: Final = Absent(why="lost")
 _PATHS_AT_ONCE: Final = 500
 _ARGUMENT_BYTES: Final = 64 * 1024
-"""What one process gets as arguments; the kernel allows more."""
+"""Bytes of arguments for one process; the kernel allows more."""
 
 _SHOWN: Final = 200  # characters of a path in a sentence
 
 _REBUILD_PAUSE_SECONDS: Final = 3600.0
-"""Seconds before a mirror that broke again is made anew again: twice in a row is not bad luck."""
+"""Seconds before a mirror that is damaged again is rebuilt again: the disk may be at fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +98,9 @@ class Repository:
         await self._objects.close()
 
     async def open(self) -> None:
-        """Have a mirror with the branch in it; raises GitError when the remote is needed and away.
+        """Fetch the branch if the mirror has none yet; raises GitError when the remote is away.
 
-        Nothing depends on calling it: whoever needs a commit opens, and `watch` tries again.
+        Calling it is optional: `commit` opens the mirror when needed, and `watch` retries.
         """
         async with self._fetching:
             if await self._find_known_head() is None:
@@ -112,10 +112,10 @@ class Repository:
             return await self._fetch_now()
 
     def report_damage(self) -> None:
-        """Somebody could not read the mirror: the next fetch, which comes now, makes it anew.
+        """Have the mirror rebuilt by the next fetch, which is requested now.
 
-        Not again and again: an object that a new mirror lacks as well must not keep the branch from
-        being followed.
+        At most once per `_REBUILD_PAUSE_SECONDS`: an object that a new mirror lacks as well must
+        not keep the branch from being followed.
         """
         if time.monotonic() - self._rebuilt < _REBUILD_PAUSE_SECONDS:
             log.warning("git.still_damaged", repository=self.id, folder=str(self.mirror.folder))
@@ -124,7 +124,7 @@ class Repository:
         self.hint()
 
     async def head(self) -> Commit:
-        """The newest commit of the branch that we know of."""
+        """Returns the newest known commit of the branch; raises NoBranchError for none."""
         head = self._watch.head or await self._find_known_head()
         if head is None:
             raise NoBranchError(
@@ -134,7 +134,7 @@ class Repository:
         return head
 
     async def commit(self, commit_hash: str) -> Commit:
-        """Look up a commit; one that the mirror lacks is asked from the remote."""
+        """Returns a commit, fetched if the mirror lacks it; raises NoCommitError."""
         found = await self._find_commit(commit_hash)
         if found is None:
             raise NoCommitError(
@@ -144,7 +144,7 @@ class Repository:
         return found
 
     async def build_merge(self, head: str, branch: str) -> Commit:
-        """The branch as it would be after merging a commit of another one.
+        """Returns a merge commit of the head and a commit of another branch, for a preview.
 
         Raises BadGitNameError, MergeConflictError, NoBranchError when the remote has no such
         branch, and NoCommitError when it does not give the commit.
@@ -162,7 +162,7 @@ class Repository:
         return await self.commit(made)
 
     async def list_changed_paths(self, old: str, new: str) -> list[str]:
-        """The files that differ between two commits, whatever lies between them.
+        """Returns the files that differ between two commits, whatever lies between them.
 
         When the older one is gone for good, every file of the newer one counts as changed.
         """
@@ -178,7 +178,7 @@ class Repository:
         return [os.fsdecode(path) for path in output.split(b"\0") if path]
 
     async def read(self, commit: str, path: str) -> bytes | None:
-        """Read a file of a commit; None when it has no such file."""
+        """Returns the contents of a file of a commit; None when it has no such file."""
         (found,) = await self.objects(commit, [path])
         if isinstance(found, GitObject):
             return found.data if found.kind == "blob" else None
@@ -189,9 +189,10 @@ class Repository:
     async def objects(
         self, commit: str, paths: Sequence[str], *, largest: int = LARGEST
     ) -> list[GitObject | Absent]:
-        """Read many files of one commit at once, in the order of their paths.
+        """Returns many files of one commit, in the order of `paths`.
 
-        What is wrong with one of them is the answer for that path, and for no other.
+        For a file that cannot be read the item is an `Absent` with the reason; the other files are
+        not affected.
         """
         commit_hash = CommitHash(commit)
         found = await self._contents([f"{commit_hash}:{path}" for path in paths], largest=largest)
@@ -203,7 +204,7 @@ class Repository:
         ]
 
     async def kind(self, commit: str, path: str) -> str | None:
-        """What a path of a commit is: `tree` for a folder, `blob` for a file; None for nothing."""
+        """Returns `tree` for a folder of a commit, `blob` for a file; None for no such path."""
         (found,) = await self._objects.info([f"{CommitHash(commit)}:{path}"])
         if isinstance(found, GitObject):
             return found.kind
@@ -213,7 +214,7 @@ class Repository:
         return None
 
     async def files(self, commit: str, *, ending: str = "") -> list[TreeFile]:
-        """All regular files of a commit, or those whose path ends so."""
+        """Returns all regular files of a commit, or those whose path ends with `ending`."""
         options = own("-r", "-z", "--full-tree", "--end-of-options")
         output = await self._run(*own("ls-tree"), *options, word(CommitHash(commit)))
         found = []
@@ -228,7 +229,7 @@ class Repository:
         return found
 
     def hint(self) -> None:
-        """Somebody knows that the branch moved: look now."""
+        """Check the remote now instead of at the next interval: the branch may have moved."""
         self._watch.hint()
 
     @property
@@ -237,14 +238,15 @@ class Repository:
         return self._watch.state
 
     def watch(self) -> AsyncGenerator[Commit, None]:
-        """The head at first, and again whenever it moves. Never raises because of git.
+        """Yields the head, and again whenever it moves. Never raises because of git.
 
-        Any number may watch: they take turns in looking. One that is slow sees the newest only.
+        Any number of tasks may watch: they share one check of the remote. A slow one gets only the
+        newest head.
         """
         return self._watch.heads()
 
     def states(self) -> AsyncGenerator[RepositoryState, None]:
-        """The state at first, and again whenever it changes."""
+        """Yields the state, and again whenever it changes."""
         return self._watch.states()
 
     async def _look(self) -> None:
@@ -285,7 +287,7 @@ class Repository:
         return await self._read_head()
 
     async def _find_known_head(self) -> Commit | None:
-        """Where the mirror says that the branch stands; None if it says nothing useful."""
+        """Returns the head of the branch in the mirror; None if there is none or it is damaged."""
         await self.mirror.clean()
         if not (self.mirror.folder / "HEAD").is_file():
             return None
@@ -324,9 +326,10 @@ class Repository:
         return parse_commit(found.id, found.data)
 
     async def _find_lost(self, commit: str, paths: Sequence[str]) -> set[str]:
-        """Those of missing paths that the commit does have: git cannot read their objects.
+        """Returns those of the missing paths that the commit does have, but git cannot read.
 
-        To take a broken disk for a deleted file would be a decision about somebody's application.
+        An object lost by a broken disk must not look like a file deleted by its author: that would
+        change what is deployed.
         """
         lost: set[str] = set()
         for some in _together(paths):
@@ -372,7 +375,7 @@ class Repository:
 
 
 def _together(paths: Sequence[str]) -> Iterator[list[str]]:
-    """Paths in portions that fit into the arguments of one process."""
+    """Yields the paths in portions that fit into the arguments of one process."""
     some: list[str] = []
     size = 0
     for path in paths:
@@ -386,7 +389,7 @@ def _together(paths: Sequence[str]) -> Iterator[list[str]]:
 
 
 def unreadable(path: str, found: Absent) -> GitError:
-    """Why a path of a commit cannot be read, as its author is shown it."""
+    """Returns the error that a user sees for a path of a commit that cannot be read."""
     shown = repr(path if len(path) <= _SHOWN else f"{path[:_SHOWN]}…")
     if found.why == "too large":
         return GitError(
@@ -406,7 +409,7 @@ def unreadable(path: str, found: Absent) -> GitError:
 
 
 def path_outside_error(path: str) -> GitError:
-    """A path that cannot be followed inside the repository."""
+    """Returns the error for a path that leaves the repository through a symbolic link."""
     return GitError(
         f"{path!r} leads out of the repository through a symbolic link",
         hint="put the file itself there",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a repository can be reached, as a sentence with a name."""
+"""Whether a repository can be reached: a named state with its time and reason."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Reachability(StrEnum):
-    """The names of the states."""
+    """The states of a repository's remote."""
 
     OPENING = "opening"
     REACHABLE = "reachable"
@@ -17,7 +17,7 @@ class Reachability(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositoryState:
-    """Where a repository stands, since when, and why."""
+    """The reachability of a repository, since when, and why."""
 
     reach: Reachability
     since: datetime
@@ -28,7 +28,7 @@ class RepositoryState:
         return cls(reach=reach, since=datetime.now(UTC), reason=reason)
 
     def next_state(self, reach: Reachability, reason: str = "") -> "RepositoryState":
-        """The next state: of one that goes on, the beginning is kept."""
+        """Returns the next state; `since` is kept when the reachability does not change."""
         if reach is self.reach:
             return RepositoryState(reach=reach, since=self.since, reason=reason)
         return RepositoryState.now(reach, reason)

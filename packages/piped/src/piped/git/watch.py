@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follow a branch: see at once where that is possible, look now and then where it is not.
+"""Follow a branch: at once for a repository on this machine, by polling for others.
 
-A branch on this machine is seen moving by its files. One elsewhere is asked for at each interval,
-or when somebody hints. A remote that is away is tried again, with pauses that grow.
+A move of a branch on this machine is noticed by its files. A remote on another machine is polled at
+each interval, and at once after `hint`. A remote that cannot be reached is retried with backoff.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ from piped.git.state import Reachability, RepositoryState
 log = logger(__name__)
 
 LOCAL_PAUSE_SECONDS: Final = 0.1
-"""Seconds between two looks at a repository on this machine."""
+"""Seconds between two checks of a repository on this machine."""
 
 FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
-"""The pauses between two tries of a remote that is away."""
+"""The backoff between two tries of a remote that cannot be reached."""
 
 
 class BranchWatch:
-    """Where a branch stands, and whether its remote can be reached."""
+    """The head of a branch, and whether its remote can be reached."""
 
     def __init__(
         self,
@@ -39,9 +39,9 @@ class BranchWatch:
         look: Callable[[], Awaitable[object]],
         known: Callable[[], Awaitable[Commit | None]],
     ) -> None:
-        """`look` compares with the remote and gives `set_head` what it brings.
+        """`look` checks the remote and calls `set_head` with the head that it finds.
 
-        `known` reads the mirror alone.
+        `known` returns the head in the mirror, without the remote.
         """
         self.head: Commit | None = None
         self.state = RepositoryState.now(Reachability.OPENING)
@@ -60,21 +60,22 @@ class BranchWatch:
         )
 
     def set_head(self, head: Commit) -> None:
-        """Note where the branch stands now."""
+        """Set the head, and wake the watchers."""
         if self.head is None or self.head.hash != head.hash:
             log.info("git.moved", repository=self._name, commit=head.hash)
         self.head = head
         self._wake.set()
 
     def hint(self) -> None:
-        """Look now."""
+        """Check the remote now instead of at the next interval."""
         self._due = 0.0
         self._wake.set()
 
     async def heads(self) -> AsyncGenerator[Commit, None]:
-        """The head at first, and again whenever it moves. Never raises because of git.
+        """Yields the head, and again whenever it moves. Never raises because of git.
 
-        Any number may watch: they take turns in looking. One that is slow sees the newest only.
+        Any number of tasks may watch: they share one check of the remote. A slow one gets only the
+        newest head.
         """
         seen: str | None = None
         while True:
@@ -85,7 +86,7 @@ class BranchWatch:
             yield self.head
 
     async def states(self) -> AsyncGenerator[RepositoryState, None]:
-        """The state at first, and again whenever it changes."""
+        """Yields the state, and again whenever it changes."""
         seen: RepositoryState | None = None
         while True:
             while self.state == seen:
@@ -94,11 +95,11 @@ class BranchWatch:
             yield seen
 
     async def _look_when_due(self, seen: str | None) -> None:
-        """Wait until there is a reason to look at the remote, then look."""
+        """Wait until a check of the remote is due, then check; returns early on a new head."""
         loop = asyncio.get_running_loop()
         while loop.time() < self._due:
             if self.head is not None and self.head.hash != seen:
-                return  # somebody else fetched
+                return  # another task fetched
             if self._local is None:
                 await self._sleep(self._due - loop.time())
             elif self._local.signature() == self._seen:
@@ -135,7 +136,7 @@ class BranchWatch:
         self._due = min(self._due, asyncio.get_running_loop().time() + pause)
 
     async def _use_known(self) -> None:
-        """What is known already can be deployed while the remote is away."""
+        """Use the head in the mirror, which can be deployed while the remote is away."""
         if self.head is not None:
             return
         try:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live state and drift: what really runs, and whether that is what was deployed."""
+"""Live state and drift: which resources run, and whether they are what was deployed."""

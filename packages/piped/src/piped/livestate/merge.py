@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One view of an application from the answers of its plugins. Pure.
+"""Merges the live states that the plugins of an application return. Pure.
 
-A plugin that fails takes nothing from the others: what they said is shown, and the failure becomes
-the reason why nobody can be sure.
+A plugin that fails does not affect the others: their resources are shown, and the failure becomes
+the reason of an unknown sync state.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,15 +32,15 @@ NOT_TOLD: Final = ApplicationSyncState(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveStateView:
-    """What is told about an application."""
+    """The merged live state of an application, as it is reported."""
 
     resources: tuple[ResourceState, ...]
     health: ApplicationLiveStateSnapshot.Status.ValueType
     sync: ApplicationSyncState
-    """Without its time."""
+    """Without its timestamp."""
 
     def same_as(self, other: "LiveStateView | None") -> bool:
-        """Does it say the same, whenever it was looked at?"""
+        """Returns whether both are equal apart from their timestamps."""
         return (
             other is not None
             and (self.health, self.sync) == (other.health, other.sync)
@@ -55,7 +55,7 @@ class LiveStateView:
 def merge(
     answers: Mapping[str, GetLivestateResponse], failures: Mapping[str, str]
 ) -> LiveStateView:
-    """The view from the answers, and the failures, of plugins by name."""
+    """Returns the view merged from the responses and the failures of plugins, by name."""
     resources: list[ResourceState] = []
     states: list[ApplicationSyncState] = []
     for name in sorted(answers):
@@ -78,7 +78,7 @@ def merge(
 
 
 def health(resources: Iterable[ResourceState]) -> ApplicationLiveStateSnapshot.Status.ValueType:
-    """As healthy as the worst resource that anybody knows about."""
+    """Returns the health of the worst resource; healthy when there are no resources."""
     seen = {resource.health_status for resource in resources}
     if ResourceState.UNHEALTHY in seen:
         return ApplicationLiveStateSnapshot.UNHEALTHY
@@ -88,7 +88,7 @@ def health(resources: Iterable[ResourceState]) -> ApplicationLiveStateSnapshot.S
 
 
 def merge_sync(states: Sequence[ApplicationSyncState]) -> ApplicationSyncState:
-    """The worst state, with the reasons of all who have one; none when all is well."""
+    """Returns the worst state with all reasons; none for a synced or deploying one."""
     status = next((each for each in _WORST_FIRST if any(s.status == each for s in states)), UNKNOWN)
     if status in (SYNCED, DEPLOYING):
         return ApplicationSyncState(status=status)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look at one application: its plugins say what runs, compared with what was deployed."""
+"""Reads the live state of one application from its plugins, with the deployed commit."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -15,27 +15,27 @@ from piped.plan.protocols import CommitSources
 from piped.plan.providers import targets_of
 
 ANSWER_SECONDS: Final = 60.0
-"""Seconds that a plugin has for its answer."""
+"""The deadline of a plugin's response in seconds."""
 
 READY_SECONDS: Final = 30.0
 
 
 class LivePlugin(Protocol):
-    """A plugin, as it is asked what runs."""
+    """A plugin that may return live states."""
 
     name: str
 
     @property
     def restarts(self) -> int:
-        """How often it was started again; another process may offer other things."""
+        """How often the plugin was restarted; a new process may implement other services."""
 
     async def wait_ready(self, limit: float, /) -> None:
-        """Wait until it answers; PluginError when it does not in time."""
+        """Wait until the plugin is ready; raises PluginError when it is not in time."""
 
     async def get_livestate(
         self, request: GetLivestateRequest, /, *, deadline: float
     ) -> GetLivestateResponse | None:
-        """What runs; None from one that cannot tell."""
+        """Returns the live state; None from a plugin that does not implement it."""
 
 
 class LiveStateReader:
@@ -54,7 +54,7 @@ class LiveStateReader:
         self._offers: dict[str, tuple[int, bool]] = {}
 
     def lane_of(self, application: Application) -> str:
-        """The plugin that an application is looked at with; empty when there is none."""
+        """Returns the lane of an application: the name of one of its plugins, else empty."""
         names = targets_of(application, self._configs).keys() & self._plugins.keys()
         return min(names, default="")
 
@@ -66,7 +66,7 @@ class LiveStateReader:
     async def view(
         self, application: Application, deployed: ApplicationDeploymentReference
     ) -> LiveStateView | None:
-        """What runs; None when no plugin of the application can tell. Raises SourceError."""
+        """Returns the live state; None when none of its plugins has one. Raises SourceError."""
         targets = {
             name: chosen
             for name, chosen in targets_of(application, self._configs).items()
@@ -81,7 +81,7 @@ class LiveStateReader:
             ) as source:
                 return await self._ask(application, source, targets)
         except ConfigError as error:
-            # The commit was deployed once; what is wrong is the way to it, e.g. a lost key.
+            # The commit was deployed before: not its file is wrong, but e.g. a key was lost.
             raise SourceError(str(error)) from None
 
     async def _ask(
@@ -112,10 +112,10 @@ class LiveStateReader:
         return merge(answers, failures)
 
     async def _offers_it(self, plugin: LivePlugin) -> bool:
-        """Does it have a live state at all? Asked once per process, without a checkout.
+        """Returns whether a plugin implements live states; asked once per process.
 
-        A request without deploy targets is refused by one that has, and unknown to one that has
-        not.
+        A plugin that does refuses a request without deploy targets; for one that does not the RPC
+        is unknown. Neither needs a checkout.
         """
         await plugin.wait_ready(READY_SECONDS)
         known = self._offers.get(plugin.name)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps people's view of what runs up to date.
+"""Reports the live state and the sync state of applications.
 
-An application is looked at when it comes, as soon as a deployment of it has ended, and every minute
-in between, because platforms change without telling. Not while it is being deployed. Only what has
-changed is reported.
+The live state of an application is read when it appears, as soon as a deployment of it has ended,
+and every minute in between, because platforms change without notice. It is not read during a
+deployment. Only changes are reported.
 """
 
 import asyncio
@@ -32,26 +32,26 @@ from piped.livestate.reader import LiveStateReader
 log = logger(__name__)
 
 INTERVAL_SECONDS: Final = 60.0
-"""Seconds between two looks at an application that nobody touches."""
+"""Seconds between two reads of an application that does not change."""
 
 AT_ONCE: Final = 2
-"""Applications of one lane that are looked at together: each costs a checkout."""
+"""Concurrent reads in one lane: each costs a checkout."""
 
 ONLY_LANE: Final = ""
 
 
 ReportLiveState = Callable[[ApplicationLiveStateSnapshot], Awaitable[None]]
-"""Tells what runs; raises PipecdError when it was not taken."""
+"""Reports a live state; raises PipecdError when it was not accepted."""
 
 ReportSyncState = Callable[[str, ApplicationSyncState], None]
-"""Tells whether an application is what was deployed, sooner or later."""
+"""Queues a report of the sync state of an application."""
 
 
 class LastDeployments(Protocol):
-    """What was deployed last."""
+    """Looks up the last successful deployments of applications."""
 
     async def get(self, application_id: str) -> ApplicationDeploymentReference | None:
-        """The last success of an application."""
+        """Returns the last successful deployment of an application, None when there is none."""
 
 
 @dataclass(slots=True)
@@ -77,10 +77,10 @@ class LiveStateReporter:
         interval_seconds: float = INTERVAL_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`is_in_trouble`: is there worse to tell about an application, e.g. a broken file?
+        """`is_in_trouble`: whether an application has a worse state to report, e.g. a broken file.
 
-        `lanes` are worked on beside each other, so that a plugin that does not answer holds up its
-        own applications only; `lane_of` says to which an application belongs.
+        `lanes` are processed concurrently, so that a plugin that does not respond delays only its
+        own applications; `lane_of` returns the lane of an application.
         """
         self._state = state
         self._reader = reader
@@ -102,12 +102,12 @@ class LiveStateReporter:
         return self._state.applications
 
     def look_at(self, application_id: str) -> None:
-        """Something happened to an application: look as soon as possible."""
+        """Read the live state of an application as soon as possible."""
         self._due[application_id] = self._now()
         self._wake()
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Read and report live states until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow(), name="live state changes")
             for lane in self._lanes:
@@ -147,7 +147,7 @@ class LiveStateReporter:
                 self._looking.discard(application_id)
 
     async def _next(self, lane: str) -> str:
-        """The application that has waited longest, once one is due."""
+        """Waits until an application of a lane is due; returns the one that is due longest."""
         while True:
             self._wanted[lane].clear()
             waiting = {
@@ -185,7 +185,7 @@ class LiveStateReporter:
         self._report_sync(application, reported, view.sync, deployed.deployment_id)
 
     def _report_deploying(self, application: Application, reported: _Reported) -> None:
-        if reported.view is not None:  # of an application without live state nothing is told here
+        if reported.view is not None:  # an application without live state is not reported here
             self._report_sync(application, reported, ApplicationSyncState(status=DEPLOYING), "")
 
     def _report_sync(
@@ -196,7 +196,7 @@ class LiveStateReporter:
         deployed: str,
     ) -> None:
         if self._is_in_trouble(application.id):
-            reported.sync = None  # that is told by somebody else; afterwards this is news again
+            reported.sync = None  # the trigger reports that; report ours again afterwards
         elif reported.sync != state:
             reported.sync = state
             self._report_sync_state(application.id, self._add_time(state, deployed))

@@ -25,25 +25,26 @@ from piped.plan.sources import open_both
 from piped.trigger.deployment import DeploymentRequest, build_deployment
 
 ANSWER_SECONDS: Final = 120.0
-"""Seconds that a plugin has for its preview."""
+"""The deadline of a plugin's preview in seconds."""
 
 COMMANDER: Final = "pipectl"
-"""Who seems to ask: rules about commit messages do not apply to a merge that nobody wrote."""
+"""The commander of a preview's deployment: rules about commit messages do not apply to a merge
+commit that has no author."""
 
 
 class PreviewPlugin(Protocol):
-    """A plugin, as it is asked what would change."""
+    """A plugin that may return plan previews."""
 
     name: str
 
     async def get_plan_preview(
         self, request: GetPlanPreviewRequest, /, *, deadline: float
     ) -> GetPlanPreviewResponse | None:
-        """What would change; None from one that cannot tell."""
+        """Returns the plan preview; None from a plugin that does not implement it."""
 
 
 class Previewer:
-    """Asks the planner and the plugins."""
+    """Builds the preview of an application from the planner and the plugins."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class Previewer:
         mask: Callable[[str], str] = str,
         clock: Callable[[], float],
     ) -> None:
-        """`mask` takes known secrets out of an error."""
+        """`mask` replaces known secrets in the message of an error."""
         self._planner = planner
         self._plugins = plugins
         self._configs = tuple(configs)
@@ -66,7 +67,7 @@ class Previewer:
     def blank(
         self, application: Application, wanted: Command.BuildPlanPreview
     ) -> ApplicationPlanPreviewResult:
-        """The answer about an application before anything is known."""
+        """Returns the result of an application without a plan or an error yet."""
         return ApplicationPlanPreviewResult(
             application_id=application.id,
             application_name=application.name,
@@ -87,9 +88,9 @@ class Previewer:
         running: ApplicationDeploymentReference | None,
         wanted: Command.BuildPlanPreview,
     ) -> ApplicationPlanPreviewResult:
-        """What deploying the merge would do; what goes wrong is part of the answer.
+        """Returns what deploying the merge would change; a failure becomes the result's error.
 
-        The deployment is the one that the trigger would create, and nobody creates it.
+        The deployment is built as the trigger would build it, but never created.
         """
         result = self.blank(merge.application, wanted)
         made = build_deployment(merge, repository, now=result.created_at)

@@ -19,11 +19,11 @@ from piped.trigger.deployment import DeploymentRequest
 from piped.trigger.protocols import Configs
 
 AT_ONCE: Final = 3
-"""Applications that are previewed together: each costs two checkouts."""
+"""Concurrent previews of applications: each costs two checkouts."""
 
 
 class PreviewBuilder:
-    """Builds the answer to a command."""
+    """Builds the results of a plan preview command."""
 
     def __init__(
         self,
@@ -39,7 +39,10 @@ class PreviewBuilder:
         self._previewer = previewer
 
     async def build(self, wanted: Command.BuildPlanPreview) -> list[ApplicationPlanPreviewResult]:
-        """The previews of all applications that the merge would deploy; raises PipecdError."""
+        """Returns the previews of all applications that the merge would deploy.
+
+        Raises PipecdError.
+        """
         repository = self._repository(wanted)
         merged = await repository.build_merge(wanted.head_commit, wanted.head_branch)
         applications = [
@@ -76,7 +79,7 @@ class PreviewBuilder:
         outcome: ApplicationConfig | PipecdError,
         wanted: Command.BuildPlanPreview,
     ) -> ApplicationPlanPreviewResult | None:
-        """None for an application that the merge does not concern."""
+        """Returns the preview of one application; None when the merge would not deploy it."""
         last = application.most_recently_triggered_deployment.trigger.commit.hash or None
         changed = await repository.list_changed_paths(last, merged.hash) if last else []
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers commands that ask for a plan preview; a few at a time, each within its limit."""
+"""Handles plan preview commands: a few at a time, each with a time limit."""
 
 import asyncio
 from typing import Final, Protocol
@@ -21,10 +21,10 @@ AT_ONCE: Final = 3
 USUAL_SECONDS: Final = 300.0
 """Seconds that a preview may take when the command does not say."""
 LONGEST_SECONDS: Final = 3600.0
-"""Seconds that it may take whatever the command says: the others wait for their turn."""
+"""Seconds that it may take whatever the command says: other previews wait for it."""
 
 MOST_OUTPUT: Final = 8 * 1024 * 1024
-"""Bytes of an answer; a larger one would be refused, and whoever asked would wait in vain."""
+"""Bytes of a result; a larger one would be refused, and the client would wait in vain."""
 CUT: Final = b"\n... the rest is left out, because the preview is too large\n"
 
 
@@ -34,11 +34,14 @@ class Builder(Protocol):
     async def build(
         self, wanted: Command.BuildPlanPreview, /
     ) -> list[ApplicationPlanPreviewResult]:
-        """The previews of all applications that a merge would deploy; raises PipecdError."""
+        """Returns the previews of all applications that a merge would deploy.
+
+        Raises PipecdError.
+        """
 
 
 class PlanPreviewHandler:
-    """Takes commands from the control plane's state, and puts answers into the outbox."""
+    """Builds previews for commands in the control plane's state, and queues the results."""
 
     def __init__(
         self,
@@ -56,7 +59,7 @@ class PlanPreviewHandler:
         self._taken: set[str] = set()
 
     async def run(self) -> None:
-        """Work until cancelled; what was begun then is begun again by the next piped."""
+        """Handle commands until cancelled; unfinished ones are started again by the next piped."""
         self._taken.clear()
         async with asyncio.TaskGroup() as tasks:
             async for change in self._state.changes():
@@ -91,7 +94,7 @@ class PlanPreviewHandler:
 
 
 def encode(result: PlanPreviewCommandResult) -> bytes:
-    """Write an answer as the control plane takes it; of one that is too large, each plan is cut."""
+    """Returns a result as JSON; plans are truncated when it is too large."""
     output = _to_json(result)
     if len(output) <= MOST_OUTPUT:
         return output

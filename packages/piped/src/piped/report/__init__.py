@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that goes up to the control plane: statuses, stage logs, metadata."""
+"""Reports to the control plane: statuses, stage logs, metadata, outcomes of commands."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What piped says about itself: who it is, and that it lives."""
+"""Reports about piped itself: its metadata at the start, and its metrics every minute."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,15 +17,16 @@ from piped.controlplane.client import ControlPlane
 log = logger(__name__)
 
 STAT_INTERVAL_SECONDS: Final = 60.0
-"""The control plane shows a piped as gone after twice as long."""
+"""Seconds between two reports; the control plane shows a piped as offline after twice as long."""
 
 
 async def introduce(
     control: ControlPlane, config: PipedConfig, *, version: str, public_key: str = ""
 ) -> None:
-    """Tell who we are, until it is heard; raises when the control plane does not know us.
+    """Report the metadata of this piped; retries with backoff until it is accepted.
 
-    `public_key` closes secrets that this piped can open.
+    Raises UnauthenticatedError or DeniedError when the control plane refuses this piped.
+    `public_key` encrypts secrets that this piped can decrypt.
     """
     encryption = Piped.SecretEncryption(type="NONE")
     if public_key:
@@ -61,15 +62,15 @@ async def introduce(
 
 
 class Stats:
-    """Tells the control plane every minute that piped lives, with its metrics."""
+    """Reports piped's metrics every minute, which also shows that piped is alive."""
 
     def __init__(self, control: ControlPlane, metrics: Callable[[], str]) -> None:
-        """`metrics`: all of them in Prometheus' text format."""
+        """`metrics` returns all metrics in Prometheus' text format."""
         self._control = control
         self._metrics = metrics
 
     async def run(self) -> None:
-        """Report for ever."""
+        """Report at each interval until cancelled; a failed report is only logged."""
         while True:
             try:
                 await self._control.call(

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of a command: it comes with the control plane's state, and is finished once.
+"""The lifecycle of a command: it arrives with the control plane's state, and is finished once.
 
-Whoever carries a command out finishes it: its outcome is reported, and the state forgets it, so
-that no later listing brings it back. Commands to a stage (approve, skip) are read by the stage's
-plugin, perhaps several of them, and it never says which of them counted: all that are there count
-as handled when the stage ends, whatever its end is. Until then they stay open, so that a plugin or
-piped that is restarted gets them again.
+The component that carries a command out finishes it: its outcome is reported, and the state forgets
+it, so that no later listing brings it back. Commands to a stage (approve, skip) are read by the
+stage's plugin, perhaps several of them, and it does not report which of them it used: all open ones
+are finished when the stage ends, whatever its status is. Until then they stay open, so that a
+plugin or piped that is restarted gets them again.
 """
 
 import time
@@ -19,12 +19,12 @@ from piped.controlplane.state import ControlPlaneState
 from piped.report.outbox import Outbox
 
 REASON: Final = "reason"
-"""Where a command that failed says why."""
+"""Key in the metadata of a failed command: the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandOutcome:
-    """What came of a command."""
+    """The outcome of a command."""
 
     succeeded: bool = True
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -40,7 +40,7 @@ SUCCEEDED: Final = CommandOutcome()
 
 
 class CommandInbox:
-    """The open commands of this piped."""
+    """Finishes the open commands of this piped."""
 
     def __init__(
         self, state: ControlPlaneState, outbox: Outbox, clock: Callable[[], float] = time.time
@@ -65,7 +65,7 @@ class CommandInbox:
         self._state.forget_command(command.id)
 
     def finish_stage(self, deployment_id: str, stage_id: str) -> None:
-        """A stage has ended: finish all its open commands."""
+        """Finish all open commands of a stage that has ended."""
         for command in self._state.stage_commands(deployment_id, stage_id):
             self.finish(command)
 
@@ -73,7 +73,8 @@ class CommandInbox:
 def lane_of(command: Command) -> str:
     """Returns the lane of a command's outcome: that of its application, where it has one.
 
-    Somebody waits for a preview: it never queues behind the reports of an application.
+    A client waits for a preview: it has a lane of its own, and never queues behind the reports of
+    an application.
     """
     if command.type == Command.BUILD_PLAN_PREVIEW:
         return command.id

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How records stand in a file: length, checksum, bytes. What was cut off is seen, never guessed."""
+"""The file format of records: length, checksum, bytes. A truncated record is detected."""
 
 import os
 import struct
@@ -8,20 +8,20 @@ from collections.abc import Iterator
 from typing import Final
 
 HEAD: Final = struct.Struct(">II")
-"""Length and checksum of the record behind it."""
+"""The header of a record: its length and checksum."""
 
 READ_AT_ONCE: Final = 1024 * 1024
 
 
 def make_frame(record: bytes) -> bytes:
-    """Returns a record as it stands in a file: with its length and checksum before it."""
+    """Returns a record with its header, as it is written to a file."""
     return HEAD.pack(len(record), zlib.crc32(record)) + record
 
 
 def records(descriptor: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """The whole records from a place on, each with the place where it ends.
+    """Yields the complete records from offset `start` on, each with the offset where it ends.
 
-    They end before the first that is not whole. A large file is read piece by piece.
+    Stops before the first record that is incomplete or damaged. A large file is read in pieces.
     """
     data, base, at = b"", start, start
     while at + HEAD.size <= end:
@@ -38,7 +38,7 @@ def records(descriptor: int, start: int, end: int) -> Iterator[tuple[int, bytes]
             continue
         length, checksum = HEAD.unpack_from(data, inside)
         record = data[inside + HEAD.size : inside + wanted]
-        # No record is empty: a file that the system has filled with nulls ends here.
+        # No record is empty: the null bytes that a power cut may leave end here.
         if not length or zlib.crc32(record) != checksum:
             return
         at += wanted
@@ -46,14 +46,14 @@ def records(descriptor: int, start: int, end: int) -> Iterator[tuple[int, bytes]
 
 
 def write(descriptor: int, data: bytes) -> None:
-    """Write everything."""
+    """Write all of the data, repeating partial writes. Raises OSError."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
 def sync(descriptor: int) -> None:
-    """See to it that a file survives the end of the machine, and close the descriptor."""
+    """Sync a file to disk, so that it survives a power cut, and close the descriptor."""
     try:
         os.fsync(descriptor)
     finally:
@@ -61,5 +61,5 @@ def sync(descriptor: int) -> None:
 
 
 def sync_folder(folder: str | os.PathLike[str]) -> None:
-    """The same for the names in a folder."""
+    """Sync the names in a folder to disk, so that new files survive a power cut."""
     sync(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))

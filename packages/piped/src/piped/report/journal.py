@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The journal of the outbox: reports that are not delivered yet, durable on disk.
 
-One file that only grows until nothing waits any more. Each record has its length and a checksum
-before it; a report's record is followed, sooner or later, by one that says it was delivered. What a
-death or a power cut left half written at the end is cut off, never guessed.
+One file to which records are only appended until nothing is queued any more. Each record has its
+length and a checksum before it; a report's record is followed later by one that marks it as
+delivered. An incomplete record at the end, left by a crash or a power cut, is dropped.
 
-Memory holds only where each report stands, so that many can wait for a day. A disk that takes
-nothing is a state with a sentence, not an error: reports then wait in memory alone, and the whole
-journal is written anew as soon as the disk takes it.
+Memory holds only the position of each report, so that many can be queued for a day. A disk that
+fails or is full is a state (`fault`), not an error: reports are then queued in memory alone, and
+the whole journal is rewritten as soon as the disk works again.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ from piped.report import frames
 log = logger(__name__)
 
 START_OVER: Final = 256 * 1024
-"""Bytes after which a journal in which nothing waits is emptied."""
+"""Bytes after which a journal with no queued reports is truncated."""
 
 REWRITE: Final = 16 * 1024 * 1024
-"""Bytes after which one in which little waits is written anew."""
+"""Bytes after which a journal with few queued reports is rewritten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,19 +44,19 @@ class FoundReport:
 
 @dataclass(frozen=True, slots=True)
 class RecordPosition:
-    """Where the record of a report stands in the file."""
+    """The position of a report's record in the file."""
 
     start: int
     length: int
 
 
 class Journal:
-    """Keeps reports on disk. One process has the folder."""
+    """Keeps reports on disk. Only one process may use the folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.fault = ""
-        """Why the disk takes nothing, empty when it does."""
+        """Why the disk cannot be written, empty when it can."""
         self._file = folder / "journal"
         self._descriptor = -1
         self._size = 0
@@ -88,13 +88,13 @@ class Journal:
         return [FoundReport(number=number, lane=lanes[number]) for number in self._records]
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file; what is queued stays in it."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def put(self, lane: str, method: str, request: Message) -> int:
-        """Append a report and return its number. It survives the end of this process at once."""
+        """Append a report and return its number. It survives a crash of this process at once."""
         self._number += 1
         about = {
             "number": self._number,
@@ -109,7 +109,7 @@ class Journal:
         return self._number
 
     def read(self, number: int) -> tuple[str, Message] | None:
-        """A report: the method and the request. None when this piped does not know its type.
+        """Returns the method and request of a report; None when this piped does not know its type.
 
         Raises OSError.
         """
@@ -120,20 +120,20 @@ class Journal:
             request = message_factory.GetMessageClass(kind)()
             request.ParseFromString(record.partition(b"\n")[2])
         except (KeyError, DecodeError) as error:
-            # Written by a newer piped: this one cannot tell it.
+            # Written by a newer piped: this one cannot send it.
             log.error("outbox.unknown_report", method=about["method"], reason=str(error))  # noqa: TRY400
             return None
         return about["method"], request
 
     def mark_delivered(self, number: int) -> None:
-        """Drop a report: it is delivered, or refused for good."""
+        """Drop a report that is delivered, or refused for good."""
         self._waiting -= _length(self._records.pop(number))
         self._append(json.dumps({"taken": number}).encode() + b"\n")
 
     async def sync(self) -> None:
-        """Return when all that was put so far survives the end of the machine, or `fault` is set.
+        """Wait until all that was put so far survives a power cut, or `fault` is set.
 
-        Those who wait at the same time share one sync.
+        Concurrent callers share one sync.
         """
         wanted = self._written
         async with self._syncing:
@@ -149,7 +149,7 @@ class Journal:
                 self._synced = max(self._synced, reached)
 
     def recover(self) -> None:
-        """Try the disk again after a fault."""
+        """Rewrite the journal after a fault, to see whether the disk works again."""
         if self.fault:
             self._rewrite()
 
@@ -177,7 +177,7 @@ class Journal:
             self._fail(error)
 
     def _rewrite(self) -> None:
-        """Write all that waits into a new file and put it in the old one's place."""
+        """Write all queued reports to a new file, and replace the old one with it."""
         new = self.folder / "journal.new"
         descriptor = -1
         places: dict[int, RecordPosition | bytes] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines as they are kept and sent: packed into records that fit into a message."""
+"""Packs log lines into records that fit into a message."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -9,15 +9,18 @@ from pipecd_wire.pipedservice import service_pb2 as pb
 from piped.report.spool import ChunkKind
 
 LARGEST_REQUEST: Final = 1024 * 1024
-"""Bytes of lines that are put into one request when they have gathered."""
+"""Bytes of lines that are combined into one request."""
 
 LONGEST_BLOCK: Final = 8 * 1024 * 1024
-"""Bytes of a block; a longer one is cut, because no message has room for it. Blocks of our SDK are
-much smaller."""
+"""Bytes of a block; a longer one is truncated to fit into a message. Blocks of our SDK are much
+smaller."""
 
 
 def records_of(kind: ChunkKind, blocks: Iterable[LogBlock]) -> list[tuple[ChunkKind, bytes]]:
-    """Lines in as many records as they need, at least one; only the last can be an end."""
+    """Returns lines as records of limited size; only the last one can be the end of a log.
+
+    A checkpoint or an end without lines is one record; no lines at all are none.
+    """
     records: list[tuple[ChunkKind, bytes]] = []
     gathered: list[LogBlock] = []
     size = 0

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage logs on their way from plugins to the control plane: in order, none lost, nobody blocked.
+"""Delivers stage logs from plugins to the control plane: in order, without loss, non-blocking.
 
-A plugin's call is answered when its lines are on disk (`spool`); one task per stage passes them on
-and repeats each request until the control plane takes it, and the next piped on the same data
-folder goes on with what this one could not. Memory holds only the requests on their way.
+A plugin's call returns when its lines are on disk (`spool`); one task per stage sends them and
+retries each request until the control plane accepts it, and the next piped on the same data folder
+delivers the backlog of this one. Memory holds only the requests in flight.
 
-What the disk holds is bounded, for a stage and in all: beyond that a plugin's call waits for a
-while and is then refused as unavailable, and the plugin, which still has its lines, sends them
-again. The end of a log is always taken. So it is on a disk that takes nothing: a call is then
-answered when the control plane has its lines, or refused. The control plane tells repeated lines by
-their index.
+The spools on disk are bounded, for a stage and in total: beyond that a plugin's call waits for a
+while and then fails as unavailable, and the plugin, which still has its lines, sends them again.
+The end of a log is always accepted. When the disk fails or is full, a call returns only when the
+control plane has its lines, or fails in the same way. The control plane recognizes repeated lines
+by their index.
 
-The end of a log is the one thing that is waited for, so that a stage that is shown as finished has
-its last line; not of a control plane that is away and shows nothing.
+Only the end of a log waits for its delivery, so that a stage that is shown as finished has its last
+line. It does not wait for a control plane that is away.
 """
 
 import asyncio
@@ -37,27 +37,27 @@ __all__ = ["SpooledStageLogs", "StageKey"]
 log = logger(__name__)
 
 MOST_OF_STAGE: Final = 64 * 1024 * 1024
-"""Bytes of one stage's lines that wait on disk."""
+"""The most bytes of one stage's lines that are spooled on disk."""
 
 MOST: Final = 1024 * 1024 * 1024
-"""Bytes of all stages' lines that wait on disk."""
+"""The most bytes of all stages' lines that are spooled on disk."""
 
 AT_ONCE: Final = 8
-"""Requests on their way: what all of this may hold in memory is about twice as many megabytes."""
+"""Requests in flight: all of them together use about twice as many megabytes of memory."""
 
 SYNC_AFTER_SECONDS: Final = 1.0
-"""How long lines may wait on disk unsynced, and between two tries of a disk that took nothing.
-Most lines are taken before, and are never synced."""
+"""How long lines may be on disk unsynced, and the pause between two tries of a disk that failed.
+Most lines are delivered before, and are never synced."""
 
 LEAST_ROOM: Final = 64 * 1024
-"""Bytes that a disk must take before it is used again."""
+"""Bytes that must be written to a disk after a fault before it is used again."""
 
 AGAIN: Final = Retry(attempts=None, base=0.2, cap=1)
-"""Soon: a control plane that is back is to be seen at once, and few ask at a time."""
+"""Short pauses: a control plane that is back is noticed at once, and few requests run at a time."""
 
 
 class Waiting:
-    """A stage whose lines wait."""
+    """A stage with undelivered lines."""
 
     __slots__ = ("empty", "over", "sending", "spool")
 
@@ -65,12 +65,12 @@ class Waiting:
         self.spool = spool
         self.empty = asyncio.Event()
         self.over = asyncio.Event()
-        """There is nothing to wait for: it is empty, or the control plane is away."""
+        """Set when its end need not be waited for: all is delivered, or a try has failed."""
         self.sending: asyncio.Task[None] | None = None
 
 
 class SpooledStageLogs:
-    """Takes the lines of plugins, and passes them on while it is open."""
+    """Spools the lines of plugins, and delivers them while it is open."""
 
     def __init__(
         self,
@@ -82,10 +82,10 @@ class SpooledStageLogs:
         patience_seconds: float = 10,
         flush: float = 10,
     ) -> None:
-        """`folder`: where lines wait; without one it is as on a disk that takes nothing.
+        """`folder`: where lines are spooled; without one, calls wait for the control plane.
 
-        `patience_seconds`: how long a call waits for room. `flush`: seconds that the end of a log
-        is waited for.
+        `patience_seconds`: how long a call waits for room. `flush`: how many seconds the end of a
+        log waits for its delivery.
         """
         self.fault = ""
         """Why lines cannot be kept on disk, empty when they can."""
@@ -104,7 +104,7 @@ class SpooledStageLogs:
 
     @asynccontextmanager
     async def open(self, *, drain: float = 10) -> AsyncIterator["SpooledStageLogs"]:
-        """Pass lines on while the block runs; at its end what is left gets `drain` seconds more."""
+        """Deliver lines while the block runs; then drain for at most `drain` seconds."""
         self._find_left()
         try:
             async with UnwrappedTaskGroup() as tasks:
@@ -127,12 +127,12 @@ class SpooledStageLogs:
 
     @property
     def spools(self) -> dict[StageKey, Spool]:
-        """What waits, by stage."""
+        """The undelivered lines, by stage."""
         return {key: waiting.spool for key, waiting in self._waiting.items()}
 
     @property
     def bytes_waiting(self) -> int:
-        """How much the control plane has not taken yet."""
+        """The bytes of lines that are not delivered yet."""
         return sum(waiting.spool.size for waiting in self._waiting.values())
 
     async def report(self, key: StageKey, blocks: Iterable[LogBlock]) -> None:
@@ -150,7 +150,7 @@ class SpooledStageLogs:
                 async with asyncio.timeout(self._flush):
                     await waiting.over.wait()
             if not waiting.empty.is_set():
-                # The stage goes on without: its lines are kept and arrive when they can.
+                # The stage continues without waiting: its lines are spooled, and delivered later.
                 log.warning("stage_log.late", **key._asdict(), bytes=waiting.spool.size)
 
     async def _add(self, key: StageKey, kind: ChunkKind, blocks: Iterable[LogBlock]) -> None:
@@ -180,7 +180,7 @@ class SpooledStageLogs:
         return self.bytes_waiting + size <= self._most
 
     def _keep(self, key: StageKey, records: list[tuple[ChunkKind, bytes]]) -> bool:
-        """Put lines on disk; False when it takes none."""
+        """Spool lines on disk; returns False when the disk fails or there is no folder."""
         if self._folder is None or self.fault:
             return False
         known = self._waiting.get(key)
@@ -208,7 +208,7 @@ class SpooledStageLogs:
             )
 
     async def _pass_on_now(self, key: StageKey, records: list[tuple[ChunkKind, bytes]]) -> None:
-        """Answer a plugin only when the control plane has its lines, behind all before them."""
+        """Deliver lines without the disk, after all spooled ones; retry until settled."""
         if key in self._waiting:
             await self._waiting[key].empty.wait()
         for kind, payload in records:
@@ -239,8 +239,8 @@ class SpooledStageLogs:
                     waiting.over.clear()
                 else:
                     waiting.over.set()
-                    # In its slot: however many stages wait, a control plane that is away is not
-                    # asked more often.
+                    # While holding the slot, so that a control plane that is away does not get more
+                    # requests when more stages wait.
                     await asyncio.sleep(AGAIN.pause(attempt))
         del self._waiting[key]
         waiting.empty.set()
@@ -248,7 +248,7 @@ class SpooledStageLogs:
         await self._tell_room()
 
     async def _send_next(self, key: StageKey, spool: Spool) -> bool | None:
-        """Pass on what comes next: was it settled? None when there is nothing."""
+        """Send the next chunk; returns whether it was settled, None when nothing is left."""
         chunk = spool.next(LARGEST_REQUEST)
         if spool.is_broken:
             spool.is_broken = False
@@ -262,14 +262,14 @@ class SpooledStageLogs:
         return True
 
     async def _is_settled(self, key: StageKey, kind: ChunkKind, payload: bytes) -> bool:
-        """Has the control plane taken lines, or said that it never will?"""
+        """Send lines; returns True when they are accepted or refused for good, False to retry."""
         try:
             await self._pass_on(key, kind, payload)
         except (UnavailableError, UnauthenticatedError) as error:
             log.debug("stage_log.not_taken", **key._asdict(), reason=str(error))
             return False
         except StateError as refused:
-            # The log is closed: a plugin that was continued repeats what is there already.
+            # The log is closed: a resumed plugin repeats lines that are stored already.
             log.info("stage_log.closed", **key._asdict(), reason=str(refused))
         except PipecdError as refused:
             log.warning("stage_log.refused", **key._asdict(), reason=str(refused))
@@ -294,7 +294,7 @@ class SpooledStageLogs:
             self._room.notify_all()
 
     def _find_left(self) -> None:
-        """Take over what an earlier piped has not been able to pass on."""
+        """Load the backlog that an earlier piped could not deliver."""
         if self._folder is None:
             return
         try:
@@ -322,7 +322,7 @@ class SpooledStageLogs:
                 await self._try_disk(self._folder)
 
     async def _try_disk(self, folder: Path) -> None:
-        """Look whether a disk takes again what it did not take."""
+        """Probe a disk after a fault, and clear the fault when it works again."""
         try:
             await asyncio.to_thread(probe, folder, max(self._too_large, LEAST_ROOM))
         except OSError as error:

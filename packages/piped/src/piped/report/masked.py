@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door that stage logs pass: secrets are taken out before lines are kept or sent anywhere.
+"""Masks secrets in stage logs before lines are stored or sent.
 
-A value may be cut by the border between two lines, or between two reports of a plugin. So the end
-of what was said is remembered, and a line whose end looks like the beginning of a value loses that
-end: nothing waits here, since what was acknowledged must not be lost. A net, not a promise.
+A secret may be split between two lines, or between two reports of a plugin. So the end of the
+reported text is remembered, and a line whose end looks like the beginning of a secret loses that
+end: no line is held back here, since acknowledged lines must not be lost. This is a safety net, not
+a guarantee.
 """
 
 import asyncio
@@ -18,14 +19,14 @@ from piped.report.logs import SpooledStageLogs, StageKey
 from piped.secrets import KnownSecrets
 
 TELLING: Final = 4
-"""Characters of a value that tell something of it; any line ends with one or two of them."""
+"""Characters of a secret that reveal something of it; any line may end with one or two of them."""
 
 THREAD_COST: Final = 2_000_000
-"""The masker's cost from which on it works in a thread, so that the event loop goes on."""
+"""The masker's cost from which on it runs in a thread, so that the event loop is not blocked."""
 
 
 class Logs(Protocol):
-    """Takes the lines of stages."""
+    """Accepts the log lines of stages."""
 
     async def report(self, key: StageKey, blocks: Iterable[LogBlock], /) -> None:
         """Pass on lines of a stage; returns when they are acknowledged or durable."""
@@ -43,12 +44,12 @@ class Stream:
 
     def __init__(self) -> None:
         self.tail = ""
-        """The end of what has been passed on, as it was."""
+        """The end of the text that has been passed on, unmasked."""
         self.reporting = asyncio.Lock()
 
 
 class MaskedLogs:
-    """The same logs, without secrets."""
+    """Passes on logs with masked secrets."""
 
     def __init__(self, logs: SpooledStageLogs, known: KnownSecrets) -> None:
         self._logs = logs
@@ -57,7 +58,7 @@ class MaskedLogs:
 
     @asynccontextmanager
     async def open(self, *, drain: float = 10) -> AsyncIterator["MaskedLogs"]:
-        """Pass lines on while the block runs; see `SpooledStageLogs.open`."""
+        """Deliver lines while the block runs; see `SpooledStageLogs.open`."""
         async with self._logs.open(drain=drain):
             yield self
 
@@ -72,7 +73,7 @@ class MaskedLogs:
             given = list(blocks)
             shown = await _mask_maybe_in_thread(stream.tail, given, masker, goes_on=True)
             await self._logs.report(key, shown)
-            stream.tail = _end(stream.tail, given)  # only now: lines that were not taken come again
+            stream.tail = _end(stream.tail, given)  # only now: refused lines are sent again
 
     async def checkpoint(
         self, key: StageKey, blocks: Iterable[LogBlock], *, completed: bool
@@ -94,7 +95,7 @@ class MaskedLogs:
     def _stream(self, key: StageKey) -> Stream:
         if key not in self._streams:
             for each in [each for each in self._streams if not self._known.masker(each[0])]:
-                del self._streams[each]  # of a deployment that ended without their end
+                del self._streams[each]  # of a deployment that ended without an end of this log
             self._streams[key] = Stream()
         return self._streams[key]
 
@@ -102,7 +103,7 @@ class MaskedLogs:
 async def _mask_maybe_in_thread(
     tail: str, blocks: list[LogBlock], masker: Masker, *, goes_on: bool
 ) -> list[LogBlock]:
-    """As `mask_blocks`; in a thread where it takes long enough for others to notice."""
+    """Runs `mask_blocks`, in a thread if it would block the event loop for long."""
     size = len(tail) + sum(len(block.log) for block in blocks)
     if masker.effort(size) < THREAD_COST:
         return mask_blocks(tail, blocks, masker, goes_on=goes_on)
@@ -112,9 +113,9 @@ async def _mask_maybe_in_thread(
 def mask_blocks(
     tail: str, blocks: list[LogBlock], masker: Masker, *, goes_on: bool
 ) -> list[LogBlock]:
-    """The same lines with every value in them replaced; `tail` is what was said before them.
+    """Returns the lines with every secret replaced; `tail` is the end of the text before them.
 
-    `goes_on`: more lines may come, and with them the rest of a value that has begun.
+    `goes_on`: more lines may follow, with the rest of a secret that begins at the end.
     """
     text = tail + "".join(block.log for block in blocks)
     places = masker.places(text)
@@ -134,7 +135,7 @@ def mask_blocks(
 
 
 def _cut(text: str, begin: int, end: int, places: list[tuple[int, int]]) -> str:
-    """A part of a text without the values in it; one that began before it leaves a mark as well."""
+    """Returns a part of a text with a mask for every secret that overlaps it."""
     shown = []
     at = begin
     for start, stop in places:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stages and plugins keep with a deployment, so that they can be continued after a restart.
+"""The metadata that stages and plugins store with a deployment, to resume it after a restart.
 
 A planner or scheduler opens the store of its deployment, plugins read and write it through their
-private port, and it is closed when the deployment is done here.
+private port, and it is closed when this piped is done with the deployment.
 
-A value counts only once it cannot be lost: `put_…` returns after the control plane has
-acknowledged it, or, while that is away, after it is on disk in the order of all reports. A
-restarted piped tells it before it reads the deployment again. A save that is refused leaves the
-store as it was: whoever has lost the lease starts nothing.
+A value is visible only once it cannot be lost: `put_…` returns after the control plane has
+acknowledged it, or, while that is away, after it is durable on disk in the order of all reports. A
+restarted piped delivers it before it reads the deployment again. A save that is refused leaves the
+store unchanged: an instance that has lost the lease must start nothing.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     Client = ControlPlane | OrderedClient
 
 PATIENCE_SECONDS: Final = 2.0
-"""Longer than a control plane takes that is there, and shorter than anybody notices."""
+"""Longer than the response of a reachable control plane takes, and too short to be noticed."""
 
 AWAY_SECONDS: Final = 0.2
-"""For one that has not answered the last time."""
+"""The limit for a control plane that did not respond the last time."""
 
 PLUGIN: Final = "pipecd/plugin"
 """Key in a stage's metadata: the plugin that was chosen for it, kept for resume and rollback."""
@@ -42,7 +42,7 @@ PutDurably = Callable[[str, str, Message], Awaitable[None]]
 
 
 class Saving:
-    """The way of a deployment's metadata to the control plane."""
+    """Saves a deployment's metadata at the control plane, or durably in the outbox."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Saving:
         self._is_away = False
 
     async def __call__(self, method: str, calling: Awaitable[object], request: Message) -> None:
-        """Call; what is not accepted in time is queued durably instead, under the RPC's name."""
+        """Await the call; if it is not accepted in time, queue the request durably instead."""
         try:
             async with asyncio.timeout(AWAY_SECONDS if self._is_away else self._patience_seconds):
                 await calling
@@ -73,7 +73,7 @@ Save = Callable[[dict[str, str]], Awaitable[None]]
 
 
 class Values:
-    """One namespace: its values, and the way to save all of them."""
+    """The values of one namespace, with the function that saves all of them."""
 
     def __init__(self, values: Mapping[str, str], save: Save) -> None:
         self._values = dict(values)
@@ -106,7 +106,7 @@ class MetadataStore:
         self._shared = Values(kept.shared.keyValues, self._save_shared)
 
     def check_plugin(self, stage_id: str, plugin: str) -> None:
-        """Raises DeniedError when a stage is another plugin's; one that is unknown is anybody's."""
+        """Raises DeniedError when a stage is run by another plugin; any may use an unknown one."""
         owner = self.get_stage(stage_id, PLUGIN)
         if owner and owner != plugin:
             raise DeniedError(
@@ -115,32 +115,32 @@ class MetadataStore:
             )
 
     def get_stage(self, stage_id: str, key: str) -> str | None:
-        """A value of a stage, None when it has none."""
+        """Returns a value of a stage, None when it has none."""
         return self._stages[stage_id].get(key) if stage_id in self._stages else None
 
     async def put_stage(self, stage_id: str, values: Mapping[str, str]) -> None:
-        """Keep values of a stage; they are safe when this returns."""
+        """Store values of a stage; they are acknowledged or durable when this returns."""
         # A rollback stage may have been planned after this store was opened.
         if stage_id not in self._stages:
             self._stages[stage_id] = self._make_stage(stage_id, {})
         await self._stages[stage_id].put(values)
 
     def get_plugin(self, plugin: str, key: str) -> str | None:
-        """A value that a plugin keeps with the deployment, None when there is none."""
+        """Returns a value that a plugin stored with the deployment, None when there is none."""
         return self._plugins[plugin].get(key) if plugin in self._plugins else None
 
     async def put_plugin(self, plugin: str, values: Mapping[str, str]) -> None:
-        """Keep values of a plugin with the deployment, as `put_stage` does."""
+        """Store values of a plugin with the deployment, as `put_stage` does."""
         if plugin not in self._plugins:
             self._plugins[plugin] = self._make_plugin(plugin, {})
         await self._plugins[plugin].put(values)
 
     def get_shared(self, key: str) -> str | None:
-        """A value that piped keeps for every plugin, None when there is none."""
+        """Returns a value that piped stored for all plugins, None when there is none."""
         return self._shared.get(key)
 
     async def put_shared(self, values: Mapping[str, str]) -> None:
-        """Keep values for every plugin, as `put_stage` does. Plugins cannot."""
+        """Store values for all plugins, as `put_stage` does. Plugins cannot call it."""
         await self._shared.put(values)
 
     def _make_stage(self, stage_id: str, values: Mapping[str, str]) -> Values:
@@ -193,7 +193,7 @@ class MetadataStores:
         self._users: defaultdict[str, int] = defaultdict(int)
 
     def open(self, deployment: Deployment) -> MetadataStore:
-        """The store of a deployment; the first to open it fills it from the message."""
+        """Returns the store of a deployment; the first caller fills it from the message."""
         self._users[deployment.id] += 1
         if deployment.id not in self._stores:
             saving = Saving(
@@ -203,7 +203,7 @@ class MetadataStores:
         return self._stores[deployment.id]
 
     def close(self, deployment_id: str) -> None:
-        """Be done with a store; it is dropped when everybody is who opened it."""
+        """Close a store; it is dropped when all callers that opened it have closed it."""
         self._users[deployment_id] -= 1
         if self._users[deployment_id] <= 0:
             del self._users[deployment_id]
@@ -211,7 +211,7 @@ class MetadataStores:
 
     @contextmanager
     def opened(self, deployment: Deployment) -> Iterator[MetadataStore]:
-        """A store that is open while the block runs."""
+        """Yields a store that is open while the block runs."""
         store = self.open(deployment)
         try:
             yield store
@@ -219,7 +219,7 @@ class MetadataStores:
             self.close(deployment.id)
 
     def find(self, deployment_id: str) -> MetadataStore | None:
-        """The open store of a deployment, None when piped does not work on it."""
+        """Returns the open store of a deployment, None when piped does not run it."""
         return self._stores.get(deployment_id)
 
     def get(self, deployment_id: str) -> MetadataStore:

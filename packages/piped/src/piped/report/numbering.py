@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers for the lines of plugins that begin anew after each restart.
+"""Renumbers the log lines of plugins that restart their numbers with each run of a stage.
 
-The control plane knows a line by its number and keeps the first of two. A plugin made with our SDK
-sees to it that no number is used twice; one of another maker may count from the second at which its
-stage began, so that a second run repeats the numbers of the first, and its lines are lost. So each
-run gets numbers of its own here, above all of the runs before, also those under an earlier piped.
+The control plane identifies a line by its number and keeps the first of two. A plugin made with our
+SDK never uses a number twice; another plugin may count from the second at which its stage began, so
+that a second run repeats the numbers of the first, and its lines are lost. So each run gets numbers
+of its own here, above those of all earlier runs, also of runs under an earlier piped.
 """
 
 import hashlib
@@ -23,33 +23,33 @@ from piped.report.spool import StageKey
 log = logger(__name__)
 
 MOST_LINES: Final = 1_000_000_000
-"""Of one run of a stage: the next run begins so far above it."""
+"""The lines of one run of a stage: the next run begins so far above its first number."""
 
 KEEP_DAYS: Final = 30
-"""How long it is kept where a stage began, if nobody says that its deployment has ended."""
+"""How long the first numbers are kept of a deployment whose end was not reported."""
 
 MOST_STAGES: Final = 1000
 """Stages of one process whose numbers are remembered."""
 
 
 def now_microseconds() -> int:
-    """The time, as numbers begin: greater than any that counts in seconds."""
+    """Returns the time in microseconds: a first number above any that counts in seconds."""
     return time.time_ns() // 1000
 
 
 class LineNumbers:
-    """Where the runs of all stages begin; on disk, one file for a deployment."""
+    """The first numbers of the runs of all stages; on disk, one file per deployment."""
 
     def __init__(
         self, folder: Path | None = None, clock: Callable[[], int] = now_microseconds
     ) -> None:
-        """Without a folder the runs of an earlier piped are told from these by the clock alone."""
+        """Without a folder only the clock keeps numbers above those of an earlier piped."""
         self._folder = folder
         self._clock = clock
         self._firsts: dict[str, dict[str, int]] = {}
 
     def begin(self, key: StageKey) -> int:
-        """The first number of the next run of a stage."""
+        """Returns the first number of the next run of a stage, and stores it."""
         stage = f"{key.stage_id}/{key.retried_count}"
         firsts = self._get_firsts(key.deployment_id)
         first = max(self._clock(), firsts.get(stage, -MOST_LINES) + MOST_LINES)
@@ -58,14 +58,14 @@ class LineNumbers:
         return first
 
     def forget(self, deployment_id: str) -> None:
-        """Keep nothing more of a deployment that has ended."""
+        """Delete the numbers of a deployment that has ended."""
         self._firsts.pop(deployment_id, None)
         if self._folder is not None:
             with suppress(OSError):
                 self._file(self._folder, deployment_id).unlink()
 
     def prune(self) -> None:
-        """Remove what is left of deployments whose end nobody told."""
+        """Delete the files of deployments that are older than `KEEP_DAYS`."""
         oldest = time.time() - KEEP_DAYS * 24 * 3600
         with suppress(OSError):
             for file in self._folder.iterdir() if self._folder is not None else ():
@@ -99,7 +99,7 @@ class LineNumbers:
             new.write_text(json.dumps(firsts))
             new.replace(file)
         except OSError as error:
-            # The clock alone does it too, unless it is set back.
+            # The clock alone gives higher numbers too, unless it is set back.
             log.warning("stage_log.numbers_not_kept", deployment=deployment_id, reason=str(error))
 
     @staticmethod
@@ -108,10 +108,10 @@ class LineNumbers:
 
 
 class RenumberedLogs:
-    """The logs for one process of a plugin, with numbers of its own for each of its stages."""
+    """Passes on the logs of one plugin process, renumbered for each of its stages."""
 
     def __init__(self, logs: Logs, numbers: LineNumbers, is_wanted: Callable[[], bool]) -> None:
-        """`is_wanted`: whether its lines need other numbers; if not, they keep theirs."""
+        """`is_wanted` returns whether lines need new numbers; otherwise they keep theirs."""
         self._logs = logs
         self._numbers = numbers
         self._is_wanted = is_wanted

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Saves what plugins keep with a deployment only after everything that was reported of it.
+"""Saves metadata of a deployment only after all queued reports of that deployment.
 
-A script's mark that it has been started counts for its rollback. Were the mark known and the start
-of its stage not, a piped that dies in that moment would leave a script that nobody rolls back.
+A rollback depends on a script's mark that it has been started. If the mark were stored before the
+start of its stage was reported, and piped died in between, the script would never be rolled back.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ class OfDeployment(Protocol):
 
     @property
     def deployment_id(self) -> str:
-        """Which one."""
+        """The id of the deployment that the request is about."""
 
 
 Request = TypeVar("Request", bound=OfDeployment)
@@ -37,12 +37,12 @@ class OrderedClient:
 
     @property
     def service(self) -> "PipedServiceAsyncStub":
-        """The RPCs to choose from."""
+        """The RPCs of the control plane."""
         return self._control.service
 
     async def call_until_accepted(
         self, method: Rpc[Request, Response_co], request: Request
     ) -> Response_co:
-        """Wait for the reports of the request's deployment, then call until it is accepted."""
+        """Wait until the deployment's reports are delivered, then retry the call until accepted."""
         await self._wait_delivered(request.deployment_id)
         return await self._control.call_until_accepted(method, request)

@@ -2,8 +2,8 @@
 """The outbox: reports to the control plane, in order, each retried until it is delivered.
 
 A report is queued by `put`, durable once it survives a power cut, delivered once the control plane
-has acknowledged it. Whoever reports does not wait: the next stage starts while the last one's end
-is still queued. Reports of one lane (an application) keep their order; lanes do not wait for each
+has acknowledged it. The caller does not wait: the next stage starts while the last one's end is
+still queued. Reports of one lane (an application) keep their order; lanes do not wait for each
 other. With a journal they are in a file before `put` returns, and the next piped on the same data
 folder delivers this one's backlog; memory then holds little more than their number. What the
 control plane refuses for good is logged for the operator and dropped.
@@ -27,13 +27,13 @@ from piped.report.journal import Journal
 log = logger(__name__)
 
 DISK_RETRY_SECONDS: Final = 1.0
-"""Between two tries of a disk that took nothing."""
+"""Seconds between two tries of a disk that failed."""
 
 RETRY_SECONDS: Final = 5.0
-"""Until a report is retried that was not accepted although the control plane answers."""
+"""Seconds until a report is retried that a reachable control plane did not accept."""
 
 BACKLOG_LIMIT_SECONDS: Final = 30.0
-"""How long all of piped waits for the backlog of an earlier one."""
+"""How long the start of piped waits for the backlog of an earlier one."""
 
 
 class Deliver(Protocol):
@@ -51,9 +51,9 @@ class QueuedReport:
     """The name of the RPC in `grpc.service.pipedservice.PipedService`, and its request. None when
     both are in the journal."""
     number: int = 0
-    """In the journal."""
+    """The report's number in the journal."""
     epoch: int | None = None
-    """Of the lease when it was put: it is sent under no other."""
+    """The lease's epoch when the report was put: it is sent with this one."""
 
 
 class Lane:
@@ -78,9 +78,10 @@ class Outbox:
         *,
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
-        """Without a journal reports end with this process. `epoch`: that of the lease now.
+        """Without a journal, queued reports are lost when this process ends.
 
-        `retry_seconds`: until one is retried that was not accepted.
+        `epoch` returns the lease's current epoch. `retry_seconds`: the pause before a report that
+        was not accepted is retried.
         """
         self._retry_seconds = retry_seconds
         self._epoch = epoch
@@ -93,7 +94,7 @@ class Outbox:
 
     @asynccontextmanager
     async def open(self, *, drain: float = 10) -> AsyncIterator["Outbox"]:
-        """Deliver while the block runs; at its end what is queued gets `drain` seconds more."""
+        """Deliver reports while the block runs; then drain for at most `drain` seconds."""
         self._find_backlog()
         try:
             async with UnwrappedTaskGroup() as tasks:
@@ -134,7 +135,7 @@ class Outbox:
         self._start(lane)
 
     async def wait_durable(self, lane: str) -> None:
-        """Wait until nothing of the lane can be lost: it is delivered, or safely on disk."""
+        """Wait until no report of the lane can be lost: all are delivered, or durable on disk."""
         if self._journal is None or lane not in self._lanes:
             return
         await self._journal.sync()
@@ -147,8 +148,8 @@ class Outbox:
     async def wait_backlog_delivered(self, limit: float = BACKLOG_LIMIT_SECONDS) -> None:
         """Wait until the backlog of an earlier piped has been delivered or refused.
 
-        Not for ever: one report that the control plane stumbles over must not stop all others. See
-        `has_backlog` for whom it concerns.
+        At most `limit` seconds: one report that the control plane fails on must not stop all
+        others. `has_backlog` says which lanes are still affected.
         """
         if self._backlog:
             log.info("outbox.catching_up", reports=self._backlog_size)
@@ -160,7 +161,7 @@ class Outbox:
             log.warning("outbox.left_behind", lanes=[*self._backlog])
 
     def has_backlog(self, lane: str) -> bool:
-        """Are there undelivered reports of an earlier piped in a lane?"""
+        """Returns whether a lane has undelivered reports of an earlier piped."""
         return lane in self._backlog
 
     async def wait_lane_backlog_delivered(self, lane: str) -> None:
@@ -194,7 +195,7 @@ class Outbox:
         self._lanes[name].reports.append(replace(report, epoch=self._epoch()))
 
     async def _mend(self) -> None:
-        """Retry a disk that took nothing until it does."""
+        """Retry the disk after a fault, until cancelled."""
         while self._journal is not None:
             await asyncio.sleep(DISK_RETRY_SECONDS)
             self._journal.recover()
@@ -219,7 +220,7 @@ class Outbox:
         lane.empty.set()
 
     async def _is_settled(self, name: str, report: QueuedReport) -> bool:
-        """Deliver a report; has the control plane accepted it, or refused it for good?"""
+        """Deliver a report; returns True when accepted or refused for good, False to retry."""
         try:
             content = self._read(report)
         except OSError as error:
@@ -232,7 +233,7 @@ class Outbox:
             with lease_epoch(report.epoch):
                 await self._deliver(method, request)
         except UnauthenticatedError as error:
-            # The key is refused, not what was said with it.
+            # The piped key is refused, not the report.
             log.warning("report.not_heard", lane=name, method=method, reason=str(error))
             return False
         except PipecdError as error:

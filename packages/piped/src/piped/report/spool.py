@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines of one stage that wait for the control plane, in files: the oldest first.
+"""The spool of one stage: its undelivered log lines in files, the oldest first.
 
-A file is begun when the last one is large, and removed when all of it has been taken, so that the
-disk holds what waits and not what has been. A line that was written survives the end of piped at
-once, and that of the machine after the next `sync`. Each file begins with whose log it is.
+A new file is begun when the last one is large, and deleted when all of it has been delivered, so
+that the disk holds only undelivered lines. A written line survives a crash of piped at once, and a
+power cut after the next `sync`. Each file begins with the key of its stage.
 
-What was taken is not noted: after a kill the first file is sent again from its start, and the
-control plane knows lines by their index.
+Delivered lines are not recorded: after a crash the first file is sent again from its start, and the
+control plane recognizes repeated lines by their index.
 """
 
 import hashlib
@@ -24,11 +24,11 @@ from typing import Final, NamedTuple
 from piped.report import frames
 
 LARGEST_FILE: Final = 4 * 1024 * 1024
-"""Bytes after which another file is begun."""
+"""Bytes after which a new file is begun."""
 
 
 class StageKey(NamedTuple):
-    """Whose log it is."""
+    """Identifies the log of one try of a stage."""
 
     deployment_id: str
     stage_id: str
@@ -36,7 +36,7 @@ class StageKey(NamedTuple):
 
 
 class ChunkKind(Enum):
-    """What a record is, by its first byte."""
+    """The kind of a record, from its first byte."""
 
     KEY = b"k"
     LINES = b"l"
@@ -46,18 +46,18 @@ class ChunkKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Records that go into one request."""
+    """Records that are sent in one request."""
 
     kind: ChunkKind
     payload: bytes
-    """Messages that were written one after the other, which is one message with all their lines."""
+    """Serialized messages, concatenated: protobuf parses them as one message with all lines."""
     end: int
-    """Where the next one begins, in the first file."""
+    """The offset of the next chunk in the first file."""
 
 
 @dataclass(slots=True)
 class File:
-    """A file, and how much of it is good."""
+    """A file of the spool, with its size and how much of it is synced."""
 
     path: Path
     size: int
@@ -65,7 +65,7 @@ class File:
 
 
 class Spool:
-    """What waits of one stage. All methods are quick, but for a slow disk."""
+    """The undelivered lines of one stage. Methods block only for the disk."""
 
     def __init__(
         self,
@@ -84,11 +84,11 @@ class Spool:
         self._read = 0
         self._writing = -1
         self.is_broken = False
-        """Did a part of it not survive?"""
+        """Whether a part of a file was damaged and its lines are lost."""
 
     @property
     def size(self) -> int:
-        """Bytes that wait."""
+        """The bytes that are not delivered yet."""
         return self._total - self._read
 
     @property
@@ -96,7 +96,7 @@ class Spool:
         return all(each.synced >= each.size for each in self._files)
 
     def append(self, records: Iterable[tuple[ChunkKind, bytes]]) -> None:
-        """Add records, all or none. Raises OSError."""
+        """Append all records or, when the disk fails, none. Raises OSError."""
         data = b"".join(frames.make_frame(kind.value + payload) for kind, payload in records)
         if self._writing < 0 or self._files[-1].size >= self._largest_file:
             self._begin_file(data)
@@ -111,7 +111,7 @@ class Spool:
         self._total += len(data)
 
     def next(self, most: int) -> Chunk | None:
-        """What goes into the next request: one checkpoint, or lines of up to `most` bytes."""
+        """Returns the next chunk to send: one checkpoint, or lines of up to `most` bytes."""
         while self._files:
             if (found := self._next_in_first(most)) is not None:
                 return found
@@ -121,32 +121,32 @@ class Spool:
         return None
 
     def mark_delivered(self, chunk: Chunk) -> None:
-        """The control plane has a chunk, or will never have it."""
+        """Drop a chunk that is delivered, or refused for good."""
         self._read = chunk.end
         if self._read >= self._files[0].size:
             self._drop_first()
 
     def sync(self) -> None:
-        """See to it that what waits survives the end of the machine; may run in a thread.
+        """Sync undelivered lines to disk, so that they survive a power cut; may run in a thread.
 
         Raises OSError.
         """
         for each in tuple(self._files):
             size = each.size
             if each.synced < size:
-                with suppress(FileNotFoundError):  # taken meanwhile
+                with suppress(FileNotFoundError):  # delivered meanwhile
                     frames.sync(os.open(each.path, os.O_RDONLY | os.O_CLOEXEC))
                 each.synced = size
         frames.sync_folder(self._folder)
 
     def close(self) -> None:
-        """Write no more to the last file; what waits stays."""
+        """Close the last file; undelivered lines stay on disk."""
         if self._writing >= 0:
             os.close(self._writing)
             self._writing = -1
 
     def _begin_file(self, data: bytes) -> None:
-        """A new file appears with its first records in it, or not at all."""
+        """Begin a new file with its first records; a failed write leaves no file."""
         whole = frames.make_frame(ChunkKind.KEY.value + json.dumps(self.key).encode()) + data
         self._folder.mkdir(parents=True, exist_ok=True)
         descriptor, path = self._new_file()
@@ -166,12 +166,12 @@ class Spool:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         while True:
             path = self._folder / f"{_name(self.key)}-{self._number + 1:08}"
-            with suppress(FileExistsError):  # taken, on a disk that let nobody remove it
+            with suppress(FileExistsError):  # delivered, but the disk did not let us delete it
                 return os.open(path, flags, 0o600), path
             self._number += 1
 
     def _cut(self, last: File) -> None:
-        """Half a record would hide all that comes after it."""
+        """Truncate a partly written record, which would hide all records after it."""
         with suppress(OSError):
             os.ftruncate(self._writing, last.size)
         self.close()
@@ -214,7 +214,7 @@ def _read(path: Path, start: int, end: int) -> Iterator[tuple[int, ChunkKind, by
 
 
 def find_spools(folder: Path, *, largest_file: int = LARGEST_FILE) -> list[Spool]:
-    """What an earlier piped has left. Raises OSError."""
+    """Returns the spools that an earlier piped has left. Raises OSError."""
     files: dict[StageKey, list[File]] = {}
     paths = sorted(folder.iterdir()) if folder.exists() else []
     for path in filter(_is_ours, paths):
@@ -222,14 +222,14 @@ def find_spools(folder: Path, *, largest_file: int = LARGEST_FILE) -> list[Spool
         key = _key(file)
         if key is None:
             with suppress(OSError):
-                path.unlink()  # a machine has ended before anything of it was synced
+                path.unlink()  # a power cut came before anything of it was synced
         else:
             files.setdefault(key, []).append(file)
     return [Spool(folder, key, found, largest_file=largest_file) for key, found in files.items()]
 
 
 def probe(folder: Path, size: int) -> None:
-    """Write and remove a file of so many bytes. Raises OSError."""
+    """Write and delete a file of `size` bytes, to test the disk. Raises OSError."""
     path = folder / "probe"
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -248,7 +248,7 @@ def _key(file: File) -> StageKey | None:
 
 
 def _name(key: StageKey) -> str:
-    """Ids come from plugins and files of people: not every one is a name for a file."""
+    """Returns a file name for a stage: a hash, because an id may be no valid file name."""
     return hashlib.sha256("\0".join(map(str, key)).encode()).hexdigest()[:32]
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports facts about deployments, stages and applications to the control plane.
 
-All reports of an application share a lane of the outbox, so that they are delivered in the order in
-which they became true. The plan alone is delivered at once, behind everything else of its lane.
+All reports of an application share a lane of the outbox, so that they are delivered in the order of
+their facts. Only the plan bypasses the outbox: its delivery is awaited, after all of its lane.
 """
 
 from google.protobuf.message import Message
@@ -43,7 +43,7 @@ class StatusReporter:
         facts.subscribe(SyncChanged, self.report_sync)
 
     def report_triggered(self, fact: Triggered) -> None:
-        """Report the deployment that its application was triggered with last."""
+        """Report a deployment as the most recently triggered one of its application."""
         deployment = fact.deployment
         self._outbox.put(
             deployment.application_id,
@@ -60,7 +60,7 @@ class StatusReporter:
         self._report_deploying(fact.deployment, now=True)
 
     async def report_planned(self, fact: Planned) -> None:
-        """Deliver the plan, and return when it is: logs and metadata of a stage need the stage.
+        """Deliver the plan, and wait for it: logs and metadata of a stage need the stage.
 
         Raises PipecdError when the control plane refuses it.
         """
@@ -83,7 +83,7 @@ class StatusReporter:
         )
 
     def report_status(self, fact: StatusChanged) -> None:
-        """Report that a deployment runs, or rolls back."""
+        """Report the new status of a deployment, such as running or rolling back."""
         deployment = fact.deployment
         self._put(
             deployment,
@@ -98,7 +98,7 @@ class StatusReporter:
         )
 
     def report_stage(self, fact: StageChanged) -> None:
-        """Report a stage. The wire wants a time with every status, not only with an end."""
+        """Report a stage's status. The RPC requires a time for every status, not only an end."""
         stage = fact.stage
         self._put(
             fact.deployment,
@@ -116,10 +116,10 @@ class StatusReporter:
         )
 
     def report_completed(self, fact: DeploymentCompleted) -> None:
-        """Report the end. A success becomes what the next deployment is compared with.
+        """Report the end; a success also as the reference that the next deployment compares with.
 
-        That is reported first: were piped to die in between, the end would be reported again, while
-        a reference that was never reported would be lost.
+        The reference is reported first: if piped dies in between, the end is reported again, while
+        a reference that was not reported would be lost.
         """
         deployment = fact.deployment
         if deployment.status == deployment_pb2.DEPLOYMENT_SUCCESS:
@@ -150,7 +150,7 @@ class StatusReporter:
             self._report_deploying(deployment, now=False)
 
     def report_sync(self, fact: SyncChanged) -> None:
-        """Report whether an application is what its repository says."""
+        """Report the sync state of an application."""
         self._outbox.put(
             fact.application_id,
             "ReportApplicationSyncState",
@@ -164,7 +164,7 @@ class StatusReporter:
         await self._outbox.wait_durable(deployment.application_id)
 
     async def put_durably(self, application_id: str, method: str, request: Message) -> None:
-        """Queue a report in its turn; it cannot be lost any more when this returns."""
+        """Queue a report behind its lane; it cannot be lost any more when this returns."""
         self._outbox.put(application_id, method, request)
         await self._outbox.wait_durable(application_id)
 
@@ -173,11 +173,11 @@ class StatusReporter:
         await self._outbox.wait_delivered(self._lanes.get(deployment_id, ""))
 
     def has_backlog(self, application_id: str) -> bool:
-        """Are there undelivered reports of an earlier piped about an application?"""
+        """Returns whether an application has undelivered reports of an earlier piped."""
         return self._outbox.has_backlog(application_id)
 
     async def wait_backlog_delivered(self, application_id: str) -> None:
-        """Wait until there are none: what is stored of a deployment is true only then."""
+        """Wait until it has no backlog: only then the control plane's data is up to date."""
         await self._outbox.wait_lane_backlog_delivered(application_id)
 
     def _report_deploying(self, deployment: Deployment, *, now: bool) -> None:
@@ -195,7 +195,7 @@ class StatusReporter:
 
 
 def reference(deployment: Deployment) -> ApplicationDeploymentReference:
-    """Returns a deployment as its application remembers it."""
+    """Returns the reference to a deployment that its application stores."""
     return ApplicationDeploymentReference(
         deployment_id=deployment.id,
         trigger=deployment.trigger,

@@ -18,14 +18,14 @@ OLD_FILENAME: Final = ".pipe.yaml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationPlace:
-    """Where an application lives: paths from the repository's root, empty for the root itself."""
+    """An application's folder and file: paths from the repository's root, which is empty."""
 
     folder: str
     file: str
 
     @property
     def filename(self) -> str:
-        """The file's own name."""
+        """The name of the file, without its folder."""
         return posixpath.basename(self.file)
 
 
@@ -39,7 +39,7 @@ class ApplicationFile:
 
 
 def place_of(git_path: ApplicationGitPath, config_filename: str = "") -> ApplicationPlace:
-    """Where an application says that it lives; raises SourceError for a path that leads out.
+    """Returns the folder and file of an application; raises SourceError for a path that leads out.
 
     `config_filename` stands in for the application's own, e.g. for what ran under an older name.
     """
@@ -49,10 +49,10 @@ def place_of(git_path: ApplicationGitPath, config_filename: str = "") -> Applica
 
 
 def file_in(found: GitObject | Absent, place: ApplicationPlace) -> ApplicationFile | None:
-    """What git answered for the file; None when the commit lacks it, and the caller says so.
+    """Returns the file that was read from git; None when the commit does not have it.
 
-    Raises GitError when the file is there and cannot be read: DamagedMirrorError when that is our
-    fault and may pass.
+    Raises GitError when the file exists and cannot be read: DamagedMirrorError when the mirror is
+    at fault, so that a retry may succeed.
     """
     if isinstance(found, GitObject):
         if found.kind != "blob":
@@ -76,7 +76,7 @@ async def find_application(
 async def missing_file_error(
     repository: Repository, commit: str, place: ApplicationPlace
 ) -> SourceError:
-    """Say what of an application a commit lacks: its folder, or the file in it."""
+    """Returns the error that says what a commit lacks: the folder, or the file in it."""
     short = commit[:7]
     if await repository.kind(commit, place.folder) != "tree":
         return SourceError(

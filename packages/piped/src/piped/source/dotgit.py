@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `.git` of a tree: enough for a script to ask about its commit, and nobody else's.
+"""The `.git` of a worktree: enough for a script to query its commit, and shared with no other.
 
-Objects come from the mirror by reading alone. Everything else is written at each switch, so that
-settings and hooks of the last user are gone.
+Objects are read from the mirror as an alternate, never written to it. Everything else is written at
+each checkout, so that settings and hooks of the last user are gone.
 """
 
 import shutil
@@ -14,7 +14,7 @@ from piped.git import Repository
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitIdentity:
-    """Who commits, if a script does."""
+    """The author of commits that a script makes."""
 
     name: str = "piped"
     email: str = "pipecd.dev@gmail.com"
@@ -23,7 +23,7 @@ class GitIdentity:
 def write_dot_git(
     work: Path, commit: str, repository: Repository, identity: GitIdentity, index: Path
 ) -> None:
-    """Write it; there must be none."""
+    """Write the `.git` folder of a worktree; it must not exist yet."""
     folder = work / ".git"
     for each in ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info"):
         (folder / each).mkdir(parents=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which trees somebody still works in.
+"""Finds the worktrees that a process still works in.
 
-A script outlives the plugin and the piped that started it, and whoever keeps it stays in the
-script's folder until its end. A tree with a process in it is nobody else's.
+A script outlives the plugin and the piped that started it, and the process that supervises it stays
+in the script's folder until its end. A worktree with a process in it must not be reused.
 """
 
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def find_in_use(folders: Iterable[Path]) -> set[Path]:
-    """Those of the folders that a process has as its working directory, or one below it."""
+    """Returns the folders that are, or contain, the working directory of a process."""
     roots = {os.path.realpath(folder): folder for folder in folders}
     found: set[Path] = set()
     if not roots:
@@ -22,7 +22,7 @@ def find_in_use(folders: Iterable[Path]) -> set[Path]:
         try:
             place = os.readlink(f"/proc/{entry}/cwd")  # noqa: PTH115 - as above
         except OSError:
-            continue  # it has ended, or is none of our business
+            continue  # it has ended, or belongs to another user
         found |= {
             folder
             for root, folder in roots.items()

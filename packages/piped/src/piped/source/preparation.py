@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An application of a commit made ready: its file as plugins read it, its secrets opened.
+"""Prepares an application of a commit: its file in the plugins' format, its secrets decrypted.
 
 Every read of an application passes here, so that its secrets are known, and masked, before anything
-can show them. Files are rendered in memory and written only when all of them are.
+can show them. Files are rendered in memory, and written only when all of them are rendered.
 """
 
 import os
@@ -20,17 +20,17 @@ from piped.source.application import ApplicationFile
 from piped.source.worktree import run_in_thread
 
 REMEMBERED: Final = 512
-"""Opened secrets that need not be opened again."""
+"""Decrypted secrets in the cache."""
 
 MOST_BYTES: Final = 32 * 1024 * 1024
-"""Of all files together that secrets and attachments are put into, or that are attached."""
+"""The limit for all files together that are attached, or rendered with secrets."""
 
 Names = Callable[[], Mapping[str, str]]
-"""How the well-known plugins are called here, where they are not called as usual."""
+"""Returns the configured names of well-known plugins, where they differ from the usual ones."""
 
 
 class Preparation:
-    """What this piped adds to the files of a commit."""
+    """Decrypts secrets and renders attachments into the files of a commit."""
 
     def __init__(
         self,
@@ -47,15 +47,15 @@ class Preparation:
     async def read(
         self, git_path: ApplicationGitPath, commit: str, file: ApplicationFile
     ) -> tuple[ApplicationConfig, bytes]:
-        """What an application file says, and as plugins get it; raises ConfigError.
+        """Returns a parsed application file, and its bytes as plugins get it; raises ConfigError.
 
-        An older kind is brought into today's shape, with the plugin that stands for it.
+        A file of an older kind is converted to the current format, with the plugin for its kind.
         """
         names = self._names()
         config = load_application(file.data, file=file.place.file, names=names).config
         opened = OpenedSecrets()
         if config.encryption is not None:
-            # Milliseconds for each of them, in which nobody else would get a turn.
+            # Milliseconds for each secret, which would block the event loop.
             opened = await run_in_thread(self._open_all, config.encryption.encrypted_secrets)
         self._known.learn(git_path, commit, opened)
         data = application_for_plugins(file.data, file=file.place.file, names=names)
@@ -64,7 +64,7 @@ class Preparation:
     def render(
         self, root: Path, file: ApplicationFile, config: ApplicationConfig
     ) -> dict[Path, bytes]:
-        """What files of a tree become with their secrets and attachments in them.
+        """Returns the files of a worktree with their secrets and attachments rendered.
 
         Raises ConfigError with everything that is wrong. Writes nothing.
         """
@@ -97,7 +97,7 @@ class Preparation:
         return OpenedSecrets(values=values, problems=problems)
 
     def _open(self, keys: SecretKeys, closed: str) -> str:
-        """Open a secret; each stage of a deployment needs the same ones again."""
+        """Returns a decrypted secret; cached, because each stage of a deployment needs it."""
         if closed not in self._values:
             value = keys.opener.open(closed)
             while len(self._values) >= REMEMBERED:
@@ -108,7 +108,7 @@ class Preparation:
 
 
 def _inside(root: Path, path: str) -> Path:
-    """The file itself, through links of the repository but never out of it, nor into `.git`."""
+    """Resolves links of a path; raises SourceError if it leaves the worktree or enters `.git`."""
     top = os.path.realpath(root)
     found = os.path.realpath(root / path)
     if not found.startswith(f"{top}/") or found.startswith(f"{top}/.git/"):
@@ -128,7 +128,7 @@ class _Reader:
         self._left = MOST_BYTES
 
     def __call__(self, path: str) -> bytes | None:
-        """Return what is in a file, None when there is none. Raises SourceError."""
+        """Returns the contents of a file, None when there is none. Raises SourceError."""
         target = _inside(self._root, path)
         try:
             if not target.is_file():
@@ -147,7 +147,7 @@ class _Reader:
 
 
 def write(rendered: Mapping[Path, bytes]) -> None:
-    """Write rendered files where they belong."""
+    """Write rendered files to their paths in the worktree; raises SourceError."""
     for target, content in rendered.items():
         try:
             number = os.open(target, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)

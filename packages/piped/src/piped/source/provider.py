@@ -2,8 +2,8 @@
 """The files of commits: each user gets a worktree of its own, and a returned one is used again.
 
 A returned tree is cleaned at once, in the background: what a script wrote, or a secret that was
-opened for it, is gone before anybody else needs the tree, and the next user does not wait for it.
-One that a script still works in, because piped is stopping, is left to it.
+decrypted for it, is removed before another user gets the tree, who does not wait for it. A tree
+that a script still works in, because piped is stopping, is not touched.
 """
 
 import asyncio
@@ -32,16 +32,16 @@ from piped.source.worktree_pool import WorktreePool
 log = logger(__name__)
 
 KEPT_WORKTREES: Final = 8
-"""Trees that are kept per repository while nobody uses them."""
+"""Idle worktrees that are kept per repository."""
 
 CHECKOUTS_AT_ONCE: Final = 4
-"""Checkouts of one repository at the same time: more of them only wait for the same disk."""
+"""Concurrent checkouts of one repository: more of them only wait for the same disk."""
 
 SHARED_CONFIG: Final = ".pipe"
 
 
 class SourceProvider:
-    """The files of commits, from the mirrors of the configured repositories."""
+    """Provides worktrees of commits, from the mirrors of the configured repositories."""
 
     def __init__(
         self,
@@ -71,13 +71,13 @@ class SourceProvider:
         self._with_secrets: set[Worktree] = set()
 
     async def __aenter__(self) -> "SourceProvider":
-        """Delete what an earlier piped left, opened secrets included."""
+        """Delete the orphaned worktrees of an earlier piped, with any decrypted secrets."""
         self._left = await run_in_thread(delete_orphans, self._folder)
         await self._tasks.__aenter__()
         return self
 
     async def __aexit__(self, *error: Any) -> None:
-        """Leave the trees, but no opened secret: unless a script may still be in one of them."""
+        """Delete worktrees with decrypted secrets, unless a process is in them; keep the others."""
         self._closed = True
         for task in self._cleaning:
             task.cancel()
@@ -94,7 +94,7 @@ class SourceProvider:
 
     @asynccontextmanager
     async def worktree(self, repository_id: str, commit: str) -> AsyncIterator[Worktree]:
-        """A writable tree of the whole commit, of its own while the block runs."""
+        """Yields a worktree of the whole commit, for the exclusive use of the block."""
         repository = self._repository(repository_id)
         await repository.commit(commit)
         tree = await self._take_worktree(repository_id, commit)
@@ -107,7 +107,7 @@ class SourceProvider:
     async def open(
         self, git_path: ApplicationGitPath, commit: str, *, config_filename: str = ""
     ) -> AsyncIterator[DeploymentSource]:
-        """A tree of its own while the block runs, described as plugins want it."""
+        """Yields the DeploymentSource of a worktree, for the exclusive use of the block."""
         async with self.worktree(git_path.repo.id, commit) as tree:
             source = await source_of(tree, git_path, config_filename)
             if self._preparation is not None:
@@ -117,7 +117,10 @@ class SourceProvider:
     async def read(
         self, git_path: ApplicationGitPath, commit: str, *, config_filename: str = ""
     ) -> DeploymentSource:
-        """An application as a commit has it, without files; raises SourceError or ConfigError."""
+        """Returns an application of a commit, without a checkout.
+
+        Raises SourceError or ConfigError.
+        """
         repository = self._repository(git_path.repo.id)
         await repository.commit(commit)
         place = place_of(git_path, config_filename)
@@ -145,7 +148,7 @@ class SourceProvider:
         source.application_config = data
         rendered = await run_in_thread(preparation.render, tree.path, file, config)
         if rendered:
-            # Noted first: whatever happens while they are written, they are found again.
+            # Noted first, so that they are removed whatever happens while they are written.
             tree.opened = tuple(rendered)
             self._with_secrets.add(tree)
             await run_in_thread(write, rendered)
@@ -153,7 +156,7 @@ class SourceProvider:
     async def list_changed_paths(
         self, git_path: ApplicationGitPath, old: str, new: str
     ) -> list[str]:
-        """The files that differ between two commits, from the repository's root."""
+        """Returns the paths that differ between two commits, from the repository's root."""
         return await self._repository(git_path.repo.id).list_changed_paths(old, new)
 
     def _repository(self, repository_id: str) -> Repository:
@@ -171,7 +174,7 @@ class SourceProvider:
             async with self._checkouts[repository_id]:
                 await _checkout(tree, commit)
         except BaseException:
-            self._put(pool, tree)  # nobody had it: there is nothing to clean
+            self._put(pool, tree)  # it was not handed out: there is nothing to clean
             raise
         return tree
 
@@ -194,7 +197,7 @@ class SourceProvider:
                 return
             await run_in_thread(tree.remove_opened)
             self._with_secrets.discard(tree)
-            if not pool.is_waited_for:  # who waits for it switches it, and that cleans it as well
+            if not pool.is_waited_for:  # the waiting user's checkout cleans it as well
                 async with self._checkouts[tree.repository.id]:
                     await tree.checkout(tree.commit)
         except (PipecdError, OSError) as error:
@@ -208,7 +211,7 @@ class SourceProvider:
             pool.cleaning -= 1
 
     async def _is_in_use(self, tree: Worktree) -> bool:
-        """Does a script still work in it? Trees that were left to one that has ended go now."""
+        """Returns whether a process works in a worktree; deletes others that are free again."""
         left = set(self._left)
         used = await run_in_thread(find_in_use, {tree.folder, *left})
         for folder in left - used:
@@ -235,7 +238,7 @@ async def _checkout(tree: Worktree, commit: str) -> None:
     try:
         await tree.checkout(commit)
     except DamagedMirrorError:
-        # A fetch makes the mirror anew; if even that cannot help, its reason is the better one.
+        # A fetch rebuilds the mirror; if that fails too, its error is the more useful one.
         tree.repository.report_damage()
         await tree.repository.fetch()
         await tree.repository.commit(commit)
@@ -245,7 +248,7 @@ async def _checkout(tree: Worktree, commit: str) -> None:
 async def source_of(
     tree: Worktree, git_path: ApplicationGitPath, config_filename: str = ""
 ) -> DeploymentSource:
-    """An application in a tree, as plugins want it; raises SourceError when the commit lacks it.
+    """Returns an application in a worktree, for plugins; raises SourceError when it is missing.
 
     `config_filename` stands in for the application's own, e.g. for what ran under an older name.
     """
@@ -261,7 +264,7 @@ async def source_of(
 
 
 def _resolve(work: Path, folder: str) -> Path:
-    """The folder itself, through links of the repository but never out of it."""
+    """Resolves links of a folder; raises GitError if it leaves the repository."""
     root = os.path.realpath(work)
     found = os.path.realpath(work / folder)
     if found != root and not found.startswith(f"{root}/"):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One writable tree of a whole commit, switched and cleaned rather than made anew.
+"""A worktree: a writable checkout of a whole commit, reused by the next checkout.
 
-Whoever had it may have done anything to it: what is handed out next is exactly the commit. The
+Its last user may have changed anything in it: a checkout makes it exactly the commit again. The
 tree's `.git` is its own and borrows the mirror's objects, so that nothing done in the tree reaches
-the mirror. The index that a switch relies on lies outside of the tree.
+the mirror. The index that a checkout relies on lies outside of the tree.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Worktree:
-    """A tree on disk. One user at a time; the pool sees to that."""
+    """A worktree on disk. One user at a time; the pool ensures that."""
 
     def __init__(self, folder: Path, repository: Repository, identity: GitIdentity) -> None:
         self.folder = folder
@@ -40,12 +40,12 @@ class Worktree:
         self.repository = repository
         self.commit = ""
         self.opened: tuple[Path, ...] = ()
-        """Files that secrets were opened into."""
+        """Files that were rendered with decrypted secrets or attachments."""
         self._identity = identity
         self._untouched: int | None = None
 
     async def checkout(self, commit: str) -> None:
-        """Make the tree exactly the commit; raises SourceError."""
+        """Make the worktree exactly the commit; raises SourceError."""
         untouched = await self._is_untouched()
         if untouched and self.commit == commit:
             return
@@ -55,7 +55,7 @@ class Worktree:
         except DamagedMirrorError:
             raise
         except (GitError, OSError) as error:
-            # Somebody left something that git cannot undo: what is thrown away need not be undone.
+            # The last user left something that git cannot undo: recreate the worktree.
             log.warning("tree.made_anew", folder=str(self.folder), reason=str(error))
             await self._recreate(commit)
         self._untouched = await run_in_thread(fingerprint, self.path)
@@ -66,13 +66,13 @@ class Worktree:
         return known is not None and await run_in_thread(fingerprint, self.path) == known
 
     def remove_opened(self) -> None:
-        """Delete the files that hold opened secrets; the next switch has the commit's again."""
+        """Delete the files with decrypted secrets; the next checkout restores the commit's."""
         for file in self.opened:
             file.unlink(missing_ok=True)
         self.opened = ()
 
     async def discard(self) -> None:
-        """Delete it."""
+        """Delete the worktree from disk."""
         await run_in_thread(delete_worktree, self.folder)
 
     async def _recreate(self, commit: str) -> None:
@@ -111,7 +111,7 @@ class Worktree:
 
 
 def _prepare(folder: Path, work: Path, clean: bool) -> bool:
-    """Have a folder that git can work in; returns whether somebody may have left things in it."""
+    """Prepare the folder for a checkout; returns whether it may hold untracked files."""
     (folder / "index.lock").unlink(missing_ok=True)
     if work.is_symlink() or not work.is_dir():
         remove(work)
@@ -127,11 +127,11 @@ def _prepare(folder: Path, work: Path, clean: bool) -> bool:
 
 
 def _put_in_order(work: Path, *, usual: int) -> None:
-    """Undo what git overlooks; what is deleted here it writes again if it belongs to the commit.
+    """Undo changes that git overlooks; git writes deleted files of the commit again.
 
-    It knows no rights but the one to execute, compares times by the second, leaves pipes and
+    Git knows no permission but the one to execute, compares times by the second, leaves pipes and
     sockets where they are, and deletes a folder that is a repository, but not a repository in a
-    folder of the commit. `usual` are the rights that a new folder gets here.
+    folder of the commit. `usual` is the mode that a new folder gets here.
     """
     work.chmod(0o700)
     waiting = [str(work)]
@@ -154,10 +154,10 @@ def _put_in_order(work: Path, *, usual: int) -> None:
 
 
 def fingerprint(work: Path) -> int | None:
-    """A number that changes with anything in the tree; None when it cannot be told.
+    """Returns a hash that changes with anything in the tree; None when it cannot be read.
 
-    It is made of what the kernel keeps about each file. The time of the last change of a file or of
-    its rights cannot be set by anybody, so nothing can be changed and look unchanged.
+    It is computed from the kernel's metadata of each file. The ctime cannot be set by a process, so
+    that no change can go unnoticed.
     """
     seen = 0
     waiting = [str(work)]
@@ -183,9 +183,9 @@ def _about(found: os.stat_result) -> tuple[int, ...]:
 
 
 async def run_in_thread(function: Callable[..., T], *arguments: object) -> T:
-    """Run a function in a thread; a cancellation waits for its end.
+    """Run a function in a thread; when cancelled, wait for its end before raising.
 
-    A thread cannot be stopped: whoever uses the same files next must not meet it.
+    A thread cannot be stopped, and the next user of the same files must not run beside it.
     """
     running = asyncio.get_running_loop().run_in_executor(None, function, *arguments)
     try:
@@ -196,7 +196,7 @@ async def run_in_thread(function: Callable[..., T], *arguments: object) -> T:
 
 
 def delete_worktree(folder: Path) -> None:
-    """Delete a tree; what cannot be deleted is left, and never used again."""
+    """Delete a worktree; one that cannot be deleted is logged, left, and never used again."""
     try:
         remove(folder)
     except OSError as error:
@@ -204,7 +204,7 @@ def delete_worktree(folder: Path) -> None:
 
 
 def delete_orphans(folder: Path) -> set[Path]:
-    """Delete the trees that an earlier piped left; returns those that somebody still works in."""
+    """Delete the worktrees of an earlier piped; returns those that a process still works in."""
     trees = {tree for repository in _folders(folder) for tree in _folders(repository)}
     kept = find_in_use(trees)
     for each in (*(trees - kept), *_others(folder)):
@@ -221,7 +221,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _others(folder: Path) -> list[Path]:
-    """What is among the trees of repositories and is none."""
+    """Returns files and links among the worktrees, which do not belong there."""
     among = [folder, *_folders(folder)]
     return [
         each

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worktrees of one repository that nobody uses, and those who wait for one.
+"""The pool of idle worktrees of one repository, and the callers that wait for one.
 
-A checkout in a worktree costs what changed, a new one what is there: with some in use, whoever
-comes waits for one to come back, as long as some do come back. When none does, or it takes too
-long, another one is made, so that no number of long users blocks the next one.
+A checkout in an existing worktree costs only the difference, in a new one the whole commit. So a
+caller waits for a worktree to be returned while others are being returned. When none is, or it
+takes too long, a new one is made, so that long-running users never block the next one.
 """
 
 import asyncio
@@ -14,17 +14,17 @@ from typing import Final
 from piped.source.worktree import Worktree
 
 RETURN_SECONDS: Final = 0.5
-"""Seconds in which a tree must have come back to somebody, else all are held by long users."""
+"""Seconds in which a tree must have been returned, else all are taken to be in long use."""
 
 LONGEST_WAIT_SECONDS: Final = 2.0
-"""Seconds that anybody waits, however many come back."""
+"""Seconds that a caller waits at most, however many trees are returned to others."""
 
 CLEANING_WAIT_SECONDS: Final = 10.0
-"""Seconds to wait for a tree that is being cleaned: it comes."""
+"""Seconds to wait for a tree that is being cleaned and so will be returned soon."""
 
 
 class WorktreePool:
-    """Gives out trees in the order of asking, and takes them back."""
+    """Hands out worktrees in the order of requests, and takes them back."""
 
     def __init__(self, make: Callable[[], Worktree], *, keep: int) -> None:
         self._make = make
@@ -38,11 +38,11 @@ class WorktreePool:
 
     @property
     def is_waited_for(self) -> bool:
-        """Is somebody waiting for a tree?"""
+        """Whether a caller waits in `take`."""
         return any(not each.done() for each in self._waiting)
 
     async def take(self, commit: str) -> Worktree:
-        """A tree: one at the commit if there is one, any other, one that comes back, a new one."""
+        """Returns a worktree: an idle one, best at the commit, a returned one, or a new one."""
         if self._idle:
             return self._pick(commit)
         expected = self.cleaning > len(self._waiting)
@@ -54,7 +54,7 @@ class WorktreePool:
         return self._make()
 
     def put(self, tree: Worktree) -> Worktree | None:
-        """Take a tree back, for whoever waits longest; returns one too many, to be deleted."""
+        """Hand a tree to the first waiting caller or keep it; returns an excess one to delete."""
         self._hand_on(tree)
         if len(self._idle) <= self._keep:
             return None
@@ -62,7 +62,7 @@ class WorktreePool:
         return self._idle.pop(0)
 
     def forget(self) -> None:
-        """A tree does not come back."""
+        """Note that a tree will not be returned."""
         self._made -= 1
 
     def _hand_on(self, tree: Worktree) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What needs a deployment, and why."""
+"""The trigger: decides which applications need a deployment, and creates it."""
 
 from piped.trigger.calls import ControlPlaneCalls
 from piped.trigger.services import TriggerServices

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trigger's calls: questions to the control plane, facts, and the ends of commands."""
+"""The trigger's calls: RPCs to the control plane, published facts, outcomes of commands."""
 
 from pipecd_model.errors import NotFoundError
 from pipecd_wire.headers import TRIGGERED_DEPLOYMENT_ID
@@ -13,7 +13,7 @@ from piped.report.commands import CommandInbox, CommandOutcome
 
 
 class ControlPlaneCalls:
-    """Questions go to the control plane at once; what the trigger has done is published."""
+    """Calls the control plane for queries and creation; publishes the rest as facts."""
 
     def __init__(self, control: ControlPlane, facts: Facts, commands: CommandInbox) -> None:
         self._control = control
@@ -21,12 +21,12 @@ class ControlPlaneCalls:
         self._commands = commands
 
     async def create(self, deployment: Deployment) -> None:
-        """Make a deployment known."""
+        """Create a deployment at the control plane; raises PipecdError when that fails."""
         request = pb.CreateDeploymentRequest(deployment=deployment)
         await self._control.call(self._control.service.CreateDeployment, request)
 
     async def last_triggered(self, application_id: str) -> ApplicationDeploymentReference | None:
-        """The deployment of an application that was triggered last; None when there was none."""
+        """Returns an application's most recently triggered deployment; None for none."""
         request = pb.GetApplicationMostRecentDeploymentRequest(
             application_id=application_id, status=DEPLOYMENT_PENDING
         )
@@ -47,7 +47,7 @@ class ControlPlaneCalls:
         self._facts.publish(SyncChanged(application_id=application_id, state=state))
 
     def finish_command(self, command: Command, outcome: CommandOutcome) -> None:
-        """A command became a deployment, or nothing."""
+        """Report the outcome of a command, and forget the command."""
         self._commands.finish(command, outcome)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make wanted deployments real: known to the control plane, and handed to the scheduler at once."""
+"""Create deployments at the control plane, and hand them to the scheduler at once."""
 
 import asyncio
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from piped.trigger.sync_trouble import TroubleReporter
 log = logger(__name__)
 
 CALLS_AT_ONCE: Final = 16
-"""Calls to the control plane at the same time: enough to be fast, few enough to be polite."""
+"""Concurrent calls to the control plane: enough to be fast without a burst of load."""
 
 
 class Creator:
@@ -39,7 +39,7 @@ class Creator:
         self._calling = asyncio.Semaphore(CALLS_AT_ONCE)
 
     async def create(self, wanted: Iterable[DeploymentRequest]) -> bool:
-        """Create them all; returns whether none has to be tried again."""
+        """Create all requested deployments; returns False when one has to be retried."""
         async with asyncio.TaskGroup() as tasks:
             created = [tasks.create_task(self._create(each)) for each in wanted]
         return all(each.result() for each in created)
@@ -55,8 +55,8 @@ class Creator:
             log.warning("deployment.not_created", deployment=deployment.id, reason=str(error))
             return False
         except ConflictError:
-            # An earlier try got through, perhaps that of a piped that died: the state has it, with
-            # the status that it has reached by now.
+            # An earlier try was accepted, perhaps that of a piped that died: the state has the
+            # deployment, with its current status.
             log.info("deployment.created_before", deployment=deployment.id)
         except PipecdError as error:
             self._record_refused(wanted, error.with_hint())
@@ -80,7 +80,7 @@ class Creator:
         )
 
     def _record_refused(self, wanted: DeploymentRequest, reason: str) -> None:
-        """The control plane does not want it; the next commit may be another matter."""
+        """Report a deployment that the control plane refuses; it is not retried for this head."""
         log.error("deployment.refused", application=wanted.application.name, reason=reason)
         self._trouble.report_refused(wanted.application, reason)
         if wanted.command is not None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of the applications that are due want a deployment of the head.
+"""Decides which of the applications that are due need a deployment of the head.
 
-Git and the control plane are asked here, once for all applications; the decisions themselves are
-pure functions of the model. A decision compares the head with the commit that the application was
-deployed at last, so that a "no" loses nothing and a restarted piped decides the same.
+Git and the control plane are queried here, once for all applications; the decisions themselves are
+pure functions of the model. A decision compares the head with the commit of the application's last
+deployment, so that a "no" loses nothing and a restarted piped decides the same.
 """
 
 from bisect import bisect_left
@@ -28,14 +28,14 @@ log = logger(__name__)
 class ChangedFiles:
     """The files that changed between two commits, from the repository's root, by folder.
 
-    One commit may touch thousands of applications: each asks for its own folder only.
+    One commit may touch thousands of applications: each looks up only the files of its own folder.
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._paths = sorted(paths)
 
     def list_for(self, config: ApplicationConfig, folder: str) -> Sequence[str]:
-        """Returns the files that an application looks at: all, if it names files elsewhere."""
+        """Returns the changed files to match: of its folder, or all if it configures paths."""
         if not folder or config.trigger.on_commit.paths:
             return self._paths
         start = bisect_left(self._paths, f"{folder}/")
@@ -66,9 +66,9 @@ class Decider:
         *,
         note: str = "",
     ) -> list[DeploymentRequest]:
-        """The deployments that are wanted; `note` is added to the reason of commanded ones.
+        """Returns the deployments to create; `note` is added to the reason of commanded ones.
 
-        What cannot be told now stays undecided.
+        An application whose data cannot be read now stays undecided, and is retried.
         """
         outcomes = await self._services.configs.load_all(
             self._repository, head.hash, [application.git_path for application in due]
@@ -76,7 +76,7 @@ class Decider:
         usable: list[tuple[Application, ApplicationConfig]] = []
         for application, outcome in zip(due, outcomes, strict=True):
             if isinstance(outcome, DamagedMirrorError):
-                # Not its author's fault: undecided, and so looked at again.
+                # Not its author's fault: it stays undecided, and is retried.
                 self._trouble.report_unreadable(application, outcome.with_hint())
             elif isinstance(outcome, PipecdError):
                 self._report_unusable(application, head, outcome, commands.get(application.id))
@@ -91,7 +91,7 @@ class Decider:
         for application, config in known:
             base = self._history.base(application.id)
             if base in trouble and application.id not in commands:
-                # Git could not say; undecided, and so looked at again.
+                # Git failed to compare: it stays undecided, and is retried.
                 self._trouble.report_unreadable(application, trouble[base])
                 continue
             chosen = self._on_command(
@@ -119,9 +119,9 @@ class Decider:
     async def _find_changed_files(
         self, head: Commit, application_ids: Sequence[str]
     ) -> tuple[dict[str, ChangedFiles], dict[str | None, str]]:
-        """The changed files since each commit that some application is compared with.
+        """Returns the changed files since each base commit of the applications.
 
-        And, for the commits that git could not compare with the head, why.
+        The second dict has the reason for each base that git could not compare with the head.
         """
         found: dict[str, ChangedFiles] = {}
         trouble: dict[str | None, str] = {}
@@ -196,7 +196,7 @@ class Decider:
         )
 
     def _runs(self, application: Application) -> bool:
-        """Did the last deployment succeed?"""
+        """Returns whether the application's last deployment succeeded."""
         last = self._history.last(application.id)
         success = application.most_recently_successful_deployment.deployment_id
         return last is not None and last.deployment_id == success

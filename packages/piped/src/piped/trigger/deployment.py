@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A deployment that is wanted, and its record, complete before anybody sees it. Pure.
+"""A deployment request, and the complete deployment message that is built from it. Pure.
 
-Plugins and control planes of other makes check it and refuse one that lacks something.
+Upstream's plugins and control planes validate the message and refuse one with missing fields.
 """
 
 import uuid
@@ -21,7 +21,7 @@ TRACE: Final = "Pipecd-Dev-Trace-Trigger-Commit-Hash"
 """Trailer of a commit that an event made: the commit of the other repository it goes back to."""
 
 NOTIFICATION: Final = "DeploymentNotification"
-"""Key in the shared metadata: whom the application wants to be told."""
+"""Key in the shared metadata: the notification settings of the application."""
 
 _OURS: Final = uuid.UUID("0f6cc9a5-0b0c-4b8e-9d0a-7d3b0d6a6f52")
 
@@ -32,15 +32,16 @@ _ASKED_FOR: Final = {
 
 
 def id_of_commit(application_id: str, last_deployment_id: str, commit: str) -> str:
-    """The id of the deployment that follows another one because of a commit.
+    """Returns the id of the deployment that follows the last one because of a commit.
 
-    The same decision made again, by a piped that died after it, is the same deployment.
+    The id is derived from its arguments: when a piped dies and is restarted, the same decision
+    gives the same deployment.
     """
     return str(uuid.uuid5(_OURS, f"commit/{application_id}/{last_deployment_id}/{commit}"))
 
 
 def id_of_command(command_id: str) -> str:
-    """The id of the deployment that a command becomes; a command becomes one only."""
+    """Returns the id of the deployment of a command, derived from it: there is only one."""
     return str(uuid.uuid5(_OURS, f"command/{command_id}"))
 
 
@@ -53,14 +54,14 @@ class DeploymentRequest:
     config: ApplicationConfig
     head: Commit
     reason: str
-    """A sentence: why it is request."""
+    """Why it is requested, as a sentence."""
     command: Command | None = None
 
 
 def build_deployment(
     request: DeploymentRequest, repository: Repository, *, now: int
 ) -> pb.Deployment:
-    """The deployment that brings an application to the head, waiting to be planned."""
+    """Returns the pending deployment of the head for an application."""
     application, head = request.application, request.head
     deployment = pb.Deployment(
         id=request.deployment_id,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the trigger knows of each application of one repository.
+"""The trigger's memory of each application of one repository.
 
-Only the deployment that was triggered last decides anything, and the control plane keeps that. The
-rest saves work: forgetting it changes no decision.
+Decisions depend only on the most recently triggered deployment, which the control plane stores. The
+rest is a cache: losing it changes no decision.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ _QUESTIONS_AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastTriggered:
-    """The deployment of an application that was triggered last."""
+    """The most recently triggered deployment of an application."""
 
     commit: str
     deployment_id: str
 
 
 class TriggerHistory:
-    """The applications of one repository."""
+    """The last deployments and decisions of the applications of one repository."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -40,7 +40,7 @@ class TriggerHistory:
         self._asking = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
 
     def keep_only(self, applications: Collection[str]) -> list[str]:
-        """Forget the others, and return them: one that comes back is a new one."""
+        """Forget all other applications, and return their ids: one that comes back is new."""
         known = self._last.keys() | self._decided.keys()
         gone = [application_id for application_id in known if application_id not in applications]
         for application_id in gone:
@@ -49,24 +49,24 @@ class TriggerHistory:
         return gone
 
     def knows(self, application: Application) -> bool:
-        """Was this application, in this place of the repository, decided about?"""
+        """Returns whether a decision was made for this application at its current git path."""
         decided = self._decided.get(application.id)
         return decided is not None and decided[1] == _place(application)
 
     def is_decided(self, application: Application, head: Commit) -> bool:
-        """Is there nothing more to say about this head?"""
+        """Returns whether the decision for this head is made and final."""
         return self._decided.get(application.id) == (head.hash, _place(application))
 
     def mark_decided(self, application: Application, head: Commit) -> None:
-        """Note that there is nothing more to say about this head."""
+        """Note that the decision for this head is made and final."""
         self._decided[application.id] = (head.hash, _place(application))
 
     def forget_decisions(self) -> None:
-        """Look at every application once more."""
+        """Forget all decisions, so that every application is decided again."""
         self._decided.clear()
 
     async def recall(self, applications: Iterable[Application]) -> None:
-        """Know the last deployment of applications; those that cannot be asked about stay out."""
+        """Load the last deployments of applications; those whose lookup fails stay unknown."""
         async with asyncio.TaskGroup() as tasks:
             for application in applications:
                 if application.id in self._last:
@@ -80,24 +80,27 @@ class TriggerHistory:
                     tasks.create_task(self._ask(application.id))
 
     def has_last(self, application_id: str) -> bool:
-        """Is its last deployment known, or that there was none?"""
+        """Returns whether `last` is known: a deployment, or that there was none."""
         return application_id in self._last
 
     def last(self, application_id: str) -> LastTriggered | None:
-        """Its last deployment; None when there was none."""
+        """Returns the last deployment; None when there was none. See `has_last`."""
         return self._last[application_id]
 
     def base(self, application_id: str) -> str | None:
-        """The commit that the head is compared with: none of its files differ from the last one."""
+        """Returns the commit to compare the head with; None when there was no deployment.
+
+        It is the last deployed commit, or a later one at which no file of the application differed.
+        """
         last = self._last[application_id]
         return None if last is None else self._compared.get(application_id, last.commit)
 
     def mark_compared(self, application_id: str, head: Commit) -> None:
-        """Nothing of the application differs between its last deployment and this head."""
+        """Note that no file of the application differs between its last deployment and head."""
         self._compared[application_id] = head.hash
 
     def record_deployed(self, application: Application, head: Commit, deployment_id: str) -> None:
-        """This is its last deployment now."""
+        """Note a new last deployment; the decision for this head is final."""
         self._last[application.id] = LastTriggered(commit=head.hash, deployment_id=deployment_id)
         self._compared.pop(application.id, None)
         self.mark_decided(application, head)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the trigger needs from the rest of piped, as small roles."""
+"""Protocols of the parts of piped that the trigger depends on."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -15,28 +15,28 @@ from piped.report.commands import CommandOutcome
 
 
 class Configs(Protocol):
-    """Application files, read and parsed."""
+    """Reads and parses application files."""
 
     async def load_all(
         self, repository: Repository, commit: str, git_paths: Sequence[ApplicationGitPath], /
     ) -> Sequence[ApplicationConfig | PipecdError]:
-        """Many applications of one commit, in their order; what is wrong with one is its outcome.
+        """Returns a configuration, or the error, for each path of one commit, in their order.
 
         Raises GitError when the repository itself cannot be read.
         """
 
 
 class Calls(Protocol):
-    """What the trigger asks and tells the control plane. What is told arrives, sooner or later."""
+    """The trigger's calls and reports to the control plane; reports are queued and retried."""
 
     async def create(self, deployment: Deployment, /) -> None:
-        """Make a deployment known.
+        """Create a deployment at the control plane.
 
-        Raises ConflictError when it is known already, UnavailableError when it is worth a retry.
+        Raises ConflictError when it exists already, UnavailableError when a retry may succeed.
         """
 
     async def last_triggered(self, application_id: str, /) -> ApplicationDeploymentReference | None:
-        """The deployment of an application that was triggered last; None when there was none."""
+        """Returns an application's most recently triggered deployment; None for none."""
 
     def report_triggered(self, deployment: Deployment, /) -> None:
         """Report a deployment as the last one of its application."""
@@ -45,4 +45,4 @@ class Calls(Protocol):
         """Report the sync state of an application."""
 
     def finish_command(self, command: Command, outcome: CommandOutcome, /) -> None:
-        """A command became a deployment, or nothing: its outcome is reported, and it is gone."""
+        """Report the outcome of a command, and forget the command."""

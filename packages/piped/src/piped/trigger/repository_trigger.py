@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One repository's part of the trigger: its head, its state, and the commands for its applications.
 
-Whatever happens wakes one worker, which looks at everything that is due at once: git is asked once
-per commit, not once per application.
+Every change wakes one worker, which handles everything that is due at once: git is queried once per
+commit, not once per application.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ log = logger(__name__)
 
 FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 30.0
-"""The pauses before something that failed is looked at again."""
+"""The backoff before a failed pass is retried."""
 
 FAILURES_BEFORE_REPORT: Final = 2
-"""Looks in a row that may fail before people are told."""
+"""Passes in a row that may fail before it is reported on the applications' pages."""
 
 
 class RepositoryTrigger:
-    """Watches one repository for its applications."""
+    """Creates the deployments of one repository's applications."""
 
     def __init__(
         self,
@@ -55,18 +55,18 @@ class RepositoryTrigger:
         self._wake = asyncio.Event()
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Follow the repository and create deployments until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow_head(), name=f"head of {self._repository.id}")
             tasks.create_task(self._follow_state(), name=f"state of {self._repository.id}")
             tasks.create_task(self._work(), name=f"trigger of {self._repository.id}")
 
     def look(self) -> None:
-        """Applications or commands changed: see whether something is due."""
+        """Wake the worker, because applications or commands changed."""
         self._wake.set()
 
     def concerns(self, application: Application) -> bool:
-        """Is it ours, and new to us?"""
+        """Returns whether an application of this repository has no decision at its git path."""
         return self._is_ours(application) and not self._history.knows(application)
 
     async def _follow_head(self) -> None:
@@ -80,10 +80,10 @@ class RepositoryTrigger:
             async for state in states:
                 if state.reach is Reachability.REACHABLE:
                     self._away = None
-                    self._history.forget_decisions()  # some could not be told
+                    self._history.forget_decisions()  # some were made without the remote
                     self._wake.set()
                 elif state.reach is not Reachability.OPENING:
-                    self._wake.set()  # commands that wait for a first head wait in vain
+                    self._wake.set()  # commands that wait for a first head are refused
                     await asyncio.sleep(self._limits.unreachable_seconds)
                     self._note_unreachable()
 
@@ -91,7 +91,7 @@ class RepositoryTrigger:
         state = self._repository.state
         if state.reach in {Reachability.REACHABLE, Reachability.OPENING}:
             return
-        # One sentence for as long as it lasts: each try may fail in other words.
+        # One reason for the whole outage: each try may fail with another message.
         if self._away is None or self._away[0] is not state.reach:
             self._away = (state.reach, f"{self._repository.remote} is {state}")
             self._wake.set()
@@ -116,7 +116,7 @@ class RepositoryTrigger:
                 pause_seconds = backoff.next_pause_seconds()
 
     def _report_unreadable(self, reason: str) -> None:
-        """Nothing could be decided for a while: whoever looks at an application sees why."""
+        """Report the reason on every undecided application, after several failed passes."""
         for application in self._state.applications.values():
             if self._is_ours(application) and (
                 self._head is None or not self._history.is_decided(application, self._head)
@@ -124,7 +124,7 @@ class RepositoryTrigger:
                 self._trouble.report_unreadable(application, reason)
 
     async def _wait_for_work(self, pause_seconds: float | None) -> None:
-        """Wait until something has happened, or until a failed look is due again."""
+        """Wait until the worker is woken, or until a failed pass is to be retried."""
         try:
             async with asyncio.timeout(pause_seconds):
                 await self._wake.wait()
@@ -132,7 +132,7 @@ class RepositoryTrigger:
             return
 
     async def _pass(self) -> bool:
-        """Look at everything that is due; returns whether nothing has to be looked at again."""
+        """Handle everything that is due; returns False when something has to be retried."""
         applications = {
             application.id: application
             for application in self._state.applications.values()
@@ -163,7 +163,7 @@ class RepositoryTrigger:
         return settled
 
     def _commands(self, applications: Container[str]) -> dict[str, Command]:
-        """The oldest open command of each application."""
+        """Returns the oldest open sync command of each application."""
         oldest: dict[str, Command] = {}
         for command in self._state.commands.values():
             application_id = command.sync_application.application_id
@@ -174,7 +174,10 @@ class RepositoryTrigger:
         return oldest
 
     async def _refresh(self) -> str:
-        """Whoever asks for a deployment means what is in git now; returns why it may be older."""
+        """Fetch, because a command means the current head of the remote.
+
+        Returns a note for the deployment's reason when the fetch fails, empty otherwise.
+        """
         try:
             async with asyncio.timeout(self._limits.fetch_seconds):
                 await self._repository.fetch()

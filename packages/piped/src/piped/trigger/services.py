@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all parts of the trigger share: the control plane, application files, the hand-over."""
+"""Dependencies that all parts of the trigger share."""
 
 import time
 from collections.abc import Callable
@@ -33,8 +33,8 @@ class TriggerLimits:
     """How long the trigger waits for others."""
 
     unknown_application_seconds: float = 70.0
-    """A command may be ahead of its application: a polled list is a minute old."""
+    """How long a command waits for its application, whose polled list may be a minute old."""
     unreachable_seconds: float = 10.0
-    """A remote may be away for so long before people are told."""
+    """How long a remote may be away before it is reported on the applications' pages."""
     fetch_seconds: float = 20.0
-    """A command waits so long for git; then what is known already is deployed."""
+    """How long a command waits for a fetch; then the last known head is deployed."""

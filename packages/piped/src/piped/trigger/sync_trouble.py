@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an application's page says when its file or its repository is in trouble.
+"""Reports the sync state of applications whose file or repository cannot be used.
 
-Each trouble is told once, and its end once; a piped that was restarted takes over what the last one
-told.
+Each trouble is reported once, and its end once; a restarted piped starts from the reported state
+that the control plane has.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ LONGEST_REASON: Final = 8000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedState:
-    """What was reported of an application."""
+    """The sync state that was last reported of an application."""
 
     status: ApplicationSyncStatus.ValueType
     short_reason: str = ""
@@ -46,26 +46,26 @@ class TroubleReporter:
         self._reported: dict[str, ReportedState] = {}
 
     def report_broken_file(self, application: Application, reason: str) -> None:
-        """The application's file, as the head has it, cannot be used."""
+        """Report that the application's file at the head cannot be used."""
         self._report(
             application,
             ReportedState(status=INVALID_CONFIG, short_reason=BROKEN_FILE, reason=reason),
         )
 
     def report_refused(self, application: Application, reason: str) -> None:
-        """The control plane does not take its deployment."""
+        """Report that the control plane refuses the application's deployment."""
         self._report(
             application, ReportedState(status=INVALID_CONFIG, short_reason=REFUSED, reason=reason)
         )
 
     def report_unreadable(self, application: Application, reason: str) -> None:
-        """What git keeps of the application cannot be read now; it is tried again."""
+        """Report that the application cannot be read from git now; the read is retried."""
         self._report(
             application, ReportedState(status=UNKNOWN, short_reason=GIT_UNREADABLE, reason=reason)
         )
 
     def report_unreachable(self, application: Application, reason: str) -> None:
-        """Nobody can say whether there is something newer. A broken file is the worse news."""
+        """Report that the remote is away; a broken file or unreadable mirror takes precedence."""
         told = self._current(application)
         if told.status != INVALID_CONFIG and told.short_reason != GIT_UNREADABLE:
             self._report(
@@ -73,7 +73,7 @@ class TroubleReporter:
             )
 
     def report_end(self, application: Application, *, synced: bool, reachable: bool) -> None:
-        """Its file is fine, and if the repository is too, there is no trouble any more."""
+        """Report the end of trouble after a usable file; of an outage only if `reachable`."""
         trouble = self._current(application)
         if (
             trouble.status == INVALID_CONFIG
@@ -83,12 +83,12 @@ class TroubleReporter:
             self._report(application, ReportedState(status=SYNCED if synced else UNKNOWN))
 
     def is_in_trouble(self, application: Application) -> bool:
-        """Was trouble reported, and its end not?"""
+        """Returns whether the last reported state of an application is trouble."""
         told = self._current(application)
         return told.status == INVALID_CONFIG or told.short_reason in {GIT_AWAY, GIT_UNREADABLE}
 
     def forget(self, application_id: str) -> None:
-        """The application is not ours any more."""
+        """Forget the state of an application that this piped no longer has."""
         self._reported.pop(application_id, None)
 
     def _current(self, application: Application) -> ReportedState:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What needs a deployment, and why: a commit, or somebody who asks.
+"""The trigger: creates a deployment because of a commit, or because a command asks for it.
 
 The third step of the flow, between the heads of repositories and the scheduler. Each repository has
-a worker of its own, so that a slow one delays no other; commands that no worker can take are
-refused here, with a reason.
+a worker of its own, so that a slow one delays no other; commands that no worker can handle
+are refused here, with a reason.
 """
 
 import asyncio
@@ -45,12 +45,12 @@ class Trigger:
         }
 
     def is_in_trouble(self, application_id: str) -> bool:
-        """Are people told that an application's file or repository cannot be used?"""
+        """Returns whether an application is reported as having an unusable file or repository."""
         application = self._state.applications.get(application_id)
         return application is not None and self._trouble.is_in_trouble(application)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run the workers of all repositories, and handle commands, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for repository_id, worker in self._workers.items():
                 tasks.create_task(worker.run(), name=f"trigger {repository_id}")
@@ -64,7 +64,7 @@ class Trigger:
             self._report_missing_repositories()
 
     async def _next(self, changes: StateChanges) -> StateChange:
-        """The next change, or an empty one when a command has waited long enough."""
+        """Returns the next change, or an empty one when a waiting command is due."""
         pause = self._refuse_impossible()
         try:
             async with asyncio.timeout(pause):
@@ -85,7 +85,7 @@ class Trigger:
                 worker.look()
 
     def _refuse_impossible(self) -> float | None:
-        """Refuse commands that nobody can follow; returns seconds until a waiting one is due."""
+        """Refuse commands that cannot be handled; returns seconds until a waiting one is due."""
         pause = None
         for command in list(self._state.commands.values()):
             if command.type in _UNSUPPORTED:
@@ -97,7 +97,10 @@ class Trigger:
         return pause
 
     def _seconds_left(self, command: Command) -> float | None:
-        """Seconds that the command may still wait for its application; None if it need not."""
+        """Returns the seconds that a command may still wait for its application.
+
+        None when it need not wait: it can be handled, or was refused here.
+        """
         application_id = command.sync_application.application_id
         application = self._state.applications.get(application_id)
         if application is None:
