@@ -135,7 +135,7 @@ def forbid(record: Path) -> None:
 
 
 def _is_over(record: Path) -> bool:
-    """Returns whether the script has ended: its shim has recorded the exit, or no record is left."""
+    """Returns whether the script has ended: its shim has recorded the exit, or it has no record."""
     return (record / EXIT).exists() or not record.is_dir()
 
 

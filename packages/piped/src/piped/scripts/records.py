@@ -92,7 +92,7 @@ class ScriptRecords:
                     await self._changed.wait()
 
     async def settle(self, limit: float) -> None:
-        """Remove what can be removed within the limit; for the stop. The next piped does the rest."""
+        """Remove what can be removed within the limit at shutdown; the next piped does the rest."""
         with suppress(TimeoutError):
             async with asyncio.timeout(limit):
                 while self._over:
