@@ -399,7 +399,7 @@ def _build_previews(
 def _subscribe(
     reports: _Reports, records: ScriptRecords, metrics: PipedMetrics, live_states: LiveStateReporter
 ) -> None:
-    """Subscribe to completed deployments; the status reporter has subscribed before, and is first."""
+    """Subscribe to completed deployments, after the status reporter: its report is queued first."""
     subscribe = partial(reports.facts.subscribe, DeploymentCompleted)
     subscribe(lambda fact: records.on_completed(fact.deployment))
     subscribe(lambda fact: reports.numbers.forget(fact.deployment.id))

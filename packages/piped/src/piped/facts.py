@@ -77,7 +77,7 @@ class DeploymentCompleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncChanged:
-    """The sync state of an application has changed."""
+    """The sync state of an application was determined."""
 
     application_id: str
     state: ApplicationSyncState

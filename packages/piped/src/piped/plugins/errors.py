@@ -18,10 +18,10 @@ __all__ = [
 
 
 class PluginLostError(PluginError):
-    """There is no process to talk to; it is being restarted, and goes on with what it had begun."""
+    """The plugin's process is gone; it is being restarted, and its stages are continued."""
 
     status = "UNAVAILABLE"
 
 
 class PluginStoppingError(PluginLostError):
-    """The plugin was told to stop: nothing failed, the next one continues."""
+    """The plugin got the signal to stop: nothing has failed, and the next process continues."""
