@@ -50,7 +50,7 @@ WENT_WELL: Final = frozenset({STAGE_SUCCESS, STAGE_SKIPPED, STAGE_EXITED})
 ENDS: Final = WENT_WELL | {STAGE_FAILURE, STAGE_CANCELLED}
 
 OWN_QUESTION: Final = "DeploymentService/FetchDefinedStages"
-"""The call with which piped probes a plugin. It would fill the output of one that logs each call."""
+"""The call with which piped probes a plugin. It would fill the output of one that logs calls."""
 TROUBLE: Final = re.compile("error|fail|panic|fatal", re.IGNORECASE)
 
 
