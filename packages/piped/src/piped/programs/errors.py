@@ -16,10 +16,10 @@ class ProgramError(PipecdError):
 
 
 class ProgramSourceError(ProgramError):
-    """The source of a program does not give it."""
+    """The source of a program does not deliver it."""
 
 
 class SourceAwayError(ProgramSourceError):
-    """The source of a program is unreachable or unwell; a later attempt may succeed."""
+    """The source of a program is unavailable; a retry may succeed."""
 
     status = "UNAVAILABLE"
