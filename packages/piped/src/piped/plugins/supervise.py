@@ -186,7 +186,7 @@ class Supervisor:
         self._restart_requested.set()
 
     def kill(self) -> None:
-        """Kill the process."""
+        """Kill the current process, if there is one."""
         if self._process is not None:
             self._process.kill()
 
