@@ -78,7 +78,7 @@ class PipedHealth:
                 sentence=state.sentence,
             )
         for name, repository in sorted(self.repositories().items()):
-            # Only the instance that holds the lease opens repositories.
+            # Only the instance that holds the lease reads repositories.
             waits = repository.reach is Reachability.OPENING and not self.holds_lease()
             yield PartHealth(
                 name=f"repository {name}",

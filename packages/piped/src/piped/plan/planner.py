@@ -160,9 +160,9 @@ class Planner:
     async def _choose_plugins(
         self, config: ApplicationConfig, deployment: Deployment
     ) -> tuple[dict[int, PluginCalls], list[PluginCalls]]:
-        """Returns the plugin of each stage index, and the list of these plugins without duplicates.
+        """Returns the plugin of each stage index, and the plugins of the application, each once.
 
-        Waits until each of them is ready.
+        Waits until each of them is ready. Without a pipeline they are the declared ones.
         """
         await self._plugins.wait_settled(START_SECONDS)
         declared = [*config.plugins, *deployment.deploy_targets_by_plugin]
