@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The admin port over HTTP, for probes and scrapers: a few pages, made when they are asked for.
+"""The admin port: a few HTTP pages for probes and scrapers, rendered for each request.
 
-Nothing can be changed through it; to be reachable from other machines it needs a flag. It is served
-by the loop that does all the work: one that hangs does not answer.
+It is read-only, and reachable from other machines only with a flag. The event loop that does all
+the work serves it, so a probe fails when the loop hangs.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from pipecd_runtime.logs import logger
 log = logger(__name__)
 
 REQUEST_SECONDS: Final = 10.0
-"""Seconds for one request."""
+"""The timeout of one request in seconds."""
 
 OK: Final = "200 OK"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminPage:
-    """What is answered."""
+    """The response to a request."""
 
     body: str
     status: str = OK
@@ -50,7 +50,7 @@ async def serving_admin(host: str, port: int, pages: AdminPages) -> AsyncIterato
                 writer.write(_response(request, pages))
                 await writer.drain()
         except (TimeoutError, OSError, ValueError):
-            pass  # the client has gone, or speaks no HTTP
+            pass  # the client has disconnected, or does not speak HTTP
         finally:
             writer.close()
 
@@ -86,6 +86,6 @@ def _page(request: list[str], pages: AdminPages) -> AdminPage:
         return AdminPage(status="404 Not Found", body=index)
     try:
         return pages[path]()
-    except Exception:  # noqa: BLE001 - an entry point: the caller cannot mend it
+    except Exception:  # noqa: BLE001 - an entry point: the client cannot handle it
         log.bug("admin.bug", page=path)
         return AdminPage(status="500 Internal Server Error", body="piped's log has the details\n")

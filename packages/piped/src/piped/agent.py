@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A piped at work: its parts run until it is told to stop, and then settle.
+"""Runs the components of piped until a shutdown is requested, and then stops them in order.
 
-At the end: take no new work, let stages settle while their plugins stop, send the last reports,
+The shutdown: take no new work, let stages end while their plugins stop, send the last reports,
 disconnect.
 """
 
@@ -39,15 +39,15 @@ from piped.trigger import Trigger
 log = logger(__name__)
 
 RECORDS_SECONDS: Final = 2.0
-"""In which the records of scripts are removed whose deployment has just ended."""
+"""Seconds at shutdown in which the script records of completed deployments are removed."""
 
 SETTLE_SECONDS: Final = 10.0
-"""In which deployments let go after their plugins have gone."""
+"""Seconds in which the runs of deployments end after their plugins have stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the command line decides."""
+    """The settings of piped from the command line and its configuration file."""
 
     config: PipedConfig
     key: str
@@ -64,7 +64,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """The parts, put together: what runs, and how it ends."""
+    """The components of piped: runs them, and shuts them down."""
 
     settings: Settings
     shutdown: ShutdownRequest
@@ -84,14 +84,14 @@ class Agent:
     stats: Stats
     plugin_states: PluginStateReporter
     public_key: str
-    """Closes secrets for this piped; empty when it opens none."""
+    """Encrypts secrets for this piped; empty when it has no secret management."""
 
     async def run(self) -> None:
-        """Work until it is told to stop, then let everything settle."""
+        """Run all components until a shutdown is requested, then shut them down in order."""
         async with asyncio.TaskGroup() as tasks:
 
             def start(name: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-                """Start what only the instance at work does."""
+                """Start a component that runs only while this instance holds the lease."""
                 held = partial(self.lease.run_while_held, run)
                 return tasks.create_task(run_guarded(name, held), name=name)
 
@@ -120,7 +120,7 @@ class Agent:
     async def _follow_control_plane(self) -> None:
         settings = self.settings
         try:
-            with lease_epoch(0):  # whoever holds the lease, this instance says who it is
+            with lease_epoch(0):  # with or without the lease, this instance introduces itself
                 await introduce(
                     self.control,
                     settings.config,
@@ -130,7 +130,7 @@ class Agent:
         except PipecdError as error:
             self.shutdown.fail(error)
             return
-        # What an earlier piped could not tell comes first: a stage that has ended is not run again.
+        # Deliver the reports of an earlier piped first: a stage that has ended is not run again.
         await self.outbox.wait_backlog_delivered()
         watch = Watch(
             self.control,
@@ -150,18 +150,18 @@ class Agent:
 
     async def _tell_plugin_states(self) -> None:
         for plugin in self.host.plugins.values():
-            self.plugin_states.on_change(plugin)  # another instance may have told of its own
+            self.plugin_states.on_change(plugin)  # another instance may have reported its own
         await self.plugin_states.run()
 
     async def _schedule(self) -> None:
         try:
             await self.controller.run()
-        except Exception as bug:  # noqa: BLE001 - what it knew of its deployments is not to be trusted
+        except Exception as bug:  # noqa: BLE001 - its knowledge of the deployments may be wrong
             log.bug("component.failed", component="controller")
             self.shutdown.fail(bug)
 
     async def _watch_for_restart(self) -> None:
-        """Stop when a person asks for a restart; whoever watches piped starts it again."""
+        """Request a shutdown on a restart command; the service manager starts piped again."""
         async for change in self.state.changes():
             for command in change.commands:
                 if command.type == Command.RESTART_PIPED and not self.shutdown.requested.is_set():
@@ -169,7 +169,10 @@ class Agent:
                     self.shutdown.request(f"restart asked for by {command.commander or 'a person'}")
 
     async def _settle(self) -> None:
-        """No new stage; plugins are told to stop, and finish what cannot be left."""
+        """Start no further stage, stop the plugins, and wait until no deployment runs.
+
+        Plugins finish the stages that cannot be interrupted.
+        """
         self.controller.stop()
         async with asyncio.TaskGroup() as tasks:
             hurrying = tasks.create_task(self._hurry())
@@ -189,12 +192,12 @@ class Agent:
 
 
 async def run_guarded(name: str, run: Callable[[], Awaitable[None]]) -> None:
-    """Run a component for ever: one that ends by itself has a bug, and is started again."""
+    """Run a component for ever: one that ends or fails has a bug, and is restarted with backoff."""
     backoff = Backoff(first_seconds=1, longest_seconds=60, jitter=0)
     while True:
         try:
             await run()
             log.error("component.ended", component=name)
-        except Exception:  # noqa: BLE001 - one of the doors: the others go on
+        except Exception:  # noqa: BLE001 - one of the doors: the others continue
             log.bug("component.failed", component=name)
         await asyncio.sleep(backoff.next_pause_seconds())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where everything of piped is built, in this order, and closed the other way round.
+"""Builds all components of piped in order, and closes them in the opposite order.
 
-Connection → reports → plugins → files → work: what runs deployments, and what watches and tells.
+Connection → reports → plugins → files → work: what runs deployments, watches and reports.
 """
 
 import time
@@ -58,11 +58,11 @@ from piped.source import GitIdentity, Preparation, SourceProvider
 from piped.trigger import ControlPlaneCalls, Trigger, TriggerServices
 
 LAST_REPORTS_SECONDS: Final = 5.0
-"""How long a stopping piped gives its last reports and log lines."""
+"""Seconds in which the last reports and log lines are delivered at shutdown."""
 
 
 async def run(settings: Settings) -> None:
-    """Run piped until it is told to stop; raises the PipecdError that made it impossible."""
+    """Run piped until a shutdown is requested; raises the error that made it stop, if any."""
     shutdown = ShutdownRequest()
     with shutdown.on_signals():
         async with AsyncExitStack() as opened:
@@ -73,7 +73,7 @@ async def run(settings: Settings) -> None:
 
 
 async def build(settings: Settings, shutdown: ShutdownRequest, opened: AsyncExitStack) -> Agent:
-    """Open every part; the stack closes them in the opposite order."""
+    """Build and open every component; the stack closes them in the opposite order."""
     connection = await _open_connection(settings, opened)
     reports = await _open_reports(settings, connection, opened)
     plugins = await _open_plugins(settings, connection, reports, opened)
@@ -133,7 +133,7 @@ async def build(settings: Settings, shutdown: ShutdownRequest, opened: AsyncExit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Connection:
-    """The control plane, this instance's right to work, and what is known there."""
+    """The connection to the control plane, the lease, and the state that the control plane sent."""
 
     control: ControlPlane
     lease: Lease
@@ -159,7 +159,7 @@ async def _open_connection(settings: Settings, opened: AsyncExitStack) -> _Conne
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reports:
-    """All ways of a report to the control plane, and what must not be in one."""
+    """Everything that reports to the control plane, and the secrets that are masked in reports."""
 
     facts: Facts
     outbox: Outbox
@@ -206,7 +206,7 @@ async def _open_reports(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plugins:
-    """The processes of the plugins, and how they are."""
+    """The plugin processes, and the reporter of their states."""
 
     host: PluginHost
     states: PluginStateReporter
@@ -237,7 +237,7 @@ async def _open_plugins(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Files:
-    """Repositories, and what is made of their commits."""
+    """The git repositories, the worktrees of their commits, and the application files."""
 
     repositories: dict[str, Repository]
     sources: SourceProvider
@@ -267,7 +267,7 @@ async def _open_files(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Running:
-    """What runs deployments."""
+    """The components that run deployments."""
 
     services: RunServices
     controller: Controller
@@ -399,7 +399,7 @@ def _build_previews(
 def _subscribe(
     reports: _Reports, records: ScriptRecords, metrics: PipedMetrics, live_states: LiveStateReporter
 ) -> None:
-    """Have the end of a deployment followed by what comes after its reports are queued."""
+    """Subscribe to completed deployments, after the status reporter: its report is queued first."""
     subscribe = partial(reports.facts.subscribe, DeploymentCompleted)
     subscribe(lambda fact: records.on_completed(fact.deployment))
     subscribe(lambda fact: reports.numbers.forget(fact.deployment.id))
@@ -420,7 +420,7 @@ def _serving_pages(
 
 
 def ready_page(health: PipedHealth) -> AdminPage:
-    """Returns the answer to a probe of readiness."""
+    """Returns the response to a readiness probe: 200 or 503, with the details as JSON."""
     ready, body = health.readiness()
     return AdminPage(
         body=body,
@@ -430,14 +430,14 @@ def ready_page(health: PipedHealth) -> AdminPage:
 
 
 def plugin_names(host: PluginHost) -> dict[str, str]:
-    """Returns how the well-known plugins are called here, for files of the older kinds."""
+    """Returns the configured names of the well-known plugins, for files of the older kinds."""
     return find_configured_names({name: each.stages for name, each in host.plugins.items()})
 
 
 def make_run(
     services: RunServices, plugins: Sequence[PluginConfig], deployment: Deployment
 ) -> DeploymentRun:
-    """Returns the run of a deployment, with the deploy targets that its provider stands for."""
+    """Returns the run of a deployment, whose provider is resolved to deploy targets."""
     return DeploymentRun(add_targets(deployment, plugins), services)
 
 

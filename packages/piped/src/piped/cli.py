@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `piped`: flags and files become settings, errors a sentence and an exit code.
+"""The command `piped`: reads flags and files into settings, turns errors into exit codes.
 
-What a command needs is imported when it runs, so that `--help` and `version` answer at once.
+The imports of a command are made when it runs, so that `--help` and `version` stay fast.
 """
 
 import asyncio
@@ -187,5 +187,5 @@ def _version() -> str:
 
 
 def main() -> None:
-    """Run piped."""
+    """Run the command line; the entry point of the executable `piped`."""
     run_program(cli, explain=explain, name="piped")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data folder: what one piped keeps on disk, and the lock that keeps a second one out.
+"""The data folder of piped, and the lock that keeps a second process out.
 
-Two pipeds on one folder would check out trees over each other and run one script twice; another
-user who can write there would choose what runs.
+Two processes on one folder would overwrite each other's worktrees and run a script twice. Another
+user with write access to it could choose what runs.
 """
 
 import logging
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def locked(folder: Path) -> Iterator[str]:
-    """Own the folder while the block runs; the value is the folder's id, made once and kept."""
+    """Hold the folder's lock while the block runs; yields the folder's persistent id."""
     try:
         lock = FolderLock(folder)
     except UnsafeFolderError as unsafe:

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens in piped, published once: typed facts, and those who subscribe to them.
+"""Facts: typed events inside piped, published once and passed to their subscribers.
 
-Whoever makes something true publishes it and knows nobody who wants to know. Subscribers are called
-in the order of their subscription, before `publish` returns, so facts about one application reach
-each of them in the order in which they became true. What a subscriber raises reaches the publisher.
+A publisher does not know the subscribers. They are called in the order of their subscription,
+before `publish` returns, so each of them gets the facts about one application in order. An
+exception of a subscriber is raised to the publisher.
 
-Awaited are only the subscribers of `Planned`: the reporter delivers the plan to the control plane
-before the first stage begins, because logs and metadata of a stage need the stage. All others only
-take note: the reporter queues its report in the outbox (`StatusReporter.wait_durable` is what a
-stage waits for before its plugin runs it), metrics count, script records and line numbers of a
-completed deployment are dropped, and the live state of its application is read again.
+Only the subscribers of `Planned` are awaited: the reporter delivers the plan to the control plane
+before the first stage begins, because logs and metadata of a stage need the stage there. All others
+return at once: the reporter queues its report in the outbox (a stage waits for
+`StatusReporter.wait_durable` before its plugin runs it), metrics are updated, script records and
+line numbers of a completed deployment are dropped, and the live state of its application is read
+again.
 """
 
 from collections import defaultdict
@@ -23,7 +24,7 @@ from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Triggered:
-    """The control plane knows a new deployment."""
+    """A new deployment was created on the control plane."""
 
     deployment: Deployment
 
@@ -37,21 +38,21 @@ class DeploymentStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A deployment has got its stages, or more of them."""
+    """The stages of a deployment are planned, or rollback stages were added to them."""
 
     deployment: Deployment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusChanged:
-    """A deployment runs, or rolls back."""
+    """The status of a deployment has changed to running or rolling back."""
 
     deployment: Deployment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageChanged:
-    """A stage has another status."""
+    """The status of a stage has changed."""
 
     deployment: Deployment
     stage: PipelineStage
@@ -59,7 +60,7 @@ class StageChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitsForApproval:
-    """A stage has begun that goes on only when people approve it."""
+    """A stage has begun that waits for an approval by users."""
 
     deployment: Deployment
     stage: PipelineStage
@@ -67,7 +68,7 @@ class WaitsForApproval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentCompleted:
-    """A deployment has come to its end."""
+    """A deployment is completed."""
 
     deployment: Deployment
     was_started: bool
@@ -76,7 +77,7 @@ class DeploymentCompleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncChanged:
-    """An application is, or is not any more, what its repository says."""
+    """The sync state of an application was determined."""
 
     application_id: str
     state: ApplicationSyncState
@@ -117,29 +118,29 @@ Kind = TypeVar(
 
 
 class Facts:
-    """Takes facts from their authors and gives them to all subscribers."""
+    """Passes published facts to their subscribers."""
 
     def __init__(self) -> None:
         self._handlers: defaultdict[type[Fact], list[Callable[[Any], None]]] = defaultdict(list)
         self._planned: list[Callable[[Planned], Awaitable[None]]] = []
 
     def subscribe(self, kind: type[Kind], handler: Callable[[Kind], None]) -> None:
-        """Have every later fact of a kind given to a handler."""
+        """Call the handler with every later fact of a kind."""
         self._handlers[kind].append(handler)
 
     def subscribe_awaited(self, handler: Callable[[Planned], Awaitable[None]]) -> None:
-        """Have every later plan given to a handler that is waited for."""
+        """Call and await the handler with every later plan."""
         self._planned.append(handler)
 
     def publish(self, fact: Fact) -> None:
-        """Give a fact to its subscribers, one after the other."""
+        """Call the subscribers of a fact, one after the other."""
         for handler in self._handlers[type(fact)]:
             handler(fact)
 
     async def publish_planned(self, fact: Planned) -> None:
-        """Publish a plan; returns when the awaited subscribers are done with it.
+        """Publish a plan; returns when the awaited subscribers have returned.
 
-        Raises what they raise: then the others are not given it.
+        Raises what they raise: then the remaining subscribers are not called.
         """
         for handler in self._planned:
             await handler(fact)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether piped can do its work, for probes: what is not ready is named, with a sentence.
+"""The readiness of piped for probes: which parts are not ready, and why.
 
-Computed for each request, so that it is never older than the question. That another instance
-holds the lease does not make this one unready: it could never replace the other one otherwise.
+Computed for each request, so that it is never out of date. An instance is ready also while another
+one holds the lease; otherwise a rolling update could never replace the other one.
 """
 
 import json
@@ -16,7 +16,7 @@ from piped.plugins.state import Phase
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartHealth:
-    """The state of one part of piped, and whether it is ready."""
+    """The state of one part of piped, such as a plugin, and whether it is ready."""
 
     name: str
     ready: bool
@@ -29,16 +29,16 @@ class PartHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipedHealth:
-    """Reads the states of the parts when it is asked."""
+    """Reads the current states of all parts."""
 
     plugins: Mapping[str, Plugin]
     repositories: Callable[[], Mapping[str, RepositoryState]]
     connected: Callable[[], bool]
-    """Is there a connection to the control plane?"""
+    """Returns whether piped is connected to the control plane."""
     fault: Callable[[], str]
-    """Why nothing can be kept on disk, empty when it can."""
+    """Returns why reports cannot be written to disk, empty when they can."""
     holds_lease: Callable[[], bool]
-    """May this instance work, or does another one?"""
+    """Returns whether this instance holds the lease."""
 
     def readiness(self) -> tuple[bool, str]:
         """Returns whether everything is ready, and all of it as JSON."""
@@ -78,7 +78,7 @@ class PipedHealth:
                 sentence=state.sentence,
             )
         for name, repository in sorted(self.repositories().items()):
-            # Only the instance that works looks at repositories.
+            # Only the instance that holds the lease reads repositories.
             waits = repository.reach is Reachability.OPENING and not self.holds_lease()
             yield PartHealth(
                 name=f"repository {name}",

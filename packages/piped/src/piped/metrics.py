@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What piped counts and measures, for Prometheus and for the control plane.
+"""The metrics of piped, for Prometheus and for the control plane.
 
-Nothing is kept here but the ends of deployments: everything else is looked at when it is asked for.
-Names and labels that other implementations have are the same here.
+Only the last completed deployments are stored here; everything else is read for each scrape.
+Metrics that other implementations have too use the same names and labels.
 """
 
 from collections import deque
@@ -24,21 +24,21 @@ from piped.plugins.state import Phase
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 ENDED: Final = 20
-"""The number of deployments whose end is still shown."""
+"""The number of completed deployments whose status is still exported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers:
-    """Where the numbers come from."""
+    """Functions that return the current values of metrics."""
 
     running: Callable[[], int]
     """Deployments that run."""
     waiting: Callable[[], int]
-    """Deployments that wait for their turn."""
+    """Deployments that are queued."""
     reports: Callable[[], int]
-    """Reports that wait to be taken."""
+    """Reports that wait to be delivered."""
     deployments: Callable[[], Iterable[Deployment]]
-    """Those that have not ended."""
+    """Deployments that are not completed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,15 +48,15 @@ class PipedMetrics(Collector):
     health: PipedHealth
     numbers: Numbers
     labels: Mapping[str, str]
-    """What every series carries."""
+    """Labels of every series."""
     ended: deque[Deployment] = field(default_factory=lambda: deque(maxlen=ENDED))
 
     def record_completed(self, deployment: Deployment) -> None:
-        """Keep a deployment that has ended, to show its last status for a while."""
+        """Keep a completed deployment, so that its last status is exported for a while."""
         self.ended.append(deployment)
 
     def text(self) -> str:
-        """All of them in the text format."""
+        """Returns all metrics in the Prometheus text format."""
         registry = CollectorRegistry()
         registry.register(LabelledCollector(self, self.labels))
         process = ProcessCollector(registry=CollectorRegistry())
@@ -64,7 +64,7 @@ class PipedMetrics(Collector):
         return generate_latest(registry).decode()
 
     def collect(self) -> Iterator[Metric]:
-        """Our own series."""
+        """Yields the metrics of piped, without those of the process."""
         yield self._statuses()
         yield from self._plugins()
         numbers, health = self.numbers, self.health
@@ -142,7 +142,7 @@ class PipedMetrics(Collector):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledCollector(Collector):
-    """The series of another collector, each with more labels."""
+    """Adds labels to every series of another collector."""
 
     inner: Collector
     labels: Mapping[str, str]

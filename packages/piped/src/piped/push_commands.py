@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that only our control plane gives, and that are for piped itself: restart a plugin.
+"""Commands for piped itself that only our control plane sends: restart a plugin.
 
-They come with the watch, perhaps more than once; each is carried out once by this process, and its
-outcome is told until it is taken. Of one that was carried out but not told, nobody knows after
-piped's death: it is carried out again, which does no harm.
+The watch delivers them, perhaps more than once. This process runs each once, and retries the report
+of its outcome until the control plane accepts it. When piped crashes before the report, the command
+is run again by the next process, which is harmless.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ log = logger(__name__)
 
 
 class PushCommandRunner:
-    """Takes commands, and carries them out in the order in which they came."""
+    """Queues commands, and runs them in order."""
 
     def __init__(self, control: ControlPlane, restart: Callable[[str, str], None]) -> None:
-        """`restart` is given the name of a plugin and who wants it; raises NotFoundError."""
+        """`restart` gets the name of a plugin and of the user who asked; raises NotFoundError."""
         self._control = control
         self._restart = restart
         self._seen: set[str] = set()
@@ -30,7 +30,7 @@ class PushCommandRunner:
         self._came = asyncio.Event()
 
     def take(self, commands: Iterable[push.Command]) -> None:
-        """Take those that are for piped itself and were not taken before."""
+        """Queue the commands that are for piped itself and were not queued before."""
         for command in commands:
             if command.type == push.Command.RESTART_PLUGIN and command.id not in self._seen:
                 self._seen.add(command.id)
@@ -38,7 +38,7 @@ class PushCommandRunner:
                 self._came.set()
 
     async def run(self) -> None:
-        """Carry them out for ever."""
+        """Run queued commands and report their outcomes, for ever."""
         while True:
             if not self._waiting:
                 self._came.clear()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""That piped has to stop, how urgently, and why: a signal, a command, or a failure."""
+"""The request to shut piped down, by a signal, a command or a failure, and its urgency."""
 
 import asyncio
 import signal
@@ -15,7 +15,7 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class ShutdownRequest:
-    """That piped has to stop; requested again, at once."""
+    """A request to shut down gracefully; a second request means at once."""
 
     def __init__(self) -> None:
         self.requested = asyncio.Event()
@@ -23,7 +23,7 @@ class ShutdownRequest:
         self.failure: Exception | None = None
 
     def request(self, why: str) -> None:
-        """Stop; requested again, stop at once."""
+        """Request a graceful shutdown; called again, an immediate one."""
         if not self.requested.is_set():
             log.info("piped.stopping", why=why)
             self.requested.set()
@@ -32,14 +32,14 @@ class ShutdownRequest:
             self.immediate.set()
 
     def fail(self, failure: Exception) -> None:
-        """Stop, and end with this error."""
+        """Request a shutdown that ends with this error; the first error is kept."""
         self.failure = self.failure or failure
         if not self.requested.is_set():
             self.request(f"failure: {failure}")
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Let SIGTERM and SIGINT request it while the block runs."""
+        """Request a shutdown on SIGTERM and SIGINT while the block runs."""
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
             loop.add_signal_handler(number, self.request, f"signal {number.name}")

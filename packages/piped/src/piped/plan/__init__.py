@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides how a deployment is done: strategy and stage list, asked from plugins."""
+"""Plans deployments: asks the plugins for the sync strategy and the list of stages."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be known to be wrong before the first stage: secrets, and what plugins say of options.
+"""Checks of an application before its first stage: its secrets, and its options by the plugins.
 
-Everything is told at once, where it stands in the application file.
+All faults are reported at once, each with its line and column in the application file.
 """
 
 import json
@@ -72,7 +72,10 @@ def _check_secrets(config: ApplicationConfig, opened: OpenedSecrets, report: "_R
 
 
 def _whole_path(plugin: str, path: str) -> Path:
-    """Where a plugin's complaint stands in the file: under its section, or at a stage."""
+    """Returns the path in the application file of a fault whose path a plugin has reported.
+
+    A path that begins with `stages` is one of the pipeline, any other of the plugin's own section.
+    """
     steps = tuple(
         int(index) if index else key for index, key in (each.groups() for each in _find_steps(path))
     )
@@ -86,7 +89,7 @@ def _find_steps(path: str) -> Iterable[re.Match[str]]:
 
 
 class _Report:
-    """Gathers faults, with their lines."""
+    """Collects faults with their positions in the application file."""
 
     def __init__(self, source: DeploymentSource) -> None:
         self._file = source.application_config_filename
@@ -94,7 +97,7 @@ class _Report:
         self.faults: list[Fault] = []
 
     def add(self, path: Path, message: str, hint: str) -> None:
-        # What fits into one line was written by a program: it has no lines to point to.
+        # A file of a single line was written by a program: a position in it helps no reader.
         has_lines = "\n" in self._text.strip()
         line, column = Positions(self._text).value(path) if has_lines else (0, 0)
         self.faults.append(

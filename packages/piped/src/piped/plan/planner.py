@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a deployment that waits into one that can run: plugins, versions, strategy, stages.
+"""Plans a pending deployment: chooses its plugins, versions, strategy and stages.
 
-Between source and schedule. It reports nothing: whatever goes wrong here is raised as a
-`PipecdError` with a sentence for the author of the application, and the schedule ends the
-deployment with it.
+The planner reports nothing to the control plane. Every fault is raised as a `PipecdError` whose
+message is for the author of the application, and `piped.schedule` fails the deployment with it.
 """
 
 import time
@@ -33,10 +32,10 @@ from piped.secrets import OpenedSecrets
 log = logger(__name__)
 
 STAGE_LISTS_SECONDS: Final = 30.0
-"""How long planning waits for plugins when nobody offers a stage: one of them may."""
+"""How long planning waits for plugins that are not ready when no ready one offers a stage."""
 
 START_SECONDS: Final = 5.0
-"""How long it waits for those it may not need, when piped has just been started."""
+"""How long planning waits for all plugins to start or fail when piped has just been started."""
 
 
 NO_VERSIONS: Final = (ArtifactVersion(kind=ArtifactVersion.UNKNOWN, version="unknown"),)
@@ -44,11 +43,11 @@ NO_VERSIONS: Final = (ArtifactVersion(kind=ArtifactVersion.UNKNOWN, version="unk
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentPlan:
-    """How a deployment is done."""
+    """The result of planning: how a deployment is run."""
 
     config: ApplicationConfig
     source: DeploymentSource
-    """The commit that is deployed, without its files."""
+    """The target commit, without its files."""
     strategy: SyncStrategy.ValueType
     summary: str
     versions: Sequence[ArtifactVersion]
@@ -56,7 +55,7 @@ class DeploymentPlan:
 
 
 class Planner:
-    """Asks the plugins of an application how to deploy a commit of it."""
+    """Plans deployments by asking the plugins of an application how to deploy a commit."""
 
     def __init__(
         self,
@@ -66,7 +65,7 @@ class Planner:
         *,
         secrets: Callable[[str], OpenedSecrets] = lambda _: OpenedSecrets(),
     ) -> None:
-        """`secrets`: those of a deployment's commit, once it has been read."""
+        """`secrets` returns the secrets of a deployment's commit, by the deployment's id."""
         self._plugins = plugins
         self._sources = sources
         self._clock = clock
@@ -75,18 +74,19 @@ class Planner:
     async def plan(
         self, deployment: Deployment, running: ApplicationDeploymentReference | None
     ) -> DeploymentPlan:
-        """Plan; `running` is what was last deployed with success, None for a first deployment.
+        """Returns the plan of a deployment. Raises PipecdError.
 
-        A plugin that is lost on the way is waited for, and everything asked again.
+        `running` is the last successful deployment, None for a first deployment. When a plugin is
+        lost during planning, this waits until it is ready again and repeats all calls.
         """
         return await retry_on_plugin_loss(lambda: self._plan(deployment, running))
 
     async def _plan(
         self, deployment: Deployment, running: ApplicationDeploymentReference | None
     ) -> DeploymentPlan:
-        # A choice between two plugins must not hang on which of them was faster to start, and one
-        # that never starts must not hold up everybody. An older kind of file is read by what they
-        # offer.
+        # Which of two plugins is chosen must not depend on which of them started faster, and a
+        # plugin that never starts must not block all deployments. Reading an application file of
+        # an older kind needs the list of stages that the plugins offer.
         await self._plugins.wait_settled(START_SECONDS)
         source = await read_target(self._sources, deployment)
         config = read_config(source)
@@ -94,7 +94,7 @@ class Planner:
         await check(config, source, self._secrets(deployment.id), chosen, plugins)
         rollback = config.planner.auto_rollback
         offered = await quick_sync_stages(plugins, rollback=rollback, clock=self._clock)
-        # Who has no quick sync has no platform: it delivers no version, and is no judge of how.
+        # A plugin without a quick sync has no platform: it knows neither versions nor a strategy.
         platforms = [
             plugin
             for plugin in plugins
@@ -132,7 +132,7 @@ class Planner:
     async def _question(
         self, deployment: Deployment, running: ApplicationDeploymentReference | None
     ) -> AsyncIterator[api.PlanPluginInput]:
-        """What a platform is asked with: the files of the commit, and of what runs."""
+        """Yields the input of planning calls: the files of the target and the running commit."""
         async with open_both(self._sources, deployment, running) as (target, before):
             ask = api.PlanPluginInput(deployment=deployment, target_deployment_source=target)
             if before is not None:
@@ -160,7 +160,10 @@ class Planner:
     async def _choose_plugins(
         self, config: ApplicationConfig, deployment: Deployment
     ) -> tuple[dict[int, PluginCalls], list[PluginCalls]]:
-        """The plugin of each stage of the pipeline, and all of them in order, each once."""
+        """Returns the plugin of each stage index, and the plugins of the application, each once.
+
+        Waits until each of them is ready. Without a pipeline they are the declared ones.
+        """
         await self._plugins.wait_settled(START_SECONDS)
         declared = [*config.plugins, *deployment.deploy_targets_by_plugin]
         if config.pipeline.stages:
@@ -207,7 +210,7 @@ class Planner:
             except PluginLostError:
                 raise
             except PluginError as error:
-                # Only shown to people: no reason to keep the commit from being deployed.
+                # Versions are only displayed: a failure here must not stop the deployment.
                 log.warning("plan.no_versions", plugin=plugin.name, reason=str(error))
         return versions or NO_VERSIONS
 
@@ -242,7 +245,7 @@ class Planner:
         try:
             return strategy.choose_by_answers(answers)
         except PluginError as error:
-            # The careful way is always there: the application has a pipeline, or nobody was asked.
+            # Falling back to the pipeline is safe: plugins are only asked when there is one.
             return strategy.Choice(strategy=PIPELINE, summary=f"Pipeline: {error}")
 
     async def _pipeline(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What planning and running need from plugins and sources, as small roles."""
+"""Protocols of the plugins and commit sources that planning and running depend on."""
 
 from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -13,57 +13,57 @@ from piped.plugins.state import PluginState
 from piped.report import metadata
 
 PLUGIN: Final = metadata.PLUGIN
-"""Key in a stage's metadata: the plugin that was chosen for it, kept for resume and rollback."""
+"""Metadata key of a stage: the plugin that was chosen for it, kept for resume and rollback."""
 
 
 class PluginCalls(Protocol):
-    """One plugin process, as it is asked. Every call raises PluginError when it fails."""
+    """The calls to one plugin. Every call raises PluginError when it fails."""
 
     name: str
     """Its name in piped's configuration."""
 
     @property
     def state(self) -> PluginState:
-        """Where it stands."""
+        """Returns the current phase of the plugin, with the reason for it."""
 
     @property
     def was_ready(self) -> bool:
-        """Has it ever been? Before that nobody knows its stages."""
+        """Returns whether the plugin has ever been ready; before that its stages are unknown."""
 
     @property
     def stages_without_files(self) -> frozenset[str]:
-        """Those of its stages that need no files of the commit."""
+        """Returns the names of its stages that need no files of the commit."""
 
     async def wait_ready(self, limit: float, /) -> None:
-        """Wait until it answers; PluginError with what is wrong when it does not in time."""
+        """Wait until the plugin can be called; raises PluginError with the reason after `limit`."""
 
     async def determine_versions(
         self, plan: api.PlanPluginInput, /
     ) -> api.DetermineVersionsResponse:
-        """Say which versions the commit delivers."""
+        """Returns the artifact versions that the commit deploys."""
 
     async def determine_strategy(
         self, plan: api.PlanPluginInput, /
     ) -> api.DetermineStrategyResponse:
-        """Say how it should be deployed."""
+        """Returns the sync strategy that the plugin chooses: pipeline or quick sync."""
 
     async def build_pipeline_sync_stages(
         self, request: api.BuildPipelineSyncStagesRequest, /
     ) -> api.BuildPipelineSyncStagesResponse:
-        """Turn the plugin's part of a pipeline into stages."""
+        """Returns the stages for the entries of a pipeline that belong to the plugin."""
 
     async def build_quick_sync_stages(
         self, request: api.BuildQuickSyncStagesRequest, /
     ) -> api.BuildQuickSyncStagesResponse:
-        """Say which stages deploy at once."""
+        """Returns the stages of the plugin's quick sync."""
 
     async def check_config(
         self, request: plugin_pb2.CheckConfigRequest, /
     ) -> plugin_pb2.CheckConfigResponse | None:
-        """Say what is wrong in an application's options; None from one that cannot tell."""
+        """Returns the faults in an application's options; None when the plugin has no check."""
 
     async def execute_stage(self, run: api.ExecutePluginInput, /) -> api.ExecuteStageResponse:
-        """Run a stage to its end; cancelling waits for the end of its handler."""
+        """Run a stage to its end; when cancelled, waits until the plugin's handler has ended."""
 
 
 class Plugins(Protocol):
@@ -71,31 +71,34 @@ class Plugins(Protocol):
 
     @property
     def plugins(self) -> Mapping[str, PluginCalls]:
-        """By name."""
+        """Returns the plugins by name."""
 
     async def wait_settled(self, limit: float, /) -> None:
-        """Wait until each has been ready or has failed once, so that all stages are known."""
+        """Wait until each plugin has been ready or has failed once, `limit` seconds at most."""
 
     def choose(
         self, stage_name: str, /, *, wanted: str | None, declared: Collection[str]
     ) -> PluginCalls:
-        """The plugin that runs a stage, by the application's choice where several offer it."""
+        """Returns the plugin that runs a stage; the application decides where several offer it."""
 
 
 class CommitSources(Protocol):
-    """Commits, made ready for a plugin."""
+    """Reads and checks out the commits that plugins work on."""
 
     async def read(
         self, git_path: ApplicationGitPath, commit: str, *, config_filename: str
     ) -> DeploymentSource:
-        """An application as a commit has it, without files."""
+        """Returns an application's configuration at a commit, without checking out its files."""
 
     def open(
         self, git_path: ApplicationGitPath, commit: str, *, config_filename: str
     ) -> AbstractAsyncContextManager[DeploymentSource]:
-        """A tree of its own while the block runs; an error when the commit lacks what is needed."""
+        """Opens a private worktree of the commit while the block runs.
+
+        Raises PipecdError when the commit or the application in it does not exist.
+        """
 
     async def list_changed_paths(
         self, git_path: ApplicationGitPath, old: str, new: str
     ) -> list[str]:
-        """The files that differ between two commits, from the repository's root."""
+        """Returns the files that differ between two commits, relative to the repository's root."""

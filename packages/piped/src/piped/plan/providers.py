@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Applications that were registered with a provider, as before there were plugins.
+"""Deploy targets of applications that were registered with a provider, before plugins existed.
 
-A provider is a deploy target today: the one of the same name, of whichever plugin has it.
+A provider stands for the deploy target of the same name, of each plugin that has one.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from pipecd_wire.model.deployment_pb2 import Deployment
 def targets_of(
     owner: Application | Deployment, plugins: Iterable[PluginConfig]
 ) -> dict[str, list[str]]:
-    """Returns the deploy targets by plugin; an older application names a provider instead."""
+    """Returns the deploy targets by plugin; those named like the provider when none are set."""
     if owner.deploy_targets_by_plugin:
         return {
             name: list(chosen.deploy_targets)
@@ -32,7 +32,7 @@ def targets_of(
 
 
 def add_targets(deployment: Deployment, plugins: Iterable[PluginConfig]) -> Deployment:
-    """Returns the deployment with its deploy targets; the same one when it names them itself."""
+    """Returns a copy of the deployment with deploy targets; itself when it already has some."""
     if deployment.deploy_targets_by_plugin:
         return deployment
     found = Deployment()

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Retries of what a deployment cannot go on without: its plugins, and the control plane.
+"""Retries of the calls that a deployment depends on: to its plugins, and to the control plane.
 
-A plugin that is fetched, started or restarted is no fault of a deployment, nor is a control plane
-that is away. Only a plugin that has failed so often in a row that the next try will hardly go
-better ends the wait, and is named with its last words. Whoever waits here is stopped like any other
-deployment that runs.
+A plugin that is being fetched, started or restarted does not fail a deployment, nor does a control
+plane that is unavailable: the deployment waits. Only a plugin in a crash loop ends the wait, with
+an error that shows its last output. A deployment that waits here can be cancelled as usual.
 """
 
 import asyncio
@@ -22,20 +21,20 @@ log = logger(__name__)
 Answer = TypeVar("Answer")
 
 CALL_AGAIN_SECONDS: Final = 1.0
-"""Between two calls of a control plane that is away, each of which takes a few seconds itself."""
+"""Seconds between two calls to a control plane that is unavailable."""
 
 LOOK_SECONDS: Final = 1.0
-"""Between two looks at what became of a plugin."""
+"""Seconds between two checks whether a plugin is in a crash loop."""
 
 LOSSES: Final = 5
-"""So often the same questions may cost a plugin its life; then it is their fault."""
+"""After this many losses of a plugin during the same calls, the calls are taken for the cause."""
 
 LOSS_PAUSE_SECONDS: Final = 0.5
-"""Before they are asked again: a loss is seen here before the supervisor knows of it."""
+"""Seconds before the calls are repeated: the supervisor notices a loss later than the caller."""
 
 
 async def retry_while_unavailable(call: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Call the control plane until it answers or refuses."""
+    """Retry a call while the control plane is unavailable; raises any other error."""
     while True:
         try:
             return await call()
@@ -45,7 +44,10 @@ async def retry_while_unavailable(call: Callable[[], Awaitable[Answer]]) -> Answ
 
 
 async def retry_on_plugin_loss(ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Ask plugins, and ask all again when one was lost on the way: questions change nothing."""
+    """Call plugins, and repeat all calls when one was lost meanwhile: they have no side effects.
+
+    Raises PluginError after `LOSSES` attempts.
+    """
     for _ in range(LOSSES):
         try:
             return await ask()
@@ -73,7 +75,7 @@ async def wait_ready(plugin: PluginCalls) -> None:
 
 
 async def wait_for_stage_lists(plugins: Iterable[PluginCalls], limit: float) -> None:
-    """Wait until all have said which stages they offer, as far as they will within the limit."""
+    """Wait until every plugin has been ready or is in a crash loop, `limit` seconds at most."""
     with suppress(TimeoutError):
         async with asyncio.timeout(limit), asyncio.TaskGroup() as tasks:
             for plugin in plugins:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is open while a deployment is planned or runs: its metadata, and its secrets."""
+"""The metadata and the secrets of a deployment, open while it is planned or runs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from piped.secrets import KnownSecrets
 
 @dataclass(frozen=True, slots=True)
 class DeploymentScope:
-    """Opens both for a planner or scheduler."""
+    """Opens the metadata and the secrets of a deployment together."""
 
     metadata: MetadataStores
     known: KnownSecrets

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commits as planning and running need them: read without a tree, or with one of their own.
+"""Reads the commits of a deployment: only the application file, or with a private worktree.
 
-A tree costs a checkout. Most of planning needs the application's file and nothing else of the
-commit, and so do stages that work without files.
+A worktree costs a checkout. Most of planning needs only the application file of the commit, and so
+do stages that work without files.
 """
 
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ log = logger(__name__)
 def open_target(
     sources: CommitSources, deployment: Deployment
 ) -> AbstractAsyncContextManager[DeploymentSource]:
-    """The files that are deployed."""
+    """Opens a private worktree of the target commit while the block runs."""
     return sources.open(
         deployment.git_path,
         deployment.trigger.commit.hash,
@@ -35,7 +35,10 @@ def open_target(
 async def open_both(
     sources: CommitSources, deployment: Deployment, running: ApplicationDeploymentReference | None
 ) -> AsyncIterator[tuple[DeploymentSource, DeploymentSource | None]]:
-    """The files that are deployed, and those of what runs if they can be had."""
+    """Yields the files of the target commit, and those of the running commit or None.
+
+    None when there is no running commit, or when it cannot be read any more.
+    """
     async with AsyncExitStack() as opened:
         target = await opened.enter_async_context(open_target(sources, deployment))
         before = None
@@ -57,11 +60,11 @@ async def enter_running(
     commit: str,
     config_filename: str,
 ) -> DeploymentSource | None:
-    """The files of what runs, until the stack is closed; None when they cannot be had any more.
+    """Opens a worktree of the running commit until the stack is closed.
 
-    That happens when a branch was rewritten, or when nobody has the key of its secrets any more.
-    Were it an error, the application could never be deployed again, since every deployment compares
-    with the same commit.
+    Returns None when the commit cannot be read any more: a branch was rewritten, or the key of its
+    secrets is gone. An error would block the application for ever, since every deployment compares
+    with the same running commit.
     """
     try:
         return await opened.enter_async_context(
@@ -69,13 +72,13 @@ async def enter_running(
         )
     except (SourceError, ConfigError) as error:
         if isinstance(error, GitError) and not isinstance(error, NoCommitError):
-            raise  # git is in trouble: that passes, or is told
+            raise  # a fault of git itself: temporary, or one to report
         log.warning("plan.running_commit_gone", commit=commit, reason=str(error))
         return None
 
 
 async def read_target(sources: CommitSources, deployment: Deployment) -> DeploymentSource:
-    """Returns the application of the commit that is deployed, without its files."""
+    """Returns the application at the target commit, without checking out its files."""
     return await sources.read(
         deployment.git_path,
         deployment.trigger.commit.hash,
@@ -84,6 +87,6 @@ async def read_target(sources: CommitSources, deployment: Deployment) -> Deploym
 
 
 def read_config(source: DeploymentSource) -> ApplicationConfig:
-    """The application file of a commit; raises ConfigError with all its faults."""
+    """Returns the parsed application file of a commit. Raises ConfigError with all its faults."""
     file = source.application_config_filename
     return load_application(source.application_config, file=file).config

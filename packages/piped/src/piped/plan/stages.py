@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stage list of a deployment, built by its plugins and put in order here.
+"""Builds the stage list of a deployment from the stages that its plugins return.
 
-Plugins say which stages there are; ids, order and the chain of requirements are piped's, and so is
-the check that a plugin answered only what it was asked.
+Plugins name the stages. piped sets their ids, their order and which stage requires which, and
+checks that a plugin returned stages only for the entries that it was given.
 """
 
 import json
@@ -24,7 +24,7 @@ Clock = Callable[[], float]
 async def quick_sync_stages(
     plugins: Iterable[PluginCalls], *, rollback: bool, clock: Clock = time.time
 ) -> list[PipelineStage]:
-    """Ask every plugin for its quick sync; empty when none offers one."""
+    """Returns the quick-sync stages of all plugins; empty when no plugin offers a quick sync."""
     built: list[PipelineStage] = []
     request = api.BuildQuickSyncStagesRequest(rollback=rollback)
     for plugin in plugins:
@@ -41,7 +41,10 @@ async def pipeline_stages(
     rollback: bool,
     clock: Clock = time.time,
 ) -> list[PipelineStage]:
-    """Ask each plugin for its part of the pipeline; `chosen` is the plugin of each index."""
+    """Returns the stages of a pipeline, each built by the plugin that `chosen` has for its index.
+
+    Raises PluginError when a plugin returns a stage that it was not asked for, or one twice.
+    """
     parts: dict[str, tuple[PluginCalls, list[StageConfig]]] = {}
     for stage in pipeline:
         plugin = chosen[stage.index]
@@ -62,14 +65,14 @@ async def pipeline_stages(
 
 
 def config_bytes(stage: StageConfig) -> bytes:
-    """The stage's `with` as a plugin gets it."""
+    """Returns the stage's `with` options as JSON, the form in which a plugin gets them."""
     return json.dumps(stage.with_, ensure_ascii=False).encode()
 
 
 def _put_rollbacks_last(
     forward: list[PipelineStage], built: list[PipelineStage], rollback: bool
 ) -> list[PipelineStage]:
-    # Upstream's script plugin answers rollback stages without having been asked for them.
+    # Upstream's script plugin returns rollback stages without having been asked for them.
     return [*forward, *(sort_rollback_stages(built) if rollback else ())]
 
 

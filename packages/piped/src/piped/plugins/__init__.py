@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugin processes: fetch, start, watch, restart, call, and answer their calls."""
+"""Plugin processes: fetches, starts, watches, restarts and calls them, and serves their calls."""
 
 from piped.plugins.backend import PluginBackend, StageCommandSource
 from piped.plugins.errors import PluginError, PluginLostError, PluginStoppingError

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cancelled stage leaves running in a plugin that cannot say when the stage has ended.
+"""Finds the processes that a cancelled stage leaves running in a plugin made with the Go SDK.
 
-A plugin made with the Go SDK gives up the call of a cancelled stage at once, and what the stage had
-started goes on: the stage's rollback would run beside it. Of all that comes from the plugin's
-process, what works in the files of the stage is the stage's; and when no other stage runs there, so
-is everything that was started since the stage was. The plugin itself is none of it.
+Such a plugin ends the call of a cancelled stage at once, and cannot report when the stage has
+really ended: the processes of the stage still run, and the rollback would run beside them. Of the
+descendants of the plugin's process, those that work in the files of the stage belong to the stage.
+When no other stage runs in the plugin, so does every process that was started since the stage
+began. The plugin's own process never does.
 """
 
 import os
@@ -17,22 +18,22 @@ from pipecd_runtime.orphans import PROC, Orphan, Search
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageSearch(Search):
-    """Looks for what one stage has started."""
+    """Finds the processes that one stage has started."""
 
     folders: tuple[Path, ...]
-    """The files that the stage was given."""
+    """The folders of the files that the stage got."""
     since: int
-    """When it was called, in ticks since the boot of the machine."""
+    """When the stage was called, in ticks since the boot of the machine."""
     alone_until: int = 0
-    """Until when it was the only stage that ran in the plugin; 0 when it was not."""
+    """Until when it was the only stage that ran in the plugin; 0 when others ran."""
 
     def find(self) -> list[Orphan]:
-        """Those that live, the oldest first."""
+        """Returns the running processes of the stage, the oldest first."""
         plugins = {leader.pid for leader in self.leaders}
         found = [each for each in Search.find(self) if each.pid not in plugins]
         parents = {each.pid: _parent_of(each.pid) for each in found}
         mine = {each.pid for each in found if self._is_mine(each)}
-        # What it has started belongs to it, wherever it works.
+        # The children of its processes belong to it too, in whatever folder they work.
         while more := {pid for pid, parent in parents.items() if parent in mine} - mine:
             mine |= more
         return [each for each in found if each.pid in mine]
@@ -48,7 +49,7 @@ class StageSearch(Search):
 
 
 def _places_of(pid: int) -> Iterable[Path]:
-    """Where a process works, and where it was started."""
+    """Yields the working folder of a process, and the folder in which it was started."""
     folder = PROC / str(pid)
     try:
         yield Path(os.readlink(folder / "cwd"))  # noqa: PTH115 - it may be gone
@@ -56,7 +57,7 @@ def _places_of(pid: int) -> Iterable[Path]:
             if variable.startswith(b"PWD="):
                 yield Path(os.fsdecode(variable.removeprefix(b"PWD=")))
     except OSError:
-        return  # gone, or another user's
+        return  # it has ended, or belongs to another user
 
 
 def _parent_of(pid: int) -> int:

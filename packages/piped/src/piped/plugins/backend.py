@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the calls of plugins need from the rest of piped; `app.py` puts it together.
+"""The dependencies of the plugins' calls on the rest of piped, built in `app.py`.
 
 Plugins call piped on their private port (`piped.plugins.service`, `piped.plugins.management`).
-Stage logs and metadata go to `piped.report`, shared objects to the control plane, the commands of a
-stage come from the mirror, tools are installed here.
+Stage logs and metadata go to `piped.report`, shared objects to the control plane; the commands of a
+stage come from the state that the control plane has sent; tools are installed here.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -20,20 +20,20 @@ from piped.secrets import KnownSecrets
 
 
 class StageCommandSource(Protocol):
-    """The APPROVE_STAGE and SKIP_STAGE commands that a stage was given."""
+    """The source of the APPROVE_STAGE and SKIP_STAGE commands of a stage."""
 
     def stage_commands(self, deployment_id: str, stage_id: str) -> Sequence[Command]:
-        """Those that are known now, the oldest first; the same ones again until the stage ends."""
+        """Returns the commands that are known now, the oldest first, each until the stage ends."""
 
     def watch_stage_commands(
         self, deployment_id: str, stage_id: str
     ) -> AsyncGenerator[Command, None]:
-        """Those that are known now, then each new one as it comes; needs no end of its own."""
+        """Yields the commands that are known now, then each new one; may go on for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginBackend:
-    """Everything a plugin's call can end in."""
+    """Everything that serves the calls of plugins."""
 
     logs: Logs
     metadata: MetadataStores
@@ -41,6 +41,6 @@ class PluginBackend:
     control: ControlPlane
     tools: ToolsFolder
     numbers: LineNumbers = field(default_factory=LineNumbers)
-    """For lines of plugins that are not managed."""
+    """Numbers the log lines of plugins that are not managed."""
     secrets: KnownSecrets = field(default_factory=KnownSecrets)
-    """Those that are open: given to plugins, and taken out of what they say."""
+    """The decrypted secrets: given to plugins on request, and masked in their texts."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which plugin runs a stage, when several may offer stages of one name."""
+"""Chooses the plugin that runs a stage, when several may offer a stage of the same name."""
 
 from collections.abc import Collection, Mapping
 
@@ -12,9 +12,9 @@ def choose(
 ) -> Plugin:
     """Returns the plugin of a stage. Raises PluginError.
 
-    `wanted` is the one that the stage names, or that was chosen before; `declared` are those that
-    the application names, in `spec.plugins` or by its deploy targets. It may be a plugin that
-    is not ready: its caller waits for that.
+    `wanted` is the plugin that the stage names, or that was chosen before; `declared` are those
+    that the application names, in `spec.plugins` or by its deploy targets. The plugin may not be
+    ready: the caller has to wait for that.
     """
     if wanted:
         return _find_named(plugins, stage, wanted)
@@ -51,7 +51,7 @@ def _no_plugin_error(plugins: Mapping[str, Plugin], stage: str) -> NoPluginForSt
     )
     unknown = [plugin for plugin in plugins.values() if not plugin.was_ready]
     if unknown:
-        # The likeliest reason is not a misspelt stage.
+        # A plugin that is not ready is a likelier reason than a misspelt stage.
         error.hint = "; ".join(
             f"the plugin {plugin.name!r} is not ready: {plugin.state.sentence}"
             for plugin in unknown

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a plugin is started: the command line of upstream for a file, ours for a package.
+"""Builds the command line of a plugin: upstream's for an executable file, ours for a package.
 
-A file gets exactly what a Go agent would give it, so that any plugin runs. A package is ours to
-agree with: its configuration, which may hold secrets, comes on a descriptor that nobody else can
-read. Both are invited to plugin management by a token in the environment, and get the one there
-with which piped proves itself to them.
+A file gets exactly the arguments of the Go agent, so that any plugin runs. A package is made with
+our SDK: it reads its configuration, which may contain secrets, from a descriptor that no other
+process can read. Both get two tokens in the environment: one with which they authenticate to plugin
+management, and one with which piped authenticates to them.
 """
 
 import os
@@ -25,7 +25,7 @@ from piped.programs.command import Command
 from piped.programs.fetch import FetchedProgram
 
 INHERITED: Final = (PLUGIN_CACHE_VARIABLE, CHAOS_PREFIX)
-"""What a plugin gets of piped's own variables, in addition to those that are made for it."""
+"""Prefixes of piped's own environment variables that a plugin inherits."""
 
 
 def command_of(

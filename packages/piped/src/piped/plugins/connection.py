@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls to one process of a plugin, and what their failures mean."""
+"""Calls to one process of a plugin, and the mapping of their failures to PluginError."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -36,47 +36,47 @@ log = logger(__name__)
 Response = TypeVar("Response")
 
 REASON_SECONDS: Final = 1.0
-"""Seconds in which the end of a process becomes known after its channel broke."""
+"""Seconds to wait for the exit of a process after its channel broke."""
 
 ASK_AGAIN_SECONDS: Final = 0.1
-"""Seconds between two questions to a plugin that does not listen any more but still lives."""
+"""Seconds between two calls to a plugin that does not listen any more but still runs."""
 
 TOO_LARGE: Final = "larger than max"
-"""What gRPC says of a message that it does not take."""
+"""Part of the gRPC error for a message that is too large."""
 
 GIVE_UP_SECONDS: Final = 5.0
-"""Seconds in which the process ends that was given up."""
+"""Seconds to wait for the end of a process that was given up."""
 
 ORPHANS_END_SECONDS: Final = 30.0
-"""Seconds in which all ends that a process has started."""
+"""Seconds to wait for the end of all that a process has started."""
 
-# What a caller sees when the process at the other end dies.
+# Statuses of a call whose peer process has died.
 BROKEN: Final = frozenset({"UNAVAILABLE", "CANCELLED", "UNKNOWN"})
 
 
 class PluginConnection:
-    """A process that serves, from the moment it is ready to its end."""
+    """The connection to a plugin process, from the moment it is ready to its end."""
 
     def __init__(
         self, plugin: str, channel: Channel, limits: PluginLimits, processes: Search | None = None
     ) -> None:
-        """`processes`: what finds all that its process has started."""
+        """`processes` finds all that the process has started."""
         self._plugin = plugin
         self._limits = limits
         self.processes = processes or Search()
-        """Finds the process, and all that comes from it."""
+        """Finds the process and all its descendants."""
         self.calls = CancelGroup()
-        """The calls that end with the process."""
+        """The running calls, which end with the process."""
         self.is_managed = False
-        """Whether it has sent Ready."""
+        """Whether the process has sent Ready to plugin management."""
         self.is_stopping = False
-        """Whether it got the signal to stop."""
+        """Whether the process got the signal to stop."""
         self.is_ending = False
-        """Whether its process is being ended, with all that it has started."""
+        """Whether the process is being ended, with all that it has started."""
         self.end_reason = ""
-        """Why its process has ended."""
+        """Why the process has ended."""
         self.unrecoverable: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Done, with the reason, when a caller finds that only another process can help."""
+        """Done, with the reason, when a call has found that the process must be replaced."""
         self.deployment: DeploymentServiceAsyncStub = DeploymentServiceStub(channel)
         self.livestate: LivestateServiceAsyncStub = LivestateServiceStub(channel)
         self.planpreview: PlanPreviewServiceAsyncStub = PlanPreviewServiceStub(channel)
@@ -96,7 +96,7 @@ class PluginConnection:
     async def ask_if_offered(
         self, rpc: str, attempt: Callable[[], Awaitable[Response]]
     ) -> Response | None:
-        """As `ask`; None from a plugin that does not offer the call."""
+        """As `ask`; returns None when the plugin does not implement the call."""
 
         async def unless_unknown() -> Response | None:
             try:
@@ -109,13 +109,13 @@ class PluginConnection:
         return await self.ask(rpc, unless_unknown)
 
     async def wait_handler_end(self, deployment_id: str, stage_id: str) -> bool:
-        """Wait until a cancelled stage has really ended, at the latest with its process.
+        """Wait until the handler of a cancelled stage has ended, at the latest with its process.
 
-        False when the plugin cannot say it.
+        Returns False when the plugin cannot report it.
 
-        Only then may anything else touch what the stage worked on. A further cancellation changes
-        nothing about that, so it does not shorten the wait. A handler that does not end within the
-        limit hangs: the process is given up, and its other stages are continued by the next one.
+        Nothing else may touch what the stage works on before that, so a further cancellation does
+        not shorten the wait. A handler that does not end within the limit hangs: the process is
+        given up, and the next process continues its other stages.
         """
         clock = asyncio.get_running_loop().time
         request = WaitStageRequest(deployment_id=deployment_id, stage_id=stage_id)
@@ -149,9 +149,10 @@ class PluginConnection:
         return True
 
     async def end_abandoned(self, search: Search) -> None:
-        """End what a cancelled stage has left. A further cancellation does not shorten this.
+        """End the processes that a cancelled stage has left; a further cancel does not stop this.
 
-        What cannot be ended is ended with the process, or keeps the next one from starting.
+        When some cannot be ended, the process of the plugin is given up too, and the next one does
+        not start while they run.
         """
         ending = asyncio.ensure_future(end_orphans(search))
         while not ending.done():
@@ -167,10 +168,10 @@ class PluginConnection:
             log.warning("plugin.stage_left_processes", plugin=self._plugin, processes=count)
 
     async def wait_stage_lost(self) -> None:
-        """Wait until nothing is left of a stage whose call was lost with its process.
+        """Wait until nothing is left of a stage whose call was lost.
 
-        A process that is not managed may live and have lost the call alone: called again, it would
-        begin the stage beside the one that it runs. It is given up.
+        A process that is not managed may still run and have lost only the call: a retry would start
+        the stage a second time beside the first. So the process is given up.
         """
         if not (self.is_managed or self.is_ending or self.is_stopping):
             self._give_up("has lost the call of a stage")
@@ -178,7 +179,7 @@ class PluginConnection:
             await self._wait_ended(ORPHANS_END_SECONDS)
 
     def make_lost_error(self) -> PluginLostError:
-        """Returns the error of a call that the process cannot answer any more."""
+        """Returns the error of a call whose process has ended or is stopping."""
         if self.is_stopping:
             return PluginStoppingError(f"the plugin {self._plugin!r} was stopped")
         why = self.end_reason or "its channel broke"

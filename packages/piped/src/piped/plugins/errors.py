@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a call to a plugin failed, split by what its caller does next.
+"""The errors of calls to plugins, by what the caller does next.
 
-PluginError                  it answered with an error, or not in time      the stage or plan fails
-└── PluginLostError          its process or channel is gone, or not there   wait for `ready`, go on
-    └── PluginStoppingError  it was told to stop                            leave the stage as it is
+PluginError                  it returned an error, or timed out          fail the stage or the plan
+└── PluginLostError          its process or channel is gone              wait until ready, and retry
+    └── PluginStoppingError  it got the signal to stop                   leave the stage as it is
 
-Why there is no process at all is in `piped.programs.errors`.
+The errors of fetching and starting a process are in `piped.programs.errors`.
 """
 
 from pipecd_model.errors import PluginError
@@ -18,10 +18,10 @@ __all__ = [
 
 
 class PluginLostError(PluginError):
-    """There is no process to talk to; it is being restarted, and goes on with what it had begun."""
+    """The plugin's process is gone; it is being restarted, and its stages are continued."""
 
     status = "UNAVAILABLE"
 
 
 class PluginStoppingError(PluginLostError):
-    """The plugin was told to stop: nothing failed, the next one continues."""
+    """The plugin got the signal to stop: nothing has failed, and the next process continues."""

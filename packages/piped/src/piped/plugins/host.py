@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All plugins of a piped: started together, each on its own, and gone when the host is.
+"""Runs all plugins of a piped, each under its own supervisor, and stops them at the end.
 
-A plugin that cannot start does not keep the others, or piped, from working.
+A plugin that cannot start does not affect the others, or piped itself.
 """
 
 import asyncio
@@ -27,19 +27,19 @@ from piped.programs.orphans import OrphanReaper
 log = logger(__name__)
 
 AFTER_KILL_SECONDS: Final = 10.0
-"""Seconds in which the system takes away processes that were killed."""
+"""Seconds to wait for the end of processes that were killed."""
 
 REMIND_SECONDS: Final = 0.25
-"""Seconds between signals to a plugin that has to hurry."""
+"""Seconds between repeated signals to a plugin that has to stop at once."""
 SIGNAL_GAP_SECONDS: Final = 0.2
-"""Seconds between two signals at least: two at once would be one."""
+"""The least seconds between two signals: two at the same time are delivered as one."""
 
 FINISH_SECONDS: Final = 1.0
-"""Seconds beyond the grace period: a plugin that uses all of it is not killed at its end."""
+"""Seconds after the grace period before a kill: a plugin may use all of the grace period."""
 
 
 class PluginHost:
-    """The plugins, while the block runs. Nothing of theirs outlives it."""
+    """Runs the plugins while the block runs. None of their processes outlives it."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class PluginHost:
         grace_seconds: float = 30,
         on_change: Callable[[Plugin], None] | None = None,
     ) -> None:
-        """`grace_seconds`: what plugins have to stop."""
+        """`grace_seconds`: the time that plugins have to stop."""
         self._configs = tuple(configs)
         self._folder = data_dir / "plugins"
         self._orphans = OrphanReaper(data_dir)
@@ -73,13 +73,13 @@ class PluginHost:
 
     @property
     def plugins(self) -> Mapping[str, Plugin]:
-        """The plugins by their names."""
+        """Returns the plugins by name."""
         return MappingProxyType(self._plugins)
 
     def choose(
         self, stage_name: str, *, wanted: str | None = None, declared: Collection[str] = ()
     ) -> Plugin:
-        """The plugin that runs a stage, see `piped.plugins.choose`."""
+        """Returns the plugin that runs a stage, see `piped.plugins.choose`."""
         return choose(self._plugins, stage_name, wanted=wanted, declared=declared)
 
     def restart(self, name: str, by: str) -> None:
@@ -127,7 +127,7 @@ class PluginHost:
         trace: TracebackType | None,
     ) -> None:
         try:
-            # There is no time for a grace period here: each gets two signals, which means hurry.
+            # There is no time for a grace period here: two signals mean to stop at once.
             for supervisor in self._supervisors:
                 supervisor.stop()
             await self._wait_ended(SIGNAL_GAP_SECONDS)
@@ -138,9 +138,10 @@ class PluginHost:
             await self._tasks.__aexit__(kind, error, trace)
 
     async def stop(self, grace_seconds: float) -> None:
-        """Tell all plugins to stop, wait up to `grace_seconds`, end those that are left.
+        """Signal all plugins to stop, wait up to `grace_seconds`, then kill those that are left.
 
-        A plugin that cannot give its stage back gets the signal with the end of the stage or grace.
+        A plugin that cannot return an unfinished stage gets the signal only when its stage or the
+        grace period has ended.
         """
         for supervisor in self._supervisors:
             supervisor.stop()
@@ -160,7 +161,7 @@ class PluginHost:
         await self._wait_ended(AFTER_KILL_SECONDS)
 
     def kill(self) -> None:
-        """End everything now: plugins get a second signal and a moment to end what they started."""
+        """Stop at once: plugins get a second signal and `hurry_seconds` to end their processes."""
         self._is_hurried = True
         for supervisor in self._supervisors:
             supervisor.stop()
@@ -183,7 +184,7 @@ class PluginHost:
         return True
 
     def _signal_again(self) -> None:
-        """Signal each plugin again: two signals that come together reach a process as one."""
+        """Signal each plugin again: two signals at the same time reach a process as one."""
         for supervisor in self._supervisors:
             supervisor.stop()
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugin management: what a plugin that accepts piped's invitation can call on its private port.
+"""Plugin management: the RPCs that a plugin with a token can call on its private port of piped.
 
-`PluginSession` is what piped knows of one process from these calls; the supervisor watches it.
+`PluginSession` holds what piped knows of one process from these calls; the supervisor watches it.
 """
 
 import asyncio
@@ -36,12 +36,12 @@ SERVICE: Final = service_pb2.DESCRIPTOR.services_by_name["PluginService"]
 
 
 class PluginSession:
-    """One process, as it presents itself."""
+    """What one plugin process has shown of itself: its Ready, its pings, its token."""
 
     def __init__(self, *, token: str, piped_token: str = "", port: int) -> None:
-        """`token` is its proof, `piped_token` is ours: one is of no use for the other.
+        """`token` authenticates the plugin to piped, `piped_token` piped to the plugin.
 
-        `port`: where it was told to serve; 0 for a package, which chooses.
+        `port`: the port on which it has to serve; 0 for a package, which chooses one.
         """
         self.token = token
         self.piped_token = piped_token
@@ -50,20 +50,20 @@ class PluginSession:
         self.last_ping = 0.0
         self.given_up = False
         self.proved = False
-        """Has it shown its token?"""
+        """Whether the process has sent its token."""
 
     @property
     def has_token(self) -> bool:
-        """Whether it is known to have the token. A plugin of upstream's knows of none."""
+        """Whether the process is known to use the token; a plugin of upstream's does not."""
         return not self.port or self.ready.done()
 
     def mark_alive(self) -> None:
-        """Note that it has just proved to be alive."""
+        """Record that the process is alive now."""
         self.last_ping = asyncio.get_running_loop().time()
 
 
 class ManagementApi:
-    """The service itself, for one process."""
+    """The PluginManagementService for one process."""
 
     def __init__(
         self,
@@ -134,15 +134,15 @@ class ManagementApi:
 def endpoints_of(
     plugin: str, session: PluginSession, management: ManagementApi, backend: PluginBackend
 ) -> Endpoints:
-    """Everything that is served on the private port of one process, see `authenticator_of`."""
+    """Returns all that is served on the private port of one process, see `authenticator_of`."""
 
     async def admit(method: Method, metadata: Metadata) -> None:
-        # A token that got here is the right one.
+        # The authenticator has already verified a token that is present.
         if method.service == MANAGEMENT.full_name and PLUGIN_TOKEN_HEADER not in metadata:
             raise _wrong_token(plugin)
         session.proved = session.proved or PLUGIN_TOKEN_HEADER in metadata
 
-    # A plugin that shows the token knows how piped numbers lines; others begin at 1 each time.
+    # A plugin that sends the token numbers its log lines as piped does; others restart at 1.
     logs = RenumberedLogs(backend.logs, backend.numbers, lambda: not session.proved)
     endpoints = Endpoints(admit=admit)
     endpoints.add(
@@ -156,10 +156,10 @@ def endpoints_of(
 
 
 def authenticator_of(plugin: str, session: PluginSession) -> Authenticator:
-    """Who may call on the private port of one process: who has its token.
+    """Returns the authenticator of the private port of one process: a caller needs its token.
 
-    A plugin of upstream's does not know of the token. Until a process has shown that it does, a
-    call without one is taken from our own user.
+    A plugin of upstream's does not know the token. Until a process has shown that it does, a call
+    without a token is accepted from a process of our own user.
     """
 
     async def authenticate(call: IncomingCall) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Take known secrets out of what plugins answer: it becomes a status for everybody to read."""
+"""Masks known secrets in the responses of plugins, which all users of the project can read."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,12 +10,12 @@ from pipecd_wire.plugin.livestateapi.api_pb2 import GetLivestateResponse
 from pipecd_wire.plugin.planpreviewapi.api_pb2 import GetPlanPreviewResponse
 
 Mask = Callable[[str], str]
-"""Returns a text without the secrets in it."""
+"""Returns a text with the secrets in it masked."""
 
 
 @contextmanager
 def masking_errors(mask: Mask) -> Iterator[None]:
-    """A block whose PluginErrors keep their kind and lose their secrets."""
+    """Mask the secrets in a PluginError that the block raises; its type stays the same."""
     try:
         yield
     except PluginError as error:
@@ -25,7 +25,7 @@ def masking_errors(mask: Mask) -> Iterator[None]:
 
 
 def mask_versions(answer: DetermineVersionsResponse, mask: Mask) -> None:
-    """Mask what the versions of artifacts say."""
+    """Mask the names, versions and addresses of artifacts."""
     for version in answer.versions:
         version.name = mask(version.name)
         version.version = mask(version.version)

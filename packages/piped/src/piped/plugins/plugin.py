@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin as planner and scheduler see it: where it stands, what it offers, typed calls.
+"""A plugin for planner and scheduler: its state, the stages that it offers, typed calls.
 
-Behind it the supervisor starts and restarts processes; a call goes to the one that is there. A call
-to a process that dies ends at once with PluginLostError, and `ready` waits for the next process.
+The supervisor starts and restarts its processes; a call goes to the current one. When the process
+dies, its calls raise PluginLostError at once; `wait_ready` waits for the next process.
 """
 
 import asyncio
@@ -50,13 +50,12 @@ WENT_WELL: Final = frozenset({STAGE_SUCCESS, STAGE_SKIPPED, STAGE_EXITED})
 ENDS: Final = WENT_WELL | {STAGE_FAILURE, STAGE_CANCELLED}
 
 OWN_QUESTION: Final = "DeploymentService/FetchDefinedStages"
-"""What piped asks all the time to see whether a plugin serves. One that tells each call would fill
-log and last words with it."""
+"""The call with which piped probes a plugin. It would fill the output of one that logs calls."""
 TROUBLE: Final = re.compile("error|fail|panic|fatal", re.IGNORECASE)
 
 
 def is_own_question(line: str) -> bool:
-    """Whether a line of output only tells that piped has asked for the stages."""
+    """Returns whether a line of output only logs a probe by piped, without an error."""
     return OWN_QUESTION in line and not TROUBLE.search(line)
 
 
@@ -70,21 +69,21 @@ class Plugin:
         on_change: Callable[["Plugin"], None],
         secrets: KnownSecrets | None = None,
     ) -> None:
-        """`secrets` are taken out of what its processes write, answer and fail with."""
+        """`secrets` are masked in the output, responses and errors of its processes."""
         self._secrets = secrets or KnownSecrets()
         self.name = name
         self.state = PluginState(phase=Phase.FETCHING, sentence="not started yet")
         self.stages: frozenset[str] = frozenset()
-        """What it offers; as it last said while it is restarted."""
+        """The stages that it offers; those of the last process while it is restarted."""
         self.stages_without_files: frozenset[str] = frozenset()
-        """Those that need no files of the commit."""
+        """Its stages that need no files of the commit."""
         self.version = ""
         self.was_ready = False
         """Whether it has ever been ready. Before that its stages are unknown."""
         self.failures = 0
         """How often it has failed in a row; for the supervisor."""
         self.failure = ""
-        """How it has failed the last time; for the supervisor."""
+        """Why it has failed the last time; for the supervisor."""
         self._starts = 0
         self._was_tried = False
         self.running = RunningStages()
@@ -101,11 +100,11 @@ class Plugin:
 
     @property
     def restarts(self) -> int:
-        """How often it was started again."""
+        """Returns how often the plugin was restarted."""
         return max(0, self._starts - 1)
 
     async def wait_ready(self, limit: float) -> None:
-        """Wait until it can be called. Raises PluginError with the reason after `limit` seconds."""
+        """Wait until the plugin can be called; raises PluginError with the reason after `limit`."""
         try:
             async with asyncio.timeout(limit):
                 await self._wait_until(self._is_there)
@@ -119,11 +118,11 @@ class Plugin:
             raise PluginStoppingError(f"the plugin {self.name!r} is stopping")
 
     async def wait_tried(self) -> None:
-        """Wait until it has been ready, or has failed, once."""
+        """Wait until the plugin has been ready or has failed once."""
         await self._wait_until(lambda: self._was_tried)
 
     async def determine_versions(self, request: pb.PlanPluginInput) -> pb.DetermineVersionsResponse:
-        """Returns the versions of the artifacts that a deployment would bring."""
+        """Returns the artifact versions that a commit deploys."""
         mask = self._mask_of(request.deployment.id)
         answer = await self._plan(
             "DetermineVersions",
@@ -138,9 +137,9 @@ class Plugin:
         return answer
 
     async def determine_strategy(self, request: pb.PlanPluginInput) -> pb.DetermineStrategyResponse:
-        """Returns pipeline or quick sync.
+        """Returns the sync strategy that the plugin chooses: pipeline or quick sync.
 
-        Not for a first deployment: there is nothing to compare with.
+        Not for a first deployment, which has no commit to compare with.
         """
         mask = self._mask_of(request.deployment.id)
         answer = await self._plan(
@@ -199,17 +198,18 @@ class Plugin:
             return await there.ask_if_offered(rpc, lambda: attempt(there))
 
     def _mask_of(self, deployment_id: str) -> Mask:
-        """Returns what takes the secrets of a deployment out of a text; of all without an id."""
+        """Returns the function that masks a deployment's secrets; all secrets without an id."""
         if deployment_id:
             return partial(self._secrets.mask_for, deployment_id)
         return self._secrets.mask
 
     async def execute_stage(self, request: pb.ExecutePluginInput) -> pb.ExecuteStageResponse:
-        """Run a stage to its end; the status is a final one.
+        """Run a stage to its end. Returns its response with a final status.
 
-        When the calling task is cancelled the stage is, and this returns only after the plugin's
-        handler has ended. PluginLostError: it was lost on the way; once it is ready again a second
-        call continues the stage. PluginStoppingError: the same, but it was told to stop.
+        Cancelling the calling task cancels the stage, and this returns only after the plugin's
+        handler has ended. Raises PluginLostError when the process was lost meanwhile: once it is
+        ready again, a second call continues the stage. Raises PluginStoppingError, with the same
+        effect, when it got the signal to stop.
         """
         mask = self._mask_of(request.deployment.id)
         with masking_errors(mask):
@@ -239,7 +239,7 @@ class Plugin:
                     raise
                 raise
         if there.is_stopping and not there.is_managed and response.status not in WENT_WELL:
-            # A plugin of upstream's cannot say that it only stops: its stages just end badly.
+            # A plugin of upstream's cannot report that it only stops: its stages end as failures.
             raise PluginStoppingError(f"the plugin {self.name!r} was stopped")
         if response.status not in ENDS:
             raise PluginError(
@@ -251,7 +251,7 @@ class Plugin:
     async def _wait_cancelled(
         self, there: PluginConnection, request: pb.ExecutePluginInput, since: int
     ) -> None:
-        """Wait until nothing of a cancelled stage runs any more."""
+        """Wait until no process of a cancelled stage runs any more."""
         if await there.wait_handler_end(request.deployment.id, request.stage.id):
             return
         sources = (request.target_deployment_source, request.running_deployment_source)
@@ -268,7 +268,7 @@ class Plugin:
     async def check_config(
         self, request: plugin_pb2.CheckConfigRequest
     ) -> plugin_pb2.CheckConfigResponse | None:
-        """Returns what is wrong in an application's options; None from one that cannot tell."""
+        """Returns the faults in an application's options; None when the plugin has no check."""
         return await self._ask_if_offered(
             "CheckConfig",
             lambda there: call(
@@ -279,7 +279,7 @@ class Plugin:
     async def get_livestate(
         self, request: livestate.GetLivestateRequest, *, deadline: float
     ) -> livestate.GetLivestateResponse | None:
-        """Returns what is running; None from a plugin that cannot tell."""
+        """Returns the live state; None when the plugin does not implement the call."""
         answer = await self._ask_if_offered(
             "GetLivestate",
             lambda there: call(there.livestate.GetLivestate, request, deadline=deadline),
@@ -291,7 +291,7 @@ class Plugin:
     async def get_plan_preview(
         self, request: planpreview.GetPlanPreviewRequest, *, deadline: float
     ) -> planpreview.GetPlanPreviewResponse | None:
-        """Returns what a deployment would change; None from a plugin that cannot tell."""
+        """Returns what a deployment would change; None when the plugin has no plan preview."""
         answer = await self._ask_if_offered(
             "GetPlanPreview",
             lambda there: call(there.planpreview.GetPlanPreview, request, deadline=deadline),
@@ -306,7 +306,7 @@ class Plugin:
         looping = self.failures >= self._limits.crash_loop and phase is not Phase.READY
         has_failed = failed
         if phase in (Phase.FETCHING, Phase.STARTING) and self.failures and self.failure:
-            # The next try has not changed anything yet: the last failure is what people look for.
+            # The last failure stays visible until the next attempt succeeds.
             sentence, has_failed = f"{self.failure}; now {sentence}", True
         if has_failed and looping:
             sentence = f"crash loop, {self.failures} times in a row: {sentence}"
@@ -324,12 +324,12 @@ class Plugin:
         self._on_change(self)
 
     def set_connection(self, connection: PluginConnection | None) -> None:
-        """Make calls through this connection, or none; for the supervisor."""
+        """Set the connection for further calls, None without a process; for the supervisor."""
         self._connection = connection
         self.was_ready = self.was_ready or connection is not None
 
     async def _wait_until(self, holds: Callable[[], bool]) -> None:
-        """Wait until something holds, or until the plugin stops."""
+        """Wait until the condition holds, or until the plugin stops."""
         while not holds() and self.state.phase is not Phase.STOPPING:
             await self._changed.wait()
 

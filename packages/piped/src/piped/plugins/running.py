@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which stages a plugin runs right now: what it may ask about, and for how long."""
+"""The stages that a plugin runs now: only about those it may ask, while they run."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from piped.programs.cancel_group import CancelGroup
 
 
 class RunningStages:
-    """The stages that piped has a plugin execute."""
+    """The stages that one plugin executes now."""
 
     def __init__(self) -> None:
         self._stages: dict[tuple[str, str], list[CancelGroup]] = {}
@@ -18,7 +18,7 @@ class RunningStages:
 
     @contextmanager
     def enter(self, deployment_id: str, stage_id: str) -> Iterator[None]:
-        """A stage runs while the block does."""
+        """Register a stage as running while the block runs."""
         group = CancelGroup()
         groups = self._stages.setdefault((deployment_id, stage_id), [])
         groups.append(group)
@@ -35,7 +35,7 @@ class RunningStages:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no stage runs."""
+        """Returns whether no stage runs in the plugin."""
         return self._idle.is_set()
 
     @property
@@ -48,7 +48,7 @@ class RunningStages:
         await self._idle.wait()
 
     def cancel_group(self, deployment_id: str, stage_id: str) -> CancelGroup | None:
-        """Returns the waits of the stage's latest run, None when it does not run."""
+        """Returns the cancel group of the stage's latest run, None when it does not run."""
         groups = self._stages.get((deployment_id, stage_id))
         return groups[-1] if groups else None
 

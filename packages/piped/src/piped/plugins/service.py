@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What piped offers to a plugin: upstream's PluginService, one instance per plugin.
+"""The RPCs that plugins call on piped: upstream's PluginService, one instance per plugin.
 
-The private port tells which plugin calls, so a plugin that leaves its name out is known anyway.
+Each plugin has a private port, so the caller is known even when it does not send its name.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,8 +23,10 @@ LogRequest = pb.ReportStageLogsRequest | pb.ReportStageLogsFromLastCheckpointReq
 
 
 def fill_empty_lines(request: LogRequest) -> None:
-    """The contract wants a character in each line, and a Go plugin may log none: it would send
-    such a batch again and again, and none of its lines would ever be seen."""
+    """Fill in empty log lines, which the contract forbids but a Go plugin may send.
+
+    It would retry a refused batch for ever, and none of the lines in it would be shown.
+    """
     for block in request.blocks:
         if not block.log:
             block.log = " "
@@ -34,7 +36,7 @@ class StageApi:
     """Stage logs, stage commands and tools."""
 
     def __init__(self, plugin: str, backend: PluginBackend, logs: Logs | None = None) -> None:
-        """`logs`: those of one process, if they are not the backend's."""
+        """`logs`: used for one process instead of the backend's."""
         self._plugin = plugin
         self._backend = backend
         self._logs = logs or backend.logs
@@ -63,7 +65,7 @@ class StageApi:
         return pb.ReportStageLogsFromLastCheckpointResponse()
 
     def _check(self, request: LogRequest) -> None:
-        """The log of a stage is written by the plugin that runs it, and by no other."""
+        """Refuse log lines of a plugin other than the one that runs the stage."""
         store = self._backend.metadata.find(request.deployment_id)
         if store is not None:
             store.check_plugin(request.stage_id, self._plugin)
@@ -85,7 +87,7 @@ def _blocks(request: LogRequest) -> Iterable[LogBlock]:
 
 
 class MetadataApi:
-    """What stages and plugins keep with a deployment."""
+    """The metadata that stages and plugins store with a deployment."""
 
     def __init__(self, plugin: str, backend: PluginBackend) -> None:
         self._plugin = plugin
@@ -153,13 +155,13 @@ class MetadataApi:
         return pb.GetDeploymentSharedMetadataResponse(value=value or "", found=value is not None)
 
     def _mask(self, deployment_id: str, values: Mapping[str, str]) -> dict[str, str]:
-        """Metadata is shown to people: it holds no secret."""
+        """Returns metadata with secrets masked, because users can read metadata."""
         masker = self._secrets.masker(deployment_id)
         return {key: masker.line(value) for key, value in values.items()}
 
 
 class SharedObjectsApi:
-    """What a plugin keeps with an application from one deployment to the next."""
+    """The objects that a plugin stores with an application, across deployments."""
 
     def __init__(self, backend: PluginBackend) -> None:
         self._control = backend.control

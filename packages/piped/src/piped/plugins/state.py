@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a plugin stands: fetching → starting → ready → failed → stopping, each with a sentence."""
+"""The state of a plugin: fetching → starting → ready → failed → stopping, each with a reason."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """A step in the life of a plugin."""
+    """The phase of a plugin's life cycle."""
 
     FETCHING = "fetching"
     STARTING = "starting"
@@ -17,41 +17,41 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginState:
-    """A phase, why it is in it, and what its process last said."""
+    """A plugin's phase, the reason for it, and the last output of its process."""
 
     phase: Phase
     sentence: str
     last_output: tuple[str, ...] = ()
     crash_loop: bool = False
-    """Has it failed so often in a row that the next try will hardly go better?"""
+    """Whether it has failed `PluginLimits.crash_loop` times in a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginLimits:
-    """Seconds that piped waits for a plugin, and what makes it lose patience."""
+    """Timeouts and failure counts for plugins."""
 
     ready_seconds: float = 30
-    """From the start of the process until it answers."""
+    """From the start of the process until it serves."""
     planning_seconds: float = 30
     """One planning call."""
     handler_end_seconds: float = 30
     """After a cancelled ExecuteStage, until its handler has ended; then the plugin is restarted."""
     silent_end_seconds: float = 1
-    """The same for a plugin that cannot tell when its handler has ended."""
+    """The same for a plugin that cannot report when its handler has ended."""
     ping_interval_seconds: float = 5
     missed_pings: int = 3
-    """So many in a row, and the plugin is restarted."""
+    """The number of missed pings in a row after which the plugin is restarted."""
     probe_interval_seconds: float = 10
-    """Seconds between two questions that every plugin can answer, and for an answer. As many in a
-    row without one as pings may be missed, and the plugin is restarted."""
+    """The interval and the timeout of the calls that probe a plugin. After `missed_pings` timeouts
+    in a row the plugin is restarted."""
     reconnect_seconds: float = 5
-    """A channel that stays broken for so long is given up."""
+    """A channel that stays broken for this long is given up."""
     first_pause_seconds: float = 1
-    """Before the first restart; it doubles with each that follows."""
+    """The backoff before the first restart; it doubles with each further one."""
     longest_pause_seconds: float = 60
     crash_loop: int = 5
-    """So many failures in a row are a crash loop."""
+    """The number of failures in a row that count as a crash loop."""
     steady_seconds: float = 60
-    """A plugin that was ready for so long starts again with the first pause."""
+    """After being ready for this long, a plugin has its count of failures reset."""
     hurry_seconds: float = 5
-    """What is left to a plugin that was told to stop a second time."""
+    """The time that a plugin has after the second signal to stop."""

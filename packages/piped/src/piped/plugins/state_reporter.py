@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Report to the control plane how the plugins are."""
+"""Reports the states of the plugins to the control plane."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ log = logger(__name__)
 
 @dataclass(slots=True)
 class _Seen:
-    """What was last seen of a plugin."""
+    """The last known phase of a plugin."""
 
     since: float
     phase: Phase | None = None
@@ -47,7 +47,7 @@ class PluginStateReporter:
         self._seen: dict[str, _Seen] = {}
 
     def on_change(self, plugin: Plugin) -> None:
-        """Queue a report because a plugin is in another state; a failure is also published."""
+        """Queue a report of a plugin's changed state; a failure is also published as a fact."""
         seen = self._seen.setdefault(plugin.name, _Seen(since=self._clock()))
         phase = plugin.state.phase
         if phase is not seen.phase:
@@ -58,7 +58,7 @@ class PluginStateReporter:
         self._changed.set()
 
     async def run(self) -> None:
-        """Report each change for ever; nothing to a control plane that does not know the RPC."""
+        """Report each change for ever; stops reporting when the control plane lacks the RPC."""
         while True:
             await self._changed.wait()
             self._changed.clear()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep one plugin running: fetch, start, wait until it serves, watch, start again.
+"""Supervises one plugin: fetches and starts it, waits until it serves, watches and restarts it.
 
 A process is given up when it exits, does not serve in time, misses its pings, or cannot be reached
-any more. The pause before the next one grows with each failure and is forgotten once a process has
-been ready for a while. After `stop` only the end of the process counts: a plugin on its way out may
-stop listening long before it is done.
+any more. The backoff before the next one grows with each failure, and is reset once a process has
+been ready for a while. After `stop` only the exit of the process counts: a plugin that stops may
+close its port long before it is done.
 """
 
 import asyncio
@@ -58,13 +58,13 @@ from piped.programs.source import ProgramSource
 log = logger(__name__)
 
 LAST_OUTPUT_SECONDS: Final = 0.5
-"""Seconds in which the output of a process that has ended is read to its end."""
+"""Seconds in which the last output of a process that has ended is read."""
 
 KILL_SECONDS: Final = 5.0
-"""Seconds in which the system takes away a process that was killed."""
+"""Seconds to wait for the end of a process that was killed."""
 
 POLL_PORT_SECONDS: Final = 0.05
-"""Seconds between two polls of a port on which a plugin will serve."""
+"""Seconds between two checks whether a plugin accepts connections on its port."""
 
 FIRST_ANSWER: Final = Retry(attempts=None, base=0.05, cap=0.5)
 
@@ -74,28 +74,28 @@ class ProcessLostError(Exception):
 
 
 class RestartRequestedError(ProcessLostError):
-    """A person wants another process: nothing has failed."""
+    """A user has asked for a restart: nothing has failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostContext:
-    """What all plugins of a host share."""
+    """What the supervisors of all plugins share."""
 
     folder: Path
     orphans: OrphanReaper
     names: frozenset[str]
-    """Of all plugins."""
+    """The names of all plugins."""
     backend: PluginBackend
     limits: PluginLimits
     wrapper: tuple[str, ...]
-    """What stands before the command of a file, see `pdeathsig_wrapper`."""
+    """The prefix of the command of an executable file, see `pdeathsig_wrapper`."""
     grace_seconds: float
-    """Seconds that a plugin has to stop."""
+    """The time in seconds that a plugin has to stop."""
     download: DownloadLimits
 
 
 def source_of(plugin: PluginConfig) -> ProgramSource:
-    """Returns where the configuration says that a plugin's program comes from."""
+    """Returns the source of a plugin's program, from its configuration."""
     return ProgramSource(
         name=plugin.name, url=plugin.url, sha256=plugin.sha256, insecure=plugin.insecure
     )
@@ -128,7 +128,7 @@ class Supervisor:
         return self._plugin.name
 
     async def run(self) -> None:
-        """Start the plugin again and again, until `stop`."""
+        """Run the plugin, and restart it with backoff, until `stop`."""
         while not self._stop.is_set():
             try:
                 await self._run_process()
@@ -145,9 +145,9 @@ class Supervisor:
         self._plugin.become(Phase.STOPPING, "has stopped")
 
     def stop(self) -> None:
-        """Let the process end, and start no other. Repeated, it has to hurry.
+        """Signal the process to stop, and start no other; called again, signal it to stop at once.
 
-        One that is not managed and runs a stage gets the signal when the stage has ended.
+        A process that is not managed and runs a stage gets the signal when the stage has ended.
         """
         if not self._stop.is_set():
             self._stop.set()
@@ -158,7 +158,7 @@ class Supervisor:
         self.signal_stop()
 
     def signal_stop(self) -> None:
-        """Send the process the signal to stop, whatever it does."""
+        """Send the process the signal to stop, even if it runs a stage."""
         if self._connection is not None:
             self._connection.is_stopping = True
         if self._process is not None:
@@ -166,31 +166,35 @@ class Supervisor:
 
     @property
     def is_signalled(self) -> bool:
-        """Has the process that is there got the signal to stop?"""
+        """Returns whether the process has got the signal to stop, or serves no calls."""
         return self._connection is None or self._connection.is_stopping
 
     def _may_finish_stages(self) -> bool:
-        """Whether the signal is held back for a stage that can still end by itself.
+        """Returns whether the signal to stop is delayed until the running stages have ended.
 
-        A plugin of another maker cannot give a stage back: after the signal it loses its result.
+        A plugin that is not managed cannot return an unfinished stage: after the signal the result
+        of the stage would be lost.
         """
         there = self._connection
         return there is not None and not there.is_managed and not self._plugin.running.is_idle
 
     def restart(self, by: str) -> None:
-        """Request another process now, instead of the current one, or of the backoff."""
+        """Request a new process instead of the current one, without waiting for the backoff."""
         log.info("plugin.restart_wanted", plugin=self._plugin.name, by=by)
         self._requested_by = by
         self._plugin.failures = 0
         self._restart_requested.set()
 
     def kill(self) -> None:
-        """End the process now."""
+        """Kill the current process, if there is one."""
         if self._process is not None:
             self._process.kill()
 
     def _fail(self, why: str, *, wanted: bool = False) -> None:
-        """End every call to the process, and set the backoff before the next one."""
+        """End all calls to the process, and set the backoff before the next process.
+
+        No failure is counted when the restart was `wanted`.
+        """
         plugin = self._plugin
         plugin.set_connection(None)
         if wanted:
@@ -205,7 +209,7 @@ class Supervisor:
             self._connection = None
 
     def _wait_for_source(self, why: str) -> None:
-        """Set the backoff before the source is asked again. The plugin itself has not failed."""
+        """Set the backoff before the next download. The plugin itself has not failed."""
         self._pause = self._backoff.pause_seconds_after(self._fetcher.failures)
         if not self._stop.is_set():
             self._plugin.become(Phase.FAILED, f"{why}; next try in {self._pause:.1f}s")
@@ -225,7 +229,7 @@ class Supervisor:
         refresh = self._restart_requested.is_set()
         self._restart_requested.clear()
         program = await self._fetcher.fetch(refresh=refresh)
-        self._restart_requested.clear()  # requests that came meanwhile get this one
+        self._restart_requested.clear()  # this process also serves the requests that came meanwhile
         if program is None:
             return
         await self._end_orphans()
@@ -275,8 +279,8 @@ class Supervisor:
                 session.given_up = True
                 self._plugin.set_connection(None)
                 try:
-                    # Before any call ends: it must not go on with what the next one continues,
-                    # and nothing that it has started either.
+                    # Before any call ends: neither the process nor its children may work on a
+                    # stage that the next process continues.
                     if self._connection is not None:
                         self._connection.is_ending = True
                     await process.kill_and_wait(KILL_SECONDS)
@@ -292,7 +296,7 @@ class Supervisor:
             self._plugin.become(Phase.FETCHING, how)
 
     async def _drain(self, process: ProgramProcess, why: str) -> None:
-        """Let a process that works well give back its stages before it is ended."""
+        """Stop a healthy process: it returns its unfinished stages before it is killed."""
         self._plugin.set_connection(None)
         self._plugin.become(Phase.FETCHING, why)
         if self._connection is not None:
@@ -304,7 +308,7 @@ class Supervisor:
         self._context.orphans.record(self._plugin.name, pid)
 
     async def _end_orphans(self) -> None:
-        """End what earlier processes have started. Raises PluginError when that is not possible."""
+        """End all that earlier processes have started. Raises ProgramError when that fails."""
         name = self._plugin.name
         await self._context.orphans.end(name, others=self._context.names - {name})
 
@@ -318,7 +322,10 @@ class Supervisor:
         return endpoints_of(self._config.name, session, management, self._context.backend)
 
     def _port_for(self, program: FetchedProgram) -> int:
-        """Returns the port to serve on; 0 for a package, which chooses by itself."""
+        """Returns the port for the plugin to serve on; 0 for a package, which chooses one.
+
+        Raises PluginError when the configured port is taken.
+        """
         if program.is_package:
             return 0
         if not self._config.port:
@@ -327,7 +334,7 @@ class Supervisor:
             except OSError as error:
                 raise PluginError("no free port was found for it") from error
         if not is_free(self._config.port):
-            # Started all the same, it would fail, and piped would talk to the other process.
+            # The plugin could not listen there, and piped would talk to the other process.
             raise PluginError(
                 f"the port {self._config.port} is taken by another process",
                 hint="end it, or name another `port`",
@@ -376,7 +383,7 @@ class Supervisor:
         watches.create_task(self._watch_steadiness())
 
     async def _address(self, session: PluginSession) -> str:
-        """Where the plugin serves, as soon as it does."""
+        """Wait until the plugin serves; returns its address."""
         if not session.port:
             return f"127.0.0.1:{(await asyncio.shield(session.ready)).port}"
         while not session.ready.done() and not await accepts(session.port):
@@ -385,9 +392,10 @@ class Supervisor:
         return f"localhost:{session.port}"
 
     async def _check_listeners(self, session: PluginSession) -> None:
-        """Tell nothing to a stranger who has taken the port before the plugin, or after it.
+        """Raises ProcessLostError when a process of another user listens on the plugin's port.
 
-        Of a port that a package has chosen only the package itself knows, and has told.
+        It could have taken the port before the plugin, or after it, and must get no call. The port
+        that a package has chosen needs no check: the package has reported it itself.
         """
         if not session.port:
             return
@@ -397,7 +405,7 @@ class Supervisor:
             )
         except PeerError as error:
             if self._stop.is_set():
-                return  # it may have left its port to anybody
+                return  # the plugin may have closed its port, which is then free for others
             raise ProcessLostError(f"does not serve alone: {error}") from None
 
     async def _fetch_stages(self, connection: PluginConnection) -> frozenset[str]:
@@ -409,20 +417,20 @@ class Supervisor:
                 retry=FIRST_ANSWER,
             )
         except CallError as error:
-            if error.status == "UNIMPLEMENTED":  # it only shows live state or previews plans
+            if error.status == "UNIMPLEMENTED":  # it offers only live state or plan previews
                 return frozenset()
             raise
         return frozenset(answer.stages)
 
     def _apply_ready(self, ready: ReadyRequest, connection: PluginConnection) -> None:
-        """Apply what a plugin says of itself in Ready."""
+        """Apply what the plugin has sent in Ready: it is managed from now on."""
         connection.is_managed = True
         self._plugin.version = ready.version
         self._plugin.stages_without_files = frozenset(ready.stages_without_files)
 
     async def _watch_pings(self, session: PluginSession, connection: PluginConnection) -> None:
         if not session.ready.done():
-            # It answered before it said Ready, or it never will, as upstream's do not.
+            # It served before it sent Ready; a plugin of upstream's never sends it.
             self._apply_ready(await asyncio.shield(session.ready), connection)
         clock = asyncio.get_running_loop().time
         interval, missed = self._limits.ping_interval_seconds, self._limits.missed_pings
@@ -431,7 +439,7 @@ class Supervisor:
             if clock() < due:
                 await asyncio.sleep(due - clock())
                 if clock() > due + interval:
-                    session.mark_alive()  # piped itself stood still; nobody could have been heard
+                    session.mark_alive()  # piped itself was suspended: pings could not arrive
             else:
                 raise ProcessLostError(f"missed {missed} pings in a row")
 
@@ -447,12 +455,15 @@ class Supervisor:
                 await wait_until_ready(channel, limit=self._limits.reconnect_seconds)
                 await self._check_listeners(session)
             except CallError:
-                # While a call goes on over the old connection, the plugin may be on its way out.
+                # While a call still runs on the old connection, the plugin may be stopping.
                 if not connection.calls.is_busy and not self._stop.is_set():
                     raise ProcessLostError("cannot be reached any more") from None
 
     async def _watch_answers(self, connection: PluginConnection) -> None:
-        """Probe with a call that every plugin can answer: a process may ping and not serve."""
+        """Probe with a call that every plugin implements: a process may send pings and not serve.
+
+        Raises ProcessLostError after several timeouts in a row.
+        """
         question, unanswered = self._limits.probe_interval_seconds, 0
         while not self._stop.is_set():
             await asyncio.sleep(question)
@@ -475,7 +486,7 @@ class Supervisor:
             raise RestartRequestedError(f"was restarted by {self._requested_by}")
 
     async def _watch_stages(self) -> None:
-        """Tell a process that was spared to stop, as soon as its last stage has ended."""
+        """After `stop`, signal a process that may finish its stages once the last has ended."""
         await self._stop.wait()
         await self._plugin.running.wait_idle()
         if not self.is_signalled:

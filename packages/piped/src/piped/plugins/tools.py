@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tools that plugins ask piped to install: kubectl, helm, terraform …
+"""Installs the tools that plugins need: kubectl, helm, terraform …
 
-A plugin gives a script; what the script leaves at its output path becomes
-`<tools folder>/<name>-<version>`, once for all plugins, and is never replaced. A file put there
-beforehand counts as installed. The script belongs to the plugin and is trusted as much as the
-plugin is; no other user of the machine may be able to change what plugins run.
+A plugin sends an install script; the file that the script leaves at its output path becomes
+`<tools folder>/<name>-<version>`, once for all plugins, and is never replaced. A file that is
+already there counts as installed. The script is trusted as much as the plugin that sends it; no
+other user of the machine may be able to change what plugins run.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ class ToolsFolder:
     """The folder of installed tools."""
 
     def __init__(self, folder: Path, *, limit: float = 600) -> None:
-        """`limit`: seconds that one script may take."""
+        """`limit`: the timeout of one install script in seconds."""
         self._folder = folder
         self._limit = limit
         self._installing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def install(self, name: str, version: str, script: str) -> Path:
-        """Returns the path of a tool, installed first if need be."""
+        """Install a tool unless it is there; returns its path. Raises ConfigError or StateError."""
         for what, value in (("name", name), ("version", version)):
             if not PLAIN_NAME.fullmatch(value):
                 raise ConfigError(
@@ -46,7 +46,7 @@ class ToolsFolder:
                     hint="up to 100 letters, digits and ._+- make a file's name",
                 )
         target = self._folder / f"{name}-{version}"
-        # A second caller waits and finds the file; when the first is cancelled it takes over.
+        # A second caller waits and finds the file, or installs it when the first was cancelled.
         async with self._installing[target.name]:
             if not target.is_file():
                 await self._install(name, version, script, target)
@@ -57,7 +57,7 @@ class ToolsFolder:
     async def _install(self, name: str, version: str, script: str, target: Path) -> None:
         self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         _require_safe(self._folder)
-        # In the tools folder, so that the last step is a rename and half a tool is never seen.
+        # In the tools folder, so that the last step is atomic and no partial tool is ever visible.
         with tempfile.TemporaryDirectory(dir=self._folder, prefix=".install-") as scratch:
             out = Path(scratch) / "out"
             work = Path(scratch) / "tmp"
@@ -79,7 +79,7 @@ class ToolsFolder:
                     f"the install script of {name} {version} left nothing",
                     hint="it must leave the tool at {{ .OutPath }}",
                 )
-            if out.is_symlink():  # what it leads to may be changed, or be gone with the scratch
+            if out.is_symlink():  # its target may change, or be removed with the scratch folder
                 out = Path(shutil.copyfile(out, out.with_name("copy")))
             out.chmod(0o755)
             _keep(out, target)
@@ -112,7 +112,7 @@ class ToolsFolder:
 
 
 def _keep(out: Path, target: Path) -> None:
-    """Give a tool its name, unless another piped has been faster: nothing is ever replaced."""
+    """Move a tool to its final path, unless another piped was faster: nothing is replaced."""
     try:
         target.hardlink_to(out)
     except FileExistsError:
@@ -125,10 +125,10 @@ def _keep(out: Path, target: Path) -> None:
 
 
 def _require_safe(path: Path) -> None:
-    """Raises StateError when another user can change what is at the path.
+    """Raises StateError when another user can change the file or folder.
 
-    What is our own is made safe instead. Root's may be writable by a group: images are made so for
-    users whose number is not known beforehand.
+    The mode of our own files is corrected instead. A file of root may be writable by a group:
+    container images are made so for users whose uid is not known beforehand.
     """
     about = path.stat()
     if about.st_uid == os.geteuid():
@@ -148,7 +148,10 @@ def _end_of(said: Path) -> str:
 
 
 def render(script: str, values: dict[str, str]) -> str:
-    """Fill in `{{ .Name }}` and its like; anything else in braces is refused, never run as is."""
+    """Returns the script with `{{ .Name }}` and the other fields filled in.
+
+    Raises ConfigError for anything else in double braces: it is never run as it is.
+    """
     if left := re.search(r"\{\{.*?(\}\}|$)", FIELD.sub("_", script)):
         raise ConfigError(
             f"the install script uses {left.group()!r}",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that piped runs: fetch and verify one, start it, read its output, end what it leaves.
+"""Programs that piped runs: fetches, verifies and starts them, reads their output, ends orphans.
 
-Knows no plugin protocol: `piped.plugins` speaks it with the processes that are started here.
+This package does not know the plugin protocol: `piped.plugins` speaks it with the processes.
 """

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The executables of one program on this machine, each under its checksum.
+"""The cache of a program's executables, each stored under its checksum.
 
-`<folder>/<sha256>/<name>` is an executable, `<folder>/source-<key>.json` says which of them came
-from which source. Bytes are checked before they have a name under which anybody could run them,
-and again whenever they are taken from here. A few versions stay, so that the way back needs no
-network.
+`<folder>/<sha256>/<name>` is an executable, `<folder>/source-<key>.json` records which of them came
+from which source. A file is verified before it gets a name under which it could be run, and again
+whenever it is taken from the cache. A few versions are kept, so that going back to an earlier one
+needs no network.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from piped.programs.errors import ProgramError
 from piped.programs.source import ProgramSource
 
 KEPT_VERSIONS: Final = 3
-"""The number of versions that stay."""
+"""The number of versions that are kept."""
 
 CHUNK: Final = 1024 * 1024
 _SCRATCH: Final = ".new-"
@@ -32,18 +32,18 @@ _SUM: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class SourceRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What a source last gave."""
+    """The executable that a source has delivered last."""
 
     source: str
-    """Its address, for people."""
+    """The address of the source, without credentials."""
     sha256: str
-    """The sum of the executable."""
+    """The checksum of the executable."""
     version: str = ""
-    """What the source calls it: an ETag, or digests of layers."""
+    """The version by the source: an ETag, or digests of layers."""
 
 
 class Cache:
-    """The executables of one program. Only its supervisor uses it; calls may block for a while."""
+    """The cached executables of one program, for its supervisor alone. Its methods block."""
 
     def __init__(self, folder: Path, source: ProgramSource) -> None:
         self._folder = folder / source.name
@@ -55,15 +55,18 @@ class Cache:
 
     @contextmanager
     def incoming_file(self) -> Iterator[Path]:
-        """A path for an incoming file; what is left there is removed after the block."""
+        """Yields a path for an incoming file; what is still there after the block is removed."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        for left in self._folder.glob(f"{_SCRATCH}*"):  # by a piped that was killed
+        for left in self._folder.glob(f"{_SCRATCH}*"):  # left by a piped that was killed
             shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=self._folder, prefix=_SCRATCH) as scratch:
             yield Path(scratch) / self._source.name
 
     def store(self, file: Path, record: SourceRecord) -> Path:
-        """Verify an incoming file and make it an executable. Raises ProgramError."""
+        """Verify an incoming file and move it to the cache; returns its path there.
+
+        Raises ProgramError when it is no program, or has another checksum than the wanted one.
+        """
         self._check_sum(record.sha256)
         _check_program(file, record.source, self._source.kind)
         kept = self._folder / record.sha256 / self._source.name
@@ -75,7 +78,7 @@ class Cache:
         return kept
 
     def find_last(self) -> tuple[SourceRecord, Path] | None:
-        """Returns what the source gave before, if it is still there and whole."""
+        """Returns the last executable of the source; None when it is missing or damaged."""
         try:
             record = msgspec.json.decode(self._record.read_bytes(), type=SourceRecord)
         except (OSError, msgspec.DecodeError):
@@ -98,7 +101,7 @@ class Cache:
         new.replace(self._record)
 
     def _remove_old_versions(self, current: str) -> None:
-        """Remove the versions that were not used for longest."""
+        """Remove the least recently used versions beyond `KEPT_VERSIONS`."""
         versions = [each for each in self._folder.iterdir() if _SUM.fullmatch(each.name)]
         versions = [each for each in versions if each.name != current]
         versions.sort(key=lambda each: each.stat().st_mtime, reverse=True)
@@ -120,7 +123,10 @@ class Cache:
 
 
 def _check_program(file: Path, source: str, kind: str) -> None:
-    """Refuse what the kernel would: its wrapper would have a shell run it."""
+    """Raises ProgramError for a file that the kernel cannot execute.
+
+    The wrapper that starts it would otherwise have a shell run it.
+    """
     with file.open("rb") as content:
         if not content.read(4).startswith((b"\x7fELF", b"#!")):
             raise ProgramError(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A group of waits that are cancelled together, when what they depend on has ended.
+"""A group of tasks that are cancelled together when the process or stage they depend on ends.
 
 A call to a program must not outlive its process, and a watch of commands must not outlive its
-stage. Both enter a scope of the group that belongs to what they depend on.
+stage. Both run in a scope of the group of that process or stage.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager
 
 
 class GroupEndedError(Exception):
-    """What a wait depended on has ended."""
+    """The process or stage that the scope depends on has ended."""
 
 
 class CancelGroup:
-    """The waits that depend on one process, or on one stage."""
+    """The scopes that depend on one process, or on one stage."""
 
     __slots__ = ("_scopes", "ended")
 
@@ -25,15 +25,15 @@ class CancelGroup:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a wait is going on in a scope."""
+        """Returns whether any scope is open."""
         return bool(self._scopes)
 
     @asynccontextmanager
     async def scope(self) -> AsyncIterator[None]:
-        """A block that is left with GroupEndedError the moment the group ends."""
+        """Run the block until the group ends: then it is cancelled, and GroupEndedError raised."""
         if self.ended:
             raise GroupEndedError
-        # A timeout without a time is a cancel scope: it tells its own end from a foreign cancel.
+        # A timeout without a deadline is a cancel scope: it recognizes its own cancellation.
         scope = asyncio.timeout(None)
         try:
             async with scope:
@@ -48,7 +48,7 @@ class CancelGroup:
             raise
 
     def end(self) -> None:
-        """Cancel every wait, and refuse further ones. May be repeated."""
+        """Cancel every open scope, and refuse further ones. May be called repeatedly."""
         self.ended = True
         now = asyncio.get_running_loop().time()
         while self._scopes:

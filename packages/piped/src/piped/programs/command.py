@@ -12,23 +12,23 @@ from pipecd_runtime import process as door
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What to start."""
+    """A command, its environment and its configuration."""
 
     arguments: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What it gets in addition to the operator's variables."""
+    """Variables in addition to the operator's."""
     inherited: tuple[str, ...] = ()
-    """Prefixes of piped's own variables that it gets as well."""
+    """Prefixes of piped's own variables that the program inherits as well."""
     config: str | None = None
-    """A text that it reads from a descriptor, whose number follows `--config-fd`."""
+    """A text that the program reads from the descriptor that is passed with `--config-fd`."""
 
     @contextmanager
     def descriptors(self) -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
-        """Opens the descriptors for the block; gives the arguments that name them, and them."""
+        """Opens the descriptors while the block runs; yields the arguments and the descriptors."""
         if self.config is None:
             yield self.arguments, ()
             return
-        # In memory: nothing is left on a disk, and no writer has to wait for the reader.
+        # In memory: nothing is written to disk, and the writer need not wait for the reader.
         config = os.memfd_create("plugin-config")
         try:
             os.write(config, self.config.encode())
@@ -39,15 +39,15 @@ class Command:
 
 
 async def pdeathsig_wrapper() -> tuple[str, ...]:
-    """Returns the command that has what follows it killed when piped dies; empty if there is none.
+    """Returns the command prefix with which a program is killed when piped dies.
 
-    Programs made with our SDK see to it themselves; others need this.
+    Empty when the machine has no suitable `setpriv`. Programs made with our SDK need no prefix.
     """
     setpriv = shutil.which("setpriv")
     if setpriv is None:
         return ()
     wrapper = (setpriv, "--pdeathsig", "KILL", "--")
-    # The one of busybox knows no such option.
+    # The setpriv of busybox does not have this option.
     command = (door.word(setpriv), *door.own("--pdeathsig", "KILL", "--", "true"))
     probe = await door.start(command, env=door.choose_environment(["PATH"]))
     return wrapper if await probe.wait() == 0 else ()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Talk to a web server that gives out programs: limits, redirects, and who is to blame.
+"""Downloads programs over HTTP, with limits on size, time and redirects.
 
-Nothing that a server sends is trusted here: sizes, times and the way to other servers are bounded.
-What comes in is judged by the caller, who knows what it must hash to.
+Nothing that a server sends is trusted: sizes, times and redirects are limited here. The caller
+verifies the content, because it knows the expected checksum.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 REDIRECTS: Final = 5
 BATCH: Final = 1024 * 1024
-"""Bytes that are handed on at once."""
+"""The number of bytes that are yielded at once."""
 
 MEBIBYTE: Final = 1024 * 1024
 RETRIABLE: Final = frozenset({408, 425, 429})
@@ -31,16 +31,16 @@ RETRIABLE: Final = frozenset({408, 425, 429})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownloadLimits:
-    """What a server may cost."""
+    """The limits of a download."""
 
     size_bytes: int = 1024 * MEBIBYTE
-    """Bytes of a program."""
+    """The largest size of a program."""
     silence_seconds: float = 30
-    """Seconds without a byte."""
+    """The longest time without a received byte."""
     total_seconds: float = 600
-    """Seconds for everything."""
+    """The longest time of a whole session."""
     progress_seconds: float = 2
-    """Seconds between two reports of the progress."""
+    """The time between two reports of the progress."""
 
 
 def redact_url(url: str) -> str:
@@ -53,18 +53,22 @@ def redact_url(url: str) -> str:
 async def download_session(
     source: ProgramSource, limits: DownloadLimits, on_progress: Callable[[str], None]
 ) -> AsyncIterator["DownloadSession"]:
-    """Talk to one source. Its troubles become ProgramSourceError and SourceAwayError."""
+    """Opens a session with one source while the block runs.
+
+    Raises SourceAwayError when the source is unreachable or too slow, ProgramSourceError when it
+    cannot be used at all.
+    """
     import httpx2  # noqa: PLC0415 - a piped whose plugins are all installed never needs it
 
     where = redact_url(source.url)
-    for each in ("httpx2", "httpcore2"):  # they log addresses as they are, tokens included
+    for each in ("httpx2", "httpcore2"):  # they log whole addresses, with tokens
         logging.getLogger(each).setLevel(logging.WARNING)
     try:
         async with (
             asyncio.timeout(limits.total_seconds),
             httpx2.AsyncClient(
                 timeout=limits.silence_seconds,
-                # What is compressed on the way has another sum, and an unknown size.
+                # A compressed transfer would have another checksum, and an unknown size.
                 headers={"User-Agent": "piped", "Accept-Encoding": "identity"},
             ) as client,
         ):
@@ -87,7 +91,7 @@ async def download_session(
 
 
 class DownloadSession:
-    """Questions to one source, within the limits of all of them together."""
+    """Requests to one source; the limits apply to all of them together."""
 
     def __init__(
         self,
@@ -102,14 +106,14 @@ class DownloadSession:
         self._limits = limits
         self._on_progress = on_progress
         self._received = 0
-        """Bytes of the program that are there."""
+        """The number of bytes of the program received so far."""
         self._reported_at = 0.0
 
     @asynccontextmanager
     async def get(
         self, url: str, headers: Mapping[str, str] | None = None
     ) -> AsyncIterator["httpx2.Response"]:
-        """The response after redirects, whatever its status; the body is still to be read."""
+        """Yields the response after redirects, with any status; its body is not read yet."""
         request = self._client.build_request("GET", url, headers=headers)
         for _ in range(REDIRECTS):
             response = await self._client.send(request, stream=True)
@@ -141,7 +145,7 @@ class DownloadSession:
         raise ProgramSourceError(told, hint="see whether the address is right")
 
     async def body(self, response: "httpx2.Response", largest: int) -> bytes:
-        """Returns a small body, whole. Raises ProgramSourceError when it is larger."""
+        """Returns the whole body. Raises ProgramSourceError if it has more than `largest` bytes."""
         content = bytearray()
         async for chunk in self._raw(response):
             content += chunk
@@ -152,7 +156,7 @@ class DownloadSession:
         return bytes(content)
 
     async def content(self, response: "httpx2.Response") -> AsyncIterator[bytes]:
-        """Yields the program's bytes, in large pieces."""
+        """Yields the bytes of the program in large chunks. Raises ProgramSourceError."""
         length = int(response.headers.get("Content-Length", "0"))
         self._check_size(self._received + length)
         batch = bytearray()
@@ -192,13 +196,13 @@ class DownloadSession:
 
 
 def is_framed(response: "httpx2.Response") -> bool:
-    """Whether a body that was cut off is noticed: not when the connection's end is its end."""
+    """Returns whether a truncated body is detected: it has a length, or is sent in chunks."""
     headers = response.headers
     return "Content-Length" in headers or "chunked" in headers.get("Transfer-Encoding", "")
 
 
 def _reason(error: BaseException) -> str:
-    """What the system said, which stands at the bottom of what libraries made of it."""
+    """Returns the message of the operating system's error at the root of an exception chain."""
     deepest = error
     while cause := deepest.__cause__ or deepest.__context__:
         deepest = cause

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why there is no process of a program, split by what its caller does next.
+"""The errors of fetching and starting a program, by what the caller does next.
 
-ProgramError             it cannot be fetched, verified or started   try again, with backoff
-└── ProgramSourceError   its source does not give it                 run the one in the cache
-    └── SourceAwayError  its source is not there, for now            the same, else try again
+ProgramError             it cannot be fetched, verified or started   retry with backoff
+└── ProgramSourceError   its source does not deliver it              run the cached one
+    └── SourceAwayError  its source is unavailable for now           run the cached one, or retry
 """
 
 from pipecd_model.errors import PipecdError
@@ -16,10 +16,10 @@ class ProgramError(PipecdError):
 
 
 class ProgramSourceError(ProgramError):
-    """The source of a program does not give it."""
+    """The source of a program does not deliver it."""
 
 
 class SourceAwayError(ProgramSourceError):
-    """The source of a program is unreachable or unwell; a later attempt may succeed."""
+    """The source of a program is unavailable; a retry may succeed."""
 
     status = "UNAVAILABLE"

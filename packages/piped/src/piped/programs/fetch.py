@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Get a program's executable: a file, a file of another machine, or an installed package.
+"""Fetches a program's executable: a local file, a download, or an installed package.
 
-Files are copied to a cache under their checksum, so that another content is another version and a
-file that is replaced while it runs does no harm.
+Files are copied to a cache under their checksum, so that another content is another version, and
+replacing the original while the program runs is harmless.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ EXECUTABLE: Final = "pipecd-plugin-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedProgram:
-    """What to start."""
+    """A program that is ready to start."""
 
     path: Path
     url: str
@@ -42,10 +42,10 @@ async def fetch(
     limits: DownloadLimits | None = None,
     on_progress: Callable[[str], None] | None = None,
 ) -> FetchedProgram:
-    """Returns the program, made ready to start. Raises ProgramError, or SourceAwayError.
+    """Returns the program, ready to start. Raises ProgramError, or SourceAwayError.
 
-    `ask` a source on the network for a newer one if it may have one; `on_progress` is called with
-    how far it is.
+    With `ask`, a source on the network is checked for a newer version, unless it is pinned.
+    `on_progress` is called with the progress as a text.
     """
     address = urlsplit(source.url)
     cache = Cache(folder, source)
@@ -67,7 +67,7 @@ async def fetch(
                 raise ProgramError(
                     f"cannot keep the file of the {source.label}: {error.strerror or error}"
                 ) from None
-            # Plugins of upstream's refuse http.
+            # Plugins of upstream refuse a configuration with an http:// address.
             url = kept.absolute().as_uri() if address.scheme == "http" else redact_url(source.url)
             return FetchedProgram(path=kept, url=url, is_package=False)
         case _:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fetch a program again for each of its processes, until it has to stop.
+"""Fetches a program before each start of a process, until `stop`.
 
-Between `fetch`, which knows sources, and a supervisor, which knows processes.
+It stands between `fetch`, which knows sources, and a supervisor, which knows processes.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from piped.programs.source import ProgramSource
 
 
 class ProgramFetcher:
-    """Fetches one program, as often as a process of it is started."""
+    """Fetches one program before each start of a process."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class ProgramFetcher:
         limits: DownloadLimits,
         on_progress: Callable[[str], None],
     ) -> None:
-        """`on_progress` is called with the progress."""
+        """`on_progress` is called with the progress as a text."""
         self.failures = 0
         """How often in a row the source could not be reached."""
         self._source = source
@@ -33,12 +33,12 @@ class ProgramFetcher:
         self._on_progress = on_progress
         self._stop = CancelGroup()
         self._asked = False
-        """Has the source been asked? Then another process needs no network."""
+        """Whether the source was reached once; then a restart needs no network."""
 
     async def fetch(self, *, refresh: bool) -> FetchedProgram | None:
-        """Returns what to start, or None after `stop`. Raises ProgramError.
+        """Returns the program to start, or None after `stop`. Raises ProgramError.
 
-        `refresh`: a person wants what the source has now.
+        With `refresh`, the source is checked again for a newer version.
         """
         self._on_progress(f"getting {redact_url(self._source.url) or 'the package'}")
         try:
@@ -60,5 +60,5 @@ class ProgramFetcher:
         return program
 
     def stop(self) -> None:
-        """Cancel the fetch that is going on, and begin no other."""
+        """Cancel the running fetch, and start no other."""
         self._stop.end()

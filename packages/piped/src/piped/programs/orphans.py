@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of the processes of programs, and the end of the orphans that they left.
+"""Records the processes of programs, and ends the orphans that they have left.
 
-A program is told by the system when its piped dies; a few cannot hear it, and none of their
-children can. So each process is on record until nothing of it is left: its pid with the moment of
-its start and the boot of the machine. What it has started is found by `pipecd_runtime.orphans`.
+Most programs are killed by the kernel when piped dies, but a few cannot be, and neither can the
+children of any program. So each process stays on record until nothing of it is left: its pid with
+its start time and the boot id of the machine. `pipecd_runtime.orphans` finds its descendants.
 """
 
 import json
@@ -29,14 +29,14 @@ log = logger(__name__)
 
 
 class OrphanReaper:
-    """Ends what is left of the programs that run, or ran, on one data folder."""
+    """Ends the orphans of programs that were started from one data folder."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
         self._folder = data_dir / "processes"
 
     def record(self, plugin: str, pid: int) -> None:
-        """Have a process on record, until `end` has seen that nothing of it is left."""
+        """Record a process, until `end` or `sweep` has ended all that is left of it."""
         about = {
             "plugin": plugin,
             "started": start_of(pid),
@@ -49,11 +49,11 @@ class OrphanReaper:
             scratch.write_text(json.dumps(about))
             scratch.replace(self._folder / str(pid))
         except OSError as error:
-            # A disk that takes nothing is no reason to have no plugins: what they leave has a mark.
+            # A full disk must not stop plugins: their orphans are also found by their mark.
             log.warning("plugin.not_recorded", plugin=plugin, pid=pid, reason=error.strerror)
 
     async def sweep(self) -> None:
-        """End what an earlier piped has left. What cannot be ended stays on record."""
+        """End the orphans of an earlier piped. Those that cannot be ended stay on record."""
         for file in self._files():
             if _read(file) is None:
                 with suppress(OSError):
@@ -64,10 +64,10 @@ class OrphanReaper:
             log.error("plugin.leftover_stuck", processes=str(error))  # noqa: TRY400
 
     async def end(self, plugin: str, *, others: Collection[str]) -> None:
-        """End what earlier processes of a plugin have left, before the next one starts.
+        """End the orphans of earlier processes of a plugin, before the next process starts.
 
-        `others`: the plugins that run beside it. What belongs to none of them may have been this
-        one's under another name. Raises ProgramError when something cannot be ended.
+        `others`: the other plugins that are configured. Orphans of none of them may be this one's,
+        from when it had another name. Raises ProgramError when an orphan cannot be ended.
         """
         try:
             await self._end(lambda name: name == plugin or name not in others)
@@ -104,11 +104,11 @@ class OrphanReaper:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Record:
-    """What is on record of a process."""
+    """The record of a process."""
 
     plugin: str
     leader: Leader | None
-    """None when its number means nothing any more."""
+    """None when the pid is from another boot or another PID namespace."""
 
 
 def _read(file: Path) -> _Record | None:
@@ -126,7 +126,7 @@ def _read(file: Path) -> _Record | None:
 
 
 def boot_id() -> str:
-    """What tells this boot of the machine from all others."""
+    """Returns the id of the current boot of the machine, empty when it is unknown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -134,7 +134,7 @@ def boot_id() -> str:
 
 
 def pid_namespace() -> str:
-    """What tells the numbers of these processes from those of another container."""
+    """Returns the id of the PID namespace, which differs between containers; empty if unknown."""
     try:
         return os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - it names no file
     except OSError:

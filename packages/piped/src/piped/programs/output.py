@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The output of a program: the last lines are kept, all go to piped's log, within reason.
+"""The output of a program: keeps the last lines, and copies lines to piped's log at a limited rate.
 
-A program may write anything, as fast as it can, for ever: what is kept of it has a limit, of a
-flood only the end is looked at, and nothing of it can move a terminal's cursor.
+A program may write anything, as fast as it can, for ever. So the kept output is limited, of a flood
+only the last lines are read, and control characters are replaced, because they could change the
+terminal of a reader.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ KEPT_LINES: Final = 50
 LONGEST_LINE: Final = 4096
 CHUNK: Final = 64 * 1024
 LINES_A_SECOND: Final = 100
-"""More than that is read, but not logged: it would fill the disk of the log."""
+"""Further lines are counted, but not logged: they would fill the disk."""
 
 COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 CONTROLS: Final = {code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != 0x09}
@@ -31,7 +32,7 @@ def _is_never_noise(_line: str) -> bool:
 
 
 class Output:
-    """The output of one program, over all its processes."""
+    """The output of one program, across all its processes."""
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class Output:
         mask: Callable[[str], str] = str,
         is_noise: Callable[[str], bool] = _is_never_noise,
     ) -> None:
-        """`mask` takes secrets out of a line; a line that `is_noise` is not kept, only debugged."""
+        """`mask` masks secrets in a line; a line that `is_noise` is only logged at debug level."""
         self._name = name
         self._mask = mask
         self._is_noise = is_noise
@@ -49,14 +50,14 @@ class Output:
         self._dropped = 0
 
     def last(self) -> tuple[str, ...]:
-        """The last lines, the oldest first."""
+        """Returns the last lines, the oldest first."""
         return tuple(self._lines)
 
     async def follow(self, reader: asyncio.StreamReader) -> None:
-        """Read until every process that could write has ended."""
+        """Read the output to its end, which is when every process that can write has ended."""
         rest, is_cut = b"", False
         while chunk := await reader.read(CHUNK):
-            if is_cut:  # the beginning of this line was taken, the rest of it is not
+            if is_cut:  # the beginning of this line was kept, the rest is dropped
                 _, newline, chunk = chunk.partition(b"\n")
                 is_cut = not newline
             *lines, rest = (rest + chunk).rsplit(b"\n", LINES_A_SECOND + 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""piped's private port for a program, and whether a program accepts connections on its own."""
+"""The private port on which piped serves one program, and a check of a program's own port."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,10 +14,10 @@ ATTEMPTS: Final = 20
 
 @asynccontextmanager
 async def private_port(endpoints: Endpoints, authenticator: Authenticator) -> AsyncIterator[int]:
-    """Serve one program only, on a free port of the loopback while the block runs.
+    """Serve one program on a free loopback port while the block runs; yields the port.
 
-    Programs are told `localhost`, which may be either loopback address: both are taken, so that
-    no other process can answer on the other one.
+    Programs connect to `localhost`, which may be either loopback address: piped listens on both, so
+    that no other process can serve the same port on the other one.
     """
     server, port = _listen(endpoints, authenticator)
     await server.start()
@@ -43,13 +43,13 @@ def _listen(endpoints: Endpoints, authenticator: Authenticator) -> tuple[Server,
 
 
 async def accepts(port: int) -> bool:
-    """Whether a process accepts connections on this port."""
+    """Returns whether a process accepts connections on this port."""
     for address in ("127.0.0.1", "::1"):
         try:
             _, writer = await asyncio.open_connection(address, port)
         except OSError:
             continue
-        # Where the port is one of those for outgoing connections, an attempt can meet itself.
+        # A port in the ephemeral range can be connected to itself, without any listener.
         itself = writer.get_extra_info("sockname") == writer.get_extra_info("peername")
         writer.close()
         if not itself:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One process of a program: started in a session of its own, and ended as a group."""
+"""One process of a program: started in its own session, and killed with its process group."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from piped.programs.errors import ProgramError
 
 
 class ProgramProcess:
-    """A process that was started, and what it says."""
+    """A process that was started, with its output."""
 
     def __init__(self, process: asyncio.subprocess.Process, output: asyncio.StreamReader) -> None:
         self._process = process
@@ -24,27 +24,27 @@ class ProgramProcess:
         return self._process.pid
 
     async def wait(self) -> int:
-        """Wait for its end; returns the exit code, negative for a signal."""
+        """Wait until the process ends; returns its exit code, negative for a signal."""
         return await self._process.wait()
 
     def terminate(self) -> None:
-        """Ask it to stop."""
+        """Send SIGTERM to the process, if it still runs."""
         with suppress(ProcessLookupError):
             self._process.terminate()
 
     def kill(self) -> None:
-        """Kill it with its group. What is left of one that has ended is a matter of `orphans`."""
+        """Kill the process with its group, if it still runs; `orphans` ends what it has left."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
 
     async def kill_and_wait(self, limit: float) -> None:
-        """Kill it with its group, and wait for its end, `limit` seconds at most."""
+        """Kill the process with its group, and wait for its end, `limit` seconds at most."""
         self.kill()
         await self.wait_ended(limit)
 
     async def wait_ended(self, limit: float) -> None:
-        """Wait for its end, `limit` seconds at most."""
+        """Wait until the process ends, `limit` seconds at most."""
         with suppress(TimeoutError):
             async with asyncio.timeout(limit):
                 await self.wait()
@@ -54,14 +54,14 @@ class ProgramProcess:
 async def running_process(
     command: Command, on_start: Callable[[int], None]
 ) -> AsyncIterator[ProgramProcess]:
-    """A process that lives no longer than the block; `on_start` gets its pid.
+    """Run a process while the block runs, and kill it afterwards; `on_start` gets its pid.
 
     Raises ProgramError when it cannot start.
 
-    Must run on the main thread: the parent-death signal that a program has set comes when the
-    thread ends that started it.
+    Must run on the main thread: a program gets its parent-death signal when the thread that started
+    it ends.
     """
-    # asyncio's own pipes hide the end of a process for as long as anybody else holds them.
+    # With asyncio's own pipes, `wait` would not return while a child still holds the pipe.
     reading, writing = os.pipe()
     said = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -102,7 +102,7 @@ async def _start(command: Command, output: int) -> asyncio.subprocess.Process:
 
 
 def describe_exit(code: int) -> str:
-    """Returns how a process ended, in words."""
+    """Returns a description of an exit code: the code, or the name of the signal."""
     if code >= 0:
         return f"exited with code {code}"
     try:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find a program in an OCI registry: index, the manifest of this platform, its layers.
+"""Finds a program in an OCI registry: the index, the manifest of this platform, its layers.
 
-Each step says the digest of the next, and every document and layer is checked against it: to
-pin the first is to pin all. Only what is public is read; a registry that wants a token for that
-gets one.
+Each document contains the digests of the next ones, and everything is verified against its digest:
+pinning the first pins all. Only public repositories are read, with an anonymous token if the
+registry requires one.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ GO_ARCH: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686"
 
 
 class _Token(msgspec.Struct, frozen=True):
-    """What is given out; both names are in use."""
+    """The response of a token server; registries use either of the two names."""
 
     token: str = ""
     access_token: str = ""
@@ -63,7 +63,7 @@ class OciRepository:
         self._token = ""
 
     async def layers(self) -> tuple[Descriptor, ...]:
-        """The parts of the executable for this platform. Raises ProgramSourceError."""
+        """Returns the layers of the executable for this platform. Raises ProgramSourceError."""
         reference = self._reference
         document = await self._document(reference.version, reference.digest)
         if document.manifests:
@@ -79,7 +79,7 @@ class OciRepository:
 
     @asynccontextmanager
     async def blob(self, layer: Descriptor) -> AsyncIterator["httpx2.Response"]:
-        """The response with the bytes of a layer, which the caller must verify."""
+        """Yields the response with the content of a layer, which the caller must verify."""
         async with self._get(f"blobs/{layer.digest}") as response:
             self._session.check(response)
             yield response
@@ -152,7 +152,7 @@ class OciRepository:
 
 
 def check_digest(wanted: str, found: str, what: str) -> None:
-    """Raises ProgramSourceError unless the digest is the wanted one, if one is wanted."""
+    """Raises ProgramSourceError when the digest differs from the wanted one, if any."""
     if wanted and wanted != f"{_algorithm(wanted)}:{found}":
         raise ProgramSourceError(
             f"the {what} has the digest {_algorithm(wanted)}:{found}, not {wanted}",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Get a program over the network, or from the cache when there is no need to ask.
+"""Downloads a program, or takes it from the cache when no download is needed.
 
-A source with a checksum or a digest always gives the same, so it is asked once. Any other is asked
-again when piped starts and when a person restarts the program, never because the program crashed;
-and what it gave before runs on while it is away.
+A source that is pinned by a checksum or a digest is downloaded once. Any other is checked for a
+newer version when piped starts and when a user restarts the program, never after a crash. While the
+source is unavailable, the cached version is used.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ LONGEST_ETAG: Final = 1024
 
 
 class Remote:
-    """The source of one program, on another machine."""
+    """The source of one program on the network."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Remote:
         self._where = redact_url(source.url)
 
     async def get(self, *, ask: bool) -> Path:
-        """The executable; `ask` for a newer one if the source may have one. Raises ProgramError."""
+        """Returns the executable; with `ask`, a newer one if there is one. Raises ProgramError."""
         reference = parse_reference(self._source.url) if self._is_artifact else None
         is_pinned = bool(self._source.sha256 or (reference and reference.digest))
         last = await asyncio.to_thread(self._cache.find_last)

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a program comes from: the value that everything in `piped.programs` is given."""
+"""The source of a program, which the other modules of `piped.programs` work with."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramSource:
-    """The name of a program, its address, and what its content must be."""
+    """The name of a program, its address, and its expected checksum."""
 
     name: str
     url: str
     """A path, file://, http://, https://, oci://, package://name, or empty for a package."""
     sha256: str = ""
-    """The checksum of the executable; empty when any content will do."""
+    """The expected checksum of the executable; empty to accept any content."""
     insecure: bool = False
-    """Whether the registry is asked without TLS."""
+    """Whether the registry is accessed without TLS."""
     kind: str = "plugin"
-    """What people call such a program."""
+    """The word for such a program in messages."""
 
     @property
     def label(self) -> str:

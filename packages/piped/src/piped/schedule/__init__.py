@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs deployments: stage after stage; stop, skip, roll back."""
+"""Runs deployments stage by stage, and stops, skips or rolls back stages."""

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which deployment runs when: one worker per application, the oldest deployment first.
+"""Decides which deployment runs when: one worker per application, the oldest deployment first.
 
-Deployments come from the trigger at the moment they are created (`on_created`), and from the state
-those that an earlier piped has left. Nothing here waits for a tick, but everything for the lease:
-while another instance of this piped is at work, what the state says is that one's business.
+The trigger adds a deployment as soon as it is created (`on_created`); deployments that an earlier
+piped has left come with the state that the control plane sends. Nothing here is polled. Everything
+waits for the lease: while another instance of this piped holds it, that instance runs the
+deployments.
 """
 
 import asyncio
@@ -27,27 +28,27 @@ from piped.schedule.services import Permit
 log = logger(__name__)
 
 DONE_MEMORY_SECONDS: Final = 600.0
-"""How long a finished deployment is remembered at least: a listing under way still has it."""
+"""How long a finished deployment is remembered: a state that is under way may still list it."""
 
 READ_AGAIN_SECONDS: Final = 1.0
-"""Between two tries to read a deployment that was given out of hand."""
+"""Seconds between two attempts to read a deployment from the control plane again."""
 
 AT_ONCE: Final = 100
-"""Deployments that run at the same time, those that only wait included."""
+"""The limit of deployments that run at the same time, including those that wait in a stage."""
 
 
 @dataclass(slots=True)
 class ApplicationQueue:
-    """The deployments of one application: those that wait, and the one that runs."""
+    """The deployments of one application: those that are queued, and the one that runs."""
 
     waiting: list[Deployment] = field(default_factory=list)
     epoch: int = 0
-    """The lease under which those that wait were told."""
+    """The epoch of the lease under which the queued deployments were received."""
     running: DeploymentRun | None = None
 
 
 class Controller:
-    """Gives every application a worker while it has deployments."""
+    """Runs one worker for each application that has deployments."""
 
     def __init__(
         self,
@@ -62,7 +63,10 @@ class Controller:
         on_handed_over: Callable[[], Awaitable[object]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`on_handed_over` ends what outlives piped, once another instance goes on with it."""
+        """`on_handed_over` is called once another instance has taken over the deployments.
+
+        It ends what outlives piped, such as scripts.
+        """
         self._state = state
         self._reports = reports
         self._commands = commands
@@ -75,14 +79,14 @@ class Controller:
         self._queues: dict[str, ApplicationQueue] = {}
         self._where: dict[str, str] = {}
         self._done: dict[str, tuple[float, int]] = {}
-        """When a deployment was finished here, and under which lease."""
+        """By deployment: when it was finished here, and the epoch of the lease at that time."""
         self._early_cancels: dict[str, list[Command]] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._workers: dict[str, asyncio.Task[None]] = {}
         self._stopping = False
 
     async def run(self) -> None:
-        """Take what the state says until cancelled; the workers are then cancelled too."""
+        """Apply each change of the state until cancelled; the workers are then cancelled too."""
         changes = self._state.changes()
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
@@ -90,17 +94,17 @@ class Controller:
             for application_id in self._queues:
                 self._work(application_id)
             async for change in changes:
-                # Whoever gets the lease gets a snapshot with it.
+                # The instance that gets the lease gets a snapshot with it.
                 if self._permit.held and not self._stopping:
                     self._take(change)
 
     def on_created(self, deployment: Deployment) -> None:
-        """Take a deployment that was created a moment ago."""
+        """Queue a deployment that was just created."""
         self._add(deployment)
 
     @property
     def queue(self) -> dict[str, list[str]]:
-        """The deployments that wait, by application, the next one first."""
+        """Returns the ids of the queued deployments by application, the next one first."""
         return {
             application_id: [deployment.id for deployment in queue.waiting]
             for application_id, queue in self._queues.items()
@@ -109,25 +113,28 @@ class Controller:
 
     @property
     def running(self) -> list[str]:
-        """The deployments that run now."""
+        """Returns the ids of the deployments that run now."""
         return [queue.running.deployment.id for queue in self._queues.values() if queue.running]
 
     def stop(self) -> None:
-        """Begin nothing new: no deployment, no stage. What runs settles."""
+        """Start no further deployment or stage; those that run come to an end or are left."""
         self._stopping = True
         for application_id, queue in self._queues.items():
             if queue.running is not None:
                 queue.running.terminate()
             elif application_id in self._workers:
-                self._workers[application_id].cancel()  # it only waits
+                self._workers[application_id].cancel()  # it has no running deployment
 
     async def wait_settled(self) -> None:
-        """After `stop`: wait until nothing runs any more."""
+        """Wait until no worker runs any more; to be called after `stop`."""
         while self._workers:
             await asyncio.wait(self._workers.values())
 
     async def _hand_over(self) -> None:
-        """Stop what runs when another instance is at work on it, also what an earlier piped ran."""
+        """Stop all that runs here each time another instance has taken over the deployments.
+
+        That includes what an earlier process of this piped has left running.
+        """
         while True:
             await self._permit.wait_until_lost()
             for queue in self._queues.values():
@@ -166,7 +173,7 @@ class Controller:
         return deployment_id in self._where or epoch == self._permit.epoch
 
     def _refresh(self, queue: ApplicationQueue) -> None:
-        """Forget what waits since before another instance was at work; the snapshot has it anew."""
+        """Drop deployments queued under an older lease; the next snapshot lists them again."""
         if queue.epoch != self._permit.epoch:
             queue.epoch = self._permit.epoch
             for deployment in queue.waiting:
@@ -193,7 +200,10 @@ class Controller:
             self._cancel_waiting(queue, deployment_id, command)
 
     def _cancel_unknown(self, deployment_id: str, command: Command) -> None:
-        """A deployment that is over, or one that we have not been told of yet."""
+        """Handle a cancel command for a deployment that is completed, or not known here yet.
+
+        The command is kept until the deployment arrives, and refused when it is completed.
+        """
         if deployment_id in self._done or self._tasks is None:
             self._refuse(command)
         elif command not in self._early_cancels.setdefault(deployment_id, []):
@@ -221,8 +231,8 @@ class Controller:
         deployment = next((each for each in queue.waiting if each.id == deployment_id), None)
         is_new = deployment is not None and deployment.status == pb.DEPLOYMENT_PENDING
         if deployment is None or not is_new or self._tasks is None:
-            # It has been begun by an earlier piped: what was done has to be undone, in its turn.
-            # Or it is being read anew.
+            # An earlier piped has begun it: it has to be rolled back when its turn comes. Or it is
+            # being read again from the control plane.
             self._early_cancels.setdefault(deployment_id, []).append(command)
             return
         queue.waiting.remove(deployment)
@@ -260,7 +270,10 @@ class Controller:
                 del self._queues[application_id]
 
     def _next(self, queue: ApplicationQueue) -> Deployment | None:
-        """The one to begin with; None when that is not so any more after the waiting."""
+        """Take the next deployment off the queue.
+
+        Returns None when, after the wait for a slot, the queue is empty or none may begin.
+        """
         self._refresh(queue)
         if not queue.waiting or self._stopping:
             return None
@@ -275,14 +288,14 @@ class Controller:
             self._state.forget_deployment(run.deployment.id)
 
     async def _catch_up(self, application_id: str, queue: ApplicationQueue) -> None:
-        """Wait until all is known that an earlier piped has done, and take what waits anew."""
+        """Wait until the reports of an earlier piped are delivered, then read the queue again."""
         await self._reports.wait_backlog_delivered(application_id)
         waiting, queue.waiting = queue.waiting, []
         for deployment in waiting:
             await self._read_again(deployment.id)
 
     async def _read_again(self, deployment_id: str) -> None:
-        """Take a deployment as it is now, if this is (still, or again) the instance that works."""
+        """Queue a deployment as the control plane has it now, if this instance holds the lease."""
         await self._reports.wait_delivered(deployment_id)
         found = None
         while self._permit.held and found is None:
@@ -302,12 +315,12 @@ class Controller:
 
 
 def _is_begun(deployment: Deployment) -> bool:
-    """May another instance be at work on it?"""
+    """Returns whether the deployment has been begun, perhaps by another instance."""
     return deployment.status != pb.DEPLOYMENT_PENDING
 
 
 def _precedence(deployment: Deployment) -> tuple[int, int, int]:
-    """What was begun comes first, then what was planned, then the oldest commit."""
+    """Returns the sort key of a queue: running, then planned deployments, then by commit age."""
     begun = deployment.status in {pb.DEPLOYMENT_RUNNING, pb.DEPLOYMENT_ROLLING_BACK}
     rank = 0 if begun else 1 if deployment.status == pb.DEPLOYMENT_PLANNED else 2
     return rank, deployment.trigger.commit.created_at, deployment.trigger.timestamp

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One deployment, from where it stands to its end: plan, stages, rollback, and what is said of it.
+"""Runs one deployment from its current status to its end: plan, stages, rollback, reports.
 
-Owns its copy of the deployment and is the only one to change it. Ends when the deployment is
-completed, or leaves it as it is when piped stops; a later run goes on from the stored statuses.
+A run owns its copy of the deployment, and nothing else changes it. It ends when the deployment is
+completed, or leaves it as it is when piped stops; a later run resumes from the stored statuses.
 """
 
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentEnding:
-    """How the deployment ends, and the stage at which its way forward stopped."""
+    """The final status of a deployment, and the forward stage at which it stopped."""
 
     status: DeploymentStatus.ValueType
     reason: str
@@ -50,7 +50,7 @@ class DeploymentEnding:
 
 
 def name_once(stage: PipelineStage, what: str, reason: str) -> str:
-    """A reason with the name of its stage, which many reasons begin with."""
+    """Returns a reason that begins with the name of its stage, which many reasons already do."""
     return reason if reason.startswith(f"{stage.name} ") else f"{stage.name}{what}: {reason}"
 
 
@@ -65,17 +65,17 @@ class DeploymentRun:
         self._stages: StageRunner | None = None
         self._stopping: Terminated | None = None
         self.epoch = services.permit.epoch
-        """The lease under which it runs."""
+        """The epoch of the lease under which it runs."""
         self._planned_at = 0.0
         self._begun = deployment.status != pb.DEPLOYMENT_PENDING
         self._rolling_back = deployment.status == pb.DEPLOYMENT_ROLLING_BACK
-        # What was begun is not dropped on the way to its next stage: it may have to be rolled back.
+        # Once begun, it is not cancelled before it is at its next stage: it may need a rollback.
         self._heeds_cancel = not self._begun
         self._cancels: list[Command] = []
         self._cancelled: Cancelled | None = None
 
     def cancel(self, command: Command) -> None:
-        """Stop the deployment. During a rollback the wish is only recorded."""
+        """Cancel the deployment. During a rollback the command is only recorded."""
         if any(known.id == command.id for known in self._cancels):
             return
         self._cancels.append(command)
@@ -89,10 +89,10 @@ class DeploymentRun:
             self._scope.stop(self._cancelled)
 
     def terminate(self) -> None:
-        """piped stops: begin nothing new, and leave what runs to those who run it.
+        """Start nothing new because piped stops.
 
-        A plugin that works on a stage is told to stop as well, and answers for itself: a script is
-        finished, everything else is given back unfinished.
+        A stage that a plugin runs is not stopped here: the plugin gets its own signal to stop. It
+        finishes a script, and returns any other stage unfinished.
         """
         self._stopping = Terminated()
         if self._stages is not None:
@@ -102,7 +102,7 @@ class DeploymentRun:
         self._scope.stop(self._stopping)
 
     def hand_over(self) -> None:
-        """Another instance goes on with the deployment: stop what runs here, and say nothing."""
+        """Stop the run without reports because another instance continues the deployment."""
         self._stopping = HandedOver()
         if self._stages is not None:
             self._stages.stopping = True
@@ -129,7 +129,7 @@ class DeploymentRun:
                     status=pb.DEPLOYMENT_FAILURE,
                     reason="internal error of piped; its log has the details",
                 )
-            # Also where no stage had the time for it: whatever comes next begins after all of it.
+            # Also when no stage could do it: the next deployment must not run beside them.
             await self._services.scripts.end(deployment.id)
             self._complete(ending)
 
@@ -138,7 +138,7 @@ class DeploymentRun:
         log.info("deployment.left", status=status, why=why)
 
     def _is_elsewhere(self) -> bool:
-        """Has the lease gone to another instance? Then no fault here is the deployment's."""
+        """Returns whether the lease is lost: then no error here may fail the deployment."""
         return not self._services.permit.held or self._services.permit.epoch != self.epoch
 
     async def _run(self) -> DeploymentEnding:
@@ -163,7 +163,7 @@ class DeploymentRun:
         return ending
 
     async def _prepare(self) -> PreparedCommit:
-        """Plan what is not planned; read the application's file of what is."""
+        """Plan a pending deployment; of any other, read the application file."""
         deployment, services = self.deployment, self._services
         scope = self._scope
         if deployment.status != pb.DEPLOYMENT_PENDING:
@@ -222,7 +222,10 @@ class DeploymentRun:
     def _to_ending(
         self, stopped: StopRequestedError, before: PipelineStage | None
     ) -> DeploymentEnding:
-        """The end of a deployment that was stopped while no stage ran."""
+        """Returns the ending of a deployment that was stopped while no stage ran.
+
+        Raises `stopped` again when piped stops: then the deployment is left as it is.
+        """
         match stopped.reason:
             case Cancelled():
                 where = f" before {before.name}" if before else " before it began"
@@ -237,7 +240,7 @@ class DeploymentRun:
                 raise stopped
 
     def _where_it_stopped(self) -> DeploymentEnding:
-        """Why a deployment is rolling back that an earlier piped has begun to roll back."""
+        """Returns the ending of a deployment whose rollback an earlier piped has begun."""
         reason = self.deployment.status_reason
         for stage in forward_stages(self.deployment):
             if stage.status == pb.STAGE_CANCELLED:
@@ -282,10 +285,10 @@ class DeploymentRun:
         return ending.also(f"the rollback failed: {', '.join(failed)}" if failed else "rolled back")
 
     async def _build_rollback(self, config: ApplicationConfig) -> None:
-        """Plan the rollback that the application's file does not want but a person does."""
+        """Plan the rollback that a user has asked for and the application file has switched off."""
         deployment, services = self.deployment, self._services
         built = await services.planner.rollback_stages(deployment, config)
-        # The plan replaces all stages: what plugins have kept with them since must not be lost.
+        # Publishing the plan replaces all stages: keep the metadata that plugins have stored since.
         stored = await retry_while_unavailable(lambda: services.read_deployment(deployment.id))
         kept = {stage.id: stage for stage in stored.stages}
         for stage in deployment.stages:
@@ -295,12 +298,12 @@ class DeploymentRun:
         await services.facts.publish_planned(Planned(deployment=deployment))
 
     def _began(self) -> float:
-        """When the deployment was planned: its stages are made then, and run at once."""
+        """Returns when the deployment was planned, which is when its stages were created."""
         made = [stage.created_at for stage in self.deployment.stages]
         return self._planned_at or float(min(made, default=self.deployment.created_at))
 
     def _new_scope(self) -> StopScope:
-        """The scope of the next stage, stopped already if there is a reason."""
+        """Returns the scope of the next stage, already stopped if the run is to stop."""
         self._scope = StopScope()
         if self._stopping is not None:
             self._scope.stop(self._stopping)
@@ -339,5 +342,5 @@ class DeploymentRun:
 
     @property
     def is_completed(self) -> bool:
-        """Is the deployment over?"""
+        """Returns whether the deployment is completed."""
         return is_completed(self.deployment.status)

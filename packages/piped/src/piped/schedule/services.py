@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the run of a deployment needs from the rest of piped, built once in `app.py`."""
+"""The dependencies of a deployment's run on the rest of piped, built once in `app.py`."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
@@ -17,52 +17,55 @@ from piped.report.statuses import StatusReporter
 
 
 class RunScope(Protocol):
-    """What is open while a deployment is planned or runs: its metadata, and its secrets."""
+    """Opens the metadata and the secrets of a deployment while it is planned or runs."""
 
     def open(self, deployment: Deployment) -> AbstractContextManager[object]:
-        """Keep it open while the block runs."""
+        """Keep the metadata and the secrets of a deployment open while the block runs."""
 
 
 class Permit(Protocol):
-    """Whether this instance of the piped may start work."""
+    """The lease: whether this instance of the piped may start work."""
 
     epoch: int
-    """Another one when another instance has been at work meanwhile; 0 where there are no leases."""
+    """Changes when another instance has held the lease meanwhile; 0 where there are no leases."""
 
     @property
     def held(self) -> bool:
-        """Is this the instance that works?"""
+        """Returns whether this instance holds the lease."""
 
     def may_begin(self, *, begun: bool) -> bool:
-        """May a deployment be taken up, a new one or one that another instance may have begun?"""
+        """Returns whether a deployment may start now.
+
+        One that another instance may have `begun` may start later than a new one.
+        """
 
     async def wait_for_deployment(self, *, begun: bool) -> None:
-        """Wait until a deployment may be taken up."""
+        """Wait until a deployment may start, see `may_begin`."""
 
     async def wait_for_stage(self, *, rollback: bool) -> None:
         """Wait until a stage may start."""
 
     async def wait_until_lost(self) -> None:
-        """Wait until another instance goes on with what this one has begun."""
+        """Wait until another instance has taken over what this one has begun."""
 
 
 class Scripts(Protocol):
-    """What stages run that outlives plugin and piped."""
+    """The scripts of stages, which outlive their plugin and piped."""
 
     def stop(self, deployment_id: str, stage_id: str) -> bool:
-        """Let nobody start the scripts of a stage, or start them again; are any on record?"""
+        """Forbid every further start of a stage's scripts; returns whether any are on record."""
 
     async def end(
         self, deployment_id: str, *, only: str | None = None, but: str | None = None
     ) -> int:
-        """End the scripts of a deployment, `only` one stage's or all `but` those; how many lived.
+        """End the scripts of a deployment: `only` those of one stage, or all `but` those.
 
-        When this returns none lives, and none can start any more.
+        Returns how many were running. Afterwards none runs, and none can start any more.
         """
 
 
 class LastSuccesses(Protocol):
-    """What each application runs: its last deployment that succeeded."""
+    """The last successful deployment of each application, which is what it runs."""
 
     async def get(self, application_id: str) -> ApplicationDeploymentReference | None:
         """Returns the last success of an application, None when there was none yet."""

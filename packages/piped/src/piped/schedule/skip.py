@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a stage is passed over: what its `skipOn` says about this deployment.
+"""Decides by its `skipOn` whether a stage is skipped in this deployment.
 
-Asked for the forward stages of a pipeline only: a quick sync or a rollback has no `skipOn`.
+Only forward stages of a pipeline have a `skipOn`; those of a quick sync or a rollback do not.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,10 +13,10 @@ from pipecd_model.paths import matches
 async def skip_reason(
     rule: SkipOnConfig, *, message: str, changed: Callable[[], Awaitable[list[str]]] | None
 ) -> str:
-    """A sentence when the stage is to be skipped, else nothing.
+    """Returns why the stage is skipped, or an empty string when it runs.
 
-    `changed` lists the files that this deployment changes; None on a first deployment, where nobody
-    can say which files are new, so that the rule about paths does not count.
+    `changed` lists the files that this deployment changes. It is None on a first deployment, which
+    has no commit to compare with: then `paths` is ignored.
     """
     if rule.paths and changed is not None:
         files = await changed()

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One stage, forward or rollback: run it to its end, or to the first reason to stop it.
+"""Runs one stage, forward or rollback, to its end or until something stops it.
 
-A failed stage is a result, not an error: whatever happens becomes a `StageOutcome` with a
-sentence.
+A failed stage is a result, not an exception: every error becomes a `StageOutcome` with a reason.
 """
 
 import asyncio
@@ -31,12 +30,12 @@ from piped.schedule.stop import (
 log = logger(__name__)
 
 RESTARTS: Final = 5
-"""So often a stage is continued by a plugin that was lost; then the plugin is what is broken."""
+"""How often a stage is executed on a plugin that gets lost before the stage fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageOutcome:
-    """How a stage ended. A status that is not an end means that the stage was left as it is."""
+    """How a stage ended. With a status that is not final, the stage was left as it is."""
 
     status: StageStatus.ValueType
     reason: str = ""
@@ -48,7 +47,7 @@ class StageOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """How many seconds are left, and what is said when they are over."""
+    """A timeout: how many seconds are left, and the reason that is reported when they are over."""
 
     seconds: float
     sentence: str
@@ -60,7 +59,7 @@ async def run_stage(
     scope: StopScope,
     limits: Iterable[Limit],
 ) -> StageOutcome:
-    """Run the stage inside the scope; each limit that passes stops it."""
+    """Run the stage inside the scope; a limit that passes stops it. Returns its outcome."""
     loop = asyncio.get_running_loop()
     timers = []
     for limit in limits:
@@ -76,7 +75,7 @@ async def run_stage(
         return _outcome_of_stop(stopped.reason)
     except PipecdError as error:
         if scope.reason is not None:
-            # It was being stopped; that its end could not be seen is part of the same story.
+            # It was being stopped; that the plugin then failed is only added to the reason.
             return _outcome_of_stop(scope.reason, error.with_hint())
         return StageOutcome(status=pb.STAGE_FAILURE, reason=error.with_hint())
     except Exception:  # noqa: BLE001 - one of the doors: a bug fails the stage, not piped
@@ -92,17 +91,20 @@ async def run_stage(
 
 @dataclass(slots=True)
 class Asked:
-    """What a plugin knows of the stage that it was asked to run."""
+    """Whether a plugin was called to run a stage, and whether it has ended the stage."""
 
     was_asked: bool = False
     has_ended: bool = False
-    """Has it seen the stage's end, by itself or because it was told to stop it?"""
+    """Whether the plugin has ended the stage, by itself or because it was cancelled."""
 
 
 async def execute_on(
     plugin: PluginCalls, run: ExecutePluginInput, asked: Asked, *, stopping: Callable[[], bool]
 ) -> ExecuteStageResponse:
-    """Call ExecuteStage, and again on the restarted plugin when the first one is lost."""
+    """Call ExecuteStage, and retry on the restarted plugin when its process is lost.
+
+    Raises StopRequestedError when it is lost because piped stops.
+    """
     lost: PluginLostError | None = None
     for _ in range(RESTARTS):
         await _ready(plugin, stopping)
@@ -155,7 +157,7 @@ def _outcome_of_stop(reason: StopReason, also: str = "") -> StageOutcome:
             return StageOutcome(status=pb.STAGE_CANCELLED, reason=text)
         case TimedOut():
             return StageOutcome(status=pb.STAGE_FAILURE, reason=text)
-        case Terminated():  # not the stage's fault: left for the next piped
+        case Terminated():  # not a failure of the stage: left for the next piped
             return StageOutcome(status=pb.STAGE_RUNNING, reason=text)
         case other:
             assert_never(other)

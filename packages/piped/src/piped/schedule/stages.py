@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages of one deployment: each with its options, its files, its limits and its plugin.
+"""Runs the stages of one deployment: prepares each, and reports its status.
 
-`schedule.stage` knows how a stage runs; here is what it runs with, and that its status is told.
+`schedule.stage` knows how a stage runs; this module gives it the options, files, timeouts and
+plugin of the stage.
 """
 
 import asyncio
@@ -30,12 +31,12 @@ from piped.schedule.stop import HandedOver, StopRequestedError, StopScope, Termi
 log = logger(__name__)
 
 END_LIMIT_SECONDS: Final = 30.0
-"""For a plugin to end what it shall not go on with; then piped does it."""
+"""Seconds in which a plugin ends the script of a stopped stage; then piped ends it itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCommit:
-    """What is known of the commit before its first stage."""
+    """The application file and source of the target commit, read before the first stage."""
 
     config: ApplicationConfig
     source: DeploymentSource
@@ -54,9 +55,9 @@ class StageRunner:
         began: float,
         epoch: int,
     ) -> None:
-        """`began`: when the deployment was planned; its time counts from then.
+        """`began`: when the deployment was planned; its timeout counts from then.
 
-        `epoch`: the lease under which it is run.
+        `epoch`: that of the lease under which it runs.
         """
         self._deployment = deployment
         self._config = prepared.config
@@ -65,19 +66,19 @@ class StageRunner:
         self._began = began
         self._epoch = epoch
         self.with_a_plugin = False
-        """Does a plugin work on a stage right now?"""
+        """Whether a plugin executes a stage right now."""
         self.stopping = False
 
     async def run(self, stage: PipelineStage, scope: StopScope) -> StageOutcome:
-        """Run a stage and tell its status, unless it is skipped.
+        """Run a stage, unless it is skipped, and report its status. Returns its outcome.
 
         Raises StopRequestedError when the scope was stopped before the stage began, and always when
-        piped stops: then the stage is as it was.
+        piped stops: then the status of the stage is left as it is.
         """
-        # Whatever became of those who ran the others: one at a time, and rollbacks after all.
+        # Stages run one at a time: no script of another stage may be left, however that one ended.
         await self._services.scripts.end(self._deployment.id, but=stage.id)
-        # One that an earlier piped has begun: our control plane keeps the moment in `updated_at`,
-        # upstream's in `completed_at`.
+        # When the stage began, if an earlier piped has begun it: our control plane keeps this time
+        # in `updated_at`, upstream's in `completed_at`.
         began = float(stage.completed_at or stage.updated_at)
         if stage.status == pb.STAGE_NOT_STARTED_YET:
             decided = await self._decide_before(stage, scope)
@@ -101,11 +102,11 @@ class StageRunner:
         return outcome
 
     async def _end_scripts(self, stage: PipelineStage, *, told_by_plugin: bool) -> None:
-        """See to it that nothing of a stage lives when its end is told, and nothing can start.
+        """End all scripts of a stage, and forbid further starts, before its end is reported.
 
-        Its plugin may not have been asked at all: the stage was stopped while piped was away, while
-        the plugin was, or while the commit was made ready. Then it is asked now, `told_by_plugin`,
-        to end a script that it shall not go on with, and to put the rest in its log.
+        The plugin may not have been called for the stage at all: the stage was stopped while piped
+        or the plugin was down, or during the checkout. With `told_by_plugin` it is called now: it
+        ends the script instead of resuming it, and writes the rest of the output to the stage log.
         """
         scripts, deployment_id = self._services.scripts, self._deployment.id
         if told_by_plugin and scripts.stop(deployment_id, stage.id):
@@ -119,13 +120,16 @@ class StageRunner:
         await scripts.end(deployment_id, only=stage.id)
 
     async def _decide_before(self, stage: PipelineStage, scope: StopScope) -> StageOutcome | None:
-        """Decide whether the stage runs at all; its outcome when it does not."""
+        """Returns the outcome of a stage that does not run at all, None when it runs.
+
+        Raises StopRequestedError when the deployment is stopped, timed out or taken over.
+        """
         if scope.reason is not None:
             raise StopRequestedError(scope.reason)
         async with scope:
             await self._services.permit.wait_for_stage(rollback=is_rollback(stage))
         if self._services.permit.epoch != self._epoch:
-            # What is known here of the deployment is older than what the other one did.
+            # Another instance has run the deployment meanwhile: what is known here is out of date.
             raise StopRequestedError(HandedOver())
         if is_rollback(stage):
             return None
@@ -171,7 +175,7 @@ class StageRunner:
                 run.target_deployment_source.CopyFrom(self._source)
             else:
                 await self._open_sources(run, opened)
-            # Whoever comes after us must know that the stage before has ended: it is not run again.
+            # The next piped must know that the previous stage has ended: it is not run again.
             await self._services.reports.wait_durable(self._deployment)
             self.with_a_plugin = True
             try:
@@ -203,7 +207,7 @@ class StageRunner:
         return plugins.choose(stage.name, wanted=None, declared=declared)
 
     def _entry(self, stage: PipelineStage) -> StageConfig | None:
-        """What the application file says about the stage; a quick sync is not in the file."""
+        """Returns the stage's entry in the application file; None for a stage of a quick sync."""
         if self._deployment.trigger.sync_strategy == QUICK_SYNC:
             return None
         entries = self._config.pipeline.stages
@@ -218,10 +222,11 @@ class StageRunner:
         raise ConfigError(f"the pipeline of the application has no stage {stage.index + 1}")
 
     def _limits(self, stage: PipelineStage, began: float) -> list[Limit]:
-        """The stage's own time and the deployment's, both from their real start.
+        """Returns what is left of the timeouts of the stage and of the deployment.
 
-        A rollback has its own time however long the way to it took. That of a script is written
-        with the script; a platform's only borrows the place of a stage it has nothing to do with.
+        Both count from the real start, also after a restart of piped. A rollback has only its own
+        timeout. The rollback of a script uses that of the script's entry; any other rollback uses
+        the default, because the entry at its index belongs to an unrelated stage.
         """
         entry = self._entry(stage)
         if entry is None or (is_rollback(stage) and stage.name != SCRIPT_RUN_ROLLBACK):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why something was stopped, as a value: the block that is stopped, and the reasons there are.
+"""A block that can be stopped with a reason, and the reasons: cancel, timeout, shutdown.
 
-Written like `asyncio.timeout`: `stop(reason)` cancels the task inside the block, and on the way out
-the scope tells its own cancellation from one that came from outside.
+It works like `asyncio.timeout`: `stop(reason)` cancels the task inside the block, and when the
+block is left, the scope distinguishes its own cancellation from one that came from outside.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from types import TracebackType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelled:
-    """A person asked for it."""
+    """A user has cancelled it."""
 
     by: str
     force_rollback: bool = False
@@ -24,7 +24,7 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedOut:
-    """It took longer than its author allows."""
+    """It took longer than its timeout."""
 
     sentence: str
 
@@ -34,7 +34,7 @@ class TimedOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terminated:
-    """piped stops: nothing failed, the next one goes on."""
+    """piped stops: nothing has failed, and the next piped process continues."""
 
     def __str__(self) -> str:
         return "piped is stopping"
@@ -42,7 +42,7 @@ class Terminated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandedOver(Terminated):
-    """Another instance of this piped goes on with it."""
+    """Another instance of this piped has got the lease and continues."""
 
     def __str__(self) -> str:
         return "another instance of this piped goes on"
@@ -52,7 +52,7 @@ StopReason = Cancelled | TimedOut | Terminated
 
 
 class StopRequestedError(Exception):
-    """A block was stopped, and why."""
+    """A block was stopped, for the given reason."""
 
     def __init__(self, reason: StopReason) -> None:
         super().__init__(str(reason))
@@ -60,7 +60,7 @@ class StopRequestedError(Exception):
 
 
 class StopScope:
-    """A block that others can stop: the first reason counts, also one from before it started."""
+    """A block that can be stopped from outside, even before it starts. The first reason counts."""
 
     def __init__(self) -> None:
         self.reason: StopReason | None = None
@@ -68,7 +68,7 @@ class StopScope:
         self._cancelling = 0
 
     def stop(self, reason: StopReason) -> None:
-        """Cancel what runs inside; it ends with `StopRequestedError(reason)`."""
+        """Cancel the block, which ends with `StopRequestedError(reason)`; also before it starts."""
         if self.reason is None:
             self.reason = reason
             if self._task is not None:

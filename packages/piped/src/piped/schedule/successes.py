@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each application runs: the last deployment of it that succeeded.
+"""What each application runs: its last successful deployment.
 
-Known from this process's own deployments first, which are the newest there are; then from the
-state that the control plane pushed; it is asked for what neither has.
+Looked up first among the deployments of this process, which are the newest; then in the state that
+the control plane has pushed; the control plane is called for applications that neither has.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from piped.controlplane.client import ControlPlane
 
 
 class LastSuccessful:
-    """Remembers successes, and asks the control plane for those it has not seen."""
+    """Remembers the last successes, and reads unknown ones from the control plane."""
 
     def __init__(self, applications: Mapping[str, Application], control: ControlPlane) -> None:
         self._applications = applications

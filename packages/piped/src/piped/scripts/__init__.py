@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scripts that this data folder has on record: ended in time, and forgotten in the end."""
+"""The scripts that are on record in the data folder: ends them, and removes their records."""

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scripts end before anything follows them: the next stage, the rollback, the deployment's end.
+"""Ends scripts before anything may follow them: the next stage, the rollback, the deployment's end.
 
-A script outlives the plugin that started it, and piped. So whoever decides that a stage is over may
-be a piped that was just started, with a plugin that was not asked, is lost, or is gone for good.
-What is on record counts then: the start record is taken away from a shim that has not made it yet,
-one that lives is asked to end its script, and what a dead one has left is ended here.
+A script outlives piped and the plugin that started it. So the piped that ends a stage may have just
+started, and the plugin may not have been called, be lost or be removed. The records on disk decide
+then: a start record is written in place of a shim that has not made its own, so that it cannot
+start the script; a shim that runs gets the signal to end its script; the processes that a dead shim
+has left are ended here.
 """
 
 import asyncio
@@ -35,11 +36,11 @@ from piped.scripts.processes import FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS, en
 log = logger(__name__)
 
 DEFAULT_GRACE_SECONDS: Final = 10.0
-"""Seconds to end by itself for a script whose record does not say how long it has."""
+"""The grace period in seconds of a script whose record has none."""
 SHIM_RESERVE_SECONDS: Final = 15.0
-"""Seconds beyond that in which its shim has killed what is left, and has recorded the end."""
+"""Seconds after the grace period in which the shim kills the script and records its exit."""
 FULL_DISK_SECONDS: Final = 15.0
-"""Seconds in which a shim that was started has made its record, or has found no room for it."""
+"""Seconds in which a new shim has written its start record, or given up on a full disk."""
 
 
 class RunningScripts:
@@ -59,15 +60,15 @@ class RunningScripts:
     async def end(
         self, deployment_id: str, *, only: str | None = None, but: str | None = None
     ) -> int:
-        """End the scripts of a deployment, `only` one stage's or all `but` those.
+        """End the scripts of a deployment: `only` those of one stage, or all `but` those.
 
-        Returns how many lived. After it none lives, and none can start any more.
+        Returns how many were running. Afterwards none runs, and none can start any more.
         """
         folder = find_deployment_folder(self._folder, deployment_id)
         return await self._end(list_records(folder, only=only, but=but))
 
     async def end_all(self) -> int:
-        """End all scripts; returns how many lived."""
+        """End all scripts; returns how many were running."""
         folders = list_deployment_folders(self._folder)
         return await self._end(each for folder in folders for each in list_records(folder))
 
@@ -87,7 +88,7 @@ async def _end_logged(record: Path) -> bool:
 
 
 async def end_script(record: Path) -> bool:
-    """End all of a script, and forbid its start; returns whether its shim lived."""
+    """End a script and all its processes, and forbid its start; returns whether its shim ran."""
     grace = _grace(record)
     now = time.monotonic
     began = now()
@@ -102,7 +103,7 @@ async def end_script(record: Path) -> bool:
         try:
             forbid(record)
         except OSError as error:
-            # Nor can a shim make its record. One that has been started gives up very soon.
+            # A shim cannot write its start record either: one that was just started gives up soon.
             if now() >= began + FULL_DISK_SECONDS and not is_locked:
                 log.warning("script.not_forbidden", record=str(record), reason=str(error))
                 break
@@ -124,14 +125,17 @@ async def end_script(record: Path) -> bool:
 
 
 def forbid(record: Path) -> None:
-    """Let no shim start a script from now on: its start record can be made once. Raises OSError."""
+    """Forbid the start of a script. Raises OSError.
+
+    Makes the start record, which can be made only once: a shim that finds it does not start.
+    """
     (record / STOPPED).touch(mode=0o600)
     with suppress(FileExistsError), (record / STARTED).open("x") as file:
         file.write(f"{STOPPED}\n")
 
 
 def _is_over(record: Path) -> bool:
-    """Whether the exit is on record. Its shim has ended all of the script by then."""
+    """Returns whether the script has ended: its shim has recorded the exit, or it has no record."""
     return (record / EXIT).exists() or not record.is_dir()
 
 
@@ -143,7 +147,7 @@ def _grace(record: Path) -> float:
 
 
 def _is_locked(record: Path) -> bool:
-    """Does the shim live?"""
+    """Returns whether the shim runs: it holds the lock of its record."""
     try:
         lock = os.open(record / LOCK, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -158,7 +162,7 @@ def _is_locked(record: Path) -> bool:
 
 
 def _signal_shim(record: Path, number: signal.Signals) -> bool:
-    """Signal the shim that has the lock; returns False when it is not known yet."""
+    """Signal the shim that holds the lock; returns False when its process is not known yet."""
     words = _read(record / STARTED).split()
     try:
         pid = int(words[0])
@@ -166,11 +170,11 @@ def _signal_shim(record: Path, number: signal.Signals) -> bool:
     except (OSError, ValueError, IndexError, OverflowError):
         return False
     try:
-        # A number on record may be anybody's by now. Held, the descriptor stays with this process.
+        # The pid may have been reused; the descriptor, while open, refers to one process only.
         if not _has_open(pid, record / LOCK):
             return False
         signal.pidfd_send_signal(descriptor, number)
-        signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # a stopped one would not notice
+        signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # a stopped process handles no signal
     except OSError:
         return False
     finally:
@@ -179,7 +183,7 @@ def _signal_shim(record: Path, number: signal.Signals) -> bool:
 
 
 def _has_open(pid: int, file: Path) -> bool:
-    """Has a process, which is none of ours here, this file open?"""
+    """Returns whether a process other than this one has the file open."""
     wanted = file.stat()
     for each in Path(f"/proc/{pid}/fd").iterdir() if pid != os.getpid() else ():
         with suppress(OSError):

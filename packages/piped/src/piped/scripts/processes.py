@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of a script whose shim is gone: found by the script's token, and ended.
+"""Finds the processes of a script whose shim has died, by the script's token, and ends them.
 
-A token is in the environment of all that a script starts. What was found once stays known by its
-pid and the moment of its start, and so do its children, with or without the token.
+The token is in the environment of every process that a script starts. A process that was found once
+stays known by its pid and start time, and so do its children, with or without the token.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ from pipecd_wire.headers import SCRIPT_ID_VARIABLE
 FIRST_POLL_SECONDS: Final = 0.01
 LONGEST_POLL_SECONDS: Final = 0.2
 KILL_SECONDS: Final = 5.0
-"""Seconds in which the system takes away what was killed."""
+"""Seconds in which killed processes disappear."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptProcess:
-    """One that lives."""
+    """A running process."""
 
     pid: int
     parent: int
@@ -34,12 +34,15 @@ class ScriptProcess:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """A pid is used again; together with the start it is one process."""
+        """Returns the pid with the start time: a pid alone may be reused by another process."""
         return self.pid, self.started
 
 
 async def end_marked(token: str, grace_seconds: float) -> bool:
-    """End all with the token, by force after the grace; False when some cannot be ended."""
+    """End all processes with the token, with SIGKILL after the grace period.
+
+    Returns False when some cannot be ended.
+    """
     known: set[tuple[int, int]] = set()
     over = time.monotonic() + grace_seconds
     _signal(await asyncio.to_thread(_find, token, known), signal.SIGTERM)
@@ -56,7 +59,7 @@ async def end_marked(token: str, grace_seconds: float) -> bool:
 
 
 def _find(token: str, known: set[tuple[int, int]]) -> list[ScriptProcess]:
-    """All of the script that live; they are added to those that are known."""
+    """Returns the running processes of the script, and adds them to `known`."""
     mark = f"{SCRIPT_ID_VARIABLE}={token}".encode()
     seen = {each.pid: each for each in _all()}
     mine = {pid for pid, each in seen.items() if each.identity in known or _has(pid, mark)}
@@ -75,14 +78,17 @@ def _find(token: str, known: set[tuple[int, int]]) -> list[ScriptProcess]:
 
 
 def _signal(found: list[ScriptProcess], number: signal.Signals) -> None:
-    """Whole groups, the oldest first: a shell must not go on when its command has been ended."""
+    """Signal whole process groups, the oldest first.
+
+    Otherwise a shell would start its next command when the current one has been ended.
+    """
     groups = dict.fromkeys(each.group for each in sorted(found, key=lambda it: it.started))
     for group in groups:
         if group in {0, os.getpgrp()}:
             continue
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)
-            os.killpg(group, signal.SIGCONT)  # a stopped one would not notice
+            os.killpg(group, signal.SIGCONT)  # a stopped process handles no signal
 
 
 def _has(pid: int, mark: bytes) -> bool:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The records of scripts in the data folder, removed when their deployment is over.
+"""Removes the records of scripts from the data folder when their deployment is completed.
 
-Scripts outlive piped, and their records are how they are found again and how none is run
-twice. So a record goes only when the end of its deployment cannot be lost any more, and never while
-its script lives: the script's keeper holds a lock. A script that lives on after its deployment, as
-on a machine that another one has taken the work from, is ended first. What this piped did not see
-end is asked for once, at the start; what is unknown stays, and the plugin removes it when it is
-old.
+Scripts outlive piped; by their records they are found again, and none is run twice. So a record is
+removed only when the end of its deployment is durable, and never while its script runs: its shim
+holds a lock. A script that still runs after its deployment, for example because an instance on
+another machine has taken over, is ended first. Deployments that an earlier piped has left are
+looked up once, at the start. The records of unknown deployments stay; the plugin removes them when
+they are old.
 """
 
 import asyncio
@@ -36,12 +36,12 @@ from piped.scripts.ending import RunningScripts
 log = logger(__name__)
 
 FIRST_PAUSE_SECONDS: Final = 0.2
-"""Seconds until what could not be removed is tried again: a keeper about to end has its lock."""
+"""Seconds until a removal is retried: a shim that is about to end still holds its lock."""
 LONGEST_PAUSE_SECONDS: Final = 10.0
 
 
 class ScriptRecords:
-    """Removes records in the background."""
+    """Removes the records of completed deployments in the background."""
 
     def __init__(
         self,
@@ -52,7 +52,10 @@ class ScriptRecords:
         running: Callable[[], Collection[str]],
         longest_pause_seconds: float = LONGEST_PAUSE_SECONDS,
     ) -> None:
-        """`kept` waits until the end of a deployment is safe, `stored` asks the control plane."""
+        """`kept` waits until the end of a deployment is durable.
+
+        `stored` reads a deployment from the control plane, `running` lists those that run here.
+        """
         self._folder = folder
         self._scripts = RunningScripts(folder)
         self._kept = kept
@@ -65,13 +68,13 @@ class ScriptRecords:
         self._changed = asyncio.Event()
 
     def on_completed(self, deployment: Deployment) -> None:
-        """Remove what is kept of a deployment that has just ended."""
+        """Queue the removal of the records of a deployment that is completed."""
         if find_deployment_folder(self._folder, deployment.id).is_dir():
             self._over[deployment.id] = deployment
             self._changed.set()
 
     async def run(self) -> None:
-        """Remove for ever. The reports of an earlier piped must have been delivered before."""
+        """Remove records for ever; to be called once an earlier piped's reports are delivered."""
         self._unknown = _names_in(self._folder)
         await asyncio.to_thread(_finish_removals, self._folder)
         backoff = Backoff(
@@ -89,7 +92,7 @@ class ScriptRecords:
                     await self._changed.wait()
 
     async def settle(self, limit: float) -> None:
-        """piped stops: remove what can be removed within the limit; the next piped has the rest."""
+        """Remove what can be removed within the limit at shutdown; the next piped does the rest."""
         with suppress(TimeoutError):
             async with asyncio.timeout(limit):
                 while self._over:
@@ -97,12 +100,12 @@ class ScriptRecords:
                     await asyncio.sleep(FIRST_PAUSE_SECONDS / 2 if self._over else 0)
 
     async def _ask(self) -> None:
-        """Find out which of the deployments that an earlier piped has left are over."""
+        """Look up which of the deployments that an earlier piped has left are completed."""
         for name in sorted(self._unknown):
             try:
                 deployment = await self._stored(name)
             except NotFoundError:
-                # Perhaps this is another control plane than before: then it is not to be trusted.
+                # This may be another control plane than before: the records are kept.
                 log.info("script.deployment_unknown", deployment=name)
             except PipecdError as error:
                 log.debug("script.deployment_not_asked", deployment=name, reason=str(error))
@@ -113,7 +116,7 @@ class ScriptRecords:
             self._unknown.discard(name)
 
     async def _remove_all(self) -> None:
-        """At once: a script that takes long to end holds up no other."""
+        """Remove all concurrently: a script that takes long to end does not delay the others."""
         async with asyncio.TaskGroup() as tasks:
             for deployment in self._over.values():
                 tasks.create_task(self._remove(deployment))
@@ -145,12 +148,12 @@ def forget(scripts: Path, deployment_id: str) -> bool:
     folder = find_deployment_folder(scripts, deployment_id)
     away = scripts / f"{REMOVED}{folder.name}"
     try:
-        # Held until all is gone: nothing of it can start meanwhile.
+        # The locks are held until all is removed, so that no script can start meanwhile.
         with _locked(folder):
             shutil.rmtree(away, ignore_errors=True)
             if folder.is_symlink():
                 raise OSError(errno.ELOOP, "it is a link, and none of ours", str(folder))
-            # Under another name: a shim that comes late finds nowhere to make its record.
+            # Renamed first, so that a shim that starts late cannot make its record.
             folder.rename(away)
             shutil.rmtree(away)
     except BlockingIOError:
@@ -162,7 +165,7 @@ def forget(scripts: Path, deployment_id: str) -> bool:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the locks of all records; BlockingIOError when a script's keeper has one."""
+    """Hold the locks of all records. Raises BlockingIOError when a running shim holds one."""
     descriptors: list[int] = []
     try:
         for lock in sorted(folder.glob(f"*/{LOCK}")):
@@ -175,7 +178,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _finish_removals(scripts: Path) -> None:
-    """Remove what an earlier piped was about to."""
+    """Finish the removals that an earlier piped had begun."""
     for folder in scripts.glob(f"{REMOVED}*"):
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets in piped: the keys that open them, and which ones are open now, to be masked."""
+"""Secrets in piped: the keys that decrypt them, and the decrypted values, for masking."""
 
 from piped.secrets.keys import SecretKeys, read_keys
 from piped.secrets.known import KnownSecrets, OpenedSecrets

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys of `spec.secretManagement`, read and tried once, before anything is built on them."""
+"""Reads the keys of `spec.secretManagement` and checks at the start that they match."""
 
 import os
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ from pipecd_model.secrets import BadKeyError, CannotOpenError, Opener, Sealer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretKeys:
-    """What opens secrets here, and what closes them for us."""
+    """The private keys that decrypt secrets here, and the public key that encrypts them."""
 
     opener: Opener
     public: str
-    """In PEM form; no secret."""
+    """The public key in PEM form; not a secret."""
 
 
 def read_keys(management: SecretManagementConfig | None) -> SecretKeys | None:
-    """Read the keys; None when no secrets are to be opened. Raises ConfigError.
+    """Returns the keys, None without secret management. Raises ConfigError.
 
-    A pair whose halves do not belong together would only be noticed when a secret, closed with the
-    one, is not opened by the other: it is refused here.
+    A public key that does not belong to the private key is refused here; otherwise it would only be
+    noticed when a secret cannot be decrypted.
     """
     if management is None:
         return None

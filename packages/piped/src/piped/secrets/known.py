@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which secrets are open: by application, because that is who closed them, for its deployments.
+"""The decrypted secrets by application, and the masking of texts with them.
 
-Reading an application at a commit opens its secrets; they are known here from then on, until a
-while after its last deployment. Whatever leaves piped on behalf of a deployment passes `masker`.
+Reading an application at a commit decrypts its secrets. They are kept here from then on, until a
+while after its last deployment. Every text that leaves piped on behalf of a deployment is masked
+with `masker`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,10 +20,13 @@ from pipecd_wire.model.deployment_pb2 import Deployment
 log = logger(__name__)
 
 KEPT: Final = 16
-"""Applications whose secrets stay known after their last deployment, whose end is still to come."""
+"""The number of applications without a running deployment whose secrets are kept.
+
+The last reports of a deployment may still have to be masked after it has ended.
+"""
 
 COMMITS: Final = 8
-"""Commits of an application whose secrets are known: what is deployed, and what runs."""
+"""The number of commits of an application whose secrets are kept."""
 
 _Place = tuple[str, str]
 
@@ -33,7 +37,7 @@ class OpenedSecrets:
 
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
     problems: Mapping[str, ConfigError] = field(default_factory=dict)
-    """Those that cannot be opened, and why."""
+    """The secrets that cannot be decrypted, with the reason."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,7 +48,7 @@ class _Application:
 
 
 class KnownSecrets:
-    """All that is open in this process."""
+    """All decrypted secrets of this process."""
 
     def __init__(self) -> None:
         self._applications: dict[_Place, _Application] = {}
@@ -71,10 +75,10 @@ class KnownSecrets:
 
     @contextmanager
     def opened(self, deployment: Deployment) -> Iterator[None]:
-        """A deployment is worked on while the block runs."""
+        """Keep the secrets of a deployment's application while the block runs."""
         place = _place(deployment.git_path)
         application = self._applications.pop(place, None) or _Application()
-        self._applications[place] = application  # the last one used is the last one here
+        self._applications[place] = application  # moved to the end: the order is that of use
         application.users += 1
         self._deployments[deployment.id] = (place, deployment.trigger.commit.hash)
         try:
@@ -84,14 +88,14 @@ class KnownSecrets:
             self._forget()
 
     def find_secrets(self, deployment_id: str) -> OpenedSecrets:
-        """Returns the secrets of the commit that is deployed."""
+        """Returns the secrets of the deployment's target commit."""
         place, commit = self._deployments.get(deployment_id, (("", ""), ""))
         application = self._applications.get(place)
         opened = application.commits.get(commit) if application is not None else None
         return opened or OpenedSecrets()
 
     def value(self, deployment_id: str, name: str) -> str:
-        """Returns one of them. Raises PipecdError, which never shows it."""
+        """Returns the value of a secret. Raises PipecdError, whose message contains no value."""
         opened = self.find_secrets(deployment_id)
         if name in opened.values:
             return opened.values[name]
@@ -105,21 +109,21 @@ class KnownSecrets:
         )
 
     def masker(self, deployment_id: str) -> Masker:
-        """Returns what masks the texts of a deployment; a new object when there is more to mask."""
+        """Returns the masker of a deployment's texts; another object once there is more to mask."""
         place, _ = self._deployments.get(deployment_id, (("", ""), ""))
         application = self._applications.get(place)
         return application.masker if application is not None else _NOTHING
 
     def mask_for(self, deployment_id: str, text: str) -> str:
-        """Returns a text of a deployment without its secrets."""
+        """Returns a text of a deployment with the secrets of its application masked."""
         return self.masker(deployment_id).line(text)
 
     def mask(self, text: str) -> str:
-        """Returns a text of unknown origin without any secret."""
+        """Returns a text of unknown origin with all known secrets masked."""
         return self._all.line(text)
 
     def _forget(self) -> None:
-        """Drop what was used longest ago and is not in use now."""
+        """Drop the secrets of the least recently used applications without a running deployment."""
         unused = [place for place, each in self._applications.items() if not each.users]
         for place in unused[: max(0, len(unused) - KEPT)]:
             del self._applications[place]
