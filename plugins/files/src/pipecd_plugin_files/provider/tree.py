@@ -25,7 +25,7 @@ class TreeError(Exception):
 
 
 class StoppedError(Exception):
-    """The work was told to stop."""
+    """The copy was stopped because its stop event is set."""
 
 
 class Digests:

@@ -31,7 +31,7 @@ def make(
     name = release_id(order.deployment) + ("-rollback" if rollback else "")
     taken, count = set(order.site.ids()), 1
     made = name
-    while made in taken:  # of an earlier try, and not as it was left: nobody may mend it in place
+    while made in taken:  # made by an earlier try and changed since: never repaired in place
         count += 1
         made = f"{name}.{count}"
     work = order.site.work_folder(made)
@@ -50,7 +50,7 @@ def make(
 
 
 def is_intact(order: Order, release: SiteRelease) -> bool:
-    """Tells whether everything in a release is as it was made."""
+    """Returns whether all files of a release are as they were deployed."""
     return present(str(order.site.folder(release.id)), order.digests) == release.files
 
 
