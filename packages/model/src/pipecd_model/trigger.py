@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether something deploys an application, and why. Pure: the agent brings the facts."""
+"""Decides whether a commit or a command deploys an application, and why. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipecd_model.paths import matches
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Deploy or not, with a sentence for whoever wonders."""
+    """Whether to deploy, with the reason as a sentence for people."""
 
     deploy: bool
     reason: str

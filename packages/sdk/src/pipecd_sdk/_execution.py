@@ -20,7 +20,7 @@ LONGEST_LOGGED: Final = 64 * 1024
 async def execute(
     plugin: StagePlugin, definition: StageDefinition, options: bytes, ctx: StageContext
 ) -> StageResult:
-    """Runs a stage's handler and returns its result, also for a failure; only cancellation raises."""
+    """Runs a stage's handler and returns its result, also for a failure; raises CancelledError."""
     try:
         outcome = await _call(plugin, definition, options, ctx)
     except StageFailedError as error:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door for stage logs: secret values that are known are replaced, wherever they begin and end.
+"""Masks known secret values in stage logs, also where a value spans several pieces of the text.
 
 Looked for are values of six characters or more, each line of a longer one, as they are, with other
 line breaks, and as JSON, URLs, shells, hexadecimal dumps and base64 write them, also where the
-base64 is of something around the value. A net, not a promise: a script can write a value in a way
-that nobody recognises. What is looked for has a limit, since looking takes time: of very long
-values, or very many, first other forms are left out, then single lines.
+base64 is of something around the value. It is best effort, not a promise: a script can write a
+value in a form that is not looked for. The number of forms has a limit, since looking takes time:
+of very long values, or very many, first other forms are left out, then single lines.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Masker:
         return characters * len(self.needles) // 8
 
     def fresh(self) -> Self:
-        """A masker of the same values for another stream."""
+        """Returns a masker of the same values for another stream."""
         new = copy(self)
         new.flush()
         return new
@@ -90,7 +90,7 @@ class Masker:
         return len(text) - _may_become(text, self.needles)
 
     def __bool__(self) -> bool:
-        """Is there anything to look for?"""
+        """Returns whether there is anything to look for."""
         return bool(self.needles)
 
     def feed(self, text: str) -> str:
