@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages that run in this process: started, cancelled, waited for, stopped.
+"""Runs the stages of this process: starts, cancels, waits for and drains them.
 
 A handler runs in a task of its own, so that it is cancelled exactly once, whatever happens to the
-call that started it, and what it does then is waited for.
+call that started it, and its cleanup is waited for.
 """
 
 import asyncio

@@ -27,7 +27,7 @@ class Order:
 def make(
     order: Order, folder: SourceFolder, *, previous: str, rollback: bool = False
 ) -> SiteRelease:
-    """Copy a folder to a release of its own, which nothing leads to yet."""
+    """Copies a folder to a new release, which is not the current one yet, and returns it."""
     name = release_id(order.deployment) + ("-rollback" if rollback else "")
     taken, count = set(order.site.ids()), 1
     made = name
@@ -55,5 +55,5 @@ def is_intact(order: Order, release: SiteRelease) -> bool:
 
 
 def relative(root: Path, into: str) -> Path:
-    """The directory of an application within that of a deploy target."""
+    """Returns the directory of an application within that of a deploy target."""
     return root / into if into else root
