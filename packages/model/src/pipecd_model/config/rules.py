@@ -76,7 +76,7 @@ def relative_paths(report: Report, key: str, names: Iterable[str]) -> None:
 
 
 def git_name(report: Report, key: str, name: Callable[[str], object], value: str) -> None:
-    """Reports a name that must not reach git; a missing name is reported by the decoder."""
+    """Reports a name that must not reach git; an empty name is left to other checks."""
     if not value or report.broken(key):
         return
     try:
