@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person asks an agent to do, as a command, refused here if it cannot or may not be asked.
+"""Builds the commands that a person sends to an agent; refuses impossible and forbidden ones.
 
-The control plane builds commands through these functions, keeps them and hands them to the agent.
+The control plane builds commands with these functions, stores them and delivers them to the agent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SKIPPABLE = "ANALYSIS"
 
 
 def is_handled(command: Command) -> bool:
-    """Has the agent said what came of it?"""
+    """Returns whether the agent has reported the result of the command."""
     return command.status != command_pb2.COMMAND_NOT_HANDLED_YET
 
 
@@ -32,7 +32,10 @@ def sync(
     at: datetime,
     strategy: common_pb2.SyncStrategy.ValueType = common_pb2.AUTO,
 ) -> Command:
-    """Deploy the application now."""
+    """Returns a command to deploy the application now.
+
+    Raises StateError when the application is disabled or deleted.
+    """
     if application.disabled or application.deleted:
         state = "deleted" if application.deleted else "disabled"
         raise StateError(
@@ -54,7 +57,10 @@ def cancel(
     force_rollback: bool = False,
     force_no_rollback: bool = False,
 ) -> Command:
-    """Stop the deployment; whether it is rolled back follows its configuration unless forced."""
+    """Returns a command to stop the deployment. Raises StateError when it is over.
+
+    Whether it is rolled back follows its configuration unless forced.
+    """
     _still_open(deployment)
     command = _for_deployment(Command.CANCEL_DEPLOYMENT, deployment, by=by, at=at)
     command.cancel_deployment.deployment_id = deployment.id
@@ -66,7 +72,11 @@ def cancel(
 def approve(
     deployment: deployment_pb2.Deployment, stage_id: str, *, by: str, at: datetime
 ) -> Command:
-    """Let a waiting stage go on."""
+    """Returns a command that approves a waiting stage.
+
+    Raises StateError when the stage is over or waits for no approval, DeniedError when `by` is
+    not one of its approvers.
+    """
     stage = _open_stage(deployment, stage_id)
     if not _can_be_approved(stage):
         raise StateError(f"the stage {stage.name} waits for no approval", stage_id=stage_id)
@@ -85,7 +95,10 @@ def approve(
 
 
 def skip(deployment: deployment_pb2.Deployment, stage_id: str, *, by: str, at: datetime) -> Command:
-    """End a stage early, as if it had succeeded."""
+    """Returns a command to end a stage early, as if it had succeeded.
+
+    Raises StateError when the stage is over or cannot be skipped.
+    """
     stage = _open_stage(deployment, stage_id)
     if not _can_be_skipped(stage):
         raise StateError(f"the stage {stage.name} cannot be skipped", stage_id=stage_id)
@@ -97,7 +110,7 @@ def skip(deployment: deployment_pb2.Deployment, stage_id: str, *, by: str, at: d
 
 
 def approvers(stage: deployment_pb2.PipelineStage) -> tuple[str, ...]:
-    """Name who may approve the stage; nobody in particular means everybody."""
+    """Returns the names of those who may approve the stage; empty means everybody."""
     if stage.authorized_operators:
         return tuple(stage.authorized_operators)
     names = stage.metadata.get(APPROVERS, "").split(",")
@@ -105,7 +118,7 @@ def approvers(stage: deployment_pb2.PipelineStage) -> tuple[str, ...]:
 
 
 def _can_be_approved(stage: deployment_pb2.PipelineStage) -> bool:
-    # Stages of older agents carry no operation: there the name has to tell.
+    # Stages of older agents carry no operation: there the name decides.
     if stage.available_operation == deployment_pb2.MANUAL_OPERATION_UNKNOWN:
         return stage.name == _APPROVAL
     return stage.available_operation == deployment_pb2.MANUAL_OPERATION_APPROVE

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules of a deployment: which status may follow which, and what belongs to it.
 
-Everybody who changes or reports a status asks here: the control plane before it keeps one, the
-agent before it sends one.
+All code that changes or reports a status uses these functions: the control plane before it stores
+one, the agent before it sends one.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ COMPLETED = frozenset({pb.DEPLOYMENT_SUCCESS, pb.DEPLOYMENT_FAILURE, pb.DEPLOYME
 
 
 def is_completed(status: pb.DeploymentStatus.ValueType) -> bool:
-    """Is it over, so that nothing about it changes any more?"""
+    """Returns whether it is over, so that nothing about it changes any more."""
     return status in COMPLETED
 
 
 def can_become(status: pb.DeploymentStatus.ValueType, new: pb.DeploymentStatus.ValueType) -> bool:
-    """May the status follow? Reports repeat themselves, so an open status may follow itself."""
+    """Returns whether `new` may follow. An open status may follow itself: reports are repeated."""
     if new in COMPLETED:
         return status not in COMPLETED
     return status <= new

@@ -50,14 +50,14 @@ class PipecdError(Exception):
 
 
 class ConfigError(PipecdError):
-    """A file that somebody wrote, or a call that somebody made, is wrong."""
+    """A file that a person wrote, or a call that a client made, is wrong."""
 
     status = "INVALID_ARGUMENT"
     exit_code = 2
 
 
 class NotFoundError(PipecdError):
-    """There is no such thing, or it belongs to somebody else: the answer is the same."""
+    """It does not exist, or is not the caller's: the error is the same for both."""
 
     status = "NOT_FOUND"
     exit_code = 4
@@ -146,7 +146,7 @@ class TimedOutError(PipecdError):
 
 
 class UnavailableError(PipecdError):
-    """Somebody we need does not answer right now. The one error that is worth a retry."""
+    """A peer that is needed is unavailable right now. The one error that is worth a retry."""
 
     status = "UNAVAILABLE"
     exit_code = 5

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identifiers that nobody else has."""
+"""Unique identifiers."""
 
 from uuid import uuid4
 
 
 def new_id() -> str:
-    """Make an id that nobody else has."""
+    """Returns a new unique id, a random UUID."""
     return str(uuid4())

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugins say of themselves, for whoever judges a file without running them.
+"""The descriptions of plugins, for programs that check a file without running the plugins.
 
 A plugin's package holds its description as `schemas.json`. `known_plugins.json` beside this module
 has those of all plugins of this project, for a machine where they are not installed;
-`tools/gen_schemas.py` writes it. piped never asks here: it asks the plugins it runs.
+`tools/gen_schemas.py` writes it. piped does not use it: it asks the plugins it runs.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def load_known_plugins() -> Mapping[str, PluginDescription]:
 def find_by_stage(
     stage: str, plugins: Mapping[str, PluginDescription] | None = None
 ) -> PluginDescription | None:
-    """Find the plugin that offers a stage; None for one that only its own piped knows."""
+    """Returns the known plugin that offers a stage; None for a stage of an unknown plugin."""
     known = load_known_plugins() if plugins is None else plugins
     return next((plugin for plugin in known.values() if stage in plugin.stages), None)
 
@@ -75,12 +75,12 @@ def _rollback_stages() -> frozenset[str]:
 
 
 def is_planned_automatically(stage: str) -> bool:
-    """Is it planned for the case of a failure? In a pipeline it would run on the way forward."""
+    """Returns whether it is a rollback stage; in a pipeline it would run without a failure."""
     return stage in _rollback_stages()
 
 
 def find_configured_names(offered: Mapping[str, Collection[str]]) -> dict[str, str]:
-    """Say how a piped calls known plugins: usual name to configured one, where they differ.
+    """Returns how a piped names known plugins: usual name to configured one, where they differ.
 
     `offered` has the stages of each of its plugins. A plugin that several could be meant by, or
     that has its usual name, is not in the result.

@@ -59,12 +59,12 @@ class Reference:
 
     @property
     def server(self) -> str:
-        """Where the registry serves; one of them does not do it under its name."""
+        """Returns the host that serves the registry's API; for docker.io it is another name."""
         return "registry-1.docker.io" if self.host == "docker.io" else self.host
 
     @property
     def is_loopback(self) -> bool:
-        """Is the registry on this machine?"""
+        """Returns whether the registry is on this machine."""
         name = re.sub(r":[0-9]+$", "", self.host).strip("[]").lower()
         try:
             return ip_address(name).is_loopback
@@ -98,7 +98,7 @@ class Platform(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Descriptor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """A reference to content, which cannot be anything else than this."""
+    """A reference to content by its digest and size."""
 
     media_type: str
     digest: str
@@ -120,7 +120,7 @@ class OciDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
     def encode(self) -> bytes:
-        """The bytes whose digest is the document's name."""
+        """Returns the document as JSON; the digest of these bytes is its name."""
         return msgspec.json.encode(self)
 
 
@@ -141,7 +141,7 @@ def parse_document(content: bytes) -> OciDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
-    """How a registry wants to know its caller, from the header `WWW-Authenticate`."""
+    """How a registry wants its caller to authenticate, from the header `WWW-Authenticate`."""
 
     scheme: str
     realm: str = ""
@@ -151,7 +151,7 @@ class Challenge:
 
 
 def parse_challenge(header: str) -> Challenge:
-    """Read the header; what it has beside the known parameters is left out."""
+    """Parses the header; unknown parameters are ignored."""
     scheme, _, rest = header.strip().partition(" ")
     given = {name.lower(): quoted or bare for name, quoted, bare in _PARAMETER.findall(rest)}
     known = {name: given[name] for name in ("realm", "service", "scope") if name in given}

@@ -20,7 +20,7 @@ class BadPatternError(ValueError):
 
 
 def matches(patterns: Iterable[str], path: str) -> bool:
-    """Does any pattern mean this path, and no excluding one take it out again?"""
+    """Returns whether a pattern matches this path, and none with `!` excludes it."""
     found = False
     for pattern in patterns:
         compiled = _compile(pattern)

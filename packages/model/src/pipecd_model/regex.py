@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regular expressions of people: RE2, as everybody else who reads the same files has it.
+"""Regular expressions that people write: RE2, as in all programs that read the same files.
 
 RE2 takes time in proportion to the text, whatever the expression: one that makes other engines
 think for hours cannot hold up the agent. It has no look-around and no back-references.
@@ -35,7 +35,7 @@ class Regex:
         return int(self._compiled.groups)
 
     def is_found_in(self, text: str) -> bool:
-        """Is there something in the text that it means?"""
+        """Returns whether it matches somewhere in the text."""
         return self._compiled.search(_plain(text)) is not None
 
     def search(self, content: bytes, position: int) -> tuple[tuple[int, int], ...] | None:
@@ -51,7 +51,7 @@ class Regex:
         return number
 
     def means(self, text: str) -> bool:
-        """Does it mean the whole text?"""
+        """Returns whether it matches the whole text."""
         return self._compiled.fullmatch(_plain(text)) is not None
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a deployment would do, told beforehand: which stages run, which roll back, and why.
+"""Simulates a deployment: which stages would run, which would roll back, and why.
 
 The order and the choice come from the same functions that the agent runs. Plugins are not asked:
 their stages are known from how they describe themselves.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules of a stage: which status may follow which, and which rollback stages run, in order.
 
-The agent's schedule runs what `rollback_stages` answers; whoever wants to know beforehand asks the
-same function.
+The agent's schedule runs the stages that `rollback_stages` returns; a simulation uses the same
+function.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ _STARTED = frozenset({pb.STAGE_RUNNING}) | COMPLETED - {pb.STAGE_SKIPPED}
 
 
 def is_completed(status: pb.StageStatus.ValueType) -> bool:
-    """Has the stage come to an end?"""
+    """Returns whether the stage has ended."""
     return status in COMPLETED
 
 
 def can_become(status: pb.StageStatus.ValueType, new: pb.StageStatus.ValueType) -> bool:
-    """May the status follow? An end is final; until then reports may repeat themselves."""
+    """Returns whether `new` may follow. An end is final; until then reports may be repeated."""
     if new == pb.STAGE_NOT_STARTED_YET:
         return status == pb.STAGE_NOT_STARTED_YET
     return status in _OPEN
 
 
 def has_started(stage: pb.PipelineStage) -> bool:
-    """Has the stage begun to do something that may have to be undone?"""
+    """Returns whether the stage has begun to do something that may have to be undone."""
     return stage.status in _STARTED
 
 
 def is_rollback(stage: pb.PipelineStage) -> bool:
-    """Is it there for the case that the deployment fails or is cancelled?"""
+    """Returns whether the stage runs only when the deployment fails or is cancelled."""
     return stage.rollback or stage.name in {ROLLBACK, SCRIPT_RUN_ROLLBACK}
 
 
 def format_stage_number(stage: pb.PipelineStage) -> str:
-    """The number that people see: `3` for the third stage, `3r` for the one that undoes it.
+    """Returns the number that people see: `3` for the third stage, `3r` for its rollback.
 
     The one rollback stage of a v0 piped undoes all of them, and its index says nothing.
     """
@@ -62,16 +62,16 @@ def format_stage_number(stage: pb.PipelineStage) -> str:
 
 
 def forward_stages(deployment: pb.Deployment) -> tuple[pb.PipelineStage, ...]:
-    """List the stages of the way forward, in the order in which they run."""
+    """Returns the stages that are no rollback stages, in the order in which they run."""
     return tuple(stage for stage in deployment.stages if not is_rollback(stage))
 
 
 def rollback_stages(deployment: pb.Deployment) -> tuple[pb.PipelineStage, ...]:
-    """List the rollback stages that run if the deployment stops as it is now, in their order.
+    """Returns the rollback stages that run if the deployment stops now, in their order.
 
     First every platform's rollback, then the rollback of each script that had started, both in
-    pipeline order. Those that have ended already are listed too: who goes on after a restart passes
-    over them.
+    pipeline order. Those that have ended already are listed too: an agent that resumes after a
+    restart skips them.
     """
     untouched = {each.index for each in forward_stages(deployment) if not has_started(each)}
     return tuple(
@@ -82,7 +82,7 @@ def rollback_stages(deployment: pb.Deployment) -> tuple[pb.PipelineStage, ...]:
 
 
 def sort_rollback_stages(stages: Iterable[pb.PipelineStage]) -> tuple[pb.PipelineStage, ...]:
-    """Pick the rollback stages out of all and bring them into the order in which they run."""
+    """Returns the rollback stages among `stages`, in the order in which they run."""
     return tuple(
         sorted(
             (each for each in stages if is_rollback(each)),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a deployment is done, quick sync or pipeline, and why. Pure: the agent asks the plugins.
+"""Chooses the strategy of a deployment, quick sync or pipeline. Pure: the agent asks the plugins.
 
-`choose` decides what can be decided without them. If it answers None, every plugin of the
-application is asked and `choose_by_answers` decides.
+`choose` decides what can be decided without them. If it returns None, the agent asks every plugin
+of the application, and `choose_by_answers` decides.
 """
 
 from __future__ import annotations

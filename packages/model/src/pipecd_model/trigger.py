@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether something deploys an application, and why. Pure: the agent brings the facts."""
+"""Decides whether a commit or a command deploys an application, and why. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipecd_model.paths import matches
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Deploy or not, with a sentence for whoever wonders."""
+    """Whether to deploy, with the reason as a sentence for people."""
 
     deploy: bool
     reason: str
@@ -47,7 +47,7 @@ def on_commit(
 
 
 def on_command(config: ApplicationConfig) -> Decision:
-    """Decide about a person's wish."""
+    """Decides whether a command of a person deploys the application."""
     if config.trigger.on_command.disabled:
         return Decision(deploy=False, reason="the application does not deploy on command")
     return Decision(deploy=True, reason="somebody asked for it")
@@ -56,16 +56,16 @@ def on_command(config: ApplicationConfig) -> Decision:
 def is_touched(
     changed: Iterable[str], *, app_dir: str, paths: Collection[str], ignores: Collection[str]
 ) -> bool:
-    """Is any of the changed files one of the application's?"""
+    """Returns whether any of the changed files is one of the application's."""
     return any(find_touching(changed, app_dir=app_dir, paths=paths, ignores=ignores))
 
 
 def find_touching(
     changed: Iterable[str], *, app_dir: str, paths: Collection[str], ignores: Collection[str]
 ) -> Iterator[str]:
-    """Pick the changed files that are the application's: in its folder, or named by its paths.
+    """Yields the changed files that are the application's: in its folder, or matching its paths.
 
-    An ignored file takes out itself and nothing else: what is committed beside it still counts.
+    Ignored files are left out; the other files of the same commit still count.
     """
     folder = posixpath.normpath(app_dir)
     for file in changed:

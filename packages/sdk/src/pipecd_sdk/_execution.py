@@ -14,13 +14,13 @@ from pipecd_sdk.stages import StageDefinition
 log = logging.getLogger(__name__)
 
 LONGEST_LOGGED: Final = 64 * 1024
-"""Characters of a reason that go to the log: whoever puts a whole output into it logged it."""
+"""Characters of a reason that go to the log: a longer one is a whole output, logged already."""
 
 
 async def execute(
     plugin: StagePlugin, definition: StageDefinition, options: bytes, ctx: StageContext
 ) -> StageResult:
-    """Run a stage's handler to its end. A failure is a result; only a cancellation gets through."""
+    """Runs a stage's handler and returns its result, also for a failure; raises CancelledError."""
     try:
         outcome = await _call(plugin, definition, options, ctx)
     except StageFailedError as error:
@@ -30,8 +30,8 @@ async def execute(
     except PipedError as error:
         return _make_failure(ctx, f"piped could not be asked: {error}")
     except Exception as error:
-        # The plugin's bug: its author reads the log of operators, the person who deploys is told
-        # that it was none of theirs. The text of the error stays out: nobody chose it for them.
+        # The plugin's bug: its author reads the operator log; the stage log says that the person
+        # who deploys did not cause it. The error's text stays out: it was not written for people.
         log.exception("stage.bug", extra={"fields": _subject(ctx)})
         return _make_failure(
             ctx,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live state and previews of all deploy targets, made into one answer.
+"""Live state and previews of all deploy targets, merged into one response.
 
 Pure: piped's requests come through `_glue.observe`, a plugin's own tests through `testing`.
 """
@@ -45,7 +45,7 @@ class Observation:
 
 
 async def observe(plugin: StagePlugin, ctx: LiveContext) -> Observation:
-    """Look at every target. One that cannot be looked at is told of, and hides no other."""
+    """Reads every target. One that cannot be read is reported in the state, and hides no other."""
     found = await _each(ctx.targets, lambda target: _look(plugin, ctx, target))
     return Observation(
         resources=[
@@ -84,7 +84,7 @@ def _make_state(status: SyncStatus, reason: str) -> SyncState:
 
 
 def merge(states: Sequence[tuple[str, SyncState]]) -> SyncState:
-    """One state for all targets: the worst, with the reasons of all that are not in sync."""
+    """Returns one state for all targets: the worst, with the reasons of all not in sync."""
     if len(states) == 1:
         return states[0][1]
     if not states:
@@ -100,7 +100,7 @@ def merge(states: Sequence[tuple[str, SyncState]]) -> SyncState:
 
 
 async def preview(plugin: PlanPreview, ctx: PreviewContext) -> list[tuple[DeployTarget, Preview]]:
-    """What would change on every target; raises for all that cannot be looked at together."""
+    """Returns what would change on every target. Raises StageFailedError with all failures."""
     failures: list[str] = []
 
     async def look(target: DeployTarget) -> Preview | None:

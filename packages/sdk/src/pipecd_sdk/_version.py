@@ -12,8 +12,8 @@ class UnknownVersionError(TypeError):
 def find_version(package: str) -> str:
     """Returns the version of the distribution that is named as its import package.
 
-    The name of its `.dist-info` folder tells it: every plugin asks at its start, and
-    `importlib.metadata` would take longer to import than the rest of the plugin. Raises
+    It is read from the name of the `.dist-info` folder: this runs at the start of every plugin,
+    and `importlib.metadata` would take longer to import than the rest of the plugin. Raises
     UnknownVersionError.
     """
     suffix = ".dist-info"

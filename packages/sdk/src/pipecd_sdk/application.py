@@ -27,16 +27,16 @@ C = TypeVar("C", bound=ConfigModel)
 
 
 def read_section(cls: type[C], text: bytes, *, plugin: str, file: str = "") -> C:
-    """Decode a plugin's part of an application file; a missing one has all the defaults.
+    """Decodes a plugin's part of an application file; a missing one has all the defaults.
 
-    Raises OptionFaultsError, also for a file that is none.
+    Raises OptionFaultsError, also when the text is not an application file.
     """
     raw = _section(text, plugin, file or "the application file") if text else {}
     return read_value(cls, raw, path=("spec", "plugins", plugin))[0]
 
 
 def _section(text: bytes, plugin: str, file: str) -> Any:
-    # Here and not above: who has no part in the file shall not pay for the parser.
+    # Here and not above: a plugin without a part in the file does not pay for the parser.
     from pipecd_model.config.document import Document  # noqa: PLC0415
     from pipecd_model.config.schema import find_key  # noqa: PLC0415
 

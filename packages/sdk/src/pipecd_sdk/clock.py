@@ -21,7 +21,7 @@ class Clock:
         return datetime.now(UTC)
 
     async def sleep(self, length: timedelta) -> None:
-        """Waits this long."""
+        """Waits for this length of time."""
         await asyncio.sleep(length.total_seconds())
 
     async def sleep_until(self, moment: datetime) -> None:

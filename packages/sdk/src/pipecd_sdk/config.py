@@ -74,7 +74,7 @@ class TargetConfig(ConfigModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A fault in what somebody wrote: where it is, what is wrong, and what to do about it.
+    """A fault in options that a person wrote: where it is, what is wrong, and what to do about it.
 
     Example:
         Fault(path="stages[0].with.duration", message="must be longer than 0s")
@@ -103,7 +103,7 @@ C = TypeVar("C", bound=ConfigModel)
 
 
 def read(cls: type[C], text: bytes, *, path: Path) -> tuple[C, list[Fault]]:
-    """Decode JSON into a struct, with what its author should look at all the same.
+    """Decodes JSON into a struct; returns it with the warnings for its author.
 
     `path` is where this stands in the author's file. Raises OptionFaultsError. No text at all means
     that no options are given.
@@ -117,7 +117,7 @@ def read(cls: type[C], text: bytes, *, path: Path) -> tuple[C, list[Fault]]:
 
 
 def read_value(cls: type[C], raw: Any, *, path: Path) -> tuple[C, list[Fault]]:
-    """Decode a plain value into a struct; raises OptionFaultsError."""
+    """Decodes a plain value into a struct. Raises OptionFaultsError."""
     value, findings = decode(cls, raw, path=path)
     if value is None:
         raise OptionFaultsError(_fault(finding) for finding in findings.faults)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Live state and drift: the interfaces LiveState and Drift.
 
-A plugin takes the ones it wants. Both are asked for one deploy target at a time; what is found for
-all of them becomes one answer in `_observation`.
+A plugin implements the ones it wants. Both are called for one deploy target at a time;
+`_observation` merges the results of all targets into one response.
 """
 
 from abc import ABC, abstractmethod

@@ -144,7 +144,7 @@ class StagePlugin:
 
     @classmethod
     def has_application_config(cls) -> bool:
-        """Tells whether the plugin has options in application files."""
+        """Returns whether the plugin has options in application files."""
         return cls.application_config is not ApplicationConfig
 
     @classmethod

@@ -59,5 +59,5 @@ class Secrets:
 
 
 async def refuse(name: str) -> str:
-    """Open nothing: there is nobody who could."""
+    """Raises StageFailedError: this agent opens no secrets for plugins."""
     raise StageFailedError(f"the secret {name!r} cannot be opened: {UNOPENED}", hint=UNOPENED_HINT)

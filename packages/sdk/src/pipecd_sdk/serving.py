@@ -13,7 +13,7 @@ from pipecd_sdk.plugin import StagePlugin
 def serve(
     plugin: StagePlugin, *, version: str | None = None, args: Sequence[str] | None = None
 ) -> NoReturn:
-    """Run the plugin's process: read the command line, serve until it is told to stop, exit.
+    """Runs the plugin's process: reads the command line, serves until it is stopped, exits.
 
     `version` is what `version` prints and piped shows; without it it is that of the distribution
     that is named as the plugin's package (`pipecd-plugin-wait` for `pipecd_plugin_wait`). `args`

@@ -29,16 +29,16 @@ class Severity(IntEnum):
 
 
 class LogSink(Protocol):
-    """Takes the lines of one stage."""
+    """The destination of the lines of one stage."""
 
     def append(self, severity: Severity, line: str) -> None:
-        """Take a line that is not empty and not too long."""
+        """Adds a line that is not empty and not too long."""
 
     def set_next_index(self, index: int, at: float | None) -> None:
-        """Give the next line this index, and those that follow it the ones above."""
+        """Sets the index of the next line; the lines after it count up from there."""
 
     async def drain(self) -> None:
-        """Wait while more lines are on their way than memory should hold."""
+        """Waits while more lines are queued than memory should hold."""
 
 
 class StageLog:
@@ -93,9 +93,9 @@ class StageLog:
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """The blocks of a text: its lines, cut where they are too long, an empty one as a blank.
+    """Yields the blocks of a text: its lines, cut where they are too long, an empty one as a blank.
 
-    One after the other: a large text is not held a second time.
+    A generator, so that a large text is not held in memory a second time.
     """
     start, end = 0, len(text) - text.endswith("\n")
     while True:

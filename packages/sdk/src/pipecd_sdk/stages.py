@@ -50,12 +50,12 @@ def stage(
     needs_files: bool = True,
     finishes_on_stop: bool = False,
 ) -> Callable[[F], F]:
-    """Mark `async def f(self, ctx)` or `async def f(self, ctx, config: MyConfig)` as a stage.
+    """Marks `async def f(self, ctx)` or `async def f(self, ctx, config: MyConfig)` as a stage.
 
     `rollback`: it is planned by the plugin and cannot be written in a pipeline. `quick_sync`: it is
     what a deployment without a pipeline runs. `needs_files=False`: no checkout is made for it.
-    `finishes_on_stop`: when the plugin is told to stop, the stage is waited for instead of being
-    cancelled and continued by the next process.
+    `finishes_on_stop`: when the plugin is asked to stop, it waits for the stage, which would
+    otherwise be cancelled and continued by the next process.
 
     Example:
         @stage("WAIT", needs_files=False)
@@ -78,7 +78,7 @@ def stage(
 
 
 def stages_of(cls: type[object]) -> Mapping[str, StageDefinition]:
-    """The stages of a plugin's class by their names, in the order they are written."""
+    """Returns the stages of a plugin's class by their names, in the order they are written."""
     found: dict[str, StageDefinition] = {}
     for owner in reversed(cls.__mro__):
         for attribute, function in vars(owner).items():

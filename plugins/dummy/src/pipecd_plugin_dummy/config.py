@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people write for this plugin: how it shall behave, and misbehave."""
+"""The options that people write for this plugin: how its stages behave, and misbehave."""
 
 import re
 from typing import Any, Final, Literal, Self

@@ -20,7 +20,7 @@ _NO_FRAME: Final = b"\x00\x00\x05\x04\x00\x00\x00\x00\x01"
 
 
 async def flood(what: Flood, log: StageLog) -> None:
-    """Write lines, very many of them."""
+    """Writes very many lines to stdout, stderr and the stage log."""
     line = "x" * max(what.line - 1, 1) + "\n"
     for stream, size in ((sys.stdout, what.stdout), (sys.stderr, what.stderr)):
         for _ in range(-(-size // len(line))):
@@ -37,7 +37,7 @@ def hang(seconds: float) -> None:
 
 
 async def end_process(behaviour: Behaviour, metadata: Metadata) -> None:
-    """End the process the hard way, as often as told."""
+    """Ends the process with `os._exit` or a signal, at most `exit_times` times per stage."""
     if behaviour.exit is None and not behaviour.signal:
         return
     exits = int(await metadata.get(EXITS) or 0)
@@ -53,7 +53,7 @@ async def end_process(behaviour: Behaviour, metadata: Metadata) -> None:
 
 
 def send_garbage(size: int) -> int:
-    """Write noise into every connection of the process; to how many?"""
+    """Writes noise into every connection of the process; returns to how many."""
     sent = 0
     for entry in Path("/proc/self/fd").iterdir():
         try:

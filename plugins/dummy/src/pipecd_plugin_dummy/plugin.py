@@ -146,7 +146,7 @@ def _add_line(file: str, line: str) -> None:
 
 
 def main() -> None:
-    """The executable `pipecd-plugin-dummy`."""
+    """Runs the executable `pipecd-plugin-dummy`."""
     serve(Dummy())
 
 

@@ -15,9 +15,9 @@ from pipecd_sdk.kit import patterns
 LARGEST_TEXT: Final = 256 * 1024
 """Bytes of a file that is compared line by line."""
 MOST_TOLD: Final = 200
-"""Files that are told one by one."""
+"""Files that are shown one by one; of the others only the number."""
 LONGEST_TOLD: Final = 512 * 1024
-"""Characters of all of them: nobody reads more, and somebody has to carry it."""
+"""Characters of all of them: a longer text is not read, and costs memory and bandwidth."""
 
 
 class Difference(Enum):

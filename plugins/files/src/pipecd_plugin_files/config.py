@@ -130,6 +130,6 @@ def _check_patterns(report: Report, key: str, given: tuple[str, ...]) -> None:
 
 
 def _leaves(path: str) -> bool:
-    """Tells whether a path leads out of the folder that it starts in."""
+    """Returns whether a path leads out of the folder that it starts in."""
     parts = PurePosixPath(posixpath.normpath(path)).parts if path else ()
     return bool(parts) and (parts[0] in {"/", ".."})

@@ -29,12 +29,12 @@ Tree = Mapping[str, Entry]
 
 
 def to_deployed_mode(mode: int) -> int:
-    """The mode that a file is deployed with: git knows two."""
+    """Returns the mode that a file is deployed with: git knows two, executable or not."""
     return EXECUTABLE if mode & 0o111 else PLAIN
 
 
 def format_path(path: str) -> str:
-    """A path as a person is told of it: on one line, whatever is in the name."""
+    """Returns a path for messages: on one line, with control characters escaped."""
     return _CONTROL.sub(
         lambda found: f"\\x{ord(found[0]):02x}", path.encode("utf-8", "backslashreplace").decode()
     )

@@ -34,12 +34,12 @@ class SiteContent:
     files: Tree
 
     def read(self, path: str) -> bytes | None:
-        """The content of a deployed file."""
+        """Returns the content of a deployed file, None when it cannot be read."""
         return None if self.release is None else content(self.site.folder(self.release.id), path)
 
 
 def content(folder: Path | str, path: str) -> bytes | None:
-    """The content of a file in a folder; a link is not followed."""
+    """Returns the content of a file in a folder, None when it cannot be read or is a link."""
     try:
         number = os.open(os.path.join(folder, path), os.O_RDONLY | os.O_NOFOLLOW)  # noqa: PTH118
     except OSError:
@@ -49,7 +49,7 @@ def content(folder: Path | str, path: str) -> bytes | None:
 
 
 def look(site: ReleaseSite, digests: Digests) -> SiteContent:
-    """Read a directory; raises TargetError when that is not possible."""
+    """Returns the current release of a directory with its files. Raises TargetError."""
     try:
         release = site.current()
         if release is None and (dangling := site.current_id()) is not None:
@@ -64,7 +64,7 @@ def look(site: ReleaseSite, digests: Digests) -> SiteContent:
 
 
 def live(name: str, seen: SiteContent) -> LiveSnapshot:
-    """Target, release and files, as resources."""
+    """Returns the resources of a deploy target: itself, its release and its files."""
     if seen.release is None:
         target = Resource(
             id=name,
@@ -142,7 +142,7 @@ def _facts(entry: Entry | None) -> dict[str, str]:
 
 
 def drift(seen: SiteContent, folder: SourceFolder, digests: Digests) -> SyncState:
-    """Compare a directory with the folder of the commit that should be there."""
+    """Compares a directory with the folder of the commit; returns whether they match."""
     if seen.release is None:
         reason = "nothing is deployed here"
         return SyncState(status=SyncStatus.OUT_OF_SYNC, short_reason=reason, reason=reason)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which targets come first, what version it is, whether a change is worth the pipeline. Pure."""
+"""Chooses the targets of a canary, the version and the strategy of a deployment. Pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,7 +13,10 @@ LONGEST_VERSION = 100
 
 
 def choose_targets(config: CanaryConfig, targets: Sequence[DeployTarget]) -> list[DeployTarget]:
-    """The deploy targets of a canary, in the order of the piped file; raises StageFailedError."""
+    """Returns the deploy targets of a canary, in the order they are given.
+
+    Raises StageFailedError for an unknown target, or when no target has the labels.
+    """
     if config.targets:
         known = {target.name for target in targets}
         if unknown := [name for name in config.targets if name not in known]:
@@ -35,7 +38,10 @@ def _has(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
 
 
 def version(options: FilesOptions, commit: str, text: bytes | None) -> str:
-    """The version of a commit, from its version file if the application has one."""
+    """Returns the version of a commit, from its version file if the application has one.
+
+    Raises StageFailedError when the version file is missing or empty.
+    """
     if not options.version_file:
         return commit[:7]
     if text is None:
@@ -47,7 +53,7 @@ def version(options: FilesOptions, commit: str, text: bytes | None) -> str:
 
 
 def strategy(options: FilesOptions, changed: Sequence[str]) -> Strategy:
-    """How to bring out a change of these files."""
+    """Returns the strategy for a change of these files: is it worth the pipeline?"""
     if not changed:
         return Strategy(sync=SyncStrategy.QUICK_SYNC, summary="Quick sync, no file has changed")
     worth = [path for path in changed if not patterns.matches(options.quick_sync_paths, path)]
@@ -62,7 +68,7 @@ def strategy(options: FilesOptions, changed: Sequence[str]) -> Strategy:
 
 
 def release_id(deployment: Deployment) -> str:
-    """The name of a deployment's release; sorted by it, releases are sorted by age."""
+    """Returns the name of a deployment's release; releases sorted by name are sorted by age."""
     created = deployment.created_at.astimezone(UTC)
     return f"{created:%Y%m%dT%H%M%S}-{deployment.commit.hash[:8]}-{_plain(deployment.id)[:8]}"
 

@@ -14,7 +14,7 @@ _WORDS: Final = {Difference.MISSING: "added", Difference.EXTRA: "removed"}
 
 
 def preview(seen: SiteContent, folder: SourceFolder, digests: Digests) -> Preview:
-    """The changes, counted and told as a patch."""
+    """Returns what a sync would change: the counts as summary, a patch as details."""
     found = compare(seen.files, read_desired(folder.path, folder.excluded, digests))
     if not found and seen.release is not None:
         return Preview(summary="no file would change", no_change=True)

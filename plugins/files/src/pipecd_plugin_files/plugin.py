@@ -166,7 +166,10 @@ class Files(DeploymentPlugin, LiveState, Drift, PlanPreview):
 
 
 async def _run_in_thread(work: Callable[[threading.Event], T]) -> T:
-    """Do what blocks in a thread. A cancellation tells it to stop, and waits until it has."""
+    """Runs blocking work in a thread. A cancellation sets its stop event and waits for its end.
+
+    Raises StageFailedError when the work raises SiteError, TreeError or OSError.
+    """
     stop = threading.Event()
     doing = asyncio.get_running_loop().run_in_executor(None, work, stop)
     try:
@@ -174,7 +177,7 @@ async def _run_in_thread(work: Callable[[threading.Event], T]) -> T:
     except asyncio.CancelledError:
         stop.set()
         await asyncio.wait([doing])
-        doing.exception()  # it was told to stop: how it ended is of no interest
+        doing.exception()  # it was cancelled: its result and error are not needed
         raise
     except (SiteError, TreeError) as error:
         raise StageFailedError(str(error), hint=getattr(error, "hint", "")) from error
@@ -184,7 +187,7 @@ async def _run_in_thread(work: Callable[[threading.Event], T]) -> T:
 
 
 def main() -> None:
-    """The executable `pipecd-plugin-files`."""
+    """Runs the executable `pipecd-plugin-files`."""
     serve(Files())
 
 

@@ -24,7 +24,7 @@ class SourceFolder:
 
 
 def folder_of(source: Source) -> SourceFolder:
-    """The folder that an application's options name; raises StageFailedError."""
+    """Returns the folder that an application's options name. Raises StageFailedError."""
     options: FilesOptions = source.options
     root = os.path.realpath(source.directory)
     path = os.path.realpath(os.path.join(root, options.source))  # noqa: PTH118
@@ -61,7 +61,7 @@ def _make_hide_rule(options: FilesOptions, opened: set[str], own: str) -> Callab
 
 
 def _list_opened_files(source: Source) -> set[str]:
-    """The files of the application that piped puts opened secrets into."""
+    """Returns the files of the application that piped puts opened secrets into."""
     # Here and not above: a plugin that only waits for work needs no parser in memory.
     from pipecd_sdk.kit import yaml  # noqa: PLC0415
 

@@ -28,12 +28,12 @@ class CustomSyncConfig(StageConfig):
             check_text(report, path, text)
 
     def script(self) -> ScriptConfig:
-        """The same as a script."""
+        """Returns the same options as those of a SCRIPT_RUN."""
         return ScriptConfig(run=self.run, env=self.envs)
 
 
 def script_before(source: Source | None) -> ScriptConfig:
-    """The script that deployed what runs; raises StageFailedError when there is none."""
+    """Returns the script of the running commit. Raises StageFailedError when there is none."""
     if source is None:
         raise StageFailedError(
             "there is nothing to go back to", hint="this was the application's first deployment"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A script that nobody here follows: ended with all it started, and never started any more.
+"""Ends a script that this process does not follow, with all it started, and prevents its start.
 
-What comes after a script, its rollback above all, must not meet it. A shim that another process has
-started may just be about to make its start record; so that record is taken away from it first.
+What runs after a script, its rollback above all, must not run beside it. A shim that another
+process has started may be about to make its start record; so the script is forbidden first, which
+makes that record in its place.
 """
 
 import asyncio
@@ -23,21 +24,22 @@ from pipecd_plugin_scriptrun.shim.runner import (
 from pipecd_sdk import StageContext
 
 ENDING_RESERVE_SECONDS: Final = 5.0
-"""Seconds beyond all others in which a shim ends that was asked to."""
+"""Extra seconds, beyond all limits, for a shim to end after SIGTERM."""
 
 
 def ending_limit_seconds(grace_seconds: float) -> float:
-    """Seconds in which a shim that was asked to end a script has done so."""
+    """Returns the seconds in which a shim must have ended its script after SIGTERM."""
     return grace_seconds + KILL_LIMIT_SECONDS + OUTPUT_LIMIT_SECONDS + ENDING_RESERVE_SECONDS
 
 
 async def end_script(ctx: StageContext, record: ScriptRecord, grace_seconds: float) -> bool:
-    """See to it that nothing of a script lives, and that nothing can start it; did its shim live?
+    """Ends all processes of a script and prevents its start; returns whether its shim was alive.
 
+    When this process is ending, the start is not prevented: the next process continues the stage.
     Raises OSError when its record cannot be written.
     """
     if record.token() is None:
-        return False  # nobody meant to run it
+        return False  # it was never begun here
     is_asked = had_shim = False
     over = time.monotonic() + ending_limit_seconds(grace_seconds)
     pause = FIRST_LOOK_SECONDS
@@ -45,7 +47,7 @@ async def end_script(ctx: StageContext, record: ScriptRecord, grace_seconds: flo
         is_started = record.is_started()
         is_locked = record.is_locked()
         if not is_locked and (is_started or ctx.is_ending()):
-            break  # nothing of it lives; what was not started the next process goes on with
+            break  # no shim is alive; the next process continues what was not started
         if not ctx.is_ending():
             record.forbid()
         if not is_locked:

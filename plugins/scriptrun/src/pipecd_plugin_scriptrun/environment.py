@@ -22,7 +22,7 @@ def script_environment(
     rollback: bool,
     script_id: str,
 ) -> dict[str, str]:
-    """Everything a script finds in its environment; the author's own variables win."""
+    """Returns the environment of a script; the author's own variables override the others."""
     base = {
         name: value
         for name, value in inherited.items()
@@ -69,5 +69,5 @@ def _describe_deployment(deployment: Deployment, rollback: bool) -> dict[str, st
 
 
 def _name(label: str) -> str:
-    """Turn a label's key into what a shell takes for the name of a variable."""
+    """Returns a label's key as a valid name of a shell variable."""
     return re.sub(r"[^A-Z0-9_]", "_", label.upper())

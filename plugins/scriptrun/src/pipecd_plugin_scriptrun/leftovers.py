@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is left of a script whose shim is gone: every process with its token is ended."""
+"""Ends the orphans of a script whose shim is gone: every process with its token."""
 
 import asyncio
 import time
@@ -15,9 +15,9 @@ from pipecd_sdk import StageContext
 
 
 async def end_leftovers(ctx: StageContext, token: str, grace_seconds: float) -> int:
-    """Ask all to end, and kill what has not after the grace period; how many there were.
+    """Sends SIGTERM to all, then SIGKILL after the grace period; returns how many there were.
 
-    They are asked once: what is started after that belongs to somebody's cleaning up.
+    SIGTERM is sent once: a process that starts later belongs to a script's own cleanup.
     """
     processes = ScriptProcesses(token)
     over = time.monotonic() + grace_seconds

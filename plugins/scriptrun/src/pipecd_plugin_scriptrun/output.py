@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The output of a script on its way to the stage log: frames from the file, whole lines as they go.
+"""Reads a script's output for the stage log: frames from the file, cut into lines.
 
-However often the file is read, and by whom: the same lines come from the same places in it.
+Every reader, however often it reads the file, gets the same lines at the same positions.
 """
 
 import os
@@ -39,7 +39,7 @@ class Lines:
         self._is_cut = False
 
     def feed(self, position: int, data: bytes) -> Iterator[tuple[int, str]]:
-        """The lines that are whole by now, each with its place."""
+        """Yields the lines that are complete by now, each with its position."""
         start = 0
         if self._is_cut and data:
             # What was shown as a line of its own has its end now: that is no empty line.
@@ -63,7 +63,7 @@ class Lines:
                 self._is_cut = start == len(data)
 
     def cut(self) -> Iterator[tuple[int, str]]:
-        """The beginning of a line, shown before its end has come."""
+        """Yields the beginning of a line whose end has not come yet, if there is one."""
         if self._part:
             yield self._take()
             self._is_cut = True
@@ -75,7 +75,7 @@ class Lines:
 
 
 def _end_of_piece(data: bytes, start: int, end: int) -> int:
-    """Where to cut, not in the middle of a character if it can be helped."""
+    """Returns where to cut, not in the middle of a UTF-8 character if possible."""
     if end >= len(data):
         return len(data)
     for back in range(4):
@@ -97,7 +97,7 @@ class OutputFile:
 
     @property
     def position(self) -> int:
-        """Up to where it was read."""
+        """Returns the position in the file up to which it was read."""
         return self._position
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class OutputFile:
             os.close(self._number)
 
     def read(self) -> list[OutputBlock] | None:
-        """The next blocks, maybe none of them whole; None when there is nothing new to read."""
+        """Returns the next blocks, maybe none; None when no new frame is complete."""
         if self._number is None:
             try:
                 self._number = os.open(self._file, os.O_RDONLY)
@@ -125,7 +125,7 @@ class OutputFile:
         return blocks if start else None
 
     def rest(self) -> list[OutputBlock]:
-        """A last line without an end."""
+        """Returns the last line, if it has no newline."""
         return [OutputBlock(position, text, self._at) for position, text in self._lines.cut()]
 
     def _blocks(self, kind: bytes, at: float, begin: int, data: bytes) -> Iterator[OutputBlock]:

@@ -48,11 +48,11 @@ from pipecd_sdk import (
 SCRIPT_RUN: Final = "SCRIPT_RUN"
 ROLLBACK: Final = "SCRIPT_RUN_ROLLBACK"
 KEEP_RECORDS_SECONDS: Final = 7 * 24 * 3600.0
-"""Seconds after which the records of a deployment go that nobody has removed at its end."""
+"""Seconds after which records are removed that were not removed at the deployment's end."""
 ROLLBACK_PREFIX: Final = "rollback-"
 """Of the records and marks of a script that rolls back."""
 MARK: Final = "_"
-"""The value of a mark; that it is there is what counts."""
+"""The value of a mark; only its presence counts."""
 
 
 class ScriptRun(StagePlugin):
@@ -112,7 +112,10 @@ class ScriptRun(StagePlugin):
         )
 
     async def _end_others(self, ctx: StageContext, attempts: ScriptAttempts) -> None:
-        """One script of a deployment at a time: whatever died, none meets its own rollback."""
+        """Ends the deployment's other scripts: only one runs at a time, also after a crash.
+
+        Above all, no script runs beside its own rollback.
+        """
         count = 0
         for record in attempts.others():
             count += await self._end_script(ctx, record)
@@ -135,7 +138,7 @@ class ScriptRun(StagePlugin):
         rollback: bool = False,
         before: bool = False,
     ) -> None:
-        """Run a script; `before`: in the files of what ran before."""
+        """Runs a script; with `before`, in the files of the running commit, not of the target."""
         chaos.hit("plugin.begin")
         attempts = self._attempts(ctx, prefix)
         await self._end_others(ctx, attempts)
@@ -148,7 +151,7 @@ class ScriptRun(StagePlugin):
                 ctx, config, commands, attempts, prefix, rollback=rollback, before=before
             )
         except BaseException as error:
-            # It may run already, begun by an earlier process: what ends here must not go on there.
+            # An earlier process may have started it: when the stage ends here, so must the script.
             if isinstance(error, asyncio.CancelledError) and ctx.is_handed_over():
                 raise
             number = attempts.last()
@@ -198,7 +201,7 @@ class ScriptRun(StagePlugin):
     async def _end_forbidden(
         self, ctx: StageContext, commands: Sequence[str], attempts: ScriptAttempts, number: int
     ) -> None:
-        """End a script whose stage was stopped while nobody followed it, with its whole log.
+        """Ends a script whose stage was stopped while no process followed it; writes its whole log.
 
         Neither its files nor its secrets are needed for that.
         """
@@ -220,7 +223,7 @@ class ScriptRun(StagePlugin):
     async def _open_secrets(
         self, ctx: StageContext, config: ScriptConfig, commands: Sequence[str]
     ) -> tuple[list[str], dict[str, str]]:
-        """The commands and variables with the secrets they name; the log shows only names."""
+        """Returns commands and variables with their secrets filled in; the log shows only names."""
         opened = [(await ctx.secrets.expand_command(each)).text for each in commands]
         variables = {
             name: (await ctx.secrets.expand_variable(value)).text
@@ -231,16 +234,16 @@ class ScriptRun(StagePlugin):
     async def _begin(
         self, ctx: StageContext, config: ScriptConfig, attempts: ScriptAttempts, prefix: str
     ) -> tuple[int, str]:
-        """The attempt to run or to follow, and the script's token.
+        """Returns the number of the attempt to run or to follow, and the script's token.
 
-        First it is kept here that the script is meant to run, then the control plane is told that
-        it was started: for the rollback, and so that the loss of this machine's records is noticed.
+        First the intent is recorded on this machine, then the start is recorded in the metadata at
+        the control plane: for the rollback, and to detect the loss of this machine's records.
         """
         mark, token_key = f"{prefix}started-{ctx.stage.index}", f"{prefix}script-{ctx.stage.index}"
         is_marked = await ctx.deployment_metadata.get(mark) is not None
         number = attempts.last()
         if number is None and is_marked:
-            # Told, but not known here: the data folder is another one.
+            # In the metadata, but without a record here: the data folder is another one.
             token = await ctx.deployment_metadata.get(token_key) or new_token()
             count = await end_leftovers(ctx, token, self.config.kill_grace.total_seconds())
             ctx.log.info("Processes of the interrupted script that had to be ended: %d", count)
@@ -257,7 +260,7 @@ class ScriptRun(StagePlugin):
         return number, token
 
     def _continue_interrupted(self, ctx: StageContext, config: ScriptConfig) -> None:
-        """Go on only if the author allows a second run."""
+        """Raises StageFailedError unless the author allows a second run."""
         if config.on_interrupted == "fail":
             raise StageFailedError(
                 "the script was interrupted: it had been started, and nobody knows how far it "
@@ -269,7 +272,7 @@ class ScriptRun(StagePlugin):
 
 
 def _judge(ctx: StageContext, ended: EndRecord) -> None:
-    """Say how a script ended that was not asked to; raises StageFailedError when it failed."""
+    """Logs the success of a script that ended by itself; raises StageFailedError if it failed."""
     if ended.code < 0:
         raise StageFailedError(f"the script was ended by {signal.Signals(-ended.code).name}")
     if ended.code > 0:
@@ -278,7 +281,7 @@ def _judge(ctx: StageContext, ended: EndRecord) -> None:
 
 
 def new_token() -> str:
-    """A text that no other script has."""
+    """Returns a new random token; no other script has the same."""
     return secrets.token_hex(16)
 
 
@@ -290,8 +293,8 @@ def _begin_record(record: ScriptRecord) -> str:
 
 
 def main() -> None:
-    """The executable `pipecd-plugin-scriptrun`."""
-    with suppress(OSError):  # a folder that cannot be read now is told of when a script needs it
+    """Runs the executable `pipecd-plugin-scriptrun`."""
+    with suppress(OSError):  # an unreadable folder is reported when a script needs it
         sweep(find_scripts_folder(os.environ), older_than=KEEP_RECORDS_SECONDS)
     serve(ScriptRun())
 

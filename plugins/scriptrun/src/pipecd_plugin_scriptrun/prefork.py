@@ -15,7 +15,7 @@ from pipecd_plugin_scriptrun.shim import chaos, start
 from pipecd_sdk.kit.process import own, spawn_detached, word
 
 KEEP_SECONDS: Final = 60.0
-"""Seconds without a script after which the spare one is let go."""
+"""Seconds without a script after which the idle shim is closed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class ShimPool:
             self._idle = None
 
     def reap_later(self, pid: int) -> None:
-        """Reaps a shim that ends by itself at a later call."""
+        """Registers a shim that ends by itself; a later `take` reaps it."""
         self._ending.append(pid)
 
     def _reap(self) -> None:
@@ -94,4 +94,4 @@ def spawn() -> IdleShim:
 
 
 SHIMS: Final = ShimPool()
-"""Of this process, whatever runs in it."""
+"""The pool of this process, shared by all its stages."""

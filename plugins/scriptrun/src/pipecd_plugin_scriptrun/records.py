@@ -53,13 +53,13 @@ class ScriptRecord:
     folder: Path
 
     def token(self) -> str | None:
-        """Returns the script's token, None when nobody meant to run it from here."""
+        """Returns the script's token, None when it was never begun on this machine."""
         return _read(self.folder / files.INTENT) or None
 
     def begin(self, token: str) -> str:
         """Records that the script is about to be run; returns its token, which stays the first.
 
-        Not synced: when it is lost with the machine, that is seen as what it is.
+        Not synced: when a power loss takes it, the mark in the metadata shows that it was lost.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = self.folder / f"{files.INTENT}.{token}"
@@ -71,24 +71,24 @@ class ScriptRecord:
         return self.token() or token
 
     def is_locked(self) -> bool:
-        """Tells whether its shim lives."""
+        """Returns whether its shim is alive."""
         return files.is_locked(str(self.folder))
 
     def is_started(self) -> bool:
-        """Tells whether the start record was made; it may be about to be written."""
+        """Returns whether the start record exists; its content may not be written yet."""
         return (self.folder / files.STARTED).exists()
 
     def forbid(self) -> None:
-        """Let nobody start the script from now on, nor start it again. Raises OSError."""
+        """Prevents every start of the script from now on, in any process. Raises OSError."""
         if self.folder.is_dir():
             files.forbid(str(self.folder))
 
     def is_forbidden(self) -> bool:
-        """Tells whether somebody has forbidden the script to run, or to go on."""
+        """Returns whether a process has forbidden the script to start or to continue."""
         return (self.folder / files.STOPPED).exists()
 
     def read_started(self) -> StartRecord | None:
-        """Returns the start record, None while it is not whole."""
+        """Returns the start record, None while it is not completely written."""
         words = _read(self.folder / files.STARTED).split()
         return StartRecord(pid=int(words[0]), index=int(words[1])) if len(words) == 2 else None
 
@@ -98,7 +98,7 @@ class ScriptRecord:
         return EndRecord(code=int(words[0]), asked=words[1] == "1") if len(words) == 2 else None
 
     def errors(self) -> str:
-        """What the shim has to say about itself."""
+        """Returns the shim's own error messages."""
         return _read(self.folder / files.ERRORS).strip()
 
     @property
@@ -106,11 +106,11 @@ class ScriptRecord:
         return self.folder / files.OUTPUT
 
     def index_at(self, started: StartRecord, position: int) -> int:
-        """The index of the line that begins at a position of the output file."""
+        """Returns the log index of the line that begins at a position of the output file."""
         return started.index + HEADER_ROOM + INDEXES_PER_BYTE * position
 
     def index_after(self) -> int:
-        """An index above all that was said about this attempt, 0 when it did not start."""
+        """Returns an index above all log lines of this attempt, 0 when it did not start."""
         started = self.read_started()
         if started is None:
             return 0
@@ -129,14 +129,14 @@ class ScriptAttempts:
         return ScriptRecord(folder=self._folder / f"{self._prefix}{number}")
 
     def last(self) -> int | None:
-        """The number of the latest attempt that was begun, None when there was none."""
+        """Returns the number of the latest attempt that was begun, None when there was none."""
         number = None
         while self[0 if number is None else number + 1].token() is not None:
             number = 0 if number is None else number + 1
         return number
 
     def others(self) -> list[ScriptRecord]:
-        """The records of the deployment's other scripts."""
+        """Returns the records of the deployment's other scripts."""
         try:
             folders = sorted(each for each in self._folder.iterdir() if each.is_dir())
         except FileNotFoundError:
@@ -154,9 +154,9 @@ def find_scripts_folder(environment: Mapping[str, str]) -> Path:
 
 
 def sweep(scripts: Path, *, older_than: float, keep: Collection[str] = ()) -> list[str]:
-    """Remove what is left of deployments that nobody has written to for so many seconds.
+    """Removes the records of deployments that were not written to for `older_than` seconds.
 
-    One whose script still runs stays, and those to `keep`. The value is the folders' names.
+    Those whose script still runs stay, and those in `keep`. Returns the names of removed folders.
     """
     if not scripts.is_dir():
         return []
@@ -164,7 +164,7 @@ def sweep(scripts: Path, *, older_than: float, keep: Collection[str] = ()) -> li
     limit = time.time() - older_than
     gone = []
     for folder in scripts.iterdir():
-        with suppress(FileNotFoundError, NotADirectoryError):  # somebody else sweeps, too
+        with suppress(FileNotFoundError, NotADirectoryError):  # another process sweeps, too
             if folder.name not in kept and _is_left(folder, limit):
                 shutil.rmtree(folder, ignore_errors=True)
                 gone.append(folder.name)
@@ -172,7 +172,7 @@ def sweep(scripts: Path, *, older_than: float, keep: Collection[str] = ()) -> li
 
 
 def _is_left(folder: Path, limit: float) -> bool:
-    """Tells whether nothing in it was written since, and nothing of it runs."""
+    """Returns whether nothing in it was written since `limit`, and no shim of it is alive."""
     records = list(folder.iterdir())
     inner = [each for record in records for each in record.iterdir()]
     newest = max(each.stat().st_mtime for each in [folder, *records, *inner])

@@ -51,18 +51,19 @@ class Attempt:
         self._is_ending = False
 
     async def run_to_end(self) -> EndRecord | None:
-        """How the script ended; None when nobody knows, and nothing of it runs any more.
+        """Returns how the script ended; None when that is unknown and none of its processes runs.
 
-        A cancellation ends the script and all it started before it gets through, unless the next
-        process continues the stage. So does whatever else goes wrong, and one whose stage was
-        stopped while nobody followed it is ended as well.
+        A cancellation ends the script and all it started before it is raised further, unless the
+        next process continues the stage. So does any other error. A script whose stage was stopped
+        while no process followed it is ended as well.
         """
         try:
             ended = await (self._end() if self._record.is_forbidden() else self._follow())
         except asyncio.CancelledError:
             if self._ctx.is_handed_over():
                 raise
-            # piped's death cancels, too, a moment before it is ours. That is no cancellation.
+            # When piped dies, this is cancelled, too, a moment before the kernel ends this process.
+            # That must not end the script.
             await asyncio.sleep(DEATH_NOTICE_SECONDS)
             self._ctx.log.info("Cancelled: ending the script and all it started")
             await self._end()
@@ -83,7 +84,10 @@ class Attempt:
         return ended
 
     async def _follow(self) -> EndRecord | None:
-        """Pass on the output until the script is over, whoever started it."""
+        """Copies the output to the stage log until the script is over; starts it if needed.
+
+        An earlier process may have started it. Returns None when it is unknown how it ended.
+        """
         while True:
             # In this order: a shim holds its lock before it starts, and until its exit is known.
             is_started = self._record.is_started()
@@ -156,7 +160,10 @@ class Attempt:
             chaos.hit("plugin.output")
 
     def _notice_background(self) -> None:
-        """A script is over when nobody can write to its log any more, as in a shell's pipeline."""
+        """Logs once that background processes keep an ended script waiting.
+
+        A script is over when no process holds its output any more, as in a shell's pipeline.
+        """
         if not self._output.shell_has_ended or self._is_ending:
             return
         now = time.monotonic()
@@ -169,10 +176,10 @@ class Attempt:
             )
 
     async def _end(self) -> EndRecord | None:
-        """Let the shim end everything, or do it from here if the shim is gone; how it ended.
+        """Has the shim end the script, or ends its orphans here; returns how the script ended.
 
-        First nobody can start the script any more: a shim of an earlier process may be about to.
-        When this process ends and the next one goes on, that is left to it.
+        First every start is prevented: a shim of an earlier process may be about to start it.
+        When this process is ending, the start is not prevented: the next process continues it.
         """
         self._is_ending = True
         if not self._ctx.is_ending():

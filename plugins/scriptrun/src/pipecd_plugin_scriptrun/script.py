@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 
 def shell_text(commands: Sequence[str]) -> str:
-    """One script of all commands, which share a shell; of several it stops at the first failure."""
+    """Returns one script of all commands, in one shell; it ends after the first that fails."""
     if len(commands) == 1:
         return commands[0] + "\n"
     return "".join(
@@ -15,7 +15,7 @@ def shell_text(commands: Sequence[str]) -> str:
 
 
 def _check(number: int, total: int) -> str:
-    """Leave with the exit code of the command before, if it failed.
+    """Returns shell text that exits with the exit code of the command before, if it failed.
 
     `case` looks at `$?` without changing it. The empty line in front ends a command whose last
     character is a backslash.
@@ -25,7 +25,7 @@ def _check(number: int, total: int) -> str:
 
 
 def format_commands(commands: Sequence[str]) -> Iterator[str]:
-    """The lines of the commands as the stage log shows them."""
+    """Yields the lines of the commands as the stage log shows them."""
     for command in commands:
         for line in command.rstrip("\n").split("\n"):
             yield f"  {line}"

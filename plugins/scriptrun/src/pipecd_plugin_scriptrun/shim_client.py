@@ -14,7 +14,7 @@ from pipecd_plugin_scriptrun.prefork import SHIMS
 from pipecd_plugin_scriptrun.records import ScriptRecord
 
 FIRST_PAUSE_SECONDS: Final = 0.02
-"""Seconds until the next look at a record whose shim was started by somebody else; then longer."""
+"""Seconds until the next look at a record whose shim another process started; then longer."""
 LONGEST_PAUSE_SECONDS: Final = 0.2
 OWN_PAUSE_SECONDS: Final = 0.5
 """The same for our own shim, which wakes us by itself."""
@@ -47,7 +47,7 @@ class Shim:
 
     @property
     def is_own(self) -> bool:
-        """Tells whether it was started here and has not ended yet."""
+        """Returns whether this process started the shim and it has not ended yet."""
         return self._pid is not None
 
     async def start(self, script: Script, *, floor: int) -> None:
@@ -79,7 +79,7 @@ class Shim:
             self._pid, self.exit_code = None, os.waitstatus_to_exitcode(status)
 
     async def wait(self) -> None:
-        """Waits until there may be something new."""
+        """Waits until the shim wakes us or the pause is over: there may be new output."""
         pause = OWN_PAUSE_SECONDS if self.is_own else self._pause
         self._pause = min(self._pause * 1.5, LONGEST_PAUSE_SECONDS)
         with suppress(TimeoutError):
@@ -105,7 +105,7 @@ class Shim:
         return True
 
     def leave(self) -> None:
-        """Stops listening; the shim goes on until its script has ended."""
+        """Stops following the shim, which continues until its script has ended."""
         self._close()
         if self._pid is not None:
             SHIMS.reap_later(self._pid)
@@ -119,7 +119,7 @@ class Shim:
 
 
 def _job(record: ScriptRecord, script: Script, floor: int) -> bytes:
-    """What the shim reads: a length, then texts with a null character behind each."""
+    """Returns the job that the shim reads: a length, then texts, each ended by a null character."""
     texts = [
         str(record.folder),
         str(script.directory),
@@ -133,9 +133,9 @@ def _job(record: ScriptRecord, script: Script, floor: int) -> bytes:
 
 
 def _hand_over(pipe: int, job: bytes) -> None:
-    """Write the job and close the pipe; here, because a thread goes on when its task is cancelled.
+    """Writes the job and closes the pipe; here, as a thread continues when its task is cancelled.
 
-    A pipe that somebody else closes meanwhile may be another file by the next write.
+    If the pipe was closed by another thread meanwhile, its number could be another file's.
     """
     try:
         while job:

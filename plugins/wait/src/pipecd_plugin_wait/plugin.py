@@ -31,7 +31,7 @@ class Wait(StagePlugin):
 
 
 def main() -> None:
-    """The executable `pipecd-plugin-wait`."""
+    """Runs the executable `pipecd-plugin-wait`."""
     serve(Wait())
 
 

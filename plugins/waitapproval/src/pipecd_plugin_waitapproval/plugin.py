@@ -80,7 +80,7 @@ class WaitApproval(StagePlugin):
         author: Collection[str],
         approved: list[str],
     ) -> None:
-        """Add to `approved` until it is enough; each approval is kept before it counts."""
+        """Adds to `approved` until there are enough; an approval is stored before it counts."""
         async for command in ctx.commands:
             if command.kind is not CommandKind.APPROVE or command.commander in approved:
                 continue
@@ -98,7 +98,7 @@ class WaitApproval(StagePlugin):
 
 
 def _refusal(commander: str, config: ApprovalConfig, author: Collection[str]) -> str:
-    """Why somebody's approval does not count; empty when it does."""
+    """Returns why the commander's approval does not count; empty when it does."""
     if commander.casefold() in author:
         return f"The approval of {commander} does not count: the author of the commit"
     if config.approvers and commander not in config.approvers:
@@ -153,7 +153,7 @@ def _approvals(count: int, more: str = "") -> str:
 
 
 def main() -> None:
-    """The executable `pipecd-plugin-waitapproval`."""
+    """Runs the executable `pipecd-plugin-waitapproval`."""
     serve(WaitApproval())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files people write: piped, application, control plane. Loaded, or all their faults told.
+"""Loads the files people write: piped, application, control plane; reports all their faults.
 
 Names are looked up when they are first used: a command line that only reads a duration, or a plugin
 that only decodes its options, does not pay for the YAML parser and the documents.

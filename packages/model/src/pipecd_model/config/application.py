@@ -249,7 +249,7 @@ class ApplicationConfig(ConfigModel):
 
 
 def _drop_published_slips(raw: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Published pages write these, and nobody reads them: not worth refusing a file for."""
+    """Returns `raw` without keys that published pages show and no program reads; warns of each."""
     for slip, hint in _PUBLISHED_SLIPS.items():
         key = find_key(raw, slip)
         if key is not None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constraints on the values of a struct, as data: checked by the decoder, and told by its schema.
+"""Constraints on the values of a struct, as data: checked by the decoder, and part of its schema.
 
 What a struct's `check` says in Python is known only to a program that runs it. A constraint is also
-written into the JSON Schema, as `x-constraints`, so that whoever has nothing but the schema refuses
-the same values with the same sentences. Keys are spelled as files spell them.
+written into the JSON Schema, as `x-constraints`, so that a program that has only the schema refuses
+the same values with the same messages. Keys are spelled as files spell them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class FaultReport(Protocol):
     """Where a constraint reports what it refuses."""
 
     def fault(self, *path: str | int, message: str, hint: str = "") -> None:
-        """Refuse what stands at the path."""
+        """Reports a fault of the value at the path."""
 
     def broken(self, key: str) -> bool:
-        """Was something under this key refused already?"""
+        """Returns whether a value under this key was refused already."""
 
 
 class NoSuchConstraintError(ValueError):

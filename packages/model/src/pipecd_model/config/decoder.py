@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain values to structs, with everything that is wrong and not only the first of it.
+"""Decodes plain values into structs, and reports all faults, not only the first.
 
-Keys are matched whatever their case, unknown ones are told, null and zero mean the default.
-Used by the documents of this package and by whoever decodes a part of them, as a plugin does.
+Keys are matched whatever their case, unknown ones are reported, null and zero mean the default.
+Used by the documents of this package and by callers that decode a part of them, such as plugins.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class _Decoder:
         return each.default() if not each.required and _is_zero(value) else value
 
     def value(self, kind: Any, raw: Any, path: Path) -> Any:
-        """Read a plain value as a type; `_BROKEN` when it was refused."""
+        """Decodes a plain value as a type; returns `_BROKEN` when it was refused."""
         reader = _READERS.get(kind)
         if reader is not None:
             return reader(self, raw, path)
@@ -185,7 +185,7 @@ class _Decoder:
         return self._own_grammar(kind, raw, path)
 
     def _union(self, kind: Any, raw: Any, path: Path) -> Any:
-        """Read one of several forms, told apart by whether the file has a list, a map or a text."""
+        """Decodes one of several types, chosen by whether the file has a list, a map or a text."""
         arms = [arm for arm in typing.get_args(kind) if arm is not type(None)]
         fitting = [arm for arm in arms if _form(arm) is _raw_form(raw)]
         for arm in fitting if len(fitting) > 1 else ():
@@ -263,11 +263,11 @@ class _Decoder:
         return self.fault(path, f"expected a number, got {_kind(raw)}", hint)
 
     def passthrough(self, raw: Any, path: Path) -> Any:
-        """Read what is somebody else's: passed on as it is."""
+        """Returns a value unchanged: the program it belongs to, e.g. a plugin, decodes it."""
         return raw
 
     def any_map(self, raw: Any, path: Path) -> Any:
-        """Read a mapping that is somebody else's: passed on as it is."""
+        """Returns a mapping unchanged: the program it belongs to, e.g. a plugin, decodes it."""
         if isinstance(raw, dict):
             return raw
         return self.fault(path, f"expected a mapping, got {_kind(raw)}")

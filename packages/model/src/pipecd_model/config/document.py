@@ -84,21 +84,24 @@ def application_for_plugins(
 
 
 def load_control_plane(text: str | bytes, *, file: str) -> Loaded[ControlPlaneConfig]:
-    """Load the document `ControlPlane`; here unknown keys are faults too."""
+    """Loads the document `ControlPlane`; here unknown keys are faults too.
+
+    Raises `ConfigFaultsError` with everything that is wrong.
+    """
     return _load(ControlPlaneConfig, "ControlPlane", text, file, strict=True)
 
 
 def load_event_watcher(
     text: str | bytes, *, file: str, strict: bool = False
 ) -> Loaded[EventWatcherDocument]:
-    """Load the document `EventWatcher`."""
+    """Loads the document `EventWatcher`. Raises `ConfigFaultsError` with everything wrong."""
     return _load(EventWatcherDocument, "EventWatcher", text, file, strict=strict)
 
 
 def load_analysis_template(
     text: str | bytes, *, file: str, strict: bool = False
 ) -> Loaded[AnalysisTemplateConfig]:
-    """Load the document `AnalysisTemplate`."""
+    """Loads the document `AnalysisTemplate`. Raises `ConfigFaultsError` with everything wrong."""
     return _load(AnalysisTemplateConfig, "AnalysisTemplate", text, file, strict=strict)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong in a file somebody wrote, said to that person with the place and a hint.
+"""Faults: what is wrong in a file that a person wrote, with the place and a hint.
 
-The loader collects faults while it reads and hands them over all at once.
+The loader collects faults while it reads and raises them all at once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Fault:
 
 
 def sort_faults(faults: Iterable[Fault]) -> tuple[Fault, ...]:
-    """Bring faults into the order in which their author reads the file."""
+    """Returns faults in the order of their lines and columns."""
     return tuple(sorted(faults, key=lambda fault: (fault.line, fault.column)))
 
 

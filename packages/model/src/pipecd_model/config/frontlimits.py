@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What callers of a control plane may cost, and how long they may take.
+"""The limits of a control plane for its callers: connections, requests, sizes and times.
 
-A stranger is whoever has not shown a valid credential on its connection yet.
+A stranger is a caller that has not shown a valid credential on its connection yet.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is told about what: routes and receivers of a piped, mentions of an application."""
+"""Notifications: routes and receivers of a piped, mentions of an application."""
 
 from __future__ import annotations
 

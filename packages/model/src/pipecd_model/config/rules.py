@@ -15,19 +15,19 @@ from pipecd_model.regex import BadRegexError, Regex, compile_regex
 
 
 def not_negative(report: Report, key: str, value: timedelta) -> None:
-    """Refuse a time that runs backwards."""
+    """Reports a negative duration."""
     if value < timedelta():
         report.fault(key, message=f"must not be negative: {value}")
 
 
 def positive(report: Report, key: str, value: timedelta) -> None:
-    """Refuse a time in which nothing can happen."""
+    """Reports a duration that is not longer than zero."""
     if value <= timedelta():
         report.fault(key, message=f"must be positive: {value}")
 
 
 def one_of(report: Report, *path: str | int, value: str, known: Collection[str]) -> None:
-    """Refuse a name that means nothing."""
+    """Reports a value that is not one of the allowed names."""
     if value and value not in known:
         report.fault(*path, message=f"unknown value {value!r}", hint=nearest(value, known))
 
@@ -76,7 +76,7 @@ def relative_paths(report: Report, key: str, names: Iterable[str]) -> None:
 
 
 def git_name(report: Report, key: str, name: Callable[[str], object], value: str) -> None:
-    """Refuse a name that no git may get; whether it is missing is said elsewhere."""
+    """Reports a name that must not reach git; an empty name is left to other checks."""
     if not value or report.broken(key):
         return
     try:
@@ -86,7 +86,7 @@ def git_name(report: Report, key: str, name: Callable[[str], object], value: str
 
 
 def regex(report: Report, key: str, pattern: str) -> Regex | None:
-    """Refuse what is no regular expression, here or for others who read the same file."""
+    """Returns the compiled expression; None, with a fault reported, for one that is not RE2."""
     try:
         return compile_regex(pattern)
     except BadRegexError as error:

@@ -30,10 +30,10 @@ class Report(Protocol):
         """Refuse the file because of what stands at the path, which starts at this struct."""
 
     def warn(self, *path: str | int, message: str, hint: str = "") -> None:
-        """Tell the author, and go on."""
+        """Adds a warning for the author; the file is still accepted."""
 
     def broken(self, key: str) -> bool:
-        """Was something under this key refused already? Then a rule about it proves nothing."""
+        """Returns whether a value under this key was refused: rules about it prove nothing then."""
 
 
 class _ConfigMeta(msgspec.StructMeta):

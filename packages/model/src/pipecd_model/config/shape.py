@@ -37,7 +37,7 @@ class Shape:
     aliases: Mapping[str, str]
 
     def key(self, written: str) -> str | None:
-        """Find the key that is meant by what somebody wrote."""
+        """Returns the key that a written key stands for, in any case or by an alias; else None."""
         low = written.lower()
         return self.known.get(low) or self.aliases.get(low)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Application files of the older kinds, brought into today's shape before they are decoded.
+"""Converts application files of the older kinds to today's shape before they are decoded.
 
 Each older kind named a platform; today a platform is a plugin, so its settings move to that
-plugin's section. What meant something else there, or has no counterpart, is told.
+plugin's section. What meant something else there, or has no counterpart, is reported.
 `pipectl migrate` does the same to the text of a file, and checks itself against this module.
 """
 
@@ -116,7 +116,7 @@ def _planner(kind: str, planner: dict[str, Any], section: dict[str, Any]) -> dic
 
 
 def is_standalone_task(kind: str, platform_input: dict[str, Any]) -> bool:
-    """Was it a task without a service only because that was the default?"""
+    """Returns whether it was a task without a service only because that was the default."""
     return (
         kind == "ECSApp"
         and find_key(platform_input, "runStandaloneTask") is None
@@ -199,7 +199,7 @@ def plain_number(value: Any) -> int | None:
 
 
 def _hazards(kind: str, spec: dict[str, Any], findings: Findings) -> None:
-    """Tell what has no counterpart today, or is read by other plugins than ours in another way."""
+    """Reports what has no counterpart today, or what plugins other than ours read differently."""
 
     def warn(path: Path, message: str, hint: str = "") -> None:
         findings.warnings.append(Finding(path=("spec", *path), message=message, hint=hint))

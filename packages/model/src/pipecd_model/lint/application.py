@@ -96,7 +96,7 @@ def _check_files(spec: dict[str, Any], notes: Notes, files: FileView | None) -> 
         named.append((("spec", "attachment", "sources", key), name, f"the attachment {key!r},"))
     for place, name, what in named:
         if not isinstance(name, str) or not name or name.startswith("/"):
-            continue  # told when it is loaded
+            continue  # reported when it is loaded
         if not files.is_inside(name):
             notes.fault(place, f"{what} {name!r} is outside of the repository", "copy it inside")
         elif not files.exists(name):

@@ -17,13 +17,13 @@ class FileView(Protocol):
     """Paths are absolute, or relative to the folder of the file that is checked."""
 
     def is_inside(self, path: str, /) -> bool:
-        """Does it stay within the repository?"""
+        """Returns whether the path stays within the repository."""
 
     def exists(self, path: str, /) -> bool:
-        """Is there such a file?"""
+        """Returns whether there is such a file."""
 
     def read(self, path: str, /) -> str | None:
-        """Give its text; None if there is none, or if it is no text."""
+        """Returns the file's text; None if there is no such file, or if it is no text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +59,6 @@ class Notes:
         )
 
     def add(self, found: Findings) -> None:
-        """Take over what somebody else found."""
+        """Adds the faults and warnings of another check."""
         self._findings.faults += found.faults
         self._findings.warnings += found.warnings

@@ -52,6 +52,6 @@ def _judge(document: Document, kind: str, file: str, context: LintContext) -> Pr
         return Problems(kind=kind, config=loaded.config, warnings=loaded.warnings)
     if kind == "Piped":
         piped.check(document.spec, notes, context)
-    # A kind that nobody knows was refused above; its body is not judged.
+    # An unknown kind was refused above; its body is not checked.
     body = document.load(KINDS.get(kind, ConfigModel), document.spec if kind in KINDS else {})
     return Problems(kind=kind, config=body.config, warnings=sort_faults(body.warnings))

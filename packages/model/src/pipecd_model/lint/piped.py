@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A piped file, judged: the files it names, and what the plugins everybody knows need."""
+"""Checks a piped file: the files it names, and what the known plugins need."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def check(spec: dict[str, Any], notes: Notes, context: LintContext) -> None:
 def _check_stage(stage: dict[str, Any], path: Path, notes: Notes, context: LintContext) -> None:
     name = stage.get(find_key(stage, "name") or "")
     if not isinstance(name, str) or not name or is_planned_automatically(name):
-        return  # told when it is loaded
+        return  # reported when it is loaded
     if any(name in each.rollback_stages for each in context.installed.values()):
         notes.fault((*path, "name"), f"{name} is added by itself", "remove the stage")
         return

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML text, changed in place: settings are cut out and put in elsewhere with their comments.
+"""Changes YAML text in place: moves settings together with their comments.
 
-Every change works on the text between the marks of the parser and reads the text again after it;
-nothing is written anew that was not touched. Anchors that a change would break are for the caller
+Every change works on the text between the marks of the parser and parses the text again after it;
+text that was not touched stays as it was. Anchors that a change would break are for the caller
 to notice: it compares what the text says before and after.
 """
 
@@ -32,7 +32,7 @@ class Splice:
         self._root = yaml.compose(self.text, Loader=yaml.CSafeLoader)
 
     def has(self, path: Path) -> bool:
-        """Is there something at the path, null included?"""
+        """Returns whether there is a value at the path, null included."""
         return self._node(path) is not None
 
     def keys(self, path: Path) -> tuple[str, ...]:
@@ -147,12 +147,12 @@ class Splice:
         self._change(end, end, f"\n{indent(piece.rstrip(chr(10)), ' ' * column)}")
 
     def replace(self, path: Path, written: str) -> None:
-        """Write a single value anew."""
+        """Replaces the text of a single value."""
         node = self._node(path)
         self._change(self._start(node), self._end(node), written)
 
     def value(self, path: Path) -> Any:
-        """Give the text of a single value."""
+        """Returns the text of a single value."""
         node = self._node(path)
         return node.value if isinstance(node, yaml.ScalarNode) else None
 
@@ -185,7 +185,7 @@ class Splice:
         return len(self.text) if end < 0 else end
 
     def _shares_its_line(self, start: int) -> bool:
-        """Does a dash, or anything else, stand before it on its line?"""
+        """Returns whether a dash, or anything else, stands before it on its line."""
         return bool(self.text[self.text.rfind("\n", 0, start) + 1 : start].strip())
 
     def _piece(self, path: Path) -> tuple[str, int, int]:

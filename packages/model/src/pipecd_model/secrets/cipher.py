@@ -36,14 +36,14 @@ class CannotOpenError(ConfigError):
 
 
 class Sealer:
-    """Closes secrets for whoever holds the private half of a key."""
+    """Encrypts secrets with a public key: only the private key opens them."""
 
     def __init__(self, public_key: bytes) -> None:
         """Take a public key in PEM form; raises BadKeyError."""
         self._key = _public_key(public_key)
 
     def seal(self, plaintext: str | bytes) -> str:
-        """Close a secret; twice the same text looks different each time."""
+        """Returns a text encrypted; the same text looks different each time."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
 
         data = as_bytes(plaintext) if isinstance(plaintext, str) else plaintext

@@ -113,7 +113,7 @@ class _Work:
                 self.targets |= dict.fromkeys(found)
 
     def open_secrets(self, encryption: EncryptionConfig, open_secret: OpenSecret | None) -> None:
-        """Open every secret; all that cannot be are told at once."""
+        """Opens every secret; adds a fault for each that cannot be opened."""
         if open_secret is None:
             if self.secret_targets:
                 self._fault(
@@ -160,7 +160,7 @@ class _Work:
         self.made |= made
 
     def give_up_on_faults(self) -> None:
-        """Tell everything that is wrong; a value that got into a message is masked there."""
+        """Raises ConfigFaultsError with all faults, if any; masks secret values in messages."""
         if not self._faults:
             return
         masker = Masker(self.secrets.values())

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door for stage logs: secret values that are known are replaced, wherever they begin and end.
+"""Masks known secret values in stage logs, also where a value spans several pieces of the text.
 
 Looked for are values of six characters or more, each line of a longer one, as they are, with other
 line breaks, and as JSON, URLs, shells, hexadecimal dumps and base64 write them, also where the
-base64 is of something around the value. A net, not a promise: a script can write a value in a way
-that nobody recognises. What is looked for has a limit, since looking takes time: of very long
-values, or very many, first other forms are left out, then single lines.
+base64 is of something around the value. It is best effort, not a promise: a script can write a
+value in a form that is not looked for. The number of forms has a limit, since looking takes time:
+of very long values, or very many, first other forms are left out, then single lines.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Masker:
 
     @classmethod
     def join(cls, maskers: Sequence[Masker]) -> Self:
-        """A masker of all that others look for; when that is too much, each has the same share."""
+        """Returns a masker of all values of others; beyond the limit, each gets the same share."""
         parts = [each.needles for each in maskers]
         if sum(map(len, parts)) > MOST_TOGETHER:
             parts = [each[: MOST_TOGETHER // len(parts)] for each in parts]
@@ -62,21 +62,21 @@ class Masker:
         return new
 
     def effort(self, characters: int) -> int:
-        """How much work it is to mask this many characters; a million takes some milliseconds."""
+        """Returns the work of masking this many characters; a million takes some milliseconds."""
         return characters * len(self.needles) // 8
 
     def fresh(self) -> Self:
-        """A masker of the same values for another stream."""
+        """Returns a masker of the same values for another stream."""
         new = copy(self)
         new.flush()
         return new
 
     def line(self, text: str) -> str:
-        """Mask a text that is complete in itself; leaves the stream as it is."""
+        """Returns a complete text masked; does not change the state of the stream."""
         return _mask_found(text, _find_values(text, self.needles), 0, len(text))
 
     def places(self, text: str) -> list[tuple[int, int]]:
-        """Where values stand in a text, begin and end, from the first on; none overlap."""
+        """Returns begin and end of each value in a text, in order; none overlap."""
         joined: list[tuple[int, int]] = []
         for start, end in _find_values(text, self.needles):
             if joined and start < joined[-1][1]:
@@ -86,15 +86,15 @@ class Masker:
         return joined
 
     def count_unfinished(self, text: str) -> int:
-        """How many characters at the end of a text could be the beginning of a value."""
+        """Returns how many characters at the end of a text may be the beginning of a value."""
         return len(text) - _may_become(text, self.needles)
 
     def __bool__(self) -> bool:
-        """Is there anything to look for?"""
+        """Returns whether there is anything to look for."""
         return bool(self.needles)
 
     def feed(self, text: str) -> str:
-        """Take the next piece; gives what can be shown, and holds back what may become a secret."""
+        """Adds a piece; returns what can be shown, and holds back what may become a secret."""
         if not self.needles:
             return text
         text = self._held + text
@@ -107,14 +107,14 @@ class Masker:
         return shown
 
     def flush(self) -> str:
-        """Give what was held back: the stream is over and it became nothing."""
+        """Returns what was held back, masked: the stream is over."""
         rest, covered = self._held, self._covered
         self._held, self._covered = "", 0
         return _mask_found(rest, _find_values(rest, self.needles), covered, len(rest))
 
 
 def _mask_found(text: str, found: list[tuple[int, int]], covered: int, until: int) -> str:
-    """Show a text up to a place; what is covered at its front has been masked before."""
+    """Returns a text masked up to `until`; the first `covered` characters were masked before."""
     shown = []
     position = covered
     for start, end in found:
@@ -128,7 +128,7 @@ def _mask_found(text: str, found: list[tuple[int, int]], covered: int, until: in
 
 
 def _find_values(text: str, needles: tuple[str, ...]) -> list[tuple[int, int]]:
-    """All places where a value stands, from the first on; they may overlap."""
+    """Returns begin and end of all values in a text, in order; they may overlap."""
     places = []
     for needle in needles:
         if needle not in text:
@@ -143,7 +143,7 @@ def _find_values(text: str, needles: tuple[str, ...]) -> list[tuple[int, int]]:
 
 
 def _end_of_chain(text: str, needle: str, start: int) -> int:
-    """Where a value ends that stands at a place; one that overlaps itself may go on and on."""
+    """Returns where a value ends that begins at `start`; overlapping repetitions count as one."""
     size = len(needle)
     last = start
     while (further := text.rfind(needle, last + 1, last + 2 * size - 1)) >= 0:
@@ -152,7 +152,7 @@ def _end_of_chain(text: str, needle: str, start: int) -> int:
 
 
 def _may_become(text: str, needles: tuple[str, ...]) -> int:
-    """Where the end of a text begins that more text could make a value of."""
+    """Returns where the end of a text begins that may be the beginning of a value."""
     earliest = len(text)
     for needle in needles:
         if text[-1:] not in needle:
@@ -167,7 +167,7 @@ def _may_become(text: str, needles: tuple[str, ...]) -> int:
 
 
 def _needles(values: Iterable[str]) -> tuple[tuple[str, ...], bool]:
-    """What to look for, and whether that is all; the most telling first."""
+    """Returns the texts to look for, whole values first, and whether none had to be left out."""
     wholes: dict[str, None] = {}
     for value in dict.fromkeys(values):
         wholes.update(dict.fromkeys(_trim(value)))

@@ -46,12 +46,12 @@ class Opened:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """The secrets that a text names, each once, in order."""
+    """Returns the names of the secrets that a text names, each once, in order."""
     return tuple(dict.fromkeys(_name(found) for found in _PLACEHOLDER.finditer(text)))
 
 
 def texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """All texts in the options of a stage, however deep, each with the way to it."""
+    """Yields all texts in the options of a stage, at any depth, each with its path."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
@@ -63,7 +63,7 @@ def texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
 
 
 def problems(text: str, known: Collection[str]) -> list[BadPlaceholderError]:
-    """What is wrong with the secrets that a text names, before any is opened."""
+    """Returns the errors in the placeholders of a text, without opening any secret."""
     found: list[BadPlaceholderError] = []
     for each in _ALIKE.finditer(text):
         exact = _PLACEHOLDER.fullmatch(each[0])

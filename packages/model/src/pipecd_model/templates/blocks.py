@@ -16,7 +16,7 @@ from pipecd_model.templates.kinds import MISSING, describe, is_true, sort_keys
 
 
 class Leave(enum.Enum):
-    """How a block says that its loop goes on otherwise."""
+    """How a block leaves the body of its loop: with break or continue."""
 
     BREAK = "break"
     CONTINUE = "continue"
@@ -26,14 +26,14 @@ class Block(Protocol):
     """A part of a template."""
 
     def execute(self, run: Rendering, frame: Frame, dot: object, /) -> Leave | None:
-        """Do what it does; returns how the loop around goes on, if not with the next block."""
+        """Executes the block; returns None, or break or continue for the loop around it."""
 
 
 Body = tuple[Block, ...]
 
 
 def execute_all(body: Body, run: Rendering, frame: Frame, dot: object) -> Leave | None:
-    """Do one block after the other."""
+    """Executes blocks in order, until one returns break or continue."""
     for block in body:
         leave = block.execute(run, frame, dot)
         if leave is not None:

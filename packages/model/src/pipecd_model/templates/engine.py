@@ -27,7 +27,7 @@ def render(text: str, data: Mapping[str, object], limits: RenderLimits, *, stric
         if fault.position is None:
             fault.position = run.at
         if isinstance(fault, NoSuchKeyError) and not _holds(root, fault.inside):
-            fault.hint = ""  # a map that was made of a value may have keys that nobody should see
+            fault.hint = ""  # a map that was made of a value may have secret keys
         raise
     except TooMuchError as much:
         raise TemplateFaultError(str(much), position=run.at) from None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a template, told to its author: where, why, what to write instead."""
+"""The fault of a template, for its author: where, why, what to write instead."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ class BadTemplateError(ConfigFaultsError):
 
 
 def place(text: str, index: int) -> tuple[int, int]:
-    """Line and column, from 1, of a character."""
+    """Returns line and column, from 1, of the character at an index."""
     return text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)

@@ -78,7 +78,7 @@ class Meter:
         self._end = time.thread_time() + limits.seconds
 
     def step(self) -> None:
-        """Count one thing that is evaluated."""
+        """Counts one evaluation. Raises TooLongError beyond the limit of steps or of time."""
         self._steps += 1
         if self._steps > self.limits.steps:
             raise TooLongError
@@ -87,7 +87,7 @@ class Meter:
             self._look_at_clock()
 
     def spend(self, work: int) -> None:
-        """Count work: characters that something goes through."""
+        """Counts work in characters that are processed. Raises TooLongError when time is over."""
         self._until_clock -= work >> _CHARACTERS
         if self._until_clock < 0:
             self._look_at_clock()
@@ -98,7 +98,7 @@ class Meter:
             raise TooLongError
 
     def iterate(self, times: int = 1) -> None:
-        """Count turns of loops."""
+        """Counts iterations of loops. Raises TooMuchError beyond the limit."""
         self._iterations += times
         if self._iterations > self.limits.iterations:
             raise TooMuchError(f"the template loops more than {self.limits.iterations:,} times")
@@ -107,13 +107,13 @@ class Meter:
         return self._iterations + times <= self.limits.iterations
 
     def call(self) -> None:
-        """Count a call of a function or a template."""
+        """Counts a call of a function or a template. Raises TooMuchError beyond the limit."""
         self._calls += 1
         if self._calls > self.limits.calls:
             raise TooMuchError(f"the template calls more than {self.limits.calls:,} functions")
 
     def write(self, size: int) -> None:
-        """Count characters of the result."""
+        """Counts characters of the result. Raises TooMuchError beyond the limit."""
         self._written += size
         if self._written > self.limits.output:
             raise TooMuchError(f"the template writes more than {self.limits.output:,} characters")

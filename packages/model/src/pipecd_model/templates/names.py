@@ -2,7 +2,7 @@
 """The names of all functions that sprig has for texts: those a template may call, and the others.
 
 Each is in one of the two lists, so that a new version of the engine cannot bring in a function
-that nobody has looked at. A function that is not available has a reason, told to whoever uses it.
+that was not reviewed. A function that is not available has a reason, shown to its user.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rendering one text: the way in for everybody who has a template.
+"""Renders one text: the entry point for all callers that have a template.
 
 Here the limits are set and every failure becomes a fault with its place in the author's file.
 """

@@ -18,17 +18,17 @@ class Words:
         self._ahead: list[Word] = []
 
     def next(self) -> Word:
-        """Take the next word."""
+        """Returns the next word and moves past it."""
         return self._ahead.pop() if self._ahead else next(self._source)
 
     def peek(self) -> Word:
-        """Look at the next word."""
+        """Returns the next word without moving past it."""
         if not self._ahead:
             self._ahead.append(next(self._source))
         return self._ahead[-1]
 
     def put_back(self, word: Word) -> None:
-        """Make a word that was taken the next one again."""
+        """Makes a word the next one again."""
         self._ahead.append(word)
 
     def skip_space(self) -> None:

@@ -40,11 +40,11 @@ log = logging.getLogger(__name__)
 FAILED: Final = 1
 MISCONFIGURED: Final = 2
 LAST_ANSWERS_SECONDS: Final = 1.0
-"""Seconds for answers that are already made to leave."""
+"""Seconds to send the responses that are already made."""
 
 
 def main(plugin: StagePlugin, *, version: str, args: Sequence[str]) -> int:
-    """Run a plugin's process until it is told to stop; the value is its exit code."""
+    """Runs a plugin's process until it is stopped; returns its exit code."""
     invitation = take_invitation()
     flags = command_line.parse(args, name=os.path.basename(sys.argv[0]), version=version)  # noqa: PTH119
     set_up_logging(flags.log_level, flags.log_encoding)
@@ -104,7 +104,7 @@ class _Process:
             ExecuteApi(self._plugin, self._setup, piped, running, Clock()),
         )
         if any(f"pipecd_sdk.{module}" in sys.modules for module in ("livestate", "preview")):
-            # A plugin that has an interface has loaded its module; no other shall pay for them.
+            # A plugin that has an interface has loaded its module; no other plugin pays for it.
             from pipecd_sdk._glue.observe import add_observation  # noqa: PLC0415
 
             add_observation(endpoints, self._plugin, self._setup, piped, Clock())
@@ -124,7 +124,7 @@ class _Process:
             await self._asked.wait()
             grace_seconds = self._flags.grace_period.total_seconds()
             if not await running.stop(grace_seconds=grace_seconds, insisted=self._insisted):
-                # A handler that does not end must not keep the process: nobody waits longer.
+                # A handler that does not end must not keep the process beyond its grace period.
                 log.error("plugin.stuck", extra={"fields": {"plugin": self._setup.name}})
                 os._exit(FAILED)
         finally:
@@ -132,7 +132,7 @@ class _Process:
         managing.cancel()
 
     def _listen(self, server: Server) -> int:
-        """Bind the port that piped chose, or a free one when piped learns of it in Ready."""
+        """Binds the port that piped chose, or a free one that Ready reports; returns the port."""
         tls = None
         if self._flags.tls and self._flags.cert_file and self._flags.key_file:
             tls = ServerTls(
@@ -142,7 +142,7 @@ class _Process:
         if self._flags.config_fd is not None or not self._setup.port:
             return server.listen("127.0.0.1:0", tls)
         # Every agent is on this machine and dials `localhost`, which may be either family. Both are
-        # taken, or none: whoever had the other would get the agent's calls.
+        # taken, or none: a process that has the other would get the agent's calls.
         port = server.listen(f"127.0.0.1:{self._setup.port}", tls)
         if has_ipv6():
             server.listen(f"[::1]:{port}", tls)

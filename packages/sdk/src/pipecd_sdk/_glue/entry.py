@@ -46,12 +46,12 @@ class Setup:
     targets: Mapping[str, DeployTarget] = field(default_factory=dict)
 
     def find_targets(self, names: Sequence[str]) -> list[DeployTarget]:
-        """The deploy targets of these names; KeyError for one that the entry does not have."""
+        """Returns the deploy targets of these names. Raises KeyError for an unknown one."""
         return [self.targets[name] for name in names]
 
 
 def read_entry(flags: Flags) -> str:
-    """The JSON text, from the command line or the inherited file descriptor."""
+    """Returns the JSON text from the command line or the inherited file descriptor."""
     if flags.config is not None:
         return flags.config
     assert flags.config_fd is not None, "one of the two is required"  # noqa: S101 - for the checker
@@ -60,7 +60,7 @@ def read_entry(flags: Flags) -> str:
 
 
 def set_up(plugin: StagePlugin, text: str) -> Setup:
-    """Give the plugin its options; raises OptionFaultsError with everything that is wrong."""
+    """Decodes the entry and sets the plugin's options. Raises OptionFaultsError with all faults."""
     try:
         raw = json.loads(text)
     except ValueError as error:

@@ -126,7 +126,7 @@ class ExecuteApi:
 def targets_of(
     plugin: StagePlugin, setup: Setup, deployment: deployment_pb2.Deployment
 ) -> list[DeployTarget]:
-    """The deploy targets of a deployment that are this plugin's."""
+    """Returns the deploy targets of a deployment that are this plugin's. Raises StatusError."""
     by_plugin = deployment.deploy_targets_by_plugin
     names = by_plugin[setup.name].deploy_targets if setup.name in by_plugin else ()
     if not names and not plugin.needs_targets:
@@ -135,7 +135,7 @@ def targets_of(
 
 
 def require_targets(setup: Setup, names: Sequence[str], *, whose: str) -> list[DeployTarget]:
-    """The deploy targets of these names, refused as a Go plugin refuses them."""
+    """Returns the deploy targets of these names. Raises the StatusError of a Go plugin."""
     if not names:
         raise StatusError(
             "INVALID_ARGUMENT", f"{whose} has no deploy target of the plugin {setup.name!r}"
@@ -147,7 +147,7 @@ def require_targets(setup: Setup, names: Sequence[str], *, whose: str) -> list[D
 
 
 class WaitApi:
-    """The RPC that tells when a cancelled stage has really ended."""
+    """The RPC that waits until the handler of a cancelled stage has ended."""
 
     def __init__(self, running: StageRuns) -> None:
         self._running = running

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line of every plugin: the flags a Go agent passes, and our `--config-fd`.
 
-Some flags of upstream's binaries mean nothing here; they are taken, so that a start command that
-has them goes on working.
+Some flags of upstream's binaries mean nothing here; they are accepted, so that existing start
+commands keep working.
 """
 
 import argparse
@@ -34,7 +34,7 @@ class Flags:
 
 
 def parse(args: Sequence[str], *, name: str, version: str) -> Flags:
-    """Read the command line; ends the process with a usage message when it is wrong."""
+    """Parses the command line; exits with a usage message when it is wrong."""
     parser = argparse.ArgumentParser(prog=name, allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("version", help="print the version")
@@ -76,7 +76,7 @@ _ENCODINGS: Final = ("json", "console", "humanize")
 
 
 def _boolean(text: str) -> bool:
-    """Read what Go's flags take for true and false."""
+    """Parses the words that Go's flags accept for true and false."""
     value = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
     try:
         return value[text.lower()]
@@ -95,5 +95,5 @@ def _duration(text: str) -> Duration:
 
 
 def _add_boolean(parser: argparse.ArgumentParser, name: str, *, help: str) -> None:
-    """As in Go, `--flag` alone means true and `--flag=false` turns it off."""
+    """Adds a flag as in Go: `--flag` alone means true and `--flag=false` turns it off."""
     parser.add_argument(name, nargs="?", const=True, default=False, type=_boolean, help=help)

@@ -30,7 +30,7 @@ _READY: Final = Retry(attempts=None, base=0.05, cap=1.0)
 
 
 class RefusedError(RuntimeError):
-    """piped does not want this process any more."""
+    """piped refused Ready or Ping: it does not want this process any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Invitation:
 
 
 def take_invitation() -> Invitation:
-    """Returns the invitation of the environment; no process that we start finds it there."""
+    """Returns the invitation from the environment and removes it: no child process inherits it."""
     return Invitation(
         token=os.environ.pop(PLUGIN_TOKEN_VARIABLE, ""),
         piped_token=os.environ.pop(PIPED_TOKEN_VARIABLE, ""),
@@ -55,8 +55,10 @@ def take_invitation() -> Invitation:
 
 
 def authenticator_of(invitation: Invitation) -> Authenticator:
-    """Who may call this process: who has piped's token, or, under a Go agent, which has none, our
-    own user."""
+    """Returns the authenticator: a caller must have piped's token.
+
+    Under a Go agent, which has no token, it must be a process of our own user.
+    """
 
     async def authenticate(call: IncomingCall) -> None:
         if not has_token(call, PIPED_TOKEN_HEADER, invitation.piped_token):
@@ -72,7 +74,10 @@ def authenticator_of(invitation: Invitation) -> Authenticator:
 async def announce(
     piped: PipedClient, *, version: str, port: int, stages_without_files: list[str]
 ) -> float | None:
-    """Say Ready; the seconds between pings, None when this piped knows no plugin management."""
+    """Sends Ready; returns the seconds between pings, None when piped has no plugin management.
+
+    Raises RefusedError.
+    """
     request = plugin_pb2.ReadyRequest(
         name=piped.plugin,
         version=version,
@@ -90,7 +95,7 @@ async def announce(
 
 
 async def keep_pinging(piped: PipedClient, interval_seconds: float) -> None:
-    """Ping until the process ends; raises RefusedError when piped has given up on it."""
+    """Pings until the process ends. Raises RefusedError when piped has given up on it."""
     while True:
         await asyncio.sleep(interval_seconds)
         try:

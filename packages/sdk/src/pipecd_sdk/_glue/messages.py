@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wire's messages to the SDK's values and back."""
+"""Converts the wire's messages to the SDK's values and back."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -121,7 +121,7 @@ def command_of(message: command_pb2.Command) -> StageCommand | None:
 
 
 def to_stage(planned: PlannedStage) -> deployment_pb2.PipelineStage:
-    """A planned stage as a Go agent wants it: times set, no id, no status yet."""
+    """Returns a planned stage as a Go agent wants it: times set, no id, no status yet."""
     now = int(time.time())
     return deployment_pb2.PipelineStage(
         name=planned.name,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """GetLivestate and GetPlanPreview, served only for plugins that have the interface.
 
-Where a plugin has none the service is not there at all, and the answer is UNIMPLEMENTED, as a Go
-plugin answers: piped passes it over.
+Where a plugin has none, the service is not registered, and calls fail with UNIMPLEMENTED, as with
+a Go plugin: piped then skips the plugin.
 """
 
 import logging
@@ -35,7 +35,7 @@ LONGEST_REASON: Final = 64 * 1024
 def add_observation(
     endpoints: Endpoints, plugin: StagePlugin, setup: Setup, piped: PipedClient, clock: Clock
 ) -> None:
-    """Serve what the plugin offers."""
+    """Adds the services of the interfaces that the plugin implements."""
     if isinstance(plugin, LiveState | Drift):
         service = livestate_pb2.DESCRIPTOR.services_by_name["LivestateService"]
         endpoints.add(service, LivestateApi(plugin, setup, piped, clock))
@@ -45,7 +45,7 @@ def add_observation(
 
 
 class LivestateApi:
-    """What runs."""
+    """The RPC that returns the live state."""
 
     def __init__(self, plugin: StagePlugin, setup: Setup, piped: PipedClient, clock: Clock) -> None:
         self._plugin = plugin
@@ -85,7 +85,7 @@ class LivestateApi:
 
 
 class PreviewApi:
-    """What would change."""
+    """The RPC that returns a preview of a change."""
 
     def __init__(self, plugin: StagePlugin, setup: Setup, piped: PipedClient, clock: Clock) -> None:
         self._plugin = plugin
@@ -137,7 +137,7 @@ def _to_resource(resource: Resource, target: str, plugin: str, now: int) -> live
 def _fit_resources(
     resources: list[live_pb2.ResourceState], application_id: str
 ) -> list[live_pb2.ResourceState]:
-    """As many of the first resources as fit into one answer."""
+    """Returns as many of the first resources as fit into one response; logs how many do not."""
     size = 0
     for count, resource in enumerate(resources):
         size += resource.ByteSize() + 8
@@ -149,7 +149,7 @@ def _fit_resources(
 
 
 def _health(healths: set[Health]) -> live_pb2.ApplicationLiveState.Status.ValueType:
-    """Upstream's rule within one plugin: not knowing comes before not being well."""
+    """Returns the health of all resources by upstream's rule: unknown goes before unhealthy."""
     if Health.UNKNOWN in healths:
         return live_pb2.ApplicationLiveState.UNKNOWN
     if Health.UNHEALTHY in healths:
@@ -181,7 +181,7 @@ def _to_preview(preview: Preview, target: str, room: int) -> preview_pb2.PlanPre
 
 
 def _clean(text: str) -> str:
-    """Make a text fit for the wire: file names may hold what is no Unicode."""
+    """Returns the text as valid UTF-8: file names may hold bytes that are none."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -13,13 +13,14 @@ PR_SET_PDEATHSIG: Final = 1
 
 
 class OrphanedError(RuntimeError):
-    """The parent died before the kernel could be asked."""
+    """The parent died before the death signal was set."""
 
 
 def die_with_parent() -> None:
-    """Ask for SIGKILL at the parent's death. Elsewhere than on Linux there is no such thing.
+    """Has the kernel send SIGKILL when the parent dies; does nothing on other systems than Linux.
 
-    Our piped says its pid: a parent that died while Python was starting cannot be compared with.
+    Our piped passes its pid in the environment, so that its death while Python was starting is
+    noticed. Raises OrphanedError when the parent is gone already.
     """
     if not sys.platform.startswith("linux"):
         return

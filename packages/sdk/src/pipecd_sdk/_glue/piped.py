@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plugin asks of piped: metadata, stage commands, tools, shared objects.
+"""The plugin's client of piped: metadata, stage commands, tools, shared objects.
 
-Both agents answer the same calls. Ours, which has sent an invitation (`managed`), also streams the
-commands; elsewhere they are polled.
+Our agent and the Go agent serve the same calls. Ours, which has sent an invitation (`managed`),
+also streams the commands; those of a Go agent are polled.
 """
 
 import asyncio
@@ -32,10 +32,10 @@ REOPEN_PAUSE_SECONDS: Final = 0.5
 
 
 class _Patient(Retry):
-    """Retries while piped is unavailable: how long that may take is the stage's limit.
+    """Retries without limit while piped is unavailable; only the stage's timeout ends it.
 
-    What must not be lost, or done twice, hangs on it: a script that begins while the control plane
-    is away waits, and does not fail.
+    What must not be lost, or done twice, depends on it: a script that begins while the control
+    plane is unavailable waits, and does not fail.
     """
 
     def again(self, error: CallError, attempt: int) -> bool:
@@ -48,7 +48,7 @@ RETRY: Final = _Patient(attempts=6, base=0.2, cap=1, also=frozenset({"UNKNOWN"})
 
 
 class PipedClient:
-    """The agent that started this plugin."""
+    """A client of the agent that started this plugin."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class StageSecrets:
 
 
 class StageCommandStream:
-    """The commands of a stage as they come, each once. Whoever made it closes it."""
+    """Yields the commands of a stage as they come, each once. Its creator closes it."""
 
     def __init__(self, piped: PipedClient, deployment_id: str, stage_id: str) -> None:
         self._piped = piped

@@ -87,7 +87,7 @@ class PlanApi:
         )
 
     def _default_summary(self, chosen: SyncStrategy) -> str:
-        """What people read of a deployment when its plugin says nothing: a Go agent shows this."""
+        """Returns the summary for a plugin that gives none: a Go agent shows it to people."""
         name = "Quick sync" if chosen is SyncStrategy.QUICK_SYNC else "Pipeline"
         return f"{name}: chosen by the plugin {self._setup.name!r}"
 
@@ -100,7 +100,7 @@ class PlanApi:
 
 
 class ConfigApi:
-    """What people can write for this plugin, and whether they wrote it right."""
+    """The RPCs that return the schemas of this plugin's options and check options."""
 
     def __init__(self, plugin: StagePlugin) -> None:
         self._plugin = plugin

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages that run in this process: started, cancelled, waited for, stopped.
+"""Runs the stages of this process: starts, cancels, waits for and drains them.
 
 A handler runs in a task of its own, so that it is cancelled exactly once, whatever happens to the
-call that started it, and what it does then is waited for.
+call that started it, and its cleanup is waited for.
 """
 
 import asyncio
@@ -41,10 +41,10 @@ class StageRun:
     """Cancelled because the process stops: the next one continues the stage."""
     task: asyncio.Task[StageResult | None] | None = field(default=None, repr=False)
     hurry: Callable[[float], None] = field(default=lambda _: None, repr=False)
-    """Is told the moment until which the last reports must have left, when the process stops."""
+    """Called when the process stops, with the time by which the last reports must be sent."""
 
     def cancel(self, *, hand_over: bool) -> None:
-        """Cancel the handler, once: a second time would break into what it does on its way out."""
+        """Cancels the handler, once: a second cancellation would interrupt its cleanup."""
         if not self.is_cancelled and self.task is not None:
             self.is_cancelled, self.is_handed_over = True, hand_over
             self.task.cancel()
@@ -59,13 +59,13 @@ class StageRuns:
         self.is_stopping = False
         self.is_ending = False
         self.reports_until: float | None = None
-        """When the process stops: the moment until which the last reports must have left."""
+        """When the process stops: the time by which the last reports must be sent."""
         self._is_insisted = False
 
     async def run(self, key: Key, work: Work, *, finishes_on_stop: bool) -> StageResult:
-        """Run a stage to its end; cancelling this call cancels the handler and does not wait.
+        """Runs a stage to its end; cancelling this call cancels the handler and does not wait.
 
-        When the same stage still runs (its first call was lost), its end is waited for.
+        When the same stage still runs (its first call was lost), waits for its end first.
         """
         await self.wait(key)
         if self.is_stopping:
@@ -86,16 +86,16 @@ class StageRuns:
         return result
 
     async def wait(self, key: Key) -> None:
-        """Wait until no handler of a stage runs."""
+        """Waits until no handler of a stage runs."""
         while (run := self._runs.get(key)) is not None and run.task is not None:
             await asyncio.wait([run.task])
 
     async def stop(self, *, grace_seconds: float, insisted: asyncio.Event) -> bool:
-        """Stops: takes no new stage and ends the running ones; returns whether all ended in time.
+        """Drains: accepts no new stage, ends the running ones; returns whether all ended in time.
 
-        Handlers that finish on stop are waited for until little is left of it, or until somebody
-        insists; all others are cancelled at once. Who insists wants everything to end; otherwise
-        what was cancelled is handed over to the next process.
+        Handlers with `finishes_on_stop` may run until the end of the grace period is near, or until
+        `insisted` is set; all others are cancelled at once. A cancelled stage is handed over to the
+        next process, but not one that is cancelled after `insisted`: that one ends for good.
         """
         self.is_stopping = True
         over = time.monotonic() + grace_seconds
@@ -125,7 +125,7 @@ class StageRuns:
         return True
 
     def _hands_over(self) -> bool:
-        """Tells whether what is cancelled now is continued by the next process."""
+        """Returns whether the next process continues a stage that is cancelled now."""
         return self.is_stopping and not self._is_insisted
 
     async def _all_ended(self) -> None:
@@ -134,7 +134,7 @@ class StageRuns:
 
 
 async def _guard(run: StageRun, work: Work) -> StageResult | None:
-    """Run a stage; a bug of ours ends this stage and not the others."""
+    """Runs a stage; an exception of the SDK itself fails this stage and not the others."""
     try:
         return await work(run)
     except Exception:

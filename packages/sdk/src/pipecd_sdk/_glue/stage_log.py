@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines of one stage on their way to piped: in batches, in order, until they are taken.
+"""Sends the log lines of one stage to piped: in batches, in order, with retries.
 
-Lines carry a growing index, and the control plane takes each index once; so a batch whose answer
-was lost is simply sent again. An agent of ours keeps what it has acknowledged. Upstream's control
-plane keeps it for good only with a checkpoint, so under a Go agent everything since the last one is
-held here and sent once more, now and then and at the end.
+Lines carry a growing index, and the control plane stores each index once; so a batch whose response
+was lost is simply sent again. What our agent has acknowledged is durable. Upstream's control plane
+makes lines durable only with a checkpoint, so under a Go agent all lines since the last checkpoint
+are held here and sent once more, now and then and at the end.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ BATCH_BLOCKS: Final = 500
 BATCH_TEXT: Final = 512 * 1024
 """Characters in one message, of up to four bytes each: Go peers take 4 MiB and not more."""
 MOST_WAITING: Final = 5_000
-"""Blocks on their way before `drain` waits."""
+"""Queued blocks before `drain` waits."""
 MOST_WAITING_TEXT: Final = 16 * BATCH_TEXT
 LAST_FLUSH_SECONDS: Final = 60.0
 """Seconds that the last lines may take; then the stage ends without them."""
 STOPPING_FLUSH_SECONDS: Final = 5.0
-"""The same while the process stops under a Go agent: that one is on its way out too, and has closed
-its door already."""
+"""The same while the process stops under a Go agent, which is stopping as well and has closed its
+port already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class SendingPace:
     flush: float
     """Seconds that a line waits for others."""
     checkpoint: float | None
-    """Seconds between checkpoints; None where an acknowledged line is a kept line."""
+    """Seconds between checkpoints; None where an acknowledged line is durable."""
 
 
 OURS: Final = SendingPace(flush=0.1, checkpoint=None)
@@ -93,11 +93,11 @@ class StageLogSender:
         self._room.set()
 
     def set_next_index(self, index: int, at: float | None) -> None:
-        """Choose the index, and the time, of the next line."""
+        """Sets the index, and the time, of the next line."""
         self._next, self._at = index, at
 
     def append(self, severity: Severity, line: str) -> None:
-        """Take a line. Never waits: `drain` does."""
+        """Queues a line. Never waits: `drain` does."""
         block = logblock_pb2.LogBlock(
             index=self._next,
             log=line,
@@ -115,11 +115,11 @@ class StageLogSender:
             self._room.clear()
 
     async def drain(self) -> None:
-        """Wait until the lines on their way are few enough to add more."""
+        """Waits until few enough lines are queued to add more."""
         await self._room.wait()
 
     async def run(self) -> None:
-        """Send what comes until `finish` is called, then the rest."""
+        """Sends queued lines until `finish` is called, then the rest."""
         while self._give_up_at is None:
             await self._some.wait()
             with suppress(TimeoutError):
@@ -134,12 +134,12 @@ class StageLogSender:
             log.warning("stage_log.lost", extra={"fields": fields})
 
     def hurry(self, until: float) -> None:
-        """The process stops: what has not been taken until then is lost."""
+        """Sets the time at which the process stops sending: lines not sent by then are lost."""
         self._stop_at = until
         self._limit_sending()
 
     def finish(self, *, completed: bool) -> None:
-        """Let `run` send the rest and end; `completed` seals the log, it takes no more lines."""
+        """Lets `run` send the rest and end; `completed` seals the log: it accepts no more lines."""
         self._seal = completed
         self._give_up_at = time.monotonic() + LAST_FLUSH_SECONDS
         self._limit_sending()
@@ -180,7 +180,7 @@ class StageLogSender:
                 return
 
     def _note_lost(self, batch: list[logblock_pb2.LogBlock]) -> None:
-        """Count what nobody took because the process stops; what was refused has been told."""
+        """Counts lines that were not sent because the process stops; refused ones were logged."""
         if self._is_stopped() and not self._sealed:
             self._lost += len(batch)
 
@@ -210,7 +210,10 @@ class StageLogSender:
         return full or time.monotonic() - self._checkpoint_at >= self._pace.checkpoint
 
     async def _send(self, method: Any, request: Any) -> bool:
-        """Send until it is taken, refused for good, or there is no more time: was it taken?"""
+        """Retries with backoff until it is acknowledged; returns whether it was.
+
+        Ends early when it is refused for good, the log is sealed, or the time is over.
+        """
         attempt = 0
         while not self._sealed and not self._is_stopped():
             attempt += 1
@@ -222,7 +225,7 @@ class StageLogSender:
                 break
             except CallError as error:
                 if error.status == "FAILED_PRECONDITION":
-                    # Sealed by an earlier run: there is nobody left to read these lines.
+                    # Sealed by an earlier run: the log of this stage accepts no more lines.
                     self._sealed = True
                 if not error.transient or self._is_over():
                     fields = {"error": str(error), "blocks": len(request.blocks), **self._ids}
@@ -240,7 +243,7 @@ class StageLogSender:
         self._sending = None
 
     def _limit_sending(self) -> None:
-        """See to it that nothing under way takes longer than there is time."""
+        """Applies the deadline of a stopping process to the call or pause that is under way."""
         if self._stop_at is None or self._give_up_at is None:
             return
         if self._pace.checkpoint is not None:
@@ -256,7 +259,7 @@ class StageLogSender:
 
 
 def _first(blocks: deque[logblock_pb2.LogBlock]) -> list[logblock_pb2.LogBlock]:
-    """As many of the first blocks as fit into one message, at least one if there is any."""
+    """Returns as many of the first blocks as fit into one message, at least one if there is any."""
     batch: list[logblock_pb2.LogBlock] = []
     size = 0
     for block in blocks:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does an executable keep the promises of a plugin? Any language: only the wire is looked at.
+"""Tests whether an executable, in any language, keeps the promises of a plugin on the wire.
 
-`pipectl plugin test -- COMMAND …` is the way in. The cases are data, in `cases/`: `case.py` reads
-them, `session.py` carries out their steps on a real process, `checks.py` judges the answers.
+`pipectl plugin test -- COMMAND …` runs it. The cases are data, in `cases/`: `case.py` reads
+them, `session.py` carries out their steps on a real process, `checks.py` judges the responses.
 """
 
 from pipecd_sdk.conformance.case import Case, CaseFileError, load_cases

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The case files: what is asked of a plugin, step by step, and what must come back."""
+"""The case files: the calls to a plugin, step by step, and the responses it must give."""
 
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -10,11 +10,11 @@ CASES: Final = Path(__file__).parent / "cases"
 
 
 class CaseFileError(ValueError):
-    """A case file is not what it should be."""
+    """A case file is wrong."""
 
 
 class Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One thing that must be true of the values at a path of the answer."""
+    """One rule that the values at a path of the response must keep."""
 
     path: str
     must: str
@@ -29,10 +29,10 @@ class CaseStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rpc: str = ""
     request: Any = None
     status: tuple[str, ...] = ("OK",)
-    """What it may answer; `ANSWERED` stands for everything but a lost connection and silence."""
+    """Statuses it may return; `ANSWERED` stands for all but a lost connection and a timeout."""
     check: tuple[Check, ...] = ()
     keep: str = ""
-    """The name under which a later step finds this answer."""
+    """The name under which a later step finds this response."""
     within: float = 30.0
 
 
@@ -50,7 +50,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load_cases(folder: Path = CASES) -> list[Case]:
-    """All cases of a folder, in the order of the files; the file's name is their part."""
+    """Returns all cases of a folder, in the order of the files; the file's name is their part."""
     found: list[Case] = []
     for file in sorted(folder.glob("*.yaml")):
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be asked of an answer: values found by a path, and rules over them."""
+"""Checks of a response: values found by a path, and rules that they must keep."""
 
 import itertools
 import re
@@ -12,7 +12,7 @@ _STEP: Final = re.compile(r"(?P<name>\w+)(?P<many>\[(?:(?P<key>\w+)=(?P<value>[^
 
 
 def values_at(message: Any, path: str) -> list[Any]:
-    """All values at a path such as `stages[rollback=False].index`; the message itself for `.`."""
+    """Returns all values at a path such as `stages[rollback=False].index`; `.` is the message."""
     found = [message]
     for part in path.split(".") if path != "." else ():
         step = _STEP.fullmatch(part)
@@ -35,7 +35,7 @@ def _get(message: Any, name: str) -> Any:
 
 
 def failure(check: Check, answer: Any, known: Mapping[str, Any]) -> str:
-    """What is wrong with an answer; empty when nothing is. `known` are the `$names`."""
+    """Returns what is wrong with a response; empty when nothing is. `known` has the `$names`."""
     rule = RULES.get(check.must)
     if rule is None:
         raise CaseFileError(f"no such rule: {check.must!r}; there are {', '.join(sorted(RULES))}")

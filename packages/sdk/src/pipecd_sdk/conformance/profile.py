@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The profile: what a plugin's author tells the kit, so that its stages can be run for real."""
+"""The profile: what the kit must know of a plugin, so that its stages can be run for real."""
 
 import json
 from pathlib import Path
@@ -23,18 +23,18 @@ class StageProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     results: tuple[str, ...] = ("SUCCESS", "FAILURE", "SKIPPED", "EXITED")
     """How it may end then."""
     long: dict[str, Any] | None = None
-    """Options with which it runs until somebody cancels it."""
+    """Options with which it runs until it is cancelled."""
     wrong: dict[str, Any] | None = None
     """Options that must be refused."""
 
     @property
     def ends(self) -> bool:
-        """Is it known how it ends by itself?"""
+        """Returns whether it is known how the stage ends by itself."""
         return not self.endless and (self.with_ is not None or self.long is None)
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options that it takes, whether it ends with them or not."""
+        """Returns options that the stage accepts, whether it ends with them or not."""
         return self.with_ if self.with_ is not None else self.long or {}
 
 
@@ -54,12 +54,12 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
 
     @property
     def targets(self) -> list[str]:
-        """The names of the deploy targets."""
+        """Returns the names of the deploy targets."""
         return [str(target["name"]) for target in self.deploy_targets]
 
     @property
     def entry(self) -> dict[str, Any]:
-        """Its entry in the piped file, beside name and source."""
+        """Returns the plugin's entry in the piped file, without name and source."""
         entry: dict[str, Any] = {}
         if self.config:
             entry["config"] = self.config
@@ -68,16 +68,16 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
         return entry
 
     def rename(self, name: str) -> "Profile":
-        """The same plugin under another name in the piped file."""
+        """Returns the same plugin under another name in the piped file."""
         return msgspec.structs.replace(self, name=name)
 
     def fill_folder(self, folder: Path) -> "Profile":
-        """The profile with `$TMP` put in."""
+        """Returns the profile with `$TMP` replaced by the folder."""
         text = json.dumps(msgspec.to_builtins(self)).replace("$TMP", str(folder))
         return msgspec.json.decode(text, type=Profile)
 
     def write_files(self, folder: Path) -> None:
-        """Make the application's folder."""
+        """Writes the application's files into a folder."""
         for name, content in self.files.items():
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
 
 
 def load_profile(file: Path) -> Profile:
-    """Read a profile. Raises ProfileError."""
+    """Reads a profile file. Raises ProfileError."""
     try:
         return msgspec.yaml.decode(file.read_bytes(), type=Profile, strict=True)
     except OSError as error:

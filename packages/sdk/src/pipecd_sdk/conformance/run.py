@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Walk all cases with one plugin and say which promises it keeps."""
+"""Runs all cases with one plugin and reports which promises it keeps."""
 
 import tempfile
 from collections.abc import AsyncIterator, Sequence
@@ -54,7 +54,7 @@ async def judge_plugin(
     patience_factor: float = 1.0,
     tools: Path | None = None,
 ) -> AsyncIterator[CaseVerdict]:
-    """Walk the cases; one verdict for each, or for each stage where it is asked of stages.
+    """Runs the cases; yields one verdict for each, or for each stage if the case is per stage.
 
     `invite` is how our piped starts a plugin; without it it is started as a Go agent does.
     `patience_factor` stretches the limits of the cases, for a plugin that is slow by nature.
@@ -157,7 +157,7 @@ _WITHOUT = {
 
 
 async def _look(session: ConformanceSession, profile: Profile, directory: Path) -> Offer:
-    """Start the plugin for the first time and see what it is."""
+    """Starts the plugin for the first time; returns which stages and interfaces it has."""
     await session.start()
     known = make_known_names(profile, directory, None, ())
     stages = CaseStep(do="call", rpc="FetchDefinedStages", keep="stages")
@@ -179,7 +179,10 @@ async def _look(session: ConformanceSession, profile: Profile, directory: Path) 
 async def _add_plans(
     session: ConformanceSession, profile: Profile, directory: Path, offer: Offer
 ) -> Offer:
-    """Without a profile, only a plugin whose stages need no options can be asked to plan."""
+    """Returns the offer with `plans` if the plugin can plan its stages.
+
+    Without a profile, only a plugin whose stages need no options can plan them.
+    """
     known = make_known_names(profile, directory, None, offer.defined)
     request = {"rollback": True, "stages": "$planned"}
     if not await _answers(session, known, "BuildPipelineSyncStages", request):

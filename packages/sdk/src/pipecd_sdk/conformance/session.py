@@ -63,7 +63,7 @@ class ConformanceSession:
         self._begun_stage = ("", "")
 
     async def start(self) -> None:
-        """Have the plugin running. Raises BrokenPromiseError when it does not come up."""
+        """Starts the plugin unless it runs. Raises BrokenPromiseError when it does not come up."""
         if self._process is not None and self._process.process.returncode is None:
             return
         await self.close()
@@ -83,7 +83,7 @@ class ConformanceSession:
             raise BrokenPromiseError(str(error) or "it did not serve within 30 s") from None
 
     async def close(self) -> None:
-        """End the process, however it is."""
+        """Ends the process, in whatever state it is."""
         if self._begun is not None:
             self._begun.cancel()
             await asyncio.wait([self._begun])
@@ -104,7 +104,7 @@ class ConformanceSession:
         return self._begun
 
     async def walk(self, steps: Sequence[CaseStep], known: dict[str, Any]) -> None:
-        """Do the steps of a case. Raises BrokenPromiseError."""
+        """Carries out the steps of a case. Raises BrokenPromiseError."""
         await self.start()
         try:
             for step in steps:

@@ -43,7 +43,7 @@ class Node:
     new: Any
 
     def is_under(self, prefix: str) -> bool:
-        """Tells whether the node is at this path, or below it."""
+        """Returns whether the node is at this path, or below it."""
         return self.path == prefix or self.path.startswith(f"{prefix}.")
 
 

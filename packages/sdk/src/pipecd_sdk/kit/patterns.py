@@ -10,7 +10,7 @@ __all__ = ["BadPatternError", "check", "matches"]
 
 
 def matches(patterns: Iterable[str], path: str) -> bool:
-    """Tells whether a pattern matches this path, and none with `!` excludes it.
+    """Returns whether a pattern matches this path, and none with `!` excludes it.
 
     Example:
         >>> matches(["docs/**", "!docs/keep.md"], "docs/a.md")

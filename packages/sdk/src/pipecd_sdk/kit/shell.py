@@ -77,9 +77,9 @@ async def run(
     `env` is added to the environment of the plugin, without what PipeCD itself has in it. A word
     that comes from outside goes into the list as `word(text)` of `pipecd_sdk.kit.process`: it is
     never read as an option. With `log` both outputs are passed on line by
-    line as they come. When the call is cancelled, or `limit` has passed, the whole process group is
-    told to end and killed after `grace`; a limit raises CommandFailedError, as any exit code but 0
-    does unless `check` is off.
+    line as they come. When the call is cancelled, or `limit` has passed, the whole process group
+    gets SIGTERM, and SIGKILL after `grace`; a limit raises CommandFailedError, as any exit code but
+    0 does unless `check` is off.
 
     Example:
         >>> asyncio.run(run("echo $GREETING", env={"GREETING": "hello"})).output
@@ -175,7 +175,7 @@ async def _follow(process: Process, output: "_Output", errors: "_Output") -> Non
                 # What is in the background and has the output belongs to this run, and ends.
                 _signal(process, signal.SIGKILL)
         _, left = await asyncio.wait(reading, timeout=LAST_OUTPUT_SECONDS)
-        for task in left:  # it left the group as well; nobody waits for it
+        for task in left:  # it left the process group as well, and is not waited for
             task.cancel()
     output.finish()
     errors.finish()
@@ -210,9 +210,9 @@ class _Output:
         self._writer = -1
 
     async def open(self, opened: AsyncExitStack) -> int:
-        """Make a pipe; the program gets the end that is written to.
+        """Makes a pipe; returns its write end, for the program.
 
-        Not asyncio's own: there a program has ended only when everybody who has its output has.
+        Not asyncio's own pipe: there `wait` returns only when all holders of the output have ended.
         """
         reader, self._writer = os.pipe()
         loop = asyncio.get_running_loop()
@@ -223,7 +223,7 @@ class _Output:
         return self._writer
 
     def close_writer(self) -> None:
-        """Leave that end to the program alone."""
+        """Closes our copy of the write end: only the program holds it then."""
         if self._writer >= 0:
             os.close(self._writer)
             self._writer = -1
@@ -247,7 +247,7 @@ class _Output:
                     self._line = ""
 
     def finish(self) -> None:
-        """Pass on what came after the last end of a line."""
+        """Logs the output after the last newline."""
         if rest := self._decoder.decode(b"", final=True):
             self._kept.append(rest)
         if self._log is not None and (self._line + rest):

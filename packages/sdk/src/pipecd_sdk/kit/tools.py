@@ -20,7 +20,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "helm": "3.8.2",
     "terraform": "0.13.0",
 }
-"""The version of each known tool when nobody names one: old, so that existing files still work."""
+"""The default version of each known tool: old, so that existing files still work."""
 
 _RELEASES: Final = "https://github.com/kubernetes-sigs/kustomize/releases/download"
 _KNOWN: Final[Mapping[str, tuple[str, str]]] = {
@@ -113,7 +113,7 @@ def find_on_path(name: str) -> Path | None:
 
 
 def _check_words(url: str, member: str, sha256: Mapping[str, str]) -> None:
-    """Raise ToolError for what would be more than a word in the text of a script."""
+    """Raises ToolError for a value that would be more than a word in the text of a script."""
     for text in (url, member):
         if _ACTIVE_IN_QUOTES.search(text) or text.startswith("-"):
             raise ToolError(f"not the address or path of a tool: {text!r}")

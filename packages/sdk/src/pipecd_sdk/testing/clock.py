@@ -37,7 +37,7 @@ class FakeClock(Clock):
             self._now = max(self._now, moment)
 
     async def advance(self, length: timedelta) -> None:
-        """Move the clock and wake who has slept long enough."""
+        """Moves the clock and wakes the sleepers whose time has come."""
         async with self._moved:
             self._now += length
             self._moved.notify_all()

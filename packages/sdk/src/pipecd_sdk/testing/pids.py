@@ -19,7 +19,7 @@ async def wait_for_pid(file: Path, *, limit: float = 30) -> int:
 
 
 def is_alive(pid: int) -> bool:
-    """Tells whether a process runs; an orphan that nobody has reaped yet does not."""
+    """Returns whether a process runs; a zombie, which is not reaped yet, does not."""
     stat = _text(Path(f"/proc/{pid}/stat"))
     return bool(stat) and stat.rpartition(")")[2].split()[0] != "Z"
 

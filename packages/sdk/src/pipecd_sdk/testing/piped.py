@@ -129,7 +129,7 @@ class FakePiped:
         self._lost_answers[rpc_name] += times
 
     def answer_is_lost(self, rpc_name: str) -> bool:
-        """Tells whether the response of this call is to be lost; called once per call."""
+        """Returns whether the response of this call is to be lost; called once per call."""
         if self._lost_answers[rpc_name] == 0:
             return False
         self._lost_answers[rpc_name] -= 1

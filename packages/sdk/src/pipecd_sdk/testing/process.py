@@ -46,7 +46,7 @@ class LaunchMode(Enum):
 
 
 def executable(name: str) -> Path:
-    """The installed script of this name, beside the running Python."""
+    """Returns the path of the installed script of this name, beside the running Python."""
     return Path(sys.executable).parent / name
 
 

@@ -4,7 +4,7 @@
     <directory>/current            -> releases/<id>, switched by a rename
     <directory>/releases/<id>/     a release, whole as soon as it has this name
     <directory>/releases/<id>.json what is in it and where it came from, written before that
-    <directory>/releases/.*        work that is not done; swept by whoever comes next
+    <directory>/releases/.*        unfinished work; removed by the next process that takes the lock
 
 A process may be killed between any two steps. What has its final name is complete, the link leads
 to the old release or to the new one, and everything else is swept.
@@ -49,7 +49,7 @@ class SiteRelease:
     previous: str = ""
     """The release that the link led to before; empty for the first."""
     rollback: bool = False
-    """Made anew to undo `deployment`."""
+    """Whether it is a new release that was made to undo `deployment`."""
     files: dict[str, Entry] = field(default_factory=dict, repr=False)
 
 
@@ -66,7 +66,7 @@ class ReleaseSite:
         return self.releases / release_id
 
     def current_id(self) -> str | None:
-        """The release that the link leads to, None when there is no link yet."""
+        """Returns the id of the release that the link leads to, None when there is no link yet."""
         try:
             to = os.readlink(self.link)  # noqa: PTH115 - the text, and not a path made of it
         except FileNotFoundError:
@@ -115,7 +115,10 @@ class ReleaseSite:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the only one who changes this directory; what a killed process left is swept first."""
+        """Holds the directory's lock; first removes the unfinished work of a killed process.
+
+        Raises SiteError when another deployment holds the lock for too long.
+        """
         try:
             self.releases.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.releases / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -130,20 +133,20 @@ class ReleaseSite:
             try:
                 yield
             except BaseException:
-                self._sweep()  # nobody may come again soon, and half a release takes room
+                self._sweep()  # the next run may be far off, and half a release takes room
                 raise
         finally:
             os.close(lock)
 
     def work_folder(self, release_id: str) -> Path:
-        """An empty folder to make a release in."""
+        """Creates the empty folder that a release is made in, and returns it."""
         folder = self.releases / f".new-{release_id}"
         folder.mkdir()
         folder.chmod(0o755)
         return folder
 
     def complete(self, release: SiteRelease) -> None:
-        """Give a release, which is made in its work folder, its name."""
+        """Writes the record of a finished release and renames its work folder to its final name."""
         record = {"format": FORMAT, **asdict(release)}
         record["files"] = {
             path: [each.kind, each.mode, each.size, each.digest]
@@ -158,7 +161,7 @@ class ReleaseSite:
         self._flush_folder(self.releases)
 
     def switch(self, release_id: str) -> None:
-        """Let the link lead to a release, from one moment to the next."""
+        """Switches the link to a release atomically."""
         draft = self.releases / ".current"
         with suppress(FileNotFoundError):
             draft.unlink()
@@ -167,7 +170,7 @@ class ReleaseSite:
         self._flush_folder(self.root)
 
     def unlink(self) -> None:
-        """Have no current release, as before the first one."""
+        """Removes the link: there is no current release, as before the first one."""
         with suppress(FileNotFoundError):
             self.link.unlink()
         self._flush_folder(self.root)

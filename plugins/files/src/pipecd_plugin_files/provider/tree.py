@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders read, and copied, file by file.
+"""Reads and copies folders, file by file.
 
 Nothing is followed out of a folder: a link is deployed as a link, and one that leads out, or
 anything that is neither file, folder nor link, is refused.
@@ -25,7 +25,7 @@ class TreeError(Exception):
 
 
 class StoppedError(Exception):
-    """The work was told to stop."""
+    """The copy was stopped because its stop event is set."""
 
 
 class Digests:
@@ -58,7 +58,7 @@ def _no_follow(path: str, flags: int) -> int:
 
 
 def read_desired(root: str, excluded: Excluded, digests: Digests) -> dict[str, Entry]:
-    """What a folder of the repository would become; raises TreeError."""
+    """Returns the files of a repository's folder as they would be deployed. Raises TreeError."""
     found: dict[str, Entry] = {}
     real_root = os.path.realpath(root)
     for path, entry in _walk(root, excluded):
@@ -73,7 +73,7 @@ def read_desired(root: str, excluded: Excluded, digests: Digests) -> dict[str, E
 
 
 def present(root: str, digests: Digests) -> dict[str, Entry]:
-    """What really is in a directory; nothing is refused. Files that vanish meanwhile are not."""
+    """Returns what is in a directory; refuses nothing, leaves out files that vanish meanwhile."""
     found: dict[str, Entry] = {}
     for path, entry in _walk(root, lambda _: False):
         try:
@@ -95,7 +95,7 @@ def present(root: str, digests: Digests) -> dict[str, Entry]:
 def copy(
     root: str, to: str, excluded: Excluded, stop: threading.Event | None = None
 ) -> dict[str, Entry]:
-    """Copy a folder into an empty directory; the value is what was written. Raises TreeError.
+    """Copies a folder into an empty directory; returns what was written. Raises TreeError.
 
     One loop without helpers for files: it runs once for each of many thousand.
     """
@@ -163,7 +163,7 @@ def _make_folders(to: str, folder: str, made: set[str]) -> None:
 
 
 def _walk(root: str, excluded: Excluded) -> Iterator[tuple[str, "os.DirEntry[str]"]]:
-    """Everything in a folder but folders, with its path in it; each folder's files in order."""
+    """Yields all entries below a folder but folders, with their paths; each folder in order."""
     waiting = [("", root)]
     while waiting:
         prefix, folder = waiting.pop()

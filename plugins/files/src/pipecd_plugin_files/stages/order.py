@@ -27,11 +27,11 @@ class Order:
 def make(
     order: Order, folder: SourceFolder, *, previous: str, rollback: bool = False
 ) -> SiteRelease:
-    """Copy a folder to a release of its own, which nothing leads to yet."""
+    """Copies a folder to a new release, which is not the current one yet, and returns it."""
     name = release_id(order.deployment) + ("-rollback" if rollback else "")
     taken, count = set(order.site.ids()), 1
     made = name
-    while made in taken:  # of an earlier try, and not as it was left: nobody may mend it in place
+    while made in taken:  # made by an earlier try and changed since: never repaired in place
         count += 1
         made = f"{name}.{count}"
     work = order.site.work_folder(made)
@@ -50,10 +50,10 @@ def make(
 
 
 def is_intact(order: Order, release: SiteRelease) -> bool:
-    """Tells whether everything in a release is as it was made."""
+    """Returns whether all files of a release are as they were deployed."""
     return present(str(order.site.folder(release.id)), order.digests) == release.files
 
 
 def relative(root: Path, into: str) -> Path:
-    """The directory of an application within that of a deploy target."""
+    """Returns the directory of an application within that of a deploy target."""
     return root / into if into else root

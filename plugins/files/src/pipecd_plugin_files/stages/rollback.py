@@ -6,9 +6,9 @@ from pipecd_plugin_files.stages.order import Order, is_intact, make
 
 
 def roll_back(order: Order, running: SourceFolder | None) -> str:
-    """Undo this deployment in one directory; says what was done. May be done again.
+    """Undoes this deployment in one directory; returns what was done. May be repeated.
 
-    `running` is the folder of the commit that ran before, for a release that is gone or spoilt.
+    `running` is the folder of the commit that ran before, for a release that is gone or changed.
     """
     site = order.site
     with site.locked():

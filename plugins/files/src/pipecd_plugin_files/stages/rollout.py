@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """FILES_SYNC, FILES_CANARY_ROLLOUT, FILES_PRIMARY_ROLLOUT: bring one directory to the commit.
 
-Done again after a death it goes on where it was: a release that is whole is used, half of one is
-swept, and a directory that has the release already is left alone.
+A retry after a crash resumes: a complete release is used, an incomplete one is removed, and a
+directory that has the release already is left alone.
 """
 
 from pipecd_plugin_files.provider.site import SiteError, SiteRelease
@@ -39,7 +39,7 @@ def _must_be_ours(order: Order, current: SiteRelease | None) -> None:
 
 
 def _is_made(order: Order, folder: SourceFolder, release: SiteRelease) -> bool:
-    """Tells whether it is the release of this deployment, and intact."""
+    """Returns whether this deployment made the release, from this commit, and it is intact."""
     return (
         release.deployment == order.deployment.id
         and not release.rollback

@@ -4,7 +4,7 @@
 
 `PIPECD_CHAOS_KILL_AT=<boundary>` ends the process there as `kill -9` does; with
 `PIPECD_CHAOS_ONCE=<file>` only the first that gets there, which leaves the file behind. With
-`PIPECD_CHAOS_POWER=1` the death is a loss of power: what was not sync is lost with it.
+`PIPECD_CHAOS_POWER=1` the death is a loss of power: what was not synced is lost with it.
 `PIPECD_CHAOS_WITHOUT=exclusive|sync` takes one promise out, so that a test can show that it is
 missed. Without these variables nothing of this does anything.
 
@@ -54,7 +54,10 @@ def _die(*, power: bool) -> None:
 
 
 def _take(armed: str) -> tuple[str, list[str]]:
-    """What is to be done here; nothing when it is not armed, or when somebody else was faster."""
+    """Returns the file and words of an armed boundary.
+
+    No words when it is not armed, or when another process took it first.
+    """
     mine = f"{armed}.reached"
     try:
         os.rename(armed, mine)
@@ -79,17 +82,17 @@ def _do(file: str, words: list[str]) -> None:
 
 
 def is_without(promise: str) -> bool:
-    """Tells whether a test wants this promise broken."""
+    """Returns whether a test wants this promise broken."""
     return os.environ.get(f"{PREFIX}WITHOUT") == promise
 
 
 def note_written(path: str) -> None:
-    """Takes note of a file that a loss of power would take."""
+    """Records that a file is not synced yet: a simulated loss of power removes it."""
     _unsynced.add(path)
 
 
 def note_synced(path: str) -> None:
-    """Takes note of a file that a loss of power would not take any more."""
+    """Records that a file is synced: a simulated loss of power no longer removes it."""
     _unsynced.discard(path)
 
 

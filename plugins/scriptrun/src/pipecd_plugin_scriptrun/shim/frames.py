@@ -19,7 +19,7 @@ LONGEST = 64 * 1024
 
 
 def frame(kind: bytes, at_us: int, data: bytes = b"") -> bytes:
-    """One frame."""
+    """Returns one frame: its kind, time and length, then the data."""
     return kind + at_us.to_bytes(8, "big") + len(data).to_bytes(4, "big") + data
 
 

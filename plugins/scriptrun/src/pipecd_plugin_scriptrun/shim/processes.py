@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: PTH123
-"""All processes of one script, found and ended.
+"""Finds and signals all processes of one script.
 
 A process group is not enough: a script's children may make groups and sessions of their own. The
 shim, which gathers orphans, finds all of them below itself. Where it is gone they are found by the
 token in their environment, and by their parents. What was found once stays known by its pid and
-start time, also when it is nobody's child any more.
+start time, also when its parent is gone.
 """
 
 import os
@@ -17,7 +17,7 @@ TERM, KILL, CONT = 15, 9, 18
 
 
 class LiveProcess:
-    """One that lives."""
+    """A live process: not a zombie."""
 
     __slots__ = ("group", "parent", "pid", "started")
 
@@ -29,7 +29,7 @@ class LiveProcess:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """A pid is used again; together with the start time it is one process."""
+        """Returns pid and start time: a pid alone may be used again by another process."""
         return self.pid, self.started
 
 
@@ -37,16 +37,16 @@ class ScriptProcesses:
     """The living processes of a script."""
 
     def __init__(self, script_id: str, *, below: int | None = None) -> None:
-        """`below`: the shim's pid; it is none of them, all that come from it are."""
+        """`below`: the shim's pid; all its descendants belong to the script, itself does not."""
         self._mark = f"{SCRIPT_ID}={script_id}".encode()
         self._below = below
         self._known: set[tuple[int, int]] = set()
 
     def signal(self, number: int) -> set[int]:
-        """Signal all that live now; the value is their pids.
+        """Signals all live processes of the script; returns their pids.
 
-        Whole groups at once, and those that began first before the others: a shell whose command
-        ends before it has got the signal itself would go on with its next command.
+        Whole process groups at once, the oldest first: a shell whose command ends before the shell
+        itself gets the signal would start its next command.
         """
         found = self._find()
         for group in dict.fromkeys(each.group for each in sorted(found, key=lambda it: it.started)):
@@ -56,7 +56,7 @@ class ScriptProcesses:
         return {each.pid for each in found}
 
     def find(self) -> set[int]:
-        """The pids of all that live now."""
+        """Returns the pids of all live processes of the script."""
         return {each.pid for each in self._find()}
 
     def _find(self) -> list[LiveProcess]:

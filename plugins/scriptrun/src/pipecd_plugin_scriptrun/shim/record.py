@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: PTH104, PTH108, PTH110, PTH120
-"""What is kept of one attempt to run a script: a folder with a few files.
+"""The record of one attempt to run a script: a folder with a few files.
 
-`intent`   the script's token, written by the plugin before it tells anybody of the script
-`lock`     locked while the shim lives
-`started`  made by the shim exactly once, before the first command: `<pid> <index>`. Or, as
-           `stopped`, by whoever decides that the script shall not run: no shim starts it any more
-`stopped`  the script shall not run, or not go on: nobody starts it, again or at all
-`grace`    seconds that the script gets to end by itself
-`script.sh`, `output`, `errors`   the script, all it wrote (see `frames`), what went wrong here
+`intent`   the script's token, written by the plugin before it marks the start in the metadata
+`lock`     locked while the shim is alive
+`started`  made by the shim exactly once, before the first command: `<pid> <index>`. Or made, with
+           `stopped` in it, by a process that forbids the script: no shim starts it any more
+`stopped`  the script is forbidden to start or to continue: no process starts it, or starts it again
+`grace`    seconds between SIGTERM and SIGKILL for the script
+`script.sh`, `output`, `errors`   the script, all it wrote (see `frames`), the shim's own errors
 `exit`     how it ended: `<code> <was it asked to end>`
 """
 
@@ -30,11 +30,14 @@ ERRORS = "errors"
 EXIT = "exit"
 
 LOCK_LIMIT_SECONDS = 5.0
-"""Seconds to get the lock: somebody may look at it just now, or lose it to an earlier shim."""
+"""Seconds to get the lock: another process may be probing it, or an earlier shim may hold it."""
 
 
 def take(folder: str, floor: int) -> int | None:
-    """Make the start record; the value is the held lock, None when somebody else has made it."""
+    """Makes the start record; returns the held lock, None when another process made the record.
+
+    Also None when the lock cannot be had in time. Raises OSError when the record cannot be kept.
+    """
     lock = os.open(f"{folder}/{LOCK}", os.O_CREAT | os.O_RDWR, 0o600)
     over = time.monotonic() + LOCK_LIMIT_SECONDS
     while True:
@@ -72,9 +75,9 @@ def take(folder: str, floor: int) -> int | None:
 
 
 def forbid(folder: str) -> bool:
-    """Let no shim start the script from now on; False when one has started it before.
+    """Prevents every shim from starting the script; returns False if its start record exists.
 
-    Not synced: what a loss of power takes, it takes together with every shim. Raises OSError.
+    Not synced: a loss of power that takes this file also ends every shim. Raises OSError.
     """
     _touch(f"{folder}/{STOPPED}")
     try:
@@ -95,7 +98,7 @@ def _touch(path: str) -> None:
 
 
 def put_exit(folder: str, code: int, *, asked: bool) -> None:
-    """Keep how the script ended, whole or not at all."""
+    """Writes the exit record atomically. Raises OSError."""
     new = f"{folder}/{EXIT}.new"
     text = f"{code} {int(asked)}\n".encode()
     number = os.open(new, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
@@ -108,7 +111,7 @@ def put_exit(folder: str, code: int, *, asked: bool) -> None:
 
 
 def sync_exit(folder: str) -> None:
-    """Wait until the disk has it. One that is lost before is an outcome that nobody knows."""
+    """Waits until the exit record is durable. If it is lost before, the outcome is unknown."""
     number = os.open(f"{folder}/{EXIT}", os.O_RDONLY)
     try:
         os.fsync(number)
@@ -118,7 +121,7 @@ def sync_exit(folder: str) -> None:
 
 
 def write_synced(number: int, path: str, text: str) -> None:
-    """Write the whole text to a new file, and wait for the disk."""
+    """Writes the whole text to a new file and waits until it is durable. Raises OSError."""
     try:
         chaos.note_written(path)
         if os.write(number, text.encode()) < len(text):
@@ -130,7 +133,7 @@ def write_synced(number: int, path: str, text: str) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """Wait until the disk knows the names in a folder."""
+    """Waits until the names in a folder are durable."""
     if chaos.is_without("sync"):
         return
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -141,7 +144,7 @@ def sync_folder(folder: str) -> None:
 
 
 def is_locked(folder: str) -> bool:
-    """Tells whether the shim of this record lives."""
+    """Returns whether the shim of this record is alive."""
     try:
         lock = os.open(f"{folder}/{LOCK}", os.O_RDWR)
     except FileNotFoundError:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: PTH104, PTH108, T201
-"""One script from its start record to its exit record: started, listened to, ended when asked.
+"""Runs one script, from its start record to its exit record, and keeps its output.
 
 It reads from its standard input what to run; its standard output is a pipe through which it wakes
-whoever follows. SIGTERM asks it to end the script and all that came from it, SIGUSR1 to be quick
-about it.
+the plugin that follows. SIGTERM asks it to end the script and all its descendants, SIGUSR1 to
+shorten the grace period.
 """
 
 # Not `signal`, which turns its numbers into enums first: a quarter of the shim's whole start.
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 SHELL = ("/bin/sh", "-l")
 TAKEN = 3
-"""Exit code: the script was started by somebody else."""
+"""Exit code: another shim has started the script, or it is forbidden."""
 UNFINISHED = 4
-"""Exit code: whoever started this ended before the script was told."""
+"""Exit code: the plugin ended before it had sent the whole job."""
 NOT_STARTED = 5
 """Exit code: it cannot be started; `errors` says why."""
 
@@ -73,7 +73,7 @@ def main() -> int:
 
 
 def complain(error: OSError) -> None:
-    """Say what is wrong where the plugin looks for it, if there is room for it."""
+    """Writes an error to the file where the plugin looks for it, if the disk has room."""
     try:
         print(error, file=sys.stderr, flush=True)
     except OSError:
@@ -91,7 +91,7 @@ def write_whole(path: str, text: bytes) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a file if that can be done: nothing depends on it."""
+    """Removes a file; errors are ignored, because nothing depends on it."""
     try:
         os.unlink(path)
     except OSError:
@@ -99,9 +99,9 @@ def remove(path: str) -> None:
 
 
 def read_job() -> list[bytes] | None:
-    """What to run, once somebody says it; None when it does not come whole.
+    """Waits for the job from the plugin and returns it; None when it is incomplete.
 
-    Half a script must never run, and nobody is to wait for a plugin that is gone.
+    Half a script must never run, and no shim may wait for a plugin that is gone.
     """
     size = int.from_bytes(_read_exactly(8), "big")
     job = _read_exactly(size)
@@ -116,7 +116,7 @@ def _read_exactly(size: int) -> bytes:
 
 
 def gather_orphans() -> None:
-    """Become the parent of every descendant that loses its own."""
+    """Becomes the child subreaper: the parent of every descendant that is orphaned."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
@@ -156,7 +156,7 @@ class ScriptRunner:
         self._hurry = True
 
     def prepare(self, text: bytes) -> None:
-        """Have all that needs room on the disk before the start record is made. Raises OSError."""
+        """Writes all files that need disk space before the start record is made. Raises OSError."""
         write_whole(f"{self._folder}/{record.GRACE}", f"{self._grace}\n".encode())
         self._output = os.open(
             f"{self._folder}/{record.OUTPUT}", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600
@@ -164,11 +164,14 @@ class ScriptRunner:
         write_whole(self._own_script, text)
 
     def forget(self) -> None:
-        """Somebody else runs the script."""
+        """Removes this shim's copy of the script, which another shim runs or which is forbidden."""
         remove(self._own_script)
 
     def run(self) -> None:
-        """Run the script to its end."""
+        """Runs the script to its end and writes the exit record.
+
+        Retries on a full disk until the exit record is written, or its folder is removed.
+        """
         self._wake()
         chaos.hit("shim.after-record")
         script = f"{self._folder}/{record.SCRIPT}"
@@ -187,11 +190,11 @@ class ScriptRunner:
                 record.put_exit(self._folder, code, asked=self._asked)
                 break
             except FileNotFoundError:
-                return  # the whole record was taken away: nobody will ever ask
-            except OSError as error:  # a full disk: whoever follows waits with us
+                return  # the whole record was removed: no process will read it
+            except OSError as error:  # a full disk: the plugin that follows waits, too
                 complain(error)
                 time.sleep(FULL_DISK_PAUSE_SECONDS)
-        self._wake()  # what the script has done is done: nobody has to wait for the disk
+        self._wake()  # the script has ended: the plugin need not wait for the disk
         chaos.hit("shim.exit-record")
         record.sync_exit(self._folder)
 
@@ -214,7 +217,7 @@ class ScriptRunner:
         os.close(sink)
 
     def _keep(self) -> None:
-        """Listen and wait until the script is over, as a shell waits for a pipeline."""
+        """Copies the output until the script is over, as a shell waits for a pipeline."""
         poll = select.poll()
         poll.register(self._wake_end, select.POLLIN)
         poll.register(self._pipe, select.POLLIN)
@@ -240,14 +243,14 @@ class ScriptRunner:
             self._cut_part()
 
     def _patience(self, ending: "ScriptEnding | None") -> float | None:
-        """Milliseconds until something is to be done, even if nothing happens."""
+        """Returns the milliseconds to poll for at most; None for no limit."""
         moments = [] if ending is None else [ending.next_look]
         if self._part_since is not None:
             moments.append(self._part_since + PART_AFTER_SECONDS)
         return max(min(moments) - time.monotonic(), 0) * 1000 + 1 if moments else None
 
     def _read(self) -> bool:
-        """Pass on a piece of the output; False at its end, or when there is nothing now."""
+        """Copies a piece of the output; returns False at its end, or when there is none now."""
         try:
             data = os.read(self._pipe, frames.LONGEST)
         except BlockingIOError:
@@ -271,7 +274,7 @@ class ScriptRunner:
         self._append(frames.NOTE, text.encode())
 
     def _append(self, kind: bytes, data: bytes = b"") -> None:
-        """Add a frame whole or not at all: the script goes on when the disk is full."""
+        """Appends a complete frame or none: the script continues when the disk is full."""
         if kind == frames.OUTPUT:
             room = 0 if self._left_out else max(LARGEST_OUTPUT - self._written, 0)
             self._left_out += max(len(data) - room, 0)
@@ -308,7 +311,7 @@ class ScriptRunner:
             self._lost = 0
 
     def _tell_rest(self) -> None:
-        """What the log does not show, at its end."""
+        """Appends notes on output that was lost or left out, at the end of the log."""
         if self._lost:
             self._tell_loss()
         if self._left_out:
@@ -321,7 +324,7 @@ class ScriptRunner:
         try:
             os.write(1, b".")
         except OSError:
-            return  # nobody follows, or they have not looked since
+            return  # no plugin follows, or the pipe is full because it has not read
 
     def _reap(self) -> None:
         while True:
@@ -337,9 +340,9 @@ class ScriptRunner:
 
 
 class ScriptEnding:
-    """A script that is to end, with all that came from it: asked first, killed after a while.
+    """Ends a script with all its descendants: SIGTERM, then SIGKILL after the grace period.
 
-    They are asked once: what is started after that belongs to somebody's cleaning up.
+    SIGTERM is sent once: a process that starts later belongs to a script's own cleanup.
     """
 
     def __init__(self, token: str, grace_seconds: float, note: "Callable[[str], None]") -> None:
@@ -354,7 +357,10 @@ class ScriptEnding:
         self.next_look = time.monotonic()
 
     def look(self, *, hurry: bool, quiet: bool) -> bool:
-        """Tells whether it is over. `quiet`: nobody can write any more."""
+        """Checks for live processes, kills them when late; returns whether the script is over.
+
+        `quiet`: no process can write to the output any more. `hurry`: shorten the grace period.
+        """
         now = time.monotonic()
         if hurry and not self._hurried:
             self._hurried = True
@@ -382,7 +388,7 @@ class ScriptEnding:
         self._over = time.monotonic() + KILL_LIMIT_SECONDS
         self._pause = FIRST_LOOK_SECONDS
         self.next_look = time.monotonic()
-        # Again and again: what was just being born has not been seen the first time.
+        # Repeated: a process that was just being forked is not seen the first time.
         over = time.monotonic() + KILL_LIMIT_SECONDS
         while self._processes.signal(KILL) and time.monotonic() < over:
             time.sleep(FIRST_LOOK_SECONDS)

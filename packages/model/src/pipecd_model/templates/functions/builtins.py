@@ -43,7 +43,7 @@ def _printf(meter: Meter, form: str, *values: object) -> str:
 
 
 def _print_values(values: tuple[object, ...]) -> str:
-    """Return what is escaped: nothing is told as an action tells it."""
+    """Returns the text that is then escaped; None is `<no value>`, as an action writes it."""
     return _print(*("<no value>" if each is None else each for each in values))
 
 
