@@ -123,6 +123,6 @@ class Acceptor:
 
 
 def _hang_up(client: socket.socket) -> None:
-    """End a connection that asyncio is opening: it sees an end, and closes the socket itself."""
+    """Ends a connection that asyncio is still opening: asyncio then closes the socket itself."""
     with contextlib.suppress(OSError):
         client.shutdown(socket.SHUT_RDWR)

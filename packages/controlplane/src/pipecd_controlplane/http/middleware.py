@@ -68,7 +68,7 @@ class PageMiddleware:
             await self._app(scope, receive, send_with_headers)
         finally:
             seconds = time.monotonic() - started
-            # The pattern and never the path itself: anybody can make up paths.
+            # The pattern and never the path itself: a client can make up paths.
             route = scope.get("route")
             pattern = getattr(route, "path", "") or "other"
             self._count(scope["method"], pattern, status, seconds)
