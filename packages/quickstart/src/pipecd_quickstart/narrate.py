@@ -27,7 +27,7 @@ MARKS: Final = {
 
 
 def say(text: str, *, colour: str | None = None) -> None:
-    """One line with the time before it."""
+    """Prints one line with the time before it."""
     at = click.style(datetime.now().astimezone().strftime("%H:%M:%S"), dim=True)
     click.echo(f"{at} {make_printable(click.style(text, fg=colour))}")
 
