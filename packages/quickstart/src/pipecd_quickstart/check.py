@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pipecd quickstart --check`: walk the journey by itself and say what was seen.
+"""`pipecd quickstart --check`: runs the steps of a new user and prints what was seen.
 
 Every row of the table is read back from what the scripts wrote themselves and from the public API.
 """

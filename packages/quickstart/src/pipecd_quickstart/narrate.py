@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tell on the terminal what happens: each deployment, its stages, its log lines."""
+"""Prints what happens on the terminal: each deployment, its stages, its log lines."""
 
 import asyncio
 from contextlib import aclosing

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The small pages: is it well, does it want work, which version is it."""
+"""The pages for health, readiness and version."""
 
 from importlib.metadata import version
 

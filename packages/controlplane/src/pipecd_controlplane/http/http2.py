@@ -155,7 +155,7 @@ class ClientFrames:
             if not self.is_known:  # a client that was sent nothing has no reason for it
                 self._count_control()
         elif kind == PING:
-            # Known callers measure with it as fast as answers come; gRPC has a limit of its own.
+            # Known callers measure bandwidth with it as fast as ACKs come; gRPC has its own limit.
             if not self.is_known and not flags & ACK:
                 self._count_control()
         elif not (kind == SETTINGS and flags & ACK):

@@ -14,14 +14,14 @@ from pipecd_controlplane.http.connections import Connections
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 
 LAST_BYTES_SECONDS: Final = 1.0
-"""For what was answered to reach its caller when the grace is over."""
+"""How long responses may take to reach their callers when the grace period is over."""
 
 LONGEST_TICK_SECONDS: Final = 1.0
 SHORTEST_TICK_SECONDS: Final = 0.02
 
 
 def make_http_server(app: Any, keep_alive: timedelta) -> uvicorn.Server:
-    """Returns a server that has no listener: `accept` brings its connections."""
+    """Returns a server without a listener: `accept` hands it its connections."""
     config = uvicorn.Config(
         app,
         interface="asgi3",

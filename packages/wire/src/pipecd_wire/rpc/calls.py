@@ -36,7 +36,7 @@ def method_handler(
     # Requests are single messages, but gRPC would read one to its end before it calls us. As a
     # stream it is ours to read, once its caller is authenticated.
     serialize = endpoint.method.response.SerializeToString
-    # No deserializer: grpc would answer bytes that are no message with UNKNOWN and a traceback.
+    # No deserializer: for bytes that are no message grpc would send UNKNOWN and log a traceback.
     if endpoint.method.streams:
         return grpc.stream_stream_rpc_method_handler(
             _make_stream_behaviour(endpoint, relayed, limits), response_serializer=serialize

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serve endpoints over gRPC."""
+"""Serves endpoints over gRPC."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -131,6 +131,6 @@ class _Router(grpc.GenericRpcHandler):
         if path not in self._built:
             endpoint = self._endpoints.find(path)
             if endpoint is None:
-                return None  # answered as UNIMPLEMENTED
+                return None  # the caller gets UNIMPLEMENTED
             self._built[path] = method_handler(endpoint, self._relayed, self._limits)
         return self._built[path]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a message keep the rules that its proto declares?
+"""Validates messages against the rules that their protos declare.
 
-The server asks between authentication and the handler; the rules are the field options
-`(pipecd.options.rules)`. It runs on every call, so each message type is read once. What is kept is
-a list of the values that have a rule, each with its test, and the way down to the messages below
-that have rules. A type without any costs one lookup.
+A server does so between authentication and the handler; the rules are the field options
+`(pipecd.options.rules)`. It runs on every call, so each message type is read once into a plan: a
+list of the values that have a rule, each with its test, and of the messages below that have rules.
+A type without any rule costs one lookup.
 """
 
 from collections.abc import Callable, Iterable, Iterator
