@@ -52,13 +52,13 @@ from pipecd_wire.rpc import AddressError, Endpoints
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningServer:
-    """A control plane that serves."""
+    """A control plane that is running and accepts calls."""
 
     address: str
     admin_address: str
-    """Where metrics are for whoever runs it; empty when there is none."""
+    """The operator's address, with all metrics; empty when there is none."""
     paths: tuple[str, ...]
-    """The patterns of all pages."""
+    """The URL patterns of all pages."""
     data_dir: Path
     admin_key_file: Path
     stores: Stores
@@ -67,7 +67,7 @@ class RunningServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Core:
-    """What every face of the server works with."""
+    """The parts that gRPC, the pages and the timed jobs share."""
 
     settings: ServerSettings
     shared: SharedState
@@ -82,7 +82,7 @@ class _Core:
 
 @asynccontextmanager
 async def control_plane(settings: ServerSettings) -> AsyncIterator[RunningServer]:
-    """Serve while the block runs. Raises PipecdError when it cannot."""
+    """Runs a control plane while the block runs. Raises PipecdError when it cannot start."""
     address = ""
 
     def web_base_url() -> str:
@@ -230,14 +230,14 @@ async def _open_admin(
 
 
 async def _first_project(kept: Stores, settings: ServerSettings) -> str | None:
-    """The project that a new folder gets; a configured one rather than the default."""
+    """Returns the project that a new folder gets: a configured one rather than the default."""
     if settings.project_id or await kept.projects.ids():
         return settings.project_id
     return next((each.id for each in settings.projects), None)
 
 
 def _list_jobs(core: _Core) -> list[Job]:
-    """Everything that is done from time to time, in the order in which it is started."""
+    """Returns all timed jobs, in the order in which they are started."""
 
     async def forget_sessions() -> None:
         await core.stores.sessions.end_expired(now=_now())
@@ -265,7 +265,7 @@ def _log_jobs(folded: FoldRepeats | None) -> list[Job]:
 
 
 async def run(settings: ServerSettings, started: Callable[[RunningServer], None]) -> None:
-    """Serve until SIGINT or SIGTERM."""
+    """Runs a control plane until SIGINT or SIGTERM; calls `started` once it accepts calls."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     async with control_plane(settings) as running:

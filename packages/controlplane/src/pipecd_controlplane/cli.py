@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `pipecd`: flags become settings, errors become a sentence and an exit code.
 
-What a command needs is imported when it runs, so that `--help` and `version` answer at once.
+What a command needs is imported when it runs, so that `--help` and `version` are fast.
 """
 
 from importlib.metadata import version as version_of
@@ -38,5 +38,5 @@ def ops() -> None:
 
 
 def main() -> None:
-    """Run pipecd."""
+    """Runs `pipecd`, and exits with its exit code."""
     run_program(cli, explain=explain, name="pipecd")

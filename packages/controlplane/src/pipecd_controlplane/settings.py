@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a control plane is told from outside: by flags, the configuration file, or a test."""
+"""The settings of a control plane, from flags, the configuration file, or a test."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from pipecd_wire.rpc import Observe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """Everything a control plane is told from outside."""
+    """All settings of a control plane."""
 
     data_dir: Path
     host: str = "127.0.0.1"
@@ -27,38 +27,38 @@ class ServerSettings:
     public_url: str = ""
     """Where people reach it, for links; empty is the address it listens on."""
     grace_seconds: float = 10.0
-    """For running calls when it stops."""
+    """How long running calls may take to finish when it stops."""
     lease_times: LeaseTimes = DEFAULT_TIMES
-    """How long an agent that fell silent keeps its work to itself."""
+    """How long the lease of a piped lasts that no longer calls."""
     projects: tuple[ProjectConfig, ...] = ()
-    """Projects that are as the configuration file says."""
+    """Projects that the configuration file declares."""
     shared_sso: tuple[SharedSsoConfig, ...] = ()
     state_key: str = ""
-    """Closes what travels with a sign-in; empty is the encryption key."""
+    """Encrypts the cookie of a sign-in; empty is the encryption key."""
     static_dir: Path | None = None
     insecure_cookie: bool = False
     metrics: bool = True
     admin_host: str = "127.0.0.1"
     admin_port: int | None = None
     otlp_endpoint: str = ""
-    """Where traces of pipeds are sent on to; empty drops them."""
+    """Where traces of pipeds are forwarded to; empty drops them."""
     encryption_key_files: tuple[Path, ...] = ()
     """Keys for secrets at rest, the newest first; without any, one in the data folder."""
     retention: Retention = FOR_A_YEAR
     """How long things are kept."""
     limits: FrontLimitsConfig = DEFAULT_LIMITS
-    """What callers may cost."""
+    """Limits for callers: connections, sizes and times."""
     trusted_proxies: tuple[str, ...] = ()
-    """Networks whose word about the address of a caller is believed."""
+    """Networks whose `X-Forwarded-For` is believed."""
     folded: FoldRepeats | None = None
-    """What holds back equal lines of the log, and tells of them when it is asked."""
+    """The log filter that holds back equal lines; the server flushes its counts."""
     releases_url: str = releases.URL
     observers: tuple[Observe, ...] = ()
-    """Told of each call once its handler has ended, before it is answered."""
+    """Called for each call once its handler has ended, before the response is sent."""
     repeat_units: bool = False
     """For tests: run each unit of work twice and compare."""
 
     @property
     def over_tls(self) -> bool:
-        """Do browsers reach it over TLS, ours or a proxy's before us?"""
+        """Returns whether browsers reach it over TLS, ours or that of a proxy before us."""
         return self.tls is not None or self.public_url.startswith("https://")

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line."""
+"""`pipectl`, the command line of PipeCD."""

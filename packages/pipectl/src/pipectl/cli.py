@@ -72,7 +72,7 @@ cli.add_command(render)
 
 
 def main() -> None:
-    """Run pipectl."""
+    """Runs `pipectl`, and exits with its exit code."""
     run_program(cli, explain=_explain)
 
 

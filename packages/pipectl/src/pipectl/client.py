@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connection of a command: flags in, stubs out."""
+"""The connection of a command: turns its flags into gRPC stubs."""
 
 import asyncio
 import functools
@@ -44,7 +44,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPlaneConnection:
-    """Where the control plane is, and who is asking."""
+    """The address of the control plane, and the credentials of the caller."""
 
     address: str
     api_key: str
@@ -65,14 +65,14 @@ class ControlPlaneConnection:
 
 
 def idempotency_key() -> list[tuple[str, str]]:
-    """Return the metadata of a call that changes something: repeated, it changes nothing more."""
+    """Returns metadata with a new idempotency key: a call that is repeated acts once."""
     return [(IDEMPOTENCY_KEY_HEADER, str(uuid.uuid4()))]
 
 
 def use_client(
     command: Callable[Concatenate[Client, P], Coroutine[Any, Any, None]],
 ) -> Callable[P, None]:
-    """Give a command the connection flags, and run it with the client they describe."""
+    """Adds the connection flags to a command, which is run with the client they describe."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of a repository as the offline commands find and read them. They never call a server."""
+"""Finds and reads files of a repository for the offline commands, which call no server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from pipecd_model.errors import ConfigError
 
 LARGEST = 4 << 20
-"""Bytes of a file that is still read: far more than anybody writes."""
+"""The most bytes of a file that is read: far more than people write by hand."""
 
 _YAML = frozenset({".yaml", ".yml", ".json"})
 _OURS = b"pipecd.dev/"
@@ -19,7 +19,7 @@ _PASSED_OVER = frozenset({".git", "node_modules", ".venv"})
 
 
 def read(path: Path) -> bytes:
-    """Read one file; says in a sentence why it cannot be read."""
+    """Returns the content of a file. Raises ConfigError when it cannot be read."""
     if path.is_dir():
         raise ConfigError(f"{path} is a folder", hint="name a file in it")
     try:
@@ -37,12 +37,15 @@ def read(path: Path) -> bytes:
 
 
 def is_application_file(path: Path) -> bool:
-    """Is it an application's file by its name?"""
+    """Returns whether the name is that of an application file."""
     return path.name.endswith(".pipecd.yaml") or path.name == ".pipe.yaml"
 
 
 def find_documents(paths: Iterable[Path]) -> Iterator[tuple[Path, bytes]]:
-    """Find the documents of files and folders: what is named is taken, what is found is chosen."""
+    """Yields the documents in files and folders.
+
+    A file that is named is always yielded; one in a folder only if it looks like one of ours.
+    """
     seen: set[Path] = set()
     for path in paths:
         for each, chosen in ((path, True),) if not path.is_dir() else _walk(path):
@@ -50,7 +53,7 @@ def find_documents(paths: Iterable[Path]) -> Iterator[tuple[Path, bytes]]:
                 continue
             seen.add(each)
             if not chosen and each.stat().st_size > LARGEST:
-                continue  # somebody else's: nobody writes such a file by hand
+                continue  # not one of ours: people do not write such a file by hand
             data = read(each)
             if chosen or _OURS in data:
                 yield each, data
@@ -67,7 +70,7 @@ def _walk(folder: Path) -> Iterator[tuple[Path, bool]]:
 
 
 def repository_of(path: Path) -> Path | None:
-    """Find the root of the git repository that a file is in."""
+    """Returns the root of the git repository that a file is in; None when it is in none."""
     for parent in path.resolve().parents:
         if (parent / ".git").exists():
             return parent
@@ -75,14 +78,14 @@ def repository_of(path: Path) -> Path | None:
 
 
 def events_folder(root: Path) -> Iterator[Path]:
-    """List the files directly in the folder of a repository's shared documents."""
+    """Yields the files directly in `.pipe`, the folder of a repository's shared documents."""
     folder = root / _EVENTS
     if folder.is_dir():
         yield from sorted(each for each in folder.iterdir() if each.suffix in _YAML)
 
 
 class FilesAround:
-    """The files around one file, on disk."""
+    """The files around one file on disk, by their paths from its folder."""
 
     def __init__(self, path: Path) -> None:
         self._folder = path.parent

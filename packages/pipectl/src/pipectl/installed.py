@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the plugins that are installed beside us describe themselves, without running any of them."""
+"""Reads the descriptions of the plugins that are installed here, without running them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE: Final = "schemas.json"
 
 
 def find_installed_plugins() -> dict[str, PluginDescription]:
-    """Return the installed plugins by their names; one with a broken description is left out."""
+    """Returns the installed plugins by their names; one with a broken description is left out."""
     from pipecd_model.known_plugins import parse_description  # noqa: PLC0415 - lint, simulate
 
     found: dict[str, PluginDescription] = {}
@@ -36,7 +36,7 @@ def find_installed_plugins() -> dict[str, PluginDescription]:
 
 
 def _file_of(package: str) -> Path | None:
-    """Find where a package keeps its description, without importing the package."""
+    """Returns the file of a package's description, without importing the package."""
     spec = find_spec(package)
     places = spec.submodule_search_locations if spec is not None else None
     return next((Path(place, FILE) for place in places or () if Path(place, FILE).is_file()), None)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a command prints: a table for people, the Go implementation's JSON for programs.
 
-Everything that pipectl prints passes `echo`: most of it was written by others.
+Everything that pipectl prints passes `echo`, which escapes it: most of it comes from others.
 """
 
 import sys
@@ -29,7 +29,10 @@ def wants_json(choice: str) -> bool:
 
 
 def echo(text: str | bytes = "", *, nl: bool = True, err: bool = False) -> None:
-    """Print a text of which only the colours act; the bytes of a file reach a pipe unchanged."""
+    """Prints a text without control sequences other than colours.
+
+    Bytes, which are the content of a file, are written to a pipe unchanged.
+    """
     if isinstance(text, bytes):
         if not sys.stdout.isatty():
             click.echo(text, nl=nl, err=err)
@@ -39,13 +42,13 @@ def echo(text: str | bytes = "", *, nl: bool = True, err: bool = False) -> None:
 
 
 def print_json(value: Message | dict[str, Any]) -> None:
-    """Print a value as the Go implementation writes it, in one line."""
+    """Prints a value as the Go implementation writes it, in one line."""
     text = gojson.dumps(gojson.to_value(value) if isinstance(value, Message) else value)
     click.echo(escape_for_json(text) if sys.stdout.isatty() else text)
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns as wide as their widest cell."""
+    """Prints a table; each column is as wide as its widest cell."""
     shown = [headings, *([make_printable_line(cell) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in shown) for i in range(len(headings))]
     for row in shown:
@@ -54,7 +57,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_fields(fields: Sequence[tuple[str, str]]) -> None:
-    """One `name  value` line each; empty values are left out."""
+    """Prints a `name  value` line for each field; empty values are left out."""
     shown = [(name, value) for name, value in fields if value]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
@@ -62,9 +65,9 @@ def print_fields(fields: Sequence[tuple[str, str]]) -> None:
 
 
 def when(seconds: int) -> str:
-    """A Unix time in the reader's own zone; nothing for 0.
+    """Returns a Unix time as text in the local time zone; empty for 0.
 
-    One that no calendar has is shown as its number: whoever reported it must not break the list.
+    One out of range is returned as its number: a wrong report must not break the list.
     """
     if not seconds:
         return ""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rendering an application's files from the working copy, as piped would from a commit.
+"""Renders an application's files from the working copy, as piped would from a commit.
 
-Apart from the command, because it needs the whole reader of configuration files.
+A module apart from the command, because it imports all of the configuration reader.
 """
 
 import posixpath
@@ -22,14 +22,14 @@ MASK: Final = "***"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendered:
-    """What the templates become, by their paths from the application's folder."""
+    """The rendered templates, by their paths from the application's folder."""
 
     files: Mapping[str, bytes] = field(repr=False)
     warnings: tuple[Fault, ...]
 
 
 def render_application(file: Path, *, keys: Sequence[Path], show_secrets: bool) -> Rendered:
-    """Render what an application file names; raises ConfigFaultsError with all that is wrong."""
+    """Renders what an application file names. Raises ConfigFaultsError with all faults."""
     data = file.read_bytes()
     loaded = load_application(data, file=str(file))
     text = data.decode()
@@ -50,7 +50,10 @@ def render_application(file: Path, *, keys: Sequence[Path], show_secrets: bool) 
 
 
 def _check_stages(config: ApplicationConfig, file: str, text: str) -> None:
-    """Find secrets that stages name and that are not there; what else they hold is theirs."""
+    """Raises ConfigFaultsError for secrets that stages name and that do not exist.
+
+    Other options of stages are not checked: they are the plugin's.
+    """
     known = config.encryption.encrypted_secrets if config.encryption else {}
     places = Positions(text)
     faults = []
@@ -73,7 +76,10 @@ def _check_stages(config: ApplicationConfig, file: str, text: str) -> None:
 
 
 def _repository(file: Path) -> tuple[Path, str]:
-    """The repository that a file is in, and the path of its folder there; else its folder alone."""
+    """Returns the root of a file's repository and the path of its folder in it.
+
+    Outside of a repository the root is the folder itself.
+    """
     folder = file.resolve().parent
     for root in (folder, *folder.parents):
         if (root / ".git").exists():

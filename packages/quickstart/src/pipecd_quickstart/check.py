@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pipecd quickstart --check`: walk the journey by itself and say what was seen.
+"""`pipecd quickstart --check`: runs the steps of a new user and prints what was seen.
 
 Every row of the table is read back from what the scripts wrote themselves and from the public API.
 """
@@ -35,7 +35,7 @@ sleep 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One thing that was to happen, and what happened."""
+    """One step of the check: what was expected, and what was seen."""
 
     step: str
     expected: str
@@ -48,7 +48,7 @@ class Row:
 
 
 class JourneyCheck:
-    """The steps a newcomer takes, taken by the machine."""
+    """Runs the steps that a new user takes, and records what was seen at each."""
 
     def __init__(self, session: QuickstartSession) -> None:
         self._session = session
@@ -162,7 +162,7 @@ class JourneyCheck:
         )
 
     async def _wait_for_sync_status(self, wanted: str) -> str:
-        """Whether the website is what was deployed, once that is as wanted."""
+        """Waits for a sync status of the website; returns the one that was seen last."""
         request = pb.GetApplicationRequest(application_id=self._session.applications["website"])
         seen = ""
         with contextlib.suppress(TimedOutError):
@@ -234,7 +234,7 @@ class JourneyCheck:
 
 
 async def check(session: QuickstartSession) -> bool:
-    """Walk the journey, print the table; True when every row is as expected."""
+    """Runs all steps and prints the table; returns whether every row is as expected."""
     click.echo(f"{'':6}{'STEP':46}{'SECONDS':>8}  SEEN")
     journey = JourneyCheck(session)
     await journey.walk()
@@ -249,7 +249,7 @@ def _line(row: Row) -> str:
 
 
 def _short(text: str) -> str:
-    """Commit hashes cut to what people read."""
+    """Returns a text with its commit hashes cut to seven characters."""
     return " ".join(
         word[:7] + ("," if word.endswith(",") else "") if len(word.rstrip(",'")) == 40 else word
         for word in text.split(" ")
@@ -258,7 +258,7 @@ def _short(text: str) -> str:
 
 @asynccontextmanager
 async def _limit(what: str) -> AsyncIterator[None]:
-    """A time limit whose end says what did not happen."""
+    """Limits the time of the block. Raises TimedOutError, which says what did not happen."""
     try:
         async with asyncio.timeout(STEP_LIMIT_SECONDS):
             yield
@@ -294,7 +294,7 @@ def _text(file: Path) -> str:
 
 
 def _alive(pid: int) -> bool:
-    """Does a process still run? One that has ended and waits to be reaped by init does not."""
+    """Returns whether a process runs; one that waits to be reaped by init does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

@@ -75,7 +75,10 @@ async def _run(folder: QuickstartFolder) -> None:
 
 
 def _request_stop(running: QuickstartSession, stop: asyncio.Event) -> None:
-    """First time: let scripts finish. Second time: end them. The signal to piped is the same."""
+    """Stops piped. The first request lets scripts finish, a second one ends them.
+
+    Piped gets the same signal both times.
+    """
     if stop.is_set():
         say("ending running scripts …", colour="yellow")
     else:
@@ -85,7 +88,7 @@ def _request_stop(running: QuickstartSession, stop: asyncio.Event) -> None:
 
 
 async def _suggest(running: QuickstartSession, narrator: Narrator) -> None:
-    """Say what to try, once there is something to try it on."""
+    """Prints what to try next, once a deployment waits for approval."""
     deployment = await narrator.waits_for_approval()
     folder = running.folder
     repository = folder.repository
@@ -104,7 +107,7 @@ What to try next, in another terminal:
 
 
 async def _notice_death(program: RunningProgram, stop: asyncio.Event) -> None:
-    """A program that ends by itself ends the quickstart, with its last words."""
+    """Raises ProgramEndedError, with the end of its log, when a program ends by itself."""
     await program.wait()
     if not stop.is_set():
         raise program.failure()

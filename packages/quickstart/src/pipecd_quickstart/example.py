@@ -141,7 +141,7 @@ def write(folder: QuickstartFolder, path: str, text: str) -> None:
 
 
 def commit(folder: QuickstartFolder, message: str) -> str:
-    """Commit everything; answers the hash."""
+    """Commits everything; returns the hash."""
     _git(folder, *own("add", "--all"))
     _git(folder, *own("commit", "--quiet"), join_option("--message=", message))
     return commit_hash(folder)
@@ -167,7 +167,7 @@ def page(folder: QuickstartFolder, region: str) -> str:
 
 def _git(folder: QuickstartFolder, *arguments: Argument) -> str:
     command = (*own("git", "-C"), word(folder.repository.absolute()), *arguments)
-    # Its own variables would lead to the repository of whoever started us, e.g. in a hook.
+    # Git's variables would name the repository of the process that started us, e.g. in a hook.
     env = {
         name: value for name, value in operator_environment().items() if not name.startswith("GIT_")
     }

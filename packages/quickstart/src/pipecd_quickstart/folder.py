@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one folder a quickstart lives in: what is where, and what a second start must remember."""
+"""The folder of a quickstart: its paths, and the state that a later start needs."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ MARKER: Final = "quickstart.json"
 
 @dataclass(slots=True, kw_only=True)
 class SavedState:
-    """What the first start found out and later ones go on with."""
+    """What the first start found out and later ones use."""
 
     piped_id: str = ""
     port: int = 0
@@ -23,7 +23,7 @@ class SavedState:
 
 
 class QuickstartFolder:
-    """Paths under the data folder, which is ours alone: a file marks it, and others are refused."""
+    """Paths under the data folder. A marker file says that it is ours; others are refused."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
@@ -39,11 +39,11 @@ class QuickstartFolder:
         self.admin_key = self.control_plane / "admin.key"
 
     def site(self, region: str) -> Path:
-        """Where the website of a region is deployed to."""
+        """Returns the folder that the website of a region is deployed to."""
         return self.out / "www" / region
 
     def prepare(self) -> None:
-        """Make the folder, or make sure that it is one of ours."""
+        """Makes the folder. Raises StateError for one that is not empty and not a quickstart's."""
         if self.root.exists() and any(self.root.iterdir()) and not self._marker.exists():
             raise StateError(
                 f"{str(self.root)!r} is not empty and not a quickstart folder",
@@ -54,7 +54,7 @@ class QuickstartFolder:
             self.remember(SavedState())
 
     def clean(self) -> None:
-        """Remove everything a quickstart made; refuses a folder that is not one."""
+        """Removes the folder. Raises StateError for one that is not a quickstart's."""
         if not self.root.exists():
             return
         if not self._marker.exists():

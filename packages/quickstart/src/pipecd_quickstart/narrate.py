@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tell on the terminal what happens: each deployment, its stages, its log lines."""
+"""Prints what happens on the terminal: each deployment, its stages, its log lines."""
 
 import asyncio
 from contextlib import aclosing
@@ -27,7 +27,7 @@ MARKS: Final = {
 
 
 def say(text: str, *, colour: str | None = None) -> None:
-    """One line with the time before it."""
+    """Prints one line with the time before it."""
     at = click.style(datetime.now().astimezone().strftime("%H:%M:%S"), dim=True)
     click.echo(f"{at} {make_printable(click.style(text, fg=colour))}")
 

@@ -19,13 +19,13 @@ START_LIMIT_SECONDS: Final = 60.0
 """Seconds for a program to say that it serves; a cold machine compiles nothing but reads a lot."""
 
 OUR_VARIABLES: Final = (PLUGIN_CACHE_VARIABLE, CHAOS_PREFIX)
-"""What our programs get of this one's own variables."""
+"""The PIPECD_ variables of this process that its programs inherit."""
 
 LISTENING: Final = "pipecd server listening on "
 
 
 class ProgramEndedError(PipecdError):
-    """A program of the quickstart ended although nobody asked it to."""
+    """A program of the quickstart ended by itself."""
 
 
 def program(name: str) -> str:
@@ -72,7 +72,7 @@ class RunningProgram:
 async def running(
     name: str, arguments: Sequence[Argument], log: Path
 ) -> AsyncIterator[RunningProgram]:
-    """Run a program while the block runs. On the way out it is asked to stop, and then made to."""
+    """Runs a program while the block runs; then sends SIGTERM, and SIGKILL after 20 seconds."""
     # A session of its own: a Ctrl-C in the terminal reaches the quickstart alone, which stops the
     # others in their order.
     with log.open("ab") as sink:

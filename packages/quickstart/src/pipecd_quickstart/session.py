@@ -79,7 +79,7 @@ PIPECTL_ADDRESS={address} PIPECTL_API_KEY_FILE='{key_file}' PIPECTL_INSECURE=1 e
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuickstartSession:
-    """What a person or the check can do with a running quickstart."""
+    """A running quickstart: its folder, its programs, and stubs to call its server."""
 
     folder: QuickstartFolder
     address: str
@@ -94,7 +94,7 @@ class QuickstartSession:
 
 @asynccontextmanager
 async def open_session(folder: QuickstartFolder) -> AsyncIterator[QuickstartSession]:
-    """Start everything under the folder, or go on with what a former start left there."""
+    """Starts everything under the folder, with the state of an earlier start if there is one."""
     folder.prepare()
     example.create(folder)
     async with (
@@ -183,7 +183,7 @@ def _write_files(folder: QuickstartFolder, memory: SavedState, address: str) -> 
 async def wait_until_ready(
     channel: Channel, piped: RunningProgram, plugins: Collection[str] = PLUGINS
 ) -> None:
-    """Wait until piped has connected and its plugins are ready."""
+    """Waits until piped has connected and its plugins are ready."""
     pipeds: PipedServiceAsyncStub = PipedServiceStub(channel)
     not_ready = list(plugins)
     try:

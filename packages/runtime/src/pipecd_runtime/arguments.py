@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of child processes: what is ours, and words from outside that are no options."""
+"""Arguments of child processes: our own, and words from outside that must not be options."""
 
 import os
 import re
@@ -46,8 +46,8 @@ def own(*texts: str) -> tuple[Argument, ...]:
 def vouch_for(texts: Iterable[str]) -> tuple[Argument, ...]:
     """Returns arguments for which the caller vouches, options among them.
 
-    For a command line that somebody else may compose, e.g. the author of a plugin. Who may call
-    this is a list in a test.
+    For a command line that another author composes, e.g. that of a plugin. A test has the list of
+    functions that may call this.
     """
     return own(*texts)
 
@@ -69,7 +69,7 @@ def join_option(name: str, value: str | Path) -> Argument:
 
 
 def command_line(arguments: Sequence[Argument]) -> list[str]:
-    """Returns the texts of a command; raises BadArgumentError for a word like an option."""
+    """Returns the texts of a command. Raises BadArgumentError for a word that is an option."""
     if not arguments:
         raise BadArgumentError("there is no program to start")
     options_end = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exponential backoff with jitter: how long to wait before something that failed is tried again."""
+"""Exponential backoff with jitter: how long to wait before a retry."""
 
 import random
 from typing import Final
@@ -27,16 +27,16 @@ class Backoff:
         """Failures in a row since the last `reset`."""
 
     def reset(self) -> None:
-        """Begin again with the first pause: it has worked."""
+        """Starts again with the first pause, after a success."""
         self.failures = 0
 
     def next_pause_seconds(self) -> float:
-        """Count one more failure and return the pause after it."""
+        """Counts one more failure and returns the pause after it."""
         self.failures += 1
         return self.pause_seconds_after(self.failures)
 
     def pause_seconds_after(self, failures: int) -> float:
-        """Returns the pause after so many failures in a row (from 1), and counts nothing."""
+        """Returns the pause after this number of failures in a row (from 1); counts nothing."""
         doublings = min(max(failures - 1, 0), _MOST_DOUBLINGS)
         longest = min(self._longest_seconds, self._first_seconds * 2**doublings)
         shortest = longest * (1 - self._jitter)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What our click programs share: their end, and options that are lengths of time.
+"""What our click programs share: exit codes and error messages, and options for durations.
 
-The one module here that needs more than the standard library: who imports it has click.
+The one module here that needs more than the standard library: click.
 """
 
 import sys
@@ -17,16 +17,16 @@ INTERRUPTED = 130
 """The exit code of a program that was ended with Ctrl-C."""
 
 Explain = Callable[[Exception], tuple[str, int] | None]
-"""Returns what is said of an error and the exit code, or None for a bug."""
+"""Returns the message for an error and the exit code, or None for a bug."""
 
 
 def run_program(command: click.Command, *, explain: Explain, name: str | None = None) -> NoReturn:
-    """Run a command line and exit: an error that can be explained is one line on stderr.
+    """Runs a command line and exits; prints an error that `explain` knows as one line on stderr.
 
-    An error that `explain` knows nothing of is a bug, and goes on with its traceback.
+    An error for which `explain` returns None is a bug, and is raised with its traceback.
     """
     try:
-        # Not standing alone, click returns the code that a command ended with.
+        # With standalone_mode off, click returns the exit code of the command.
         code = command.main(prog_name=name, standalone_mode=False)
     except click.exceptions.Exit as ended:
         sys.exit(ended.exit_code)
@@ -50,7 +50,7 @@ def run_program(command: click.Command, *, explain: Explain, name: str | None = 
 
 
 class DurationParam(click.ParamType[timedelta]):
-    """A length of time; how it is written is the parser's."""
+    """A click parameter for a duration, in the form that `parse` reads."""
 
     name = "duration"
 
@@ -60,7 +60,7 @@ class DurationParam(click.ParamType[timedelta]):
         *,
         format_error: Callable[[ValueError], str] = str,
     ) -> None:
-        """`parse` raises ValueError for a text that is none; `format_error` puts it in words."""
+        """`parse` raises ValueError for a bad text; `format_error` makes it a message."""
         self._parse = parse
         self._format_error = format_error
 
@@ -70,7 +70,7 @@ class DurationParam(click.ParamType[timedelta]):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> timedelta:
-        """Returns the length; fails with a usage error."""
+        """Returns the duration; fails with a usage error."""
         if isinstance(value, timedelta):
             return value
         try:

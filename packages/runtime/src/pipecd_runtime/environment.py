@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environments of child processes: always named, never simply our own."""
+"""Environments of child processes: always chosen, never simply a copy of our own."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -8,14 +8,14 @@ from typing import Final
 from pipecd_runtime.arguments import BadArgumentError
 
 _OURS: Final = "PIPECD_"
-"""What our programs tell each other by variables, tokens included: nobody else's business."""
+"""Variables that our programs pass to each other, tokens included: other programs get none."""
 
 # Set by our wire package for its own process, and wrong for a program that forks on purpose.
 _PRIVATE: Final = frozenset({"GRPC_ENABLE_FORK_SUPPORT"})
 
 
 def operator_environment(*, also: Sequence[str] = ()) -> dict[str, str]:
-    """Returns what whoever started us has in the environment, without what is PipeCD's own.
+    """Returns the environment that this process was started with, without PipeCD's own variables.
 
     For programs that are promised the operator's environment: plugins, scripts. `also` names
     variables of ours that this child needs; one that ends with `_` stands for all that begin so.
@@ -36,7 +36,7 @@ def choose_environment(names: Sequence[str]) -> dict[str, str]:
 
 
 def check_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Returns a copy. Raises BadArgumentError for what no program can have in its environment."""
+    """Returns a copy. Raises BadArgumentError for what cannot be in an environment."""
     for name, value in env.items():
         if not name or "=" in name or "\0" in name or "\0" in value:
             raise BadArgumentError(f"{name[:100]!r} cannot be a variable of a program")

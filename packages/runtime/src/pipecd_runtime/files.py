@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a small file whole or not at all, whenever the process or the machine dies."""
+"""Writes a small file atomically: whole or not at all, also when the machine fails."""
 
 import os
 from pathlib import Path
 
 
 def write_atomically(path: Path, data: bytes, *, mode: int = 0o666, replace: bool = True) -> None:
-    """Put `data` on disk beside `path`, then let it take the place of what is there.
+    """Writes `data` to a new file beside `path`, syncs it, then renames it to `path`.
 
-    `mode` is for a new file and loses what the process's mask takes away. Without `replace` an
-    existing file stays, and FileExistsError is raised. Raises OSError when the disk refuses.
+    `mode` is the mode of the new file, less the process's umask. Without `replace` an existing file
+    stays, and FileExistsError is raised. Raises OSError when the file cannot be written.
     """
     fresh = path.with_name(f"{path.name}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW

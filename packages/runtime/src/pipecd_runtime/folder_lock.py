@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A data folder that one process owns, closed to other users; the kernel lets go when it dies."""
+"""A lock on a data folder for one process; the kernel releases it when the process dies."""
 
 import fcntl
 import os
@@ -17,16 +17,16 @@ class FolderInUseError(Exception):
     def __init__(self, owner: str) -> None:
         super().__init__(f"another process ({owner or 'unknown'}) owns the folder")
         self.owner = owner
-        """Its process number, empty when it has not written it yet."""
+        """The pid of the owner, empty when it has not written it yet."""
 
 
 class FolderLock:
-    """The ownership of a folder, until it is closed."""
+    """The lock on a folder, held until it is closed."""
 
     def __init__(self, folder: Path) -> None:
-        """Make the folder where it is missing, close it to other users, and own it.
+        """Makes the folder where it is missing, closes it to other users, and locks it.
 
-        Raises UnsafeFolderError when other users decide over it, FolderInUseError when another
+        Raises UnsafeFolderError when other users control it, FolderInUseError when another
         process owns it, OSError when it cannot be made or written.
         """
         self.notice = close_folder(folder)
@@ -47,7 +47,7 @@ class FolderLock:
         self.close()
 
     def close(self) -> None:
-        """Give the folder up."""
+        """Releases the lock."""
         os.close(self._descriptor)
 
     def _acquire(self) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fold equal lines of the operator log: the first few of an interval are written, then a count.
+"""Folds equal lines of the operator log: the first few of an interval are written, then a count.
 
-For lines that others can cause as often as they like; a flood of them must not fill a disk, nor
-hide everything else.
+For lines that callers can cause at will: a flood of them must not fill a disk, nor hide everything
+else.
 """
 
 import logging
@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Final
 
 MOST_KINDS: Final = 500
-"""Kinds that are told apart; beyond them all further ones of a logger are one."""
+"""Kinds of lines that are counted apart; further ones of a logger and level are one kind."""
 
 TELLING_FIELDS: Final = ("status", "reason")
 """Fields with few values that make a line another kind."""
@@ -75,7 +75,7 @@ class FoldRepeats(logging.Filter):
         return False
 
     def flush(self) -> None:
-        """Tell how many lines were held back in the intervals that are over."""
+        """Logs how many lines were held back in the intervals that are over."""
         now = self._clock()
         with self._lock:
             over = {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator log: events with a dotted name and fields, for whoever runs one of our processes.
+"""The operator log: events with a dotted name and fields, for the operator of a process.
 
-Agent and control plane log through it; stage logs, which the person deploying reads, are another
+Piped and control plane log through it; stage logs, which the person deploying reads, are another
 thing. A line of another package with `extra={"fields": …}` is shown the same way.
 """
 
@@ -38,7 +38,7 @@ class Logger:
         self._write(logging.ERROR, event, fields)
 
     def bug(self, event: str, **fields: object) -> None:
-        """An error that nobody raised on purpose, with the traceback of the one being handled."""
+        """Logs an unexpected error, with the traceback of the exception being handled."""
         self._write(logging.ERROR, event, fields, trace=True)
 
     def _write(
@@ -50,13 +50,13 @@ class Logger:
 
 
 def logger(name: str) -> Logger:
-    """The log of a module: `log = logger(__name__)`."""
+    """Returns the logger of a module: `log = logger(__name__)`."""
     return Logger(name)
 
 
 @contextmanager
 def log_context(**fields: object) -> Iterator[None]:
-    """Fields that every line written inside the block carries, in tasks started there too."""
+    """Adds fields to every line that is logged inside the block, in tasks started there too."""
     token = _bound.set({**_bound.get(), **fields})
     try:
         yield
@@ -67,7 +67,7 @@ def log_context(**fields: object) -> Iterator[None]:
 def configure(
     level: str = "info", *, json_lines: bool | None = None, stream: TextIO | None = None
 ) -> None:
-    """Write the process's log to stderr: JSON lines, or short ones for a person at a terminal."""
+    """Writes the process's log to stderr: as JSON lines, or as short lines on a terminal."""
     stream = sys.stderr if stream is None else stream
     json_lines = not stream.isatty() if json_lines is None else json_lines
     handler = logging.StreamHandler(stream)
@@ -81,7 +81,7 @@ class JsonFormatter(logging.Formatter):
     def __init__(
         self, *, has_time: bool = True, event_key: str = "event", traceback_key: str = "traceback"
     ) -> None:
-        """The keys are for readers that know others; `has_time` False for those who stamp lines."""
+        """The keys can be set for other readers; `has_time` False if the reader adds the time."""
         super().__init__()
         self._has_time = has_time
         self._event_key = event_key
@@ -99,7 +99,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class ShortFormatter(logging.Formatter):
-    """`12:00:01 warning plugin.failed plugin=wait`."""
+    """Short lines such as `12:00:01 warning plugin.failed plugin=wait`."""
 
     def format(self, record: logging.LogRecord) -> str:
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What processes of plugins have started and left behind, found and ended.
+"""Finds and ends orphans: processes that a plugin has started and that outlive it.
 
 A child of a plugin may outlive it, whatever ended the plugin: one that writes nothing does not even
-notice. It is found by three signs: the mark that who starts a plugin (piped, the conformance kit)
-puts into the environment of its process, and which its children inherit; the session of the
-process, and its group. One sign is enough: a child may leave the group and the session, another may
-clear its environment. Everything in the session of a marked process belongs to it as well.
+notice. It is found by three signs: the mark that the starter of a plugin (piped, the conformance
+kit) puts into the environment of its process, and which its children inherit; the session of the
+process; and its process group. One sign is enough: a child may leave the group and the session,
+another may clear its environment. Everything in the session of a marked process belongs to it too.
 
 Scripts of our own SCRIPT_RUN carry no mark and have sessions of their own: they outlive plugins on
 purpose, and are none of these.
 
-A pid alone may belong to somebody else by now, together with the moment of its start it cannot.
-Signals go through descriptors of the processes, which never come to mean another one.
+A pid alone may have been reused by another process; together with its start time it is unique.
+Signals are sent through pidfds, which never refer to another process.
 """
 
 import asyncio
@@ -31,16 +31,16 @@ MARK_VARIABLE: Final = "PIPECD_PLUGIN_PROCESS"
 """Holds the mark; the children of a plugin inherit it."""
 
 GRACE_SECONDS: Final = 5.0
-"""What orphans have to end by themselves. They are asked once: a plugin of ours that is asked twice
-would end scripts that the next one shall follow."""
+"""How long orphans have to end after SIGTERM. They get it once: a plugin of ours that gets it twice
+would end scripts that the next plugin process is to follow."""
 
 KILL_SECONDS: Final = 5.0
-"""In which the system takes away processes that were killed."""
+"""How long the system may take to end processes that got SIGKILL."""
 
 LOOK_SECONDS: Final = 0.02
 
 SCAN_SECONDS: Final = 30.0
-"""For one look at all processes; one that hangs in the kernel may make the others wait for it."""
+"""The limit of one scan of all processes; one that hangs in the kernel may block it."""
 
 PROC: Final = Path("/proc")
 
@@ -58,7 +58,7 @@ class Mark:
 
     @classmethod
     def parse(cls, text: str) -> "Mark | None":
-        """Read a mark; None when the text is not one."""
+        """Returns the mark in a text; None when the text is not one."""
         match text.split(":"):
             case [folder, plugin, start]:
                 return cls(folder=folder, plugin=unquote(plugin), start=start)
@@ -66,15 +66,15 @@ class Mark:
 
 
 def new_mark(data_dir: Path, plugin: str) -> Mark:
-    """A mark for the next process of a plugin."""
+    """Returns a mark for the next process of a plugin."""
     return Mark(folder=folder_id(data_dir), plugin=plugin, start=secrets.token_hex(8))
 
 
 def folder_id(data_dir: Path) -> str:
-    """What tells the data folder of this piped from those of others on the machine.
+    """Returns an id of this piped's data folder, different from others on the machine.
 
-    Not its path: two containers that see each other's processes may have their own folders under
-    the same one.
+    Not its path: two containers that see each other's processes may have different folders under
+    the same path.
     """
     data_dir.mkdir(parents=True, exist_ok=True)
     found = data_dir.stat()
@@ -83,11 +83,11 @@ def folder_id(data_dir: Path) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leader:
-    """A process of a plugin, which leads a session and a group that both have its number."""
+    """A process of a plugin, which leads a session and a process group with its pid as their id."""
 
     pid: int
     started: int
-    """In ticks since the boot of the machine."""
+    """Its start time, in ticks since the boot of the machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,19 +102,19 @@ class Orphan:
 
     @property
     def places(self) -> tuple[int, int]:
-        """The numbers of its session and its group."""
+        """Returns the ids of its session and its process group."""
         return self.session, self.group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """Whose orphans are looked for."""
+    """Which orphans to find: by the leaders of their sessions, or by their marks."""
 
     leaders: Collection[Leader] = ()
     is_wanted: Callable[[Mark], bool] = lambda _: False
 
     def find(self) -> list[Orphan]:
-        """Those that live, the oldest first."""
+        """Returns the orphans that are alive, the oldest first."""
         processes = list(_living_processes())
         started = {each.pid: each.started for each in processes}
         # While a session has members, its number is given to no other process.
@@ -140,7 +140,7 @@ class Search:
 
 
 def ticks_now() -> int:
-    """This moment, as starts of processes are told."""
+    """Returns the current time in ticks since the boot, the unit of start times of processes."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
@@ -149,7 +149,7 @@ class StuckError(Exception):
 
 
 async def end_orphans(search: Search) -> int:
-    """End all that a search finds; returns how many there were.
+    """Ends all orphans that a search finds, with SIGTERM and then SIGKILL; returns their number.
 
     Raises StuckError when some cannot be ended.
     """
@@ -160,7 +160,7 @@ async def end_orphans(search: Search) -> int:
     await _wait_gone(first, GRACE_SECONDS)
     clock = asyncio.get_running_loop().time
     over = clock() + KILL_SECONDS
-    # Two looks in a row: one alone may miss what was started while it was taken.
+    # Two scans in a row: one alone may miss what was started meanwhile.
     clean = 0
     while (clean := 0 if (found := await _find(search)) else clean + 1) < 2:
         if found and clock() >= over:
@@ -179,15 +179,15 @@ async def _find(search: Search) -> list[Orphan]:
 
 
 async def _wait_gone(orphans: Collection[Orphan], limit: float) -> None:
-    """Wait until all have ended, not longer than the limit; whoever adopted them reaps them."""
+    """Waits until all have ended, up to the limit; the process that adopted them reaps them."""
     with suppress(TimeoutError):
         async with asyncio.timeout(limit):
-            while any(start_of(each.pid) == each.started for each in orphans):  # noqa: ASYNC110 - nobody tells
+            while any(start_of(each.pid) == each.started for each in orphans):  # noqa: ASYNC110 - no event
                 await asyncio.sleep(LOOK_SECONDS)
 
 
 def _signal(orphans: Collection[Orphan], number: signal.Signals) -> None:
-    """Signal the oldest first: a shell whose command ends before it would begin the next one."""
+    """Signals the oldest first: a shell whose command ends before it would start the next."""
     for each in orphans:
         with _descriptor(each) as descriptor, suppress(OSError):
             if descriptor is not None:
@@ -217,7 +217,7 @@ def _living_processes() -> Iterator[Orphan]:
 
 
 def start_of(pid: int) -> int:
-    """When a process was started, in ticks since the boot; 0 when it does not live."""
+    """Returns when a process was started, in ticks since the boot; 0 when it is not alive."""
     process = _read(pid)
     return process.started if process is not None else 0
 
@@ -243,7 +243,7 @@ def _read(pid: int) -> Orphan | None:
 
 
 def _mark_of(pid: int) -> Mark | None:
-    """The mark in the environment of a process of ours; those of other users prove nothing."""
+    """Returns the mark in a process's environment; None for another user's, who may forge it."""
     folder = PROC / str(pid)
     try:
         if folder.stat().st_uid != os.geteuid():

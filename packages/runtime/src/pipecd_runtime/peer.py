@@ -2,8 +2,8 @@
 """Which user of this machine is at the other end of a TCP connection, or listens on a port.
 
 The kernel's table of sockets (`/proc/net/tcp`, `/proc/net/tcp6`) has one row for each end of a
-connection over the loopback, with the user who made that socket. Whatever cannot be told is an
-error: a caller whose user is unknown is a stranger.
+connection over the loopback, with the user who made that socket. Whatever cannot be found out is
+an error: a caller whose user is unknown is a stranger.
 """
 
 import ipaddress
@@ -18,14 +18,14 @@ TABLES: Final = {"/proc/net/tcp": 8, "/proc/net/tcp6": 32}
 LISTENING: Final = "0A"
 
 LOOKS: Final = 3
-"""A row can be missed while sockets come and go: the kernel hands the table out in pieces."""
+"""Scans of a table: one can miss a row while sockets change, as the kernel reads in pieces."""
 
 OVERFLOW_UID: Final = Path("/proc/sys/kernel/overflowuid")
 UID_MAP: Final = Path("/proc/self/uid_map")
 
 
 class PeerError(Exception):
-    """The other end is not of the expected user, or nobody can tell whose it is."""
+    """The peer is not the expected user, or its user cannot be found out."""
 
 
 class SocketRow(NamedTuple):
@@ -53,7 +53,7 @@ def check_peer(host: str, port: int, *, server_ports: Collection[int], uid: int)
     else:
         raise PeerError(f"no process of this machine is at {host} port {port}")
     # A socket that its process has closed has no inode, and its user counts as root: without this,
-    # whoever sends a call and hangs up at once would be root.
+    # a caller that sends a call and hangs up at once would be root.
     if any(row.inode == 0 for row in rows):
         raise PeerError(f"the caller at {host} port {port} has hung up")
     # All of them: several sockets share an address and a port where they lead to several servers.
@@ -62,9 +62,9 @@ def check_peer(host: str, port: int, *, server_ports: Collection[int], uid: int)
 
 
 def check_listeners(hosts: Collection[str], port: int, *, uid: int) -> None:
-    """Raises PeerError unless whoever accepts connections to these hosts' port is the user `uid`.
+    """Raises PeerError when another user than `uid` listens on this port of these hosts.
 
-    A port on which nobody listens is no error: whoever connects will see it.
+    A port without a listener is no error: a connection to it fails by itself.
     """
     _require_distinct(uid)
     anywhere = ("0.0.0.0", "::")  # noqa: S104 - looked at, not served
@@ -77,7 +77,7 @@ def check_listeners(hosts: Collection[str], port: int, *, uid: int) -> None:
 
 
 def has_ipv6() -> bool:
-    """Has this machine the loopback address of IPv6?"""
+    """Returns whether this machine has the loopback address of IPv6."""
     try:
         with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
             probe.bind(("::1", 0))
@@ -87,7 +87,7 @@ def has_ipv6() -> bool:
 
 
 def _rows(local: Collection[str]) -> Iterator[SocketRow]:
-    """The sockets that have one of these local addresses."""
+    """Yields the sockets that have one of these local addresses."""
     for table, digits in TABLES.items():
         # A table takes the kernel milliseconds, however few rows it has.
         if fitting := [each for each in local if each.index(":") == digits]:
@@ -126,7 +126,7 @@ def _row(text: str) -> SocketRow:
 
 
 def _spellings(host: str) -> Iterator[str]:
-    """An address as the tables write it: an IPv4 one may also be that of an IPv6 socket."""
+    """Yields an address as the tables write it; an IPv4 address may be on an IPv6 socket too."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError as error:
@@ -141,12 +141,12 @@ def _spellings(host: str) -> Iterator[str]:
 
 
 def _hex(packed: bytes) -> str:
-    """The kernel writes each four bytes as one number of the machine's byte order."""
+    """Returns the hex form of the kernel: each four bytes are one number in native byte order."""
     return "".join(f"{number:08X}" for (number,) in struct.iter_unpack("=I", packed))
 
 
 def _require_distinct(uid: int) -> None:
-    """Refuse to judge by the user that all users from outside of a user namespace look like."""
+    """Raises PeerError when `uid` stands for all users outside of this user namespace."""
     try:
         if uid != int(OVERFLOW_UID.read_text()):
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Free ports for programs that are told which port to serve on."""
+"""Picks free ports for programs that take their port as an argument."""
 
 import errno
 import random
@@ -13,7 +13,7 @@ SPAN: Final = 8192
 
 
 def is_free(port: int) -> bool:
-    """Does nobody listen on this port, on any address?"""
+    """Returns whether no process listens on this port, on any address."""
     for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):  # noqa: S104 - looked at, not served
         try:
             probe = socket.socket(family, socket.SOCK_STREAM)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder that only its user may write to: keys, records and trees lie in data folders.
+"""A folder that only its user may write to: data folders hold keys, records and worktrees.
 
-Whoever can write there decides what runs, so a folder that others could write to is closed before
-it is used, and refused where they may have left something in it.
+A user who can write there controls what runs, so a folder that others could write to is closed
+before it is used, and refused when something of theirs is in it.
 """
 
 import os
@@ -14,7 +14,7 @@ _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 class UnsafeFolderError(Exception):
-    """A folder that other users of the machine decide over; the hint says what to do."""
+    """A folder that other users of the machine control; the hint says what to do."""
 
     def __init__(self, message: str, *, hint: str) -> None:
         super().__init__(message)
@@ -22,11 +22,11 @@ class UnsafeFolderError(Exception):
 
 
 def close_folder(folder: Path) -> str:
-    """Make a folder, or close an existing one to other users; its group may go on reading.
+    """Makes a folder, or closes an existing one to other users; its group may still read it.
 
     Returns a sentence when an existing folder was changed, else "". Raises UnsafeFolderError when
-    it belongs to somebody else, or when others could have put something into it; OSError when it
-    cannot be made or read.
+    it belongs to another user, or others could write to it and an entry is not ours; OSError when
+    it cannot be made or read.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.stat()

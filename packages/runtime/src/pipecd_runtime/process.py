@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one door through which a program of ours starts another.
+"""Starts child processes: the one module through which our programs start others.
 
-What every child has: an environment that the caller names, arguments of which a word from outside
-can never be read as an option, a session of its own, and no open file but those it is given. A test
-of the whole tree finds a start that goes around this module.
+Every child has an environment that the caller chooses, arguments in which a word from outside is
+never read as an option, a session of its own, and no open files but those it is given. A test of
+the whole source tree finds processes that are started without this module.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ async def start(
     stderr: File = DEVNULL,
     pass_fds: Sequence[int] = (),
 ) -> Process:
-    """Start a child in a session of its own. Raises BadArgumentError, or OSError.
+    """Starts a child in a session of its own. Raises BadArgumentError, or OSError.
 
     The first argument is the program: a path, or a name that is looked for on the PATH of `env`.
     """
@@ -89,12 +89,12 @@ async def start(
 def run_blocking(
     arguments: Sequence[Argument], *, env: Mapping[str, str], cwd: Path | None = None
 ) -> Completed:
-    """Run a child to its end and return its outputs as text. Raises as `start` does.
+    """Runs a child to its end and returns its outputs as text. Raises as `start` does.
 
     When the call is interrupted, the child's whole group is killed.
     """
     command = command_line(arguments)
-    with subprocess.Popen(  # noqa: S603 - the door itself
+    with subprocess.Popen(  # noqa: S603 - arguments are checked
         command,
         env=check_environment(env),
         cwd=cwd,
@@ -119,10 +119,10 @@ def run_blocking(
 def spawn_detached(
     arguments: Sequence[Argument], *, env: Mapping[str, str], stdin: int, stdout: int
 ) -> int:
-    """Start a child that outlives us, and return its pid; the program is a path. Raises as `start`.
+    """Starts a child that may outlive us; returns its pid. The program is a path.
 
-    Nobody watches it: the caller reaps it. It has the default handling of signals, and its errors
-    go nowhere.
+    asyncio does not watch it: the caller reaps it. It has the default signal handlers, and its
+    stderr is discarded. Raises as `start` does.
     """
     command = command_line(arguments)
     return os.posix_spawn(
@@ -142,7 +142,7 @@ def spawn_detached(
 
 
 def _inheritable() -> list[int]:
-    """Returns open descriptors beyond the first three that a child would get unasked."""
+    """Returns open descriptors beyond the first three that a child would inherit."""
     found = []
     for entry in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names are enough
         number = int(entry)

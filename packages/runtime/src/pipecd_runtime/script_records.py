@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layout of script records, one rule for the plugin that makes them and the agent that reads.
+"""The layout of script records, for the plugin that writes them and piped, which reads them.
 
-`<scripts>/<deployment>/<stage>-<retry>.<attempt>/`. The agent gives every plugin the folder
+`<scripts>/<deployment>/<stage>-<retry>.<attempt>/`. Piped gives every plugin the folder
 `<scripts>`, and removes that of a deployment when it is over and no `lock` in it is held. The stage
 of a script that rolls back has `rollback-` before it. The script shim, which runs on the standard
 library alone, has copies of the file names that a test compares.
@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Final
 
 INTENT: Final = "intent"
-"""The script's token, written by the plugin before it tells anybody of the script."""
+"""The script's token, written by the plugin before it reports the script."""
 LOCK: Final = "lock"
 """Locked while the shim lives."""
 STARTED: Final = "started"
-"""Made exactly once, by the shim before the first command, or by whoever forbids the script."""
+"""Made exactly once: by the shim before the first command, or to forbid the script."""
 STOPPED: Final = "stopped"
-"""The script shall not run, or not go on. Also the text of `started` when nobody may start it."""
+"""The script must not start, or must end. Also the text of `started` for a forbidden script."""
 GRACE: Final = "grace"
 """Seconds that the script gets to end by itself."""
 EXIT: Final = "exit"
 """How it ended: its exit code, and whether it was asked to end."""
 
 HASHED: Final = 64
-"""Characters of a folder whose deployment's id is no plain name; it does not tell the id."""
+"""Characters of a folder whose deployment's id is no plain name; the id cannot be read from it."""
 REMOVED: Final = ".removed-"
 """Before the name of a folder that is being removed: no shim finds it any more."""
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A broadcast between tasks: wake everybody who waits now, again and again."""
+"""A broadcast between tasks: wakes all tasks that wait now, and can be sent repeatedly."""
 
 import asyncio
 
 
 class Signal:
-    """Something happened: everybody who waits at that moment goes on, later ones wait anew.
+    """Wakes all tasks that wait at the moment of `send`; later ones wait for the next `send`.
 
-    A waiter looks at what it waits for first, and waits only while that does not hold:
+    A waiter checks its condition first, and waits only while that does not hold:
 
         while not ready():
             await signal.wait()
@@ -19,10 +19,10 @@ class Signal:
         self._event = asyncio.Event()
 
     def send(self) -> None:
-        """Wake everybody who waits."""
+        """Wakes all tasks that wait."""
         self._event.set()
         self._event = asyncio.Event()
 
     async def wait(self) -> None:
-        """Wait until `send` is called the next time."""
+        """Waits until `send` is called the next time."""
         await self._event.wait()

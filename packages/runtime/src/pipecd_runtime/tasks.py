@@ -27,7 +27,7 @@ class UnwrappedTaskGroup(asyncio.TaskGroup):
         name: str | None = None,
         context: Context | None = None,
     ) -> asyncio.Task[T]:
-        """Start a task of the group."""
+        """Starts a task of the group."""
         task = super().create_task(coro, name=name, context=context)
         self._started.add(task)
         task.add_done_callback(self._started.discard)

@@ -19,7 +19,7 @@ _UNSAFE: Final = re.compile(
     + r"|[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but tab and line feed, DEL, C1
     + "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # order of letters, line separators
     + "\u00ad\u034f\u180e\u200b\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb"  # invisible
-    + "\U000e0000-\U000e007f"  # tags: letters that nobody sees
+    + "\U000e0000-\U000e007f"  # tags: invisible letters
     + "\ud800-\udfff]"  # bytes that were no text
 )
 

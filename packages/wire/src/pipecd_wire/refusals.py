@@ -10,17 +10,17 @@ from pipecd_wire.pipecd.plugin.plugin_pb2 import Refusal
 from pipecd_wire.rpc import CallError, StatusError
 
 STOPPING_TEXT: Final = "plugin is stopping"
-"""What a plugin that was told to stop says; upstream's say it with nothing beside it."""
+"""The message of a plugin that is stopping; upstream's plugins send it without a detail."""
 
 
 def make_stopping_error() -> StatusError:
-    """Returns the refusal of a plugin that was told to stop: the next process is to be called."""
+    """Returns the refusal of a plugin that is stopping: the caller should call its next process."""
     detail = Refusal(reason=Refusal.STOPPING).SerializeToString()
     return StatusError("UNAVAILABLE", STOPPING_TEXT, trailers=((REFUSAL_TRAILER, detail),))
 
 
 def is_stopping(error: CallError) -> bool:
-    """Tells whether a call failed because the plugin was told to stop.
+    """Returns whether a call failed because the plugin is stopping.
 
     The detail counts; the text counts from a plugin that sends none.
     """

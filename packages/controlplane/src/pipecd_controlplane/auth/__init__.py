@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is calling, and may they."""
+"""Authenticates and authorizes the callers of the control plane."""

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which addresses count as one: what one party can choose freely is no new party."""
+"""Which addresses count as one for rate limits: all that one client can choose from."""
 
 import ipaddress
 from typing import Final
 
 IPV6_PREFIX: Final = 64
-"""Bits: a site is given at least this network, and picks every address in it as it likes."""
+"""Bits: a site has at least this network, and can use every address in it."""
 
 
 def network(address: str) -> str:
-    """Returns the network that stands for an address: all of IPv4, the /64 of IPv6.
+    """Returns the network that stands for an address: the address itself for IPv4, the /64 of IPv6.
 
     What is no IP address (a socket of this machine has none) stands for itself.
     """

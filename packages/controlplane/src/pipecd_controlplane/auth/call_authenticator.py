@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Authenticates every RPC: who is calling, and does the method let them in.
+"""Authenticates the caller of every RPC, and checks that the method may be called by it.
 
 Nothing about a credential is ever logged or repeated. An unknown piped and a wrong key get the same
-answer: only who holds the key learns more.
+error: only a caller that holds the key learns more.
 """
 
 from typing import Final
@@ -48,11 +48,14 @@ class CallAuthenticator:
         self._now = now
         self._sessions = SessionAuthenticator(stores, now)
         self._verifier = Verifier()
-        # Comparing a key takes time: nobody may make us do it without end.
+        # Comparing a key takes CPU time: no caller may make us do it without a limit.
         self._attempts = shared.limit_attempts("keys", burst=50, seconds=2)
 
     async def admit(self, method: Method, metadata: Metadata) -> Agent | ApiKeyCaller | Person:
-        """Raises UnauthenticatedError or DeniedError; StateError for a lease that is over."""
+        """Returns the caller of an RPC, once it is authenticated and authorized.
+
+        Raises UnauthenticatedError or DeniedError; StateError for a lease that is over.
+        """
         call = calls.begin(metadata)
         caller = await self._admit(method, metadata)
         call.project_id, call.caller = caller.project_id, calls.name(caller)
@@ -61,9 +64,9 @@ class CallAuthenticator:
     async def admit_again(
         self, method: Method, metadata: Metadata
     ) -> Agent | ApiKeyCaller | Person:
-        """Ask everything once more for a call that was let in and goes on. Raises as `admit`.
+        """Authenticates the caller of a running call again. Raises as `admit` does.
 
-        It is neither a new call nor a new attempt to guess a key.
+        It counts neither as a new call nor as a new attempt to guess a key.
         """
         return await self._admit(method, metadata, again=True)
 
@@ -147,9 +150,10 @@ class CallAuthenticator:
         )
 
     async def _any_matches(self, key: str, hashes: list[str], who: str) -> bool:
-        """Raises TooManyAttemptsError for who has shown too many keys that were new to us.
+        """Returns whether the key matches one of the hashes.
 
-        Without `who` nothing is counted: the key was let in before.
+        Raises TooManyAttemptsError when `who` has shown too many keys that were not compared
+        before. Without `who` no attempt is counted: the key was accepted before.
         """
         for hashed in hashes:
             new = not self._verifier.knows(key, hashed)

@@ -30,18 +30,18 @@ class ApiKeyCaller:
         return id_of_request(self.project_id, self.key_id, method, self.idempotency_key)
 
     def check(self, noun: str, thing_id: str, labels: Mapping[str, str]) -> None:
-        """A key reaches everything of its project; for people see `Person.check`."""
+        """Allows everything: a key reaches all of its project. For people see `Person.check`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Somebody in a browser, with a session of one project."""
+    """A person with a browser, signed in to one project."""
 
     project_id: str
     session_id: str
     name: str
     via: int
-    """How they signed in; the same name from elsewhere is somebody else."""
+    """How they signed in. The same name, signed in another way, is another person."""
     avatar_url: str = ""
     grant: Grant = field(default_factory=Grant)
     """What the call is allowed for: everything of the project, or what has certain labels."""
@@ -54,7 +54,7 @@ class Person:
         return id_of_request(self.project_id, f"user:{self.name}", method, self.idempotency_key)
 
     def covers(self, labels: Mapping[str, str]) -> bool:
-        """May they do this to a thing with these labels?"""
+        """Returns whether the right of this call reaches a thing with these labels."""
         return self.grant.covers(labels)
 
     def check(self, noun: str, thing_id: str, labels: Mapping[str, str]) -> None:
@@ -64,4 +64,4 @@ class Person:
 
 
 User = ApiKeyCaller | Person
-"""Whoever acts for people: most of our own API takes either."""
+"""A caller that acts for people: most of our own API accepts either."""

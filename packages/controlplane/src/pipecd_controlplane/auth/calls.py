@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The call that is being answered: its id and its caller, for log lines and metrics.
+"""The call that is being handled: its id and its caller, for log lines and metrics.
 
 Set when it is authenticated, in the task of the call; read when the call is over.
 """
@@ -22,14 +22,14 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 @dataclass(slots=True, kw_only=True)
 class CallRecord:
-    """What is known of a call; the caller only once it was let in."""
+    """What is known of a call; the caller only once it is authenticated."""
 
     id: str
     peer: str
     project_id: str = ""
     caller: str = ""
     is_counted: bool = False
-    """Does it count among the open calls of its caller?"""
+    """Whether it counts among the open calls of its caller."""
 
 
 _current: ContextVar[CallRecord | None] = ContextVar("call", default=None)
@@ -51,7 +51,7 @@ def current() -> CallRecord | None:
 
 
 def name(caller: Agent | ApiKeyCaller | Person) -> str:
-    """Returns who it is, without anything secret."""
+    """Returns the name of a caller for logs, without anything secret."""
     if isinstance(caller, Agent):
         return f"piped:{caller.piped_id}"
     if isinstance(caller, ApiKeyCaller):
@@ -60,7 +60,7 @@ def name(caller: Agent | ApiKeyCaller | Person) -> str:
 
 
 def log_call(method: Method, status: str, seconds: float) -> None:
-    """An observer: one line per call. What went well is only for who looks closely."""
+    """Logs one line per call; an observer. Calls that went well are logged at level DEBUG."""
     call = _current.get() or CallRecord(id="", peer="")
     fields = {
         "method": method.path,

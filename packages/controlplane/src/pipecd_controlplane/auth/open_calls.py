@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many calls one caller may have open: nobody takes the places that all others need.
+"""Limits the open calls of one caller, so that it cannot take the places that others need.
 
 Counted per piped, API key and person, over all their connections, open streams included.
 """
@@ -25,7 +25,7 @@ class OpenCalls:
         self._open: Counter[tuple[str, str]] = Counter()
 
     def limit_admission(self, admit: Admit) -> Admit:
-        """Returns what admits as before, and raises TooManyCallsError for one call too many."""
+        """Returns an `Admit` that also raises TooManyCallsError for a call above the limit."""
 
         async def admit_within_limit(method: Method, metadata: Metadata) -> object:
             caller = await admit(method, metadata)

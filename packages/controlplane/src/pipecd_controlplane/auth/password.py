@@ -2,10 +2,10 @@
 """Signing in with the password of a project's static admin.
 
 A project that is not there, a wrong name, a wrong password and a static admin that is switched off
-get the same answer after the same work: one comparison with a hash of the same cost.
+get the same error after the same work: one comparison with a hash of the same cost.
 
 An address that fails is locked itself. Guesses at one account from many addresses are slowed all
-together, but not where the account was signed in from before: nobody locks its owner out.
+together, but not where the account was signed in from before: no attacker can lock its owner out.
 """
 
 import hmac
@@ -25,13 +25,13 @@ from pipecd_wire.pipecd.api import access_pb2
 
 log = logger(__name__)
 
-# Of a password that nobody has: its hash is compared where there is none.
+# The hash of a password that no account has: compared where there is no account.
 NOBODY: Final = "$2b$10$1ux8Qi1OvFXxdMtbvDc5GOMNqUwyF1vTIM8VdjeeOodSHGr2coxuW"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptPace:
-    """So many attempts at once, and one more each so many seconds."""
+    """A rate limit: `burst` attempts at once, and one more every `seconds`."""
 
     burst: int
     seconds: float
@@ -39,7 +39,7 @@ class AttemptPace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInPaces:
-    """How often may be tried."""
+    """How often a sign-in may be attempted."""
 
     address: AttemptPace = AttemptPace(burst=100, seconds=1)
     """From one network, at all accounts together: a program that guesses from one place."""
@@ -53,7 +53,7 @@ DEFAULT_PACES: Final = SignInPaces()
 
 
 class PasswordSignIn:
-    """Checks names and passwords, not too many of them."""
+    """Checks names and passwords, with limits on the number of attempts."""
 
     def __init__(
         self, stores: Stores, shared: SharedState, paces: SignInPaces = DEFAULT_PACES
@@ -72,7 +72,10 @@ class PasswordSignIn:
     async def sign_in(
         self, project_id: str, username: str, password: str, *, address: str
     ) -> UserIdentity:
-        """Raises UnauthenticatedError, or TooManyAttemptsError before anything was looked at."""
+        """Returns who has signed in.
+
+        Raises UnauthenticatedError, or TooManyAttemptsError before anything is compared.
+        """
         account, source = f"{project_id}\n{username}", network(address)
         if wait := await self._take(account, source):
             log.warning("sign_in.too_often", project_id=project_id[:64], address=address)
@@ -94,8 +97,10 @@ class PasswordSignIn:
         )
 
     async def _take(self, account: str, source: str) -> float:
-        """Use an attempt: 0, or the seconds to wait. The narrowest limit refuses first: what it
-        refuses uses up nothing that others need."""
+        """Uses up one attempt; returns 0, or the seconds to wait when none is left.
+
+        The narrowest limit is asked first: what it refuses uses up nothing that others need.
+        """
         here = f"{account}\n{source}"
         if await self._familiar.has(account, source):
             return await self._at_home.take(here)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rights of every open stream, asked again when one of them may have changed.
+"""Authenticates open streams again when the rights of their callers may have changed.
 
-A call is authenticated once and is over soon; a stream goes on. What its rights come from is told
-by the bus when it is written: the session, the project with its roles and groups, the key, the
-piped, the labels of what the stream is about. Only then it is authenticated again, and nothing
-leaves the stream until that is done. A right that ends by time has a timer.
+A unary call is authenticated once and is over soon; a stream stays open. The bus publishes when
+something is written that its rights depend on: the session, the project with its roles and groups,
+the key, the piped, the labels of what the stream is about. Only then the stream is authenticated
+again, and it sends nothing until that is done. A right that expires has a timer.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from pipecd_wire.rpc import Metadata, Method
 Caller = Agent | ApiKeyCaller | Person
 
 Readmit = Callable[[Method, Metadata], Awaitable[Caller]]
-"""Who is calling, asked once more; raises as `CallAuthenticator.admit` does."""
+"""Authenticates the caller again; raises as `CallAuthenticator.admit` does."""
 
 SUBJECTS: Final[Mapping[str, Literal["deployment", "application"]]] = {
     "deployment_id": "deployment",
@@ -45,7 +45,7 @@ class Subject:
 
 
 class CredentialRecheck:
-    """Guards the streams of a server; works inside of `running`."""
+    """Ends the streams whose callers lose their rights; works inside of `running`."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class CredentialRecheck:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Ask while the block runs, which must outlive all streams. Its errors go through."""
+        """Rechecks while the block runs, which must outlive all streams. Raises its errors."""
         failure: Exception | None = None
         async with self._tasks:
             try:
@@ -82,9 +82,9 @@ class CredentialRecheck:
         request: Message,
         answers: AsyncGenerator[Message, None],
     ) -> AsyncGenerator[Message, None]:
-        """Yields the answers of a stream while its caller keeps the right to them.
+        """Yields the responses of a stream while its caller keeps the right to them.
 
-        Raises UnauthenticatedError or DeniedError, with a sentence, when the right is lost.
+        Raises UnauthenticatedError or DeniedError when the right is lost.
         """
         subject = subject_of(request)
         is_open = False
@@ -123,7 +123,7 @@ class CredentialRecheck:
     async def _check_labels(
         self, person: Person, subject: Subject | None, *, is_open: bool
     ) -> None:
-        """Raises when a right that is limited to labels does not reach the subject."""
+        """Raises DeniedError or NotFoundError when a right limited to labels does not reach it."""
         if subject is None:
             raise DeniedError("your roles reach only what has certain labels")
         labels = await self._labels_of(person.project_id, subject)
@@ -155,7 +155,7 @@ def subject_of(request: Message) -> Subject | None:
 
 
 def _topics(caller: Caller, subject: Subject | None) -> Iterator[Topic]:
-    """Everything that the right of a stream depends on."""
+    """Yields the topics of everything that the right of a stream depends on."""
     if isinstance(caller, Agent):
         yield topic(ChangeKind.PIPED, caller.piped_id)
     elif isinstance(caller, ApiKeyCaller):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a session may do, asked of its project at each call.
+"""Authenticates sessions, and reads their rights from the project at each call.
 
-A session says who somebody is; roles and groups are the project's and may have changed since.
+A session says who the person is; roles and groups are the project's and may have changed since.
 """
 
 from typing import Final
@@ -30,7 +30,10 @@ class SessionAuthenticator:
         self._now = now
 
     async def admit(self, method: Method, cookies: str, idempotency_key: str) -> Person:
-        """Raises UnauthenticatedError without an open session, DeniedError without the right."""
+        """Returns the person of a session.
+
+        Raises UnauthenticatedError without an open session, DeniedError without the right.
+        """
         session = await sessions.find(self._stores, find_cookie(cookies, TOKEN), now=self._now)
         project = await self._stores.projects.find(session.project_id) if session else None
         if session is None or project is None or _is_switched_off(project, session):
@@ -54,9 +57,9 @@ class SessionAuthenticator:
 
 
 def _is_switched_off(project: project_pb2.Project, session: access_pb2.Session) -> bool:
-    """Is it the session of a static admin that is none any more?
+    """Returns whether this is a session of the static admin, who has been disabled since.
 
-    The one that switched it off goes on: whoever did that must be able to undo it.
+    The session that disabled the static admin stays valid, so that it can undo that.
     """
     return (
         session.via == access_pb2.Session.STATIC_ADMIN

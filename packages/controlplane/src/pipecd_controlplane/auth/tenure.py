@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long one stream may go on: until somebody who is asked says no.
+"""The right of one stream to stay open: it is checked again and again until a check fails.
 
-While a question is open nothing passes; the handler keeps running. A refusal ends the wait of the
-handler at once, as a timeout would, so that a stream without news ends too.
+While a check is running no response passes; the handler keeps running. A refusal ends the wait of
+the handler at once, as a timeout would, so that a stream without new responses ends too.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from pipecd_controlplane.store.entities import Now
 from pipecd_model.errors import UnavailableError
 
 LONGEST_TIMER_SECONDS: Final = 60.0
-"""The clock is looked at this often at least: it may be set, and a machine may sleep."""
+"""The clock is read at least this often: it may be set, and a machine may sleep."""
 
 Ask = Callable[[], Awaitable[int]]
 """Returns when the right ends by itself, in Unix seconds, 0 for never. Raises when it is gone."""
@@ -32,7 +32,7 @@ class Cancellable(Protocol):
 
 
 CallLater = Callable[[float, Callable[[], None]], Cancellable]
-"""Calls a function after so many seconds."""
+"""Calls a function after a number of seconds."""
 
 
 class Tenure:
@@ -52,7 +52,7 @@ class Tenure:
         self._expires_at = 0
 
     def notify(self, change: Change | None = None) -> None:
-        """Something that the right depends on was written: ask again."""
+        """Checks the right again, because something that it depends on was written."""
         if self._refusal is not None:
             return
         self._stale = True
@@ -64,7 +64,7 @@ class Tenure:
         """Does nothing: when the server stops, the handler ends its stream itself."""
 
     async def begin(self) -> None:
-        """Ask for the first time. Raises what the question raises."""
+        """Checks the right for the first time. Raises the error of the check."""
         self._stale = True
         self._settled.clear()
         await self._ask_until_fresh()
@@ -78,7 +78,7 @@ class Tenure:
     async def pass_on(
         self, answers: AsyncGenerator[Message, None]
     ) -> AsyncGenerator[Message, None]:
-        """Yields the answers as long as the right lasts. Raises the refusal otherwise."""
+        """Yields the responses while the right lasts. Raises the error of a check that fails."""
         async with aclosing(answers):
             while (answer := await self._next(answers)) is not None:
                 await self._settle()
@@ -108,7 +108,7 @@ class Tenure:
             raise self._refusal
 
     async def _ask_until_fresh(self) -> None:
-        """Asks, and asks again when something was written meanwhile."""
+        """Checks the right, and checks again when something was written meanwhile."""
         try:
             while self._stale:
                 self._stale = False

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is this key the one whose hash is kept? Asked on every call, so the answer is remembered.
+"""Compares keys with stored hashes. That happens on every call, so results are cached.
 
-With a slow hash a check takes a twentieth of a second of one core. What is remembered is the pair
-of a fast hash of the key and the slow hash it was compared with: when the record changes, the pair
-is another one, so a key that was taken away stops working with the next call.
+With a slow hash a check takes a twentieth of a second of one core. The cache is keyed
+by the pair of a fast hash of the key and the slow hash it was compared with: when the record
+changes, the pair is another one, so a key that was removed stops working with the next call.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class Verifier:
         self._checking: WeakValueDictionary[tuple[bytes, str], asyncio.Lock] = WeakValueDictionary()
 
     def knows(self, key: str, hashed: str) -> bool:
-        """Does the answer cost nothing? The pair was compared before, or is compared at once."""
+        """Returns whether `matches` is cheap: the result is cached, or the hash is a fast one."""
         return (
             keys.is_quick(hashed)
             or (hashlib.sha256(key.encode()).digest(), hashed) in self._answers

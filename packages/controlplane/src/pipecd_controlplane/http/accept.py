@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Take new connections: as many as there is room for, a few at a time, TLS handshake included.
+"""Accepts new connections: as many as there is room for, a few at a time, with TLS handshake.
 
-asyncio's own server takes all that wait, and writes a traceback for each one that it has no
+asyncio's own server accepts all that wait, and logs a traceback for each one that it has no
 descriptor for. Here a connection is refused or admitted before anything is spent on it.
 """
 
@@ -22,10 +22,10 @@ from pipecd_runtime.logs import logger
 log = logger(__name__)
 
 AT_ONCE: Final = 16
-"""Connections that are taken before others get their turn."""
+"""Connections that are accepted before other tasks run."""
 
 PAUSE_SECONDS: Final = 0.2
-"""How long none is taken when the system has no descriptor left."""
+"""How long none is accepted when the system has no descriptor left."""
 
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -33,7 +33,7 @@ MakeProtocol = Callable[[ClientConnection], asyncio.Protocol]
 
 
 class Acceptor:
-    """Gives each connection that comes to the listeners a protocol of its own."""
+    """Accepts connections from the listeners, and makes a protocol for each."""
 
     def __init__(
         self,
@@ -123,6 +123,6 @@ class Acceptor:
 
 
 def _hang_up(client: socket.socket) -> None:
-    """End a connection that asyncio is opening: it sees an end, and closes the socket itself."""
+    """Ends a connection that asyncio is still opening: asyncio then closes the socket itself."""
     with contextlib.suppress(OSError):
         client.shutdown(socket.SHUT_RDWR)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose address is it: that of the connection, or the one that a trusted proxy names."""
+"""The address of a caller: that of the connection, or the one that a trusted proxy names."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 MOST_HOPS = 16
-"""Addresses of `X-Forwarded-For` that are looked at, from its end."""
+"""Addresses of `X-Forwarded-For` that are read, from its end."""
 
 
 class TrustedProxies:
@@ -47,7 +47,7 @@ class TrustedProxies:
 
 
 def parse_address(text: str) -> Address | None:
-    """Returns an IP address, one of IPv4 that is written as IPv6 as what it is."""
+    """Returns the IP address in a text, an IPv4-mapped one as IPv4; None when it is none."""
     try:
         parsed = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
@@ -58,7 +58,7 @@ def parse_address(text: str) -> Address | None:
 
 
 def limit_key(address: str) -> str:
-    """Returns what limits per address count by: of IPv6 the /64, which belongs to one caller."""
+    """Returns the key of limits per address: of IPv6 the /64, which belongs to one caller."""
     parsed = parse_address(address)
     if isinstance(parsed, ipaddress.IPv6Address):
         return str(ipaddress.IPv6Network((parsed, 64), strict=False))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A second address, for whoever runs the server: health and all metrics, plain HTTP.
+"""A second address, for the operator: health and all metrics, over plain HTTP.
 
-It is not there unless asked for, and then on this machine only, unless told otherwise. It has
-connections of its own, so that it answers when the other address has none left.
+It is off by default, and on the loopback address unless configured otherwise. It has connections of
+its own, so that it still works when the public address has none left.
 """
 
 import asyncio
@@ -24,20 +24,20 @@ from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_runtime.tasks import UnwrappedTaskGroup
 
 GRACE_SECONDS: Final = 2.0
-"""For a page that is being answered."""
+"""How long a running request may take to finish at the end."""
 
 ANY_DESCRIPTOR: Final = 2**31
-"""It may use the reserve: that is what it is for."""
+"""It may use the reserved descriptors: they are kept for it."""
 
 
 @asynccontextmanager
 async def serve_admin(
     app: ASGIApp, host: str, port: int, limits: FrontLimitsConfig | None = None
 ) -> AsyncIterator[str]:
-    """Serve while the block runs; the value is `host:port`. AddressError when it is taken."""
+    """Serves while the block runs, and yields `host:port`. Raises AddressError if it is taken."""
     limits = limits or FrontLimitsConfig()
     most = limits.max_admin_connections
-    # Nobody shows who they are here: all are strangers, and may have all connections.
+    # Callers are not authenticated here: all are strangers, and may have all connections.
     own = msgspec.structs.replace(
         limits, max_strangers_per_address=most, max_stranger_connections=most
     )
@@ -59,7 +59,7 @@ async def serve_admin(
 
 
 class _AdminHttp(BoundedHttp):
-    """HTTP/1.1 from the first byte on: nothing else is spoken here."""
+    """A connection that is HTTP/1.1 from the first byte on: no protocol is detected here."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._connection.attach(cast(asyncio.Transport, transport))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bodies of requests to pages: small, because all that comes that way is a form."""
+"""Limits the bodies of requests to pages: they are small, because only forms have one."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from pipecd_wire.rpc.web import Receive, Scope, Send
 
 
 class BoundedBodies:
-    """An ASGI application around another: a body over the limit is answered with 413."""
+    """ASGI middleware that responds with 413 to a body over the limit."""
 
     def __init__(self, app: Any, limit: int) -> None:
         self._app = app
@@ -26,11 +26,11 @@ class BoundedBodies:
         try:
             await self._app(scope, body.receive, body.send)
         except ClientDisconnect:
-            return  # refused above, or gone: nobody reads an answer
+            return  # refused above, or gone: no client reads a response
 
 
 class _Body:
-    """One request, as the application sees it."""
+    """One request, whose body the wrapped application reads within the limit."""
 
     def __init__(self, receive: Receive, send: Send, limit: int) -> None:
         self._receive = receive

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is connected, how much of it is strangers', and who has to go.
+"""All connections of a listening address, their limits, and which one is evicted at a limit.
 
-A connection is a stranger's until a call on it was let in. Strangers have a share of connections,
-descriptors and memory; when it is used up one goes, of the address that has most of them the one
-that came first. So a new caller gets the moment it needs to show who it is. Deadlines are looked at
-by `sweep`, once a tick: to set one costs nothing.
+A connection is a stranger's until a call on it was authenticated. Strangers have a share of
+connections, descriptors and memory; when it is used up, the oldest stranger of the address that has
+most of them is evicted. So a new caller gets the moment it needs to authenticate. `sweep` checks
+deadlines once a tick: to set one costs nothing.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ GRPC_DESCRIPTORS: Final = 3
 
 
 PROXIES: Final = "trusted proxies"
-"""What their connections are counted under; it is no address, and has no limit of its own."""
+"""The key that their connections are counted under; it has no limit per address."""
 
 
 class ClientConnection:
@@ -69,56 +69,56 @@ class ClientConnection:
         self._closing_since: float | None = None
 
     def attach(self, transport: asyncio.Transport) -> None:
-        """The connection is usable: from now on it ends with its transport."""
+        """Sets the transport of a connection that is open now: `abort` ends that from now on."""
         self.transport = transport
         self._abort = transport.abort
 
     def expect(self, deadline: float, expire: Callable[[], None]) -> None:
-        """Call `expire` unless another deadline is set before this one."""
+        """Sets the deadline: `expire` is called then, unless another is set before."""
         self._deadline = deadline
         self._expire = expire
 
     def relax(self) -> None:
-        """Nothing is waited for."""
+        """Removes the deadline."""
         self._deadline = math.inf
 
     def identify(self) -> None:
-        """A call on it was let in."""
+        """Marks the connection as a known caller's: a call on it was authenticated."""
         if not self.is_known:
             self._connections.identify(self)
 
     def hold(self, held: int) -> None:
-        """Say how many bytes of unfinished requests are held for it."""
+        """Records how many bytes of unfinished requests are held for it."""
         if held != self.held_bytes:
             self._connections.hold(self, held)
 
     def grow(self, descriptors: int) -> bool:
-        """Returns whether it may have that many descriptors now; others may have to go for it."""
+        """Returns whether it may use that many descriptors; may evict strangers for it."""
         return self._connections.grow(self, descriptors)
 
     def abort(self, reason: str) -> None:
-        """End it at once."""
+        """Ends the connection at once, and logs the reason."""
         if not self.is_leaving:
             self.is_leaving = True
             log.info("front.closed", reason=reason, peer=self.peer)
             self._abort()
 
     def leave(self) -> None:
-        """It has ended."""
+        """Removes the connection from all counts, once it has ended."""
         self._connections.leave(self)
 
     def stall(self) -> None:
-        """Its caller takes bytes slower than they are written."""
+        """Records that the client reads slower than we write."""
         if self.transport is not None and self._stalled_since is None:
             self._stalled_since = asyncio.get_running_loop().time()
             self._left_to_write = self.transport.get_write_buffer_size()
 
     def flow(self) -> None:
-        """Its caller has taken what there was."""
+        """Records that the client has read what was written."""
         self._stalled_since = None
 
     def check(self, now: float, write_limit: float) -> None:
-        """Ends it when a deadline has passed, or when it takes nothing of what is sent to it."""
+        """Ends the connection when its deadline has passed, or when the client does not read."""
         if now >= self._deadline:
             self._deadline = math.inf
             self._expire()
@@ -131,7 +131,7 @@ class ClientConnection:
             elif now - self._stalled_since >= write_limit:
                 self.abort("does not read")
         if self.transport.is_closing():
-            # Closed, but what was written before is still to be taken.
+            # Closed, but what was written before is not sent yet.
             if self._closing_since is None:
                 self._closing_since = now
             elif now - self._closing_since >= write_limit:
@@ -144,7 +144,7 @@ class Connections:
     def __init__(
         self, limits: FrontLimitsConfig, descriptors: int, proxies: TrustedProxies | None = None
     ) -> None:
-        """`descriptors` is how many all of them may use together."""
+        """`descriptors` is how many all connections may use together."""
         self._limits = limits
         self._descriptors = descriptors
         self._proxies = proxies or TrustedProxies()
@@ -217,13 +217,13 @@ class Connections:
             self._forget_stranger(connection)
 
     def sweep(self, now: float) -> None:
-        """Look at all deadlines."""
+        """Ends the connections whose deadline has passed or whose client does not read."""
         write_limit = self._limits.write_timeout.total_seconds()
         for connection in list(self._all):
             connection.check(now, write_limit)
 
     def abort(self) -> None:
-        """End all of them."""
+        """Ends all connections at once."""
         for connection in list(self._all):
             connection.abort("the server stops")
 
@@ -239,7 +239,7 @@ class Connections:
                 del self._strangers_of_key[connection.key]
 
     def _make_room_at(self, key: str) -> bool:
-        """Have one address within its limits with one connection more."""
+        """Makes room for one more connection of an address; returns whether there is room."""
         strangers = self._strangers_of_key.get(key, {})
         if len(strangers) >= self._limits.max_strangers_per_address:
             return self._evict(strangers, None, "too many strangers from its address")
@@ -248,7 +248,7 @@ class Connections:
         return True
 
     def _make_room(self, descriptors: int, *, spared: ClientConnection | None) -> bool:
-        """Have all of them within their limits with that many descriptors more."""
+        """Makes room for that many more descriptors in all; returns whether there is room."""
         one = 0 if spared is not None else 1
         by_stranger = spared is None or not spared.is_known
         if by_stranger and (
@@ -264,7 +264,7 @@ class Connections:
         return True
 
     def _evict_holder(self) -> None:
-        """Let one go for whom bytes are held: of the address with most of them the oldest."""
+        """Evicts the oldest stranger with held bytes, of the address that has most of them."""
         held: Counter[str] = Counter()
         for each in self._strangers:
             if each.held_bytes:
@@ -276,7 +276,7 @@ class Connections:
             oldest.abort("strangers hold too many bytes")
 
     def _most_strangers(self) -> dict[ClientConnection, None]:
-        """Returns those of the address that has most: one that takes all pays for it itself."""
+        """Returns the strangers of the address that has most: a flood evicts only its own."""
         return max(self._strangers_of_key.values(), key=len, default={})
 
     def _evict(

@@ -27,7 +27,11 @@ class Assets(StaticFiles):
 
 
 def console_routes(folder: Path | None) -> list[BaseRoute]:
-    """Every path that is nobody else's is the page; without a folder, a sentence at `/`."""
+    """Returns routes that serve the page at every path that has no route of its own.
+
+    Without a folder there is only a line of text at `/`. Raises ConfigError for a folder without
+    an index.html.
+    """
     if folder is None:
         return [Route("/", _no_console)]
     index = folder / "index.html"

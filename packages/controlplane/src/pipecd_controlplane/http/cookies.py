@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cookies that are set: who may read them, and over what they travel."""
+"""Sets cookies with their attributes: HttpOnly, Secure, SameSite and lifetime."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -18,7 +18,7 @@ ERROR_SECONDS: Final = 600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CookieWriter:
-    """Sets cookies. Over TLS, ours or a proxy's before us, they are never sent without it."""
+    """Sets cookies. They are Secure when browsers reach us over TLS, ours or a proxy's."""
 
     public_url: str = ""
     insecure: bool = False
@@ -30,9 +30,9 @@ class CookieWriter:
         self._set(request, response, STATE, value, seconds=STATE_SECONDS, same_site="lax")
 
     def redirect_with_error(self, request: Request, message: str) -> Response:
-        """Back to the page, which shows the message: errors here have no page of their own."""
+        """Redirects to the page, which shows the message: errors have no page of their own."""
         response = RedirectResponse("/", status_code=303)
-        # The page's own script reads it. Only sentences of ours go in, never what somebody sent.
+        # The page's own script reads it. Only sentences of ours go in, never what a client sent.
         response.set_cookie(
             ERROR,
             quote(message),

@@ -12,14 +12,14 @@ from pipecd_runtime.logs import logger
 log = logger(__name__)
 
 FEW = 1000
-"""Connections of gRPC; nobody asked for as many as the default, but with less this is said."""
+"""Connections of gRPC: with room for fewer a warning is logged, even if none were configured."""
 
 LEAST = 48
-"""Descriptors for connections, without which serving makes no sense."""
+"""Descriptors for connections that a server needs at least."""
 
 
 def raise_limit() -> None:
-    """Allow this process as many descriptors as the system lets it have."""
+    """Raises the soft limit of descriptors of this process to the hard one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
@@ -41,7 +41,7 @@ def highest_descriptor(reserve: int) -> int:
 
 
 def room_for_connections(limits: FrontLimitsConfig, highest: int) -> int:
-    """Returns how many descriptors connections may have, and says when that limits them."""
+    """Returns how many descriptors connections may have; logs a warning when those are few."""
     room = max(highest - sum(1 for _ in Path("/dev/fd").iterdir()), LEAST)
     possible = room // GRPC_DESCRIPTORS
     is_asked_for = limits.max_connections != FrontLimitsConfig().max_connections

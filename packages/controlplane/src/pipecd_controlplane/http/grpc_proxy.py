@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carry the bytes of HTTP/2 connections to the gRPC server of this process, and back.
+"""Proxies HTTP/2 connections to the gRPC server of this process.
 
 Called by `server` for each connection that turns out to be HTTP/2. The gRPC library listens by
 itself and cannot be handed a connection, so each one gets a connection of its own to the server's
 unix socket. The two sides live and end together, and neither is read faster than the other is
-written. A stranger's frames pass within its limits (`http2`); who is let in is known from then on.
+written. A stranger's frames pass within its limits (`http2`), until a call of it is authenticated.
 """
 
 import asyncio
@@ -30,10 +30,10 @@ from pipecd_wire.rpc import Metadata, RelayedClient
 log = logger(__name__)
 
 DIAL_TIMEOUT_SECONDS: Final = 5.0
-"""Until the gRPC server must have taken a connection; it does so in microseconds."""
+"""How long the gRPC server may take to accept a connection; it takes microseconds."""
 
 FLUSH_TIMEOUT_SECONDS: Final = 10.0
-"""In which a client takes the last bytes of a connection that its server has closed."""
+"""How long a client may take to read the last bytes after the server has closed."""
 
 
 class GrpcProxy:
@@ -64,9 +64,9 @@ class GrpcProxy:
         first: bytes,
         connection: ClientConnection | None = None,
     ) -> None:
-        """Take over a client's connection; `first` is what was read of it already.
+        """Proxies a client's connection from now on; `first` is what was read of it already.
 
-        Without a `connection` nothing limits it.
+        Without a `connection` it has no limits.
         """
         client = _Client(self, transport, first, connection)
         transport.pause_reading()
@@ -77,16 +77,16 @@ class GrpcProxy:
         self._tasks.create_task(self._dial(client), name="grpc_proxy.dial")
 
     def refuse(self) -> None:
-        """Refuses new connections: one may still come that was accepted before the end."""
+        """Refuses new connections from now on, also those that were accepted just before."""
         self.refusing = True
 
     def abort(self) -> None:
-        """End whatever is still open, unsent bytes included."""
+        """Aborts all open connections; bytes that are not sent yet are lost."""
         for side in list(self._sides):
             side.transport.abort()
 
     async def wait_ended(self) -> None:
-        """Wait until no connection is left."""
+        """Waits until no connection is left."""
         await self._empty.wait()
 
     def add_side(self, side: "_Side") -> None:
@@ -114,7 +114,7 @@ class GrpcProxy:
             client.name = f"unix-abstract:{end.getsockname()[1:].decode()}"
             self.clients[client.name] = client
             async with asyncio.timeout(DIAL_TIMEOUT_SECONDS):
-                while not _try_connect(end, self._path):  # noqa: ASYNC110 - nothing tells when
+                while not _try_connect(end, self._path):  # noqa: ASYNC110 - no event to wait for
                     await asyncio.sleep(0.01)
                 await loop.create_unix_connection(lambda: _Server(self, client), sock=end)
         except OSError:  # a TimeoutError is one, too
@@ -138,7 +138,7 @@ class _Side(asyncio.Protocol, ABC):
         """The other end; None while the gRPC server is not reached yet."""
 
     def read_on(self, *, wanted: bool) -> None:
-        """Its peer cannot take more right now, or can again."""
+        """Resumes or pauses reading, as the peer's write buffer has room or not."""
         if wanted:
             self.transport.resume_reading()
         else:
@@ -168,7 +168,7 @@ class _Side(asyncio.Protocol, ABC):
 
 
 class _Client(_Side):
-    """The end at which a client is; to the gRPC server it is a `RelayedClient`."""
+    """The client's end; to the gRPC server it is a `RelayedClient`."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class _Client(_Side):
         return self._server
 
     def connect(self, server: "_Server") -> None:
-        """Passes on what has waited, now that the gRPC server is reached."""
+        """Forwards the bytes that have waited until the gRPC server was connected."""
         self._server = server
         self._pass_waiting()
 
@@ -210,7 +210,7 @@ class _Client(_Side):
             self._pass(data)
 
     def eof_received(self) -> bool:
-        """Pass a client's half-close on and keep its other direction, where its transport can."""
+        """Forwards a client's half-close and keeps the other direction, if its transport can."""
         if self._waiting or self._server is None or not self.transport.can_write_eof():
             return False
         self._server.transport.write_eof()
@@ -246,7 +246,7 @@ class _Client(_Side):
 
     def identify(self) -> None:
         if self.answers is None:
-            return  # it was known before, or is not asked
+            return  # it was identified before, or has no limits
         self.answers = None
         if self._connection is not None:
             self._connection.identify()
@@ -305,7 +305,7 @@ class _Client(_Side):
         self._say_goodbye(NO_ERROR, "no call was let in")
 
     def _say_goodbye(self, code: int, reason: str) -> None:
-        """Tell a client that its connection ends, if that is possible, and end it."""
+        """Sends a GOAWAY frame, if no other frame is half sent, and ends the connection."""
         self._waiting = b""
         if self.answers is None or not self.answers.is_between_frames():
             self.abort(reason)
@@ -318,7 +318,7 @@ class _Client(_Side):
 
 
 class _Server(_Side):
-    """The end at which the gRPC server is. It speaks first."""
+    """The gRPC server's end."""
 
     def __init__(self, proxy: GrpcProxy, client: _Client) -> None:
         super().__init__(proxy)
@@ -329,7 +329,7 @@ class _Server(_Side):
         return self._client
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Let the waiting client through."""
+        """Connects the waiting client to the gRPC server."""
         self.transport = cast(asyncio.Transport, transport)
         self._proxy.add_side(self)
         if self._client.transport.is_closing():
@@ -343,12 +343,12 @@ class _Server(_Side):
         self._client.transport.write(data)
 
     def eof_received(self) -> bool:
-        """The server closes both directions at once: its end is the end."""
+        """Returns False, which closes: the gRPC server always closes both directions at once."""
         return False
 
 
 def _try_connect(end: socket.socket, path: str) -> bool:
-    """Connect to a unix socket, which happens at once; False when its queue is full right now."""
+    """Connects to a unix socket without waiting; returns False when its backlog is full."""
     try:
         end.connect(path)
     except BlockingIOError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The small pages: is it well, does it want work, which version is it."""
+"""The pages for health, readiness and version."""
 
 from importlib.metadata import version
 
@@ -11,7 +11,7 @@ from pipecd_controlplane.http.probes import Probes
 
 
 def health_routes(probes: Probes) -> list[Route]:
-    """/healthz and /readyz: 200 `ok`, or 503 with a sentence; /version."""
+    """Returns the routes /healthz and /readyz (200 `ok`, or 503 with the reason) and /version."""
     text = f"pipecd {version('pipecd-controlplane')}\n"
 
     async def healthz(_request: Request) -> PlainTextResponse:

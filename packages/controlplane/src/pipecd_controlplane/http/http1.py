@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """HTTP/1.1 with limits: how large heads and bodies may be, and how long they may take.
 
-uvicorn's protocol parses and answers; it has no limits of its own but one for idle connections.
+uvicorn's protocol parses requests and writes responses; it limits idle connections only.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ FRAMING_FACTOR: Final = 8
 
 
 class _RefusedError(Exception):
-    """Ends the parsing of a request; it carries the answer's status."""
+    """Ends the parsing of a request; it carries the status of the response."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -45,7 +45,7 @@ class _RefusedError(Exception):
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """One connection of HTTP/1.1."""
+    """One connection of HTTP/1.1, within the limits."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._head_bytes = 0
         self._header_bytes = 0
         self._unanswered: deque[int] = deque()
-        """Bytes of the heads of all requests that are not answered yet."""
+        """Bytes of the heads of all requests without a response yet."""
         self._body_ends_at = 0.0
         self._body_bytes = 0
         self._raw_body_bytes = 0
@@ -97,7 +97,7 @@ class BoundedHttp(HttpToolsProtocol):
             if requests == self._requests:  # otherwise some of it belongs to the one before
                 self._count(data)
         except httptools.HttpParserUpgrade:
-            pass  # answered as if nobody had asked for it
+            pass  # the response is the one to a request without an upgrade
         except httptools.HttpParserError as error:
             cause = error.__context__
             self._refuse(cause.status if isinstance(cause, _RefusedError) else 400)
@@ -127,7 +127,7 @@ class BoundedHttp(HttpToolsProtocol):
             or len(self.headers) >= self._limits.max_header_fields
         ):
             raise _RefusedError(431)
-        if self._in_head:  # a trailer belongs to nobody: the request was given away before it came
+        if self._in_head:  # a trailer is dropped: the application has the request already
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -166,7 +166,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._linger()
 
     def close_after_answer(self) -> None:
-        """The answer is complete, and the last one."""
+        """Closes the connection after its last response; reads off the rest of a request first."""
         if self._in_body:
             self._stop_listening()
         else:
@@ -181,7 +181,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._connection.flow()
 
     def shutdown(self) -> None:
-        """Called by uvicorn when it stops."""
+        """Called by uvicorn when it stops: also closes a connection that is within a head."""
         super().shutdown()
         if self._in_head:
             self.transport.close()
@@ -200,7 +200,7 @@ class BoundedHttp(HttpToolsProtocol):
         return cycle is not None and not cycle.response_complete
 
     def _count(self, data: bytes) -> None:
-        """Count what the parser has taken without a word: parts of a field, sizes of chunks."""
+        """Counts bytes that the parser makes no callback for: parts of a field, sizes of chunks."""
         if self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > self._limits.max_url_bytes + self._limits.max_header_bytes:
@@ -213,7 +213,7 @@ class BoundedHttp(HttpToolsProtocol):
                 self._expect_body()
 
     def _count_held_bytes(self) -> int:
-        """Returns the bytes of all requests that are not answered yet, as far as they have come."""
+        """Returns the received bytes of all requests that have no response yet."""
         held = sum(self._unanswered)
         if self._in_head:
             held += self._head_bytes
@@ -223,7 +223,7 @@ class BoundedHttp(HttpToolsProtocol):
         return held + (len(cycle.body) if cycle is not None else 0)
 
     def _current(self) -> RequestResponseCycle | None:
-        """Returns the last request; uvicorn does not say that there may be none yet."""
+        """Returns the last request, or None before the first; uvicorn's type leaves None out."""
         return cast(RequestResponseCycle | None, self.cycle)
 
     def _expire(self) -> None:
@@ -235,14 +235,17 @@ class BoundedHttp(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, status: int) -> None:
-        """Answer with a status, if there is no answer yet that it would be taken for, and close."""
+        """Sends a response with this status, and closes.
+
+        Only closes when another response has begun: a client would mix up the two.
+        """
         reason = http.HTTPStatus(status).phrase
         log.info("front.refused", status=status, reason=reason, peer=self._connection.peer)
         self._connection.relax()
         is_free = not self._is_answering()
         if not is_free:
             is_free = self._in_body and not self.cycle.response_started and not self.pipeline
-            self.cycle.disconnected = True  # whatever the application answers, it comes too late
+            self.cycle.disconnected = True  # what the application responds comes too late
             self.cycle.message_event.set()
         if not is_free:
             self.transport.close()
@@ -251,7 +254,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._stop_listening()
 
     def _stop_listening(self) -> None:
-        """Nothing more is said on this connection, and nothing is understood."""
+        """Sends nothing more on this connection, and discards what is received."""
         self._is_refused = True
         if self.transport.can_write_eof() and not self.transport.is_closing():
             self.transport.write_eof()
@@ -263,7 +266,7 @@ class BoundedHttp(HttpToolsProtocol):
             self.transport.close()
 
     def _linger(self) -> None:
-        """The answer came before the end of the request: what is left of it is nobody's."""
+        """Limits the time to read off the rest of a request whose response is sent already."""
         self._unset_keepalive_if_required()
         self._connection.expect(self.loop.time() + LINGER_SECONDS, self._expire)
 
@@ -276,7 +279,7 @@ class BoundedHttp(HttpToolsProtocol):
 
 
 class _Outlet:
-    """What a request sees of its connection: it says when its answer was the last one."""
+    """The transport that uvicorn's request gets: `close` reads off the rest of it first."""
 
     def __init__(self, http: BoundedHttp) -> None:
         self._http = http

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The frames of HTTP/2 connections, as far as limits are concerned.
+"""Parses the frames of HTTP/2 connections as far as limits need it.
 
-gRPC reads the frames; here they are followed on their way to it. A stranger has few calls looked at
-at the same time: what comes after them waits in its socket. A call counts from its whole head on,
-so that a head that never ends keeps no place from others. Nobody may send a head without end, or
-frames without data faster than anybody needs.
+gRPC handles the frames; here they are parsed on their way to it. Few calls of a stranger are
+authenticated at the same time: what comes after them waits in its socket. A call counts once its
+head is complete, so that a head that never ends takes no place from others. The size of a head and
+the rate of frames without data are limited for all.
 """
 
 import time
@@ -41,25 +41,25 @@ ENHANCE_YOUR_CALM: Final = 0xB
 
 
 class FrameLimitError(Exception):
-    """A connection has sent what nobody needs."""
+    """A connection has broken a limit: too large a head, or too many frames without data."""
 
 
 class StrangerCalls:
-    """How many calls of strangers are looked at, of all connections; the rest waits in order."""
+    """Limits the calls of strangers over all connections; the others wait in order."""
 
     def __init__(self, most: int) -> None:
         self._free = most
         self._waiting: dict[Callable[[], None], None] = {}
 
     def take(self) -> bool:
-        """Returns whether there was a place."""
+        """Takes a place; returns whether there was one."""
         if self._free <= 0:
             return False
         self._free -= 1
         return True
 
     def wait(self, resume: Callable[[], None]) -> None:
-        """Call `resume` when there is a place again; it may find that it was not the first."""
+        """Calls `resume` when there is a place again, which another may take before it."""
         self._waiting[resume] = None
 
     def release(self, count: int = 1) -> None:
@@ -71,7 +71,7 @@ class StrangerCalls:
 
 
 class ClientFrames:
-    """Follows what a client sends, from its preface on."""
+    """Parses what a client sends, from its preface on."""
 
     def __init__(self, limits: FrontLimitsConfig, calls: StrangerCalls) -> None:
         self.is_known = False
@@ -89,11 +89,11 @@ class ClientFrames:
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes are kept until the rest of their frame, or of their head, has come."""
+        """Returns how many bytes are held until the rest of their frame or head has arrived."""
         return len(self._partial)
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """Returns what may pass, and what has to wait; FrameLimitError for a flood."""
+        """Returns the bytes to forward, and those that wait. Raises FrameLimitError for a flood."""
         if self._partial:
             data = self._partial + data
             self._partial = b""
@@ -119,25 +119,25 @@ class ClientFrames:
         return data[:at], b""
 
     def close_stream(self, stream: int) -> None:
-        """A call of a stranger has ended."""
+        """Gives back the place of a stranger's call that has ended."""
         if stream in self._open:
             self._open.discard(stream)
             self._calls.release()
 
     def identify(self) -> None:
-        """The caller is known: its calls wait no more."""
+        """Marks the caller as known: its calls no longer wait for a place."""
         self.is_known = True
         self.leave()
 
     def leave(self) -> None:
-        """Give back the places that it has."""
+        """Gives back all places of this connection."""
         count = len(self._open)
         self._open.clear()
         if count:
             self._calls.release(count)
 
     def is_full(self) -> bool:
-        """Has this connection itself as many calls as a stranger may have?"""
+        """Returns whether this connection has as many calls as a stranger's may have."""
         return len(self._open) >= self._limits.max_stranger_calls_per_connection
 
     def _check(self, kind: int, flags: int, length: int, stream: bytes) -> bool:
@@ -152,10 +152,10 @@ class ClientFrames:
             self._continuations += 1
             self._count_head(length)
         elif kind == WINDOW_UPDATE:
-            if not self.is_known:  # who was sent nothing has no reason to ask for more
+            if not self.is_known:  # a client that was sent nothing has no reason for it
                 self._count_control()
         elif kind == PING:
-            # Known callers measure with it as fast as answers come; gRPC has a limit of its own.
+            # Known callers measure bandwidth with it as fast as ACKs come; gRPC has its own limit.
             if not self.is_known and not flags & ACK:
                 self._count_control()
         elif not (kind == SETTINGS and flags & ACK):
@@ -165,7 +165,7 @@ class ClientFrames:
         return True
 
     def _is_head_whole(self, data: bytes, at: int) -> bool:
-        """Returns whether all of a call's head has come; FrameLimitError when it is too large."""
+        """Returns whether the head of a call is complete. Raises FrameLimitError if too large."""
         self._head_bytes, self._continuations = 0, 0
         while at + HEAD <= len(data):
             length = data[at] << 16 | data[at + 1] << 8 | data[at + 2]
@@ -182,7 +182,7 @@ class ClientFrames:
     def _may_open(self, stream: int) -> bool:
         if stream % 2 == 0:
             raise FrameLimitError("a head of no call")
-        if stream <= self._last_stream:  # gRPC answers nothing to it unless the call is open
+        if stream <= self._last_stream:  # gRPC ignores it unless the call is open
             self._count_control()
             return True
         if self.is_full() or not self._calls.take():
@@ -192,7 +192,10 @@ class ClientFrames:
         return True
 
     def _count_reset(self, stream: int) -> None:
-        """A call that was reset may still cost as much as any other, but takes no place."""
+        """Gives back the place of a call that was reset. Raises FrameLimitError for too many.
+
+        Resets are limited because such a call may still cost as much as any other.
+        """
         self._resets += 1
         if self._resets > self._limits.max_stranger_calls_per_connection:
             raise FrameLimitError("too many calls that were reset")
@@ -207,7 +210,7 @@ class ClientFrames:
             raise FrameLimitError("too large a head")
 
     def _count_control(self) -> None:
-        """Take one token of a bucket that holds those of one second."""
+        """Takes a token of a bucket for one second. Raises FrameLimitError when it is empty."""
         rate = self._limits.max_control_frames / (1 if self.is_known else STRANGERS_SHARE)
         now = time.monotonic()
         self._tokens = min(rate, self._tokens + (now - self._counted_at) * rate)
@@ -218,7 +221,7 @@ class ClientFrames:
 
 
 class ServerFrames:
-    """Follows what the gRPC server answers to a stranger: which of its calls have ended."""
+    """Parses what the gRPC server sends to a stranger, to see which calls have ended."""
 
     def __init__(self, ended: Callable[[int], None]) -> None:
         self._ended = ended
@@ -244,6 +247,6 @@ class ServerFrames:
 
 
 def goaway(error: int) -> bytes:
-    """Returns the frame that says that no new call is taken on this connection."""
+    """Returns a GOAWAY frame: no new call is accepted on this connection."""
     payload = (2**31 - 1).to_bytes(4, "big") + error.to_bytes(4, "big")
     return len(payload).to_bytes(3, "big") + bytes([GOAWAY, 0, 0, 0, 0, 0]) + payload

@@ -17,9 +17,9 @@ _ABSENT: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
 async def listen(host: str, port: int) -> list[socket.socket]:
-    """Listen on every address that the host has; port 0 is a free one, the same on all of them.
+    """Listens on every address that the host has; port 0 is a free one, the same on all of them.
 
-    An empty host is every address of the machine.
+    An empty host is every address of the machine. Raises AddressError.
     """
     loop = asyncio.get_running_loop()
     name = f"{host}:{port}"
@@ -52,7 +52,7 @@ async def listen(host: str, port: int) -> list[socket.socket]:
 
 @asynccontextmanager
 async def listening(host: str, port: int) -> AsyncIterator[list[socket.socket]]:
-    """`listen`, with listeners that are closed when the block ends."""
+    """Yields the sockets of `listen`, and closes them when the block ends."""
     listeners = await listen(host, port)
     try:
         yield listeners
@@ -62,7 +62,7 @@ async def listening(host: str, port: int) -> AsyncIterator[list[socket.socket]]:
 
 
 def address_of(listener: socket.socket) -> str:
-    """`host:port` as a client writes it."""
+    """Returns the `host:port` of a listener, as a client writes it."""
     host, port = listener.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

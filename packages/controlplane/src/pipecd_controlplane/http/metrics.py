@@ -80,7 +80,7 @@ class Metrics:
         )
 
     def count_admission(self, admit: Admit) -> Admit:
-        """Count calls as they come, those that are refused included."""
+        """Returns an `Admit` that also counts all calls, those that are refused included."""
 
         async def admit_and_count(method: Method, metadata: Metadata) -> object:
             labels = (COMPONENT, method.service, method.name, _type(method))
@@ -101,13 +101,13 @@ class Metrics:
                 self._deployments.labels(COMPONENT, call.project_id).inc()
 
     def count_http(self, method: str, path: str, status: int, seconds: float) -> None:
-        # Anybody can make up methods, and each would be counted for ever.
+        # A client can make up methods, and each would be a label for ever.
         labels = (COMPONENT, str(status), method if method in HTTP_METHODS else "other", path)
         self._requests.labels(*labels).inc()
         self._request_time.labels(*labels).observe(seconds * 1000)
 
     def set_applications(self, counts: Iterable[tuple[str, str, int]]) -> None:
-        """By project and kind, as they are now."""
+        """Sets the numbers of applications by project and kind."""
         self._applications.clear()
         for project, kind, count in counts:
             self._applications.labels(COMPONENT, project, kind).set(count)
@@ -126,5 +126,5 @@ def _type(method: Method) -> str:
 
 
 def _code(status: str) -> str:
-    """As Go spells codes: `NOT_FOUND` is `NotFound`; `OK` stays."""
+    """Returns a code as Go writes it: `NOT_FOUND` is `NotFound`; `OK` stays."""
     return status if status == "OK" else "".join(part.title() for part in status.split("_"))

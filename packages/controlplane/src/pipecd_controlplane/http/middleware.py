@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Around every page: headers that keep a browser safe, an id for the request, a count."""
+"""Middleware around every page: security headers, a request id, metrics and a log line."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from pipecd_runtime.logs import logger
 log = logger(__name__)
 
 Count = Callable[[str, str, int, float], None]
-"""Called for each answered request: method, pattern of the path, status, seconds."""
+"""Called after each request: method, pattern of the path, status, seconds."""
 
 HEADERS: Final = {
     "x-content-type-options": "nosniff",
@@ -68,7 +68,7 @@ class PageMiddleware:
             await self._app(scope, receive, send_with_headers)
         finally:
             seconds = time.monotonic() - started
-            # The pattern and never the path itself: anybody can make up paths.
+            # The pattern and never the path itself: a client can make up paths.
             route = scope.get("route")
             pattern = getattr(route, "path", "") or "other"
             self._count(scope["method"], pattern, status, seconds)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of gRPC-Web that another site's page makes with somebody's cookie are refused."""
+"""Refuses gRPC-Web calls that the page of another site makes with the cookie of a user."""
 
 from starlette.requests import Request
 
@@ -9,7 +9,7 @@ from pipecd_wire.rpc.web import Scope, Screen
 
 
 def screen_cookies(public_url: str) -> Screen:
-    """Returns what looks at the head of each call. Without a cookie there is nothing to abuse."""
+    """Returns a check for the head of each call. A call without a cookie passes: it is harmless."""
 
     def screen(scope: Scope) -> None:
         request = Request(scope)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is it well: asked by whoever restarts it, and by whoever sends it work.
+"""Health and readiness of the server, for supervisors that restart it and for load balancers.
 
-The answer comes from what a call needs: the database is read, its writer takes a turn, the disk has
-room. It is remembered for a second, so that asking often costs nothing.
+A probe checks what a call needs: the database is read, its writer takes a turn, the disk has room.
+The result of the database is cached for a second, so that frequent probes cost nothing.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ LEAST_FREE: Final = 32 * 1024 * 1024
 
 
 class Probes:
-    """Health and readiness, as sentences; empty is well."""
+    """Health and readiness: each is the reason of a failure, empty when all is well."""
 
     def __init__(self, stores: Stores, folder: Path) -> None:
         self._stores = stores
@@ -34,11 +34,11 @@ class Probes:
         self._answer: tuple[float, str] = (float("-inf"), "")
 
     def stop(self) -> None:
-        """From now on it is not ready: no new work is wanted."""
+        """Makes `readiness` fail from now on: the server stops."""
         self._stopping = True
 
     async def health(self) -> str:
-        """Returns what is wrong with this process or its database; empty is well."""
+        """Returns what is wrong with this process or its database; empty when all is well."""
         async with self._asking:
             asked_at, answer = self._answer
             if time.monotonic() - asked_at >= CACHE_SECONDS:
@@ -72,4 +72,4 @@ class Probes:
 
 
 async def _turn(_transaction: Transaction) -> None:
-    """Nothing to write: that the writer comes to it is the answer."""
+    """Writes nothing: the probe succeeds when the database's writer gets to it."""

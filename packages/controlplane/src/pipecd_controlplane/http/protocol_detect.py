@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which protocol does a new connection speak? Asked once, by `server`, for each of them.
+"""Detects the protocol of each new connection of `server`.
 
 HTTP/2 goes to the gRPC server through `grpc_proxy`, anything else to HTTP/1.1.
 """
@@ -21,7 +21,7 @@ PREFACE: Final = b"PRI"
 
 
 class ProtocolDetector(asyncio.Protocol):
-    """Looks at the beginning of a connection, and hands it to the one who can read it."""
+    """Reads the first bytes of a connection, and hands it to the protocol that they are of."""
 
     def __init__(
         self,

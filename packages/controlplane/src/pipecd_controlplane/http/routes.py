@@ -28,7 +28,7 @@ from pipecd_model.errors import PipecdError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteServices:
-    """What the routes need."""
+    """The services that the routes use."""
 
     stores: Stores
     shared: SharedState
@@ -46,7 +46,7 @@ class RouteServices:
 
 
 def public_app(services: RouteServices) -> PageMiddleware:
-    """For everybody. Metrics are for who shows an API key, and only of its project."""
+    """Returns the public application. Its metrics need an API key, and are of its project."""
 
     async def metrics(request: Request) -> Response:
         if not services.metrics_enabled:
@@ -79,7 +79,7 @@ def public_app(services: RouteServices) -> PageMiddleware:
 
 
 def admin_app(services: RouteServices) -> PageMiddleware:
-    """For whoever runs it, on an address of its own that only they reach: all metrics."""
+    """Returns the operator's application, with all metrics, for an address of its own."""
 
     async def metrics(_request: Request) -> Response:
         text = await services.scrape.text() if services.metrics_enabled else b""

@@ -76,7 +76,7 @@ class Scrape:
         self._reported = await asyncio.to_thread(self._read_all, reports)
 
     def _read_all(self, reports: dict[tuple[str, str], bytes]) -> dict[str, list[list[Family]]]:
-        """By project. A report that is the same as before is not read again."""
+        """Returns the metrics of reports by project. A report is parsed only when it changed."""
         read: dict[tuple[str, bytes], list[Family]] = {}
         found: dict[str, list[list[Family]]] = {}
         for (project_id, piped_id), data in reports.items():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which page made a browser send a request, as far as the browser says.
+"""Which page made a browser send a request, by the headers that browsers add.
 
-A page cannot forge what its browser says here. A program that is no browser says nothing, and
-carries nobody's cookies.
+A page cannot forge these headers. A program that is no browser sends none of them, and has no
+cookies of a user.
 """
 
 from enum import Enum, auto
@@ -17,7 +17,7 @@ DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 class Sender(Enum):
-    """Whose page it was."""
+    """The page that made the browser send a request."""
 
     OWN_PAGE = auto()
     OTHER_PAGE = auto()
@@ -26,7 +26,10 @@ class Sender(Enum):
 
 
 def sender_of(request: Request, public_url: str) -> Sender:
-    """Without `public_url` a page is ours when its host is the one that the request is for."""
+    """Returns which page made the browser send a request.
+
+    A page is ours when its host is that of `public_url` or the one that the request is for.
+    """
     origins = request.headers.getlist("origin")
     if "null" in origins:
         return Sender.OTHER_PAGE  # a page without an origin: in a sandbox, or from a file

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """One address for everything: gRPC, gRPC-Web and HTTP/1.1, in plain text or under TLS.
 
-Upstream's `apiAddress` expects that, and no proxy is needed before it. `protocol_detect` tells
-HTTP/2 from the rest: it goes to the gRPC server through `grpc_proxy`, anything else is uvicorn's
-(`http1`). Requests of gRPC-Web go to the same endpoints as gRPC, all others to the ASGI
-application. `accept` takes the connections, `connections` knows how many there may be and which
-have taken too long.
+Upstream's `apiAddress` expects that, and no proxy is needed before it. `protocol_detect`
+finds out whether a connection is HTTP/2, which goes to the gRPC server through `grpc_proxy`;
+anything else is uvicorn's (`http1`). Requests of gRPC-Web go to the same endpoints as gRPC, all
+others to the ASGI application. `accept` accepts the connections, `connections` enforces their
+limits and deadlines.
 
 A handler finds its caller's IP address in the metadata under `PEER`, whichever way the call came.
 """
@@ -49,7 +49,7 @@ TLS_BUFFER: Final = 32 * 1024
 """Bytes; the longest record of TLS has 16 KiB."""
 
 WINDOW_BYTES: Final = 64 * 1024
-"""How much of a call may come before it is known whose it is; the least that HTTP/2 starts with."""
+"""How much of a call may arrive before it is authenticated; the initial window of HTTP/2."""
 
 DEFAULT_LIMITS: Final = FrontLimitsConfig()
 
@@ -94,15 +94,16 @@ async def serve_public(
     public_url: str = "",
     own_folder: Path | None = None,
 ) -> AsyncIterator[str]:
-    """Serve everything on one address while the block runs; the value is `host:port` as bound.
+    """Serves everything on one address while the block runs; yields `host:port` as bound.
 
-    Port 0 is a free one; AddressError when the address cannot be had. `app` is an ASGI application
-    and gets no lifespan: who builds it opens and closes its parts. Signals are left alone.
+    Port 0 is a free one. Raises AddressError when the address cannot be listened on. `app` is an
+    ASGI application and gets no lifespan: the caller opens and closes its parts. No signal handler
+    is set.
 
-    At the end no new call is taken, running ones have `grace_seconds`. Whoever holds streams open
-    without end should end them first, or each stop takes that long. `own_folder` belongs to this
-    process alone and takes the private socket: what a killed predecessor left there is removed.
-    Without it a temporary does. `public_url` is where browsers reach it.
+    At the end no new call is accepted, running ones have `grace_seconds` to finish. A caller whose
+    handlers keep streams open should end them first, or each stop takes that long. `own_folder`
+    belongs to this process alone and holds the private socket: what a killed predecessor left there
+    is removed. Without it a temporary folder is used. `public_url` is where browsers reach it.
     """
     context = tls.context() if tls is not None else None
     proxies = TrustedProxies(trusted_proxies)
@@ -192,7 +193,7 @@ async def _stop_grpc(grpc: Server, proxy: GrpcProxy, grace_seconds: float) -> No
 
 
 def _shrink_tls_buffers() -> None:
-    """Have asyncio allocate less for each TLS connection than the 256 KiB it has for all of them.
+    """Makes asyncio allocate less for each TLS connection than its default of 256 KiB.
 
     A thousand connections that never finish their handshake would take a quarter of a gigabyte.
     """
@@ -201,7 +202,7 @@ def _shrink_tls_buffers() -> None:
 
 @contextmanager
 def _socket_folder(own: Path | None) -> Iterator[str]:
-    """A folder that only this user can enter, for the socket between proxy and gRPC server."""
+    """Yields a folder that only this user can enter, for the proxy's socket to the gRPC server."""
     if own is None or len(str(own.resolve() / "grpc.sock")) > LONGEST_SOCKET_PATH:
         with tempfile.TemporaryDirectory(prefix="pipecd-", dir=_short_folder()) as folder:
             yield folder
@@ -215,6 +216,6 @@ def _socket_folder(own: Path | None) -> Iterator[str]:
 
 
 def _short_folder() -> str | None:
-    """Where to make the folder of the socket: the system's choice, unless that is too long."""
+    """Returns where to make the socket's folder: None is the default, unless that is too long."""
     longest = Path(tempfile.gettempdir()) / "pipecd-xxxxxxxx" / "grpc.sock"
     return "/tmp" if len(str(longest)) > LONGEST_SOCKET_PATH else None  # noqa: S108 - mkdtemp's

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signing in and out: the routes of upstream's web client.
 
-An error never has a page: it goes into a cookie, and the browser back to the start.
+An error has no page: it is put into a cookie, and the browser is redirected to the start page.
 """
 
 from collections.abc import Awaitable, Callable
@@ -67,7 +67,7 @@ class SignInRoutes:
         ]
 
     async def login(self, request: Request) -> Response:
-        """Begin a sign-in through the project's provider."""
+        """Begins a sign-in through the project's provider."""
         check_sender(request, self._cookies.public_url)
         await _check_pace(self._begun, request)
         fields = await form(request)
@@ -77,7 +77,7 @@ class SignInRoutes:
         return response
 
     async def login_static(self, request: Request) -> Response:
-        """Sign in with a name and a password."""
+        """Signs in with a name and a password."""
         check_sender(request, self._cookies.public_url)
         fields = await form(request)
         project_id = fields.get("project", "")
@@ -90,8 +90,8 @@ class SignInRoutes:
         return await self._let_in(request, project_id, identity, DEFAULT_HOURS)
 
     async def callback(self, request: Request) -> Response:
-        """End a sign-in that `login` began in this browser."""
-        # Whoever has begun one can come back without end, and each time we call the provider.
+        """Finishes a sign-in that `login` began in this browser."""
+        # A client that has begun one can repeat this, and each time we call the provider.
         await _check_pace(self._finished, request)
         query = request.query_params
         arrival = await self._sso.finish(
@@ -104,10 +104,10 @@ class SignInRoutes:
         return response
 
     async def logout(self, request: Request) -> Response:
-        """End the session itself, not only the cookie.
+        """Ends the session itself, not only the cookie.
 
-        Upstream's page follows a link to get here. A link of any other page, or of nobody knows
-        which, ends nothing: the person is asked.
+        Upstream's page follows a link to get here. A link on any other page, or on an unknown
+        one, does not sign out: it leads to a page that asks the person.
         """
         sender = sender_of(request, self._cookies.public_url)
         if request.method == "POST":
@@ -140,7 +140,7 @@ class SignInRoutes:
         return response
 
     def _show_errors(self, page: Page) -> Page:
-        """Errors of ours become the cookie that the page shows."""
+        """Wraps a route: an error of ours becomes a cookie, whose message the page shows."""
 
         async def run_page(request: Request) -> Response:
             try:

@@ -14,14 +14,14 @@ from pipecd_controlplane.http.connections import Connections
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 
 LAST_BYTES_SECONDS: Final = 1.0
-"""For what was answered to reach its caller when the grace is over."""
+"""How long responses may take to reach their callers when the grace period is over."""
 
 LONGEST_TICK_SECONDS: Final = 1.0
 SHORTEST_TICK_SECONDS: Final = 0.02
 
 
 def make_http_server(app: Any, keep_alive: timedelta) -> uvicorn.Server:
-    """Returns a server that has no listener: `accept` brings its connections."""
+    """Returns a server without a listener: `accept` hands it its connections."""
     config = uvicorn.Config(
         app,
         interface="asgi3",
@@ -43,7 +43,7 @@ def make_http_server(app: Any, keep_alive: timedelta) -> uvicorn.Server:
 
 
 async def tick(http: uvicorn.Server, connections: Connections, limits: FrontLimitsConfig) -> None:
-    """Keep the `date` header right, and look at the deadlines of all connections."""
+    """Keeps the `date` header current, and checks the deadlines of all connections."""
     loop = asyncio.get_running_loop()
     shortest = min(
         limits.header_timeout,
@@ -69,10 +69,10 @@ async def accepting(
     *,
     stop: Callable[[], Awaitable[None]],
 ) -> AsyncIterator[None]:
-    """Accept connections while the block runs.
+    """Accepts connections while the block runs.
 
-    At the end no new one is taken, `stop` lets the running requests finish, and what is still open
-    then is aborted.
+    At the end no new one is accepted, `stop` lets the running requests finish, and connections
+    that are still open then are aborted.
     """
     acceptor.start()
     ticking = tasks.create_task(tick(http, connections, limits), name="http.tick")
@@ -86,7 +86,7 @@ async def accepting(
 
 
 async def stop_http(http: uvicorn.Server, grace_seconds: float) -> None:
-    """Let running requests finish for `grace_seconds`, then end them."""
+    """Waits up to `grace_seconds` for running requests to finish, then ends them."""
     try:
         async with asyncio.timeout(grace_seconds):
             await http.shutdown()

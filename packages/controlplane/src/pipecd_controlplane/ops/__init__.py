@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done to a control plane that runs: for now, faults on demand."""
+"""Operations of a control plane: timed jobs, retention, backup and restore, faults for tests."""

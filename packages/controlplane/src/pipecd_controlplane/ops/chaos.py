@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dying on demand, for tests of what a lost reply does. Nothing of it is built in unless asked for.
+"""Kills the server on demand, for tests of a lost response. Off unless a variable turns it on.
 
-An observer hears of a call when its handler has ended: what it wrote is on disk, and nothing has
-been answered.
+An observer is called when the handler of a call has ended: its writes are on disk, and no response
+has been sent.
 """
 
 import os
@@ -13,7 +13,7 @@ from pipecd_wire.rpc import Method, Observe
 
 
 def die_after_commit(path: str) -> Observe:
-    """An observer that kills this process when a call of this RPC has succeeded.
+    """Returns an observer that kills this process when a call of this RPC has succeeded.
 
     `path` is such as `/pipecd.push.v1.PushService/ReportPlugins`.
     """
@@ -26,9 +26,9 @@ def die_after_commit(path: str) -> Observe:
 
 
 def die_when_armed(folder: str) -> Observe:
-    """An observer that does so when the folder holds a file with the name of the RPC.
+    """Returns an observer that does so when the folder holds a file with the name of the RPC.
 
-    The file is taken away first: one death for each.
+    The file is renamed first, so that each kills one process.
     """
 
     def observe(method: Method, status: str, _seconds: float) -> None:

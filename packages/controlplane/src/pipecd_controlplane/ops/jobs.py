@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the server does from time to time, beside answering.
+"""The timed jobs of the server.
 
-A job that fails is logged and comes again at its next turn; it holds up no other.
+A job that fails is logged and runs again at its next time; it does not delay other jobs.
 """
 
 import asyncio
@@ -20,22 +20,22 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Something to do every so many seconds."""
+    """A function that the server calls every `every` seconds."""
 
     name: str
     every: float
     run: Callable[[], Awaitable[object]]
     at_end: bool = False
-    """Is it done once more when the server stops?"""
+    """Whether it runs once more when the server stops."""
     rest: float = 0.0
-    """Seconds after the start in which it is not done: others come first then."""
+    """Seconds after the start of the server before it runs first: others have precedence."""
     in_each_process: bool = False
-    """Is it about what this process alone has? Else one replica does it for all."""
+    """Whether each replica runs it, for state of its own. Else one replica runs it for all."""
 
 
 @asynccontextmanager
 async def running(jobs: Sequence[Job], leader: JobLeader) -> AsyncIterator[None]:
-    """Run the jobs while the block runs. Its own errors go through as they are."""
+    """Runs the jobs while the block runs. Raises the errors of the block unwrapped."""
     try:
         async with UnwrappedTaskGroup() as tasks:
             loops = [tasks.create_task(_loop(job, leader), name=f"job.{job.name}") for job in jobs]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator's door: a socket in the data folder, for whoever may use the folder anyway.
+"""The operator's socket in the data folder; only the user who owns the folder can connect.
 
-One process owns the database, so what concerns all of it is asked of that process. A backup holds
-every project: no API key is enough for it, but the folder's user has it all already. One line of
-JSON asks, one answers.
+One process owns the database, so that process makes a backup of all of it. A backup holds every
+project: no API key is enough for it, but the folder's user can read everything already. A request
+is one line of JSON, and so is the response.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ log = logger(__name__)
 
 SOCKET: Final = "operator.sock"
 LONGEST: Final = 16 * 1024
-"""Bytes of a line."""
+"""The most bytes of a line."""
 ASK_SECONDS: Final = 5.0
 
 
 @asynccontextmanager
 async def serving_operator(folder: Path, now: Now) -> AsyncIterator[None]:
-    """Answer the operator while the block runs."""
+    """Serves the operator's socket while the block runs."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
@@ -78,7 +78,10 @@ async def _answer_request(reader: asyncio.StreamReader, folder: Path, now: Now) 
 
 
 def ask_for_backup(folder: Path, target: Path) -> Backup | None:
-    """Have the server of the folder write a backup; None when none runs there."""
+    """Asks the server of the folder to write a backup; returns None when no server runs there.
+
+    Raises StateError when the backup fails.
+    """
     with _short(folder) as short, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         try:
             asking.connect(f"{short}/{SOCKET}")
@@ -97,7 +100,7 @@ def ask_for_backup(folder: Path, target: Path) -> Backup | None:
 
 @contextlib.contextmanager
 def _short(folder: Path) -> Iterator[str]:
-    """A name of the folder that fits into the address of a socket, however deep it lies."""
+    """Yields a path of the folder that is short enough for the address of a unix socket."""
     try:
         descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long things are kept, and the timed jobs that see to it."""
+"""How long things are kept, and the timed jobs that purge them."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from pipecd_wire.model import command_pb2
 DAY: Final = 86_400
 
 OUTPUT_SECONDS: Final = 2 * DAY
-"""How long what a command gave is kept: plan previews, which are asked for within a day."""
+"""How long the output of a command is kept: plan previews, which are read within a day."""
 
 UNHANDLED_SECONDS: Final = DAY
 """How long a command waits for its piped."""
@@ -25,7 +25,7 @@ UNHANDLED_SECONDS: Final = DAY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Days that things are kept once they are over; 0 is for ever. And how much of a stage log."""
+    """Days that things are kept once they are over (0: for ever), and the size of a stage log."""
 
     deployments: int = 365
     events: int = 90
@@ -38,7 +38,7 @@ FOR_A_YEAR: Final = Retention()
 
 
 def list_retention_jobs(stores: Stores, retention: Retention, now: Now) -> list[Job]:
-    """Returns the jobs that purge what is old and time out what nobody took."""
+    """Returns the jobs that purge old records and time out commands that no piped took."""
 
     async def look_at_chains() -> None:
         await chains.update_unfinished(stores, now)
@@ -57,7 +57,7 @@ def list_retention_jobs(stores: Stores, retention: Retention, now: Now) -> list[
 
 
 async def time_out_commands(stores: Stores, now: Now) -> None:
-    """Commands that no piped has taken for a day will not be taken any more."""
+    """Sets the commands that no piped has taken for a day to COMMAND_TIMEOUT."""
 
     def edit(command: command_pb2.Command) -> None:
         if command.status == command_pb2.COMMAND_NOT_HANDLED_YET:
@@ -70,7 +70,7 @@ async def time_out_commands(stores: Stores, now: Now) -> None:
 
 
 async def purge(stores: Stores, retention: Retention, now: Now) -> None:
-    """Forget what is old enough, in small steps."""
+    """Deletes everything older than its retention, in small steps."""
     at = now()
     await _repeat(lambda: stores.purge.outputs(before=at - OUTPUT_SECONDS))
     if retention.commands:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From flags and files to what a server is told: used by the command line only."""
+"""Turns flags and files into the settings of a server; only the command line uses it."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flags of upstream's `controlplane server`: those that mean something here, and those that do not.
 
-A flag without a meaning is taken and said, so that a command line of upstream's starts our server.
+A flag without a meaning is accepted and reported, so that upstream's command lines work here.
 """
 
 from collections.abc import Callable

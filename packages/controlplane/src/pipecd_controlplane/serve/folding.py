@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which lines of the server's log are folded: those that anybody outside can cause."""
+"""Which lines of the server's log are folded: those that callers can cause at will."""
 
 import logging
 from typing import Final
@@ -16,11 +16,11 @@ OF_CALLERS: Final = (
     "uvicorn",
 )
 ALWAYS: Final = frozenset({"sign_in.done"})
-"""Events that only somebody known can cause, each of which matters."""
+"""Events that only authenticated callers cause; each of them is written."""
 
 
 def fold_lines_of_callers(limits: FrontLimitsConfig) -> FoldRepeats:
-    """Hold back what repeats, in all handlers of the log."""
+    """Adds a filter that folds repeated lines to all handlers of the log; returns it."""
     folded = FoldRepeats(
         OF_CALLERS, always=ALWAYS, burst=limits.log_burst, interval=limits.log_interval
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pipecd project`: what upstream's owner page does, for whoever can write to the data folder.
+"""`pipecd project`: what upstream's owner page does, for a user who may write the data folder.
 
 The server must not run meanwhile: one process owns the folder. Nothing of this is on the network.
 """

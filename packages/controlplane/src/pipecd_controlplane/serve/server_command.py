@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `pipecd server`: flags and the configuration file become settings.
 
-What it needs is imported when it runs, so that `pipecd --help` answers at once.
+What it needs is imported when it runs, so that `pipecd --help` is fast.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flags of `pipecd server`, and what they say when they are taken together."""
+"""The flags of `pipecd server`, and the check that they do not contradict each other."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields

@@ -28,8 +28,6 @@ from pipectl.output import (
     when,
 )
 
-"""The key under which an agent tells which deployment a sync command started."""
-
 KINDS: Final = list(common_pb2.ApplicationKind.keys())
 
 
@@ -96,7 +94,7 @@ async def add(
 async def _add(
     client: Client, request: pb.AddApplicationRequest, targets: tuple[tuple[str, str], ...]
 ) -> pb.AddApplicationResponse:
-    """Register with deploy targets in one call: an agent deploys as soon as it hears of it."""
+    """Registers an application with its deploy targets in one call, as piped deploys at once."""
     if not targets:
         return await call(client.api.AddApplication, request, metadata=idempotency_key())
     by_plugin: dict[str, deployment_pb2.DeployTargets] = {}

@@ -34,6 +34,6 @@ def keygen(*, private_key_file: Path, public_key_file: Path, bits: int) -> None:
 
 
 def _write(file: Path, data: bytes, *, mode: int) -> None:
-    # Made with its rights at once: nobody can read it in between.
+    # Created with its mode at once: no other user can read it in between.
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as opened:
         opened.write(data)

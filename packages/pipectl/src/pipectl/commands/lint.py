@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pipectl lint`: says what is wrong in files before anybody deploys them. Needs no server."""
+"""`pipectl lint`: reports what is wrong in files before they are deployed. Needs no server."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _templates(root: Path | None) -> frozenset[str] | None:
         try:
             return load_analysis_template(documents.read(path), file=str(path)).config.names
         except ConfigFaultsError:
-            continue  # another kind, or told when that file is checked
+            continue  # another kind, or reported when that file is checked
     return frozenset()
 
 

@@ -18,7 +18,7 @@ _COLOURS = {ResourceState.HEALTHY: "green", ResourceState.UNHEALTHY: "red"}
 
 
 async def live_state(client: Client, application_id: str) -> ApplicationLiveStateSnapshot | None:
-    """What runs of an application; None when nobody has told yet."""
+    """Returns the live state of an application; None when none has been reported yet."""
     request = own.GetLiveStateRequest(application_id=application_id)
     try:
         return (await call(client.applications.GetLiveState, request)).snapshot
@@ -29,7 +29,7 @@ async def live_state(client: Client, application_id: str) -> ApplicationLiveStat
 
 
 def print_live_state(snapshot: ApplicationLiveStateSnapshot | None) -> None:
-    """Print the tree."""
+    """Prints the live state as a tree."""
     if snapshot is None:
         echo("live state    nothing is known yet")
         return

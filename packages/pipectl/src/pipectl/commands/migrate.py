@@ -113,7 +113,7 @@ def _show(path: Path, old: str, new: str) -> None:
 
 
 def _write(path: Path, old: str, new: str) -> None:
-    """Replace a file at once: whoever reads it meanwhile gets the old one or the new one."""
+    """Replaces a file atomically, and keeps the old one with the suffix `.old`."""
     path.with_name(f"{path.name}.old").write_text(old)
     written = path.with_name(f".{path.name}.new")
     written.write_text(new)

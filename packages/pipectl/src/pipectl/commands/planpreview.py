@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pipectl plan-preview`: what merging a branch would deploy and change, before anybody merges."""
+"""`pipectl plan-preview`: what merging a branch would deploy and change, before it is merged."""
 
 import asyncio
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for a deployment, by its stream of changes rather than by polling."""
+"""Waits for a deployment, with its stream of changes rather than polling."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -25,7 +25,7 @@ STATUSES: Final = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """Where the waiting ended."""
+    """The status that a deployment had when the wait ended."""
 
     status: int
     reason: str
@@ -49,7 +49,10 @@ def status_numbers(names: Collection[str]) -> frozenset[int]:
 async def wait_for_status(
     client: Client, deployment_id: str, wanted: Collection[int], limit: timedelta
 ) -> Reached:
-    """Wait until a deployment has one of the statuses, or is completed with another."""
+    """Waits until a deployment has one of the statuses, or is completed with another.
+
+    Raises TimedOutError after the limit.
+    """
     reached = Reached(status=0, reason="", wanted=False)
 
     def on_change(deployment: deployment_pb2.Deployment) -> bool:
@@ -72,7 +75,10 @@ async def wait_for_status(
 async def follow_deployment(
     client: Client, deployment_id: str, on_change: Callable[[deployment_pb2.Deployment], bool]
 ) -> None:
-    """Tell `seen` of the deployment now and at each change, until it answers True."""
+    """Calls `on_change` with the deployment now and at each change, until it returns True.
+
+    Retries with backoff when the stream breaks. Raises CallError when retries do not help.
+    """
     request = api_pb2.WatchDeploymentRequest(deployment_id=deployment_id)
     retry = Retry(attempts=None, cap=2)
     attempt = 0
@@ -84,7 +90,7 @@ async def follow_deployment(
                     if on_change(change.deployment):
                         return
         except CallError as lost:
-            # A control plane that restarts is waited for; one that was never there is an error.
+            # Retried while a control plane restarts; an error when it does not come back.
             attempt += 1
             if attempt > 20 or not retry.again(lost, attempt):
                 raise

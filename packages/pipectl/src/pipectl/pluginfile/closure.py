@@ -29,7 +29,7 @@ class Project:
 
 
 def read_project(folder: Path) -> Project:
-    """Read the folder's pyproject.toml. Raises BuildError."""
+    """Returns the project of a folder's pyproject.toml. Raises BuildError."""
     file = folder / "pyproject.toml"
     try:
         document = tomllib.loads(file.read_text())
@@ -55,7 +55,7 @@ def read_project(folder: Path) -> Project:
 
 
 def closure(requirements: Iterable[str]) -> list[Distribution]:
-    """All installed distributions that these need, each once. Raises BuildError."""
+    """Returns all installed distributions that these need, each once. Raises BuildError."""
     found: dict[str, Distribution] = {}
     seen: set[tuple[str, str]] = set()
     waiting = [(text, "") for text in requirements]
@@ -89,7 +89,7 @@ def _find_distribution(wanted: Requirement) -> Distribution:
 
 
 def are_installed(requirements: Iterable[str]) -> bool:
-    """Is everything of a list here already?"""
+    """Returns whether all of these requirements are installed here."""
     try:
         closure(requirements)
     except BuildError:

@@ -13,7 +13,7 @@ from pipectl.pluginfile.closure import BuildError, Project, are_installed
 
 
 def collect(project: Project, needed: list[Distribution], into: Path) -> None:
-    """Put the plugin and all it needs into a folder that can be imported from."""
+    """Copies the plugin and all it needs into a folder that Python can import from."""
     for each in needed:
         source = _editable_source(each)
         if source is not None:
@@ -24,7 +24,7 @@ def collect(project: Project, needed: list[Distribution], into: Path) -> None:
 
 
 def _editable_source(installed: Distribution) -> Path | None:
-    """The folder that a distribution was installed from, if its files are still there."""
+    """Returns the source folder of an editable installation; None for other installations."""
     text = installed.read_text("direct_url.json")
     about = json.loads(text) if text else {}
     if not about.get("dir_info", {}).get("editable"):

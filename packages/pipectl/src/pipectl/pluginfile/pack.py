@@ -22,7 +22,7 @@ _FIXED_TIME: Final = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginFile:
-    """A file that was made."""
+    """A plugin file that was built."""
 
     path: Path
     size: int
@@ -33,7 +33,7 @@ class PluginFile:
 
 
 def build(folder: Path, output: Path) -> PluginFile:
-    """Make one executable file of the plugin in a folder. Raises BuildError."""
+    """Builds one executable file of the plugin in a folder. Raises BuildError."""
     project = read_project(folder)
     needed = closure(project.requirements)
     python = f"{sys.version_info.major}.{sys.version_info.minor}"

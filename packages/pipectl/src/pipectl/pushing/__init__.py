@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bring a plugin's files to an OCI registry, where agents get them from."""
+"""Pushes a plugin's files to an OCI registry, from which pipeds pull them."""

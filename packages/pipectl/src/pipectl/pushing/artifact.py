@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents that make files of several platforms one artifact, in upstream's form.
+"""The OCI documents that make files of several platforms one artifact, in upstream's form.
 
 A manifest per platform, whose one layer is the file, and an index over them. The same files make
 the same bytes, and so the same digest.
@@ -39,7 +39,7 @@ class PlatformFile:
 
 
 def parse_files(texts: Iterable[str]) -> tuple[PlatformFile, ...]:
-    """Read `os/arch=path,…`. Raises ConfigError."""
+    """Returns the files in texts such as `os/arch=path,…`. Raises ConfigError."""
     files: dict[Platform, PlatformFile] = {}
     for text in (part for each in texts for part in each.split(",") if part):
         target, _, path = text.partition("=")
@@ -57,7 +57,7 @@ def parse_files(texts: Iterable[str]) -> tuple[PlatformFile, ...]:
 
 
 def layer_of(file: PlatformFile) -> Descriptor:
-    """What the registry shall call the file."""
+    """Returns the descriptor of the layer that holds the file: its digest, size and name."""
     with file.path.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
         size = content.tell()
@@ -70,7 +70,7 @@ def layer_of(file: PlatformFile) -> Descriptor:
 
 
 def manifest_of(layer: Descriptor) -> OciDocument:
-    """The manifest of one platform."""
+    """Returns the manifest of one platform."""
     return OciDocument(
         schema_version=2,
         media_type=MANIFEST,
@@ -81,7 +81,7 @@ def manifest_of(layer: Descriptor) -> OciDocument:
 
 
 def index_of(manifests: Sequence[tuple[Platform, OciDocument]]) -> OciDocument:
-    """The index over the manifests of all platforms."""
+    """Returns the index over the manifests of all platforms."""
     described = (
         describe(MANIFEST, manifest.encode(), platform) for platform, manifest in manifests
     )
@@ -91,7 +91,7 @@ def index_of(manifests: Sequence[tuple[Platform, OciDocument]]) -> OciDocument:
 
 
 def describe(media_type: str, content: bytes, platform: Platform | None = None) -> Descriptor:
-    """What small content is called."""
+    """Returns the descriptor of content that is in memory."""
     return Descriptor(
         media_type=media_type,
         digest=f"sha256:{hashlib.sha256(content).hexdigest()}",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who we are to a registry: what `docker login` and its like have kept."""
+"""Finds the credentials for a registry that `docker login` and similar commands have stored."""
 
 import base64
 import binascii
@@ -22,7 +22,7 @@ class _Logins(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def find_login(host: str) -> tuple[str, str] | None:
-    """User and password for a registry, None when there are none. Raises ConfigError."""
+    """Returns user and password for a registry, None when there are none. Raises ConfigError."""
     folder = os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker"
     file = Path(folder) / "config.json"
     try:
@@ -31,7 +31,7 @@ def find_login(host: str) -> tuple[str, str] | None:
         return None
     except (OSError, msgspec.DecodeError) as error:
         raise ConfigError(f"cannot read {str(file)!r}: {error}") from None
-    # The one registry that is kept under the address it had first.
+    # Docker Hub is stored under the address that it had first.
     names = [host, f"https://{host}", *(["https://index.docker.io/v1/"] * (host == "docker.io"))]
     for name in names:
         if (found := kept.auths.get(name)) and found.auth:

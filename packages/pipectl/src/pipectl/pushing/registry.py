@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write to an OCI registry: blobs first, then the documents that name them, the tag last.
+"""Pushes to an OCI registry: blobs first, then the documents that name them, the tag last.
 
-Whoever pulls meanwhile finds the old artifact or the new one, never half of it.
+A client that pulls meanwhile gets the old artifact or the new one, never half of it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,7 +36,7 @@ class RegistryClient:
         self._client = httpx2.Client(timeout=TIMEOUT, headers={"User-Agent": "pipectl"})
 
     def put_blob(self, described: Descriptor, content: bytes | Path) -> bool:
-        """Store content unless it is there; was it sent?"""
+        """Uploads content unless the registry has it; returns whether it was uploaded."""
         known = self._ask("HEAD", f"blobs/{described.digest}", expected=(200, 404))
         if known.status_code == 200:
             return False
@@ -57,7 +57,7 @@ class RegistryClient:
         return True
 
     def put_document(self, version: str, document: OciDocument) -> None:
-        """Store a manifest or an index under a digest or a tag."""
+        """Uploads a manifest or an index under a digest or a tag."""
         headers = {"Content-Type": document.media_type}
         content = document.encode()
         self._ask("PUT", f"manifests/{version}", expected=(201,), content=content, headers=headers)
@@ -89,7 +89,7 @@ class RegistryClient:
         body: Any = _chunks(content) if isinstance(content, Path) else content
         try:
             return self._client.request(
-                # Where a blob really is may be elsewhere; what we write goes where we were told.
+                # A blob may be on another host, so HEAD follows redirects; uploads do not.
                 method,
                 url,
                 content=body,
@@ -103,7 +103,10 @@ class RegistryClient:
             ) from None
 
     def _introduce(self, header: str) -> str:
-        """What to say who we are with, as the registry wants it."""
+        """Returns the Authorization header that the registry's challenge asks for.
+
+        Raises DeniedError when it asks for credentials that we do not have.
+        """
         challenge = parse_challenge(header)
         basic = httpx2.BasicAuth(*self._login) if self._login else None
         if challenge.scheme == "basic" and basic is not None:

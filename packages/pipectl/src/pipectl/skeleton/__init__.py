@@ -14,11 +14,11 @@ NAME: Final = re.compile(r"[a-z][a-z0-9]{0,30}")
 
 
 class BadNameError(ValueError):
-    """Not a name for a plugin."""
+    """The name is not valid for a plugin."""
 
 
 def skeleton(name: str) -> Iterator[tuple[Path, str]]:
-    """The files of a new plugin: path in its folder, and content."""
+    """Yields the files of a new plugin: path in its folder, and content. Raises BadNameError."""
     if not NAME.fullmatch(name):
         raise BadNameError(f"not a name for a plugin: {name!r} (small letters and digits)")
     for file in sorted(FILES.rglob("*")):

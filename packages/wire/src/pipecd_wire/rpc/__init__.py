@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gRPC for everybody else: the only package of ours that imports grpc.
+"""gRPC servers and clients: the only package of ours that imports grpc.
 
 A service is written as small objects with `@rpc` methods, gathered by `Endpoints`, and served by
 `serving` (gRPC) or by `pipecd_wire.rpc.web` (gRPC-Web). A client is `connect`, a generated stub,

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is calling, asked before anything of a call is read: the ways two programs of one machine
-prove themselves to each other.
+"""Authenticates calls between two programs of one machine, before a request is read.
 
-A secret that both were given is enough. Without one, the kernel tells which user has called.
+A secret that both have is enough. Without one, the kernel says which user has called.
 """
 
 import asyncio
@@ -23,26 +22,26 @@ from pipecd_wire.rpc.status import StatusError
 log = logging.getLogger(__name__)
 
 LOG_INTERVAL: Final = timedelta(minutes=1)
-"""Between two lines about refused calls: whoever may not call may not fill a log either."""
+"""Between two lines about refused calls: a caller that is refused must not fill the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncomingCall:
-    """A call of which nothing but its head has been read."""
+    """A call of which only the metadata has been read."""
 
     metadata: Metadata
     peer: str
     """The caller's address as gRPC writes it: `ipv4:127.0.0.1:41808`."""
     server_ports: frozenset[int]
-    """Where the server that was called listens."""
+    """The ports on which the server that was called listens."""
 
 
 Authenticator = Callable[[IncomingCall], Awaitable[None]]
-"""Raises an error with a status for a call that is not served, whatever its method."""
+"""Raises an error with a status for a call that is refused, whatever its method."""
 
 
 def has_token(call: IncomingCall, key: str, token: str) -> bool:
-    """Tells whether a call has this token in its metadata, in the same time for every wrong one."""
+    """Returns whether a call has this token in its metadata; compares in constant time."""
     given = call.metadata.get(key, "")
     return bool(token) and hmac.compare_digest(given.encode(), token.encode())
 
@@ -50,9 +49,8 @@ def has_token(call: IncomingCall, key: str, token: str) -> bool:
 async def require_own_user(call: IncomingCall, *, uid: int | None = None) -> None:
     """Raises StatusError UNAUTHENTICATED unless the caller is a process of our own user.
 
-    Asked for each call, never remembered: the next connection from the same address may be
-    somebody else's. Root is no exception: programs that run as root for others could be made to
-    call.
+    Checked for each call, never cached: the next connection from the same address may be another
+    process's. Root is refused too: programs that run as root for others could be made to call.
     """
     host, port = split_peer(call.peer)
     expected = os.geteuid() if uid is None else uid
@@ -68,7 +66,7 @@ async def require_own_user(call: IncomingCall, *, uid: int | None = None) -> Non
 
 
 def split_peer(peer: str) -> tuple[str, int]:
-    """The address and port in `ipv4:10.0.0.7:41808` or `ipv6:%5B::1%5D:41808`.
+    """Returns the address and port in `ipv4:10.0.0.7:41808` or `ipv6:%5B::1%5D:41808`.
 
     Raises StatusError UNAUTHENTICATED when it has none.
     """
@@ -80,14 +78,14 @@ def split_peer(peer: str) -> tuple[str, int]:
 
 
 class RefusalLog:
-    """Tells of refused calls, now and then."""
+    """Logs refused calls, at most one line in each `LOG_INTERVAL`."""
 
     def __init__(self) -> None:
         self._since: float | None = None
         self._unsaid = 0
 
     def note(self, call: IncomingCall, refusal: StatusError) -> None:
-        """Log the first refusal, and after a while the next with the number of those between."""
+        """Logs a refusal, with the number of those since the last line; else only counts it."""
         now = time.monotonic()
         if self._since is not None and now - self._since < LOG_INTERVAL.total_seconds():
             self._unsaid += 1

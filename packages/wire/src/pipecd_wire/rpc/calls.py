@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One call over gRPC: its caller is let in, its request is read, its answer is taken."""
+"""One call over gRPC: authenticates the caller, reads the request, sends the response."""
 
 import asyncio
 import urllib.parse
@@ -18,25 +18,25 @@ from pipecd_wire.rpc.status import CODES, StatusError
 
 
 class RelayedClient(Protocol):
-    """A caller whose connection a relay of this process has passed on."""
+    """A caller whose connection is proxied by this process."""
 
     def address(self, metadata: Metadata) -> str:
         """Returns the caller's IP address."""
 
     def identify(self) -> None:
-        """Called for each call of it that was let in."""
+        """Called for each of its calls that was authenticated."""
 
     def abort(self, reason: str) -> None:
-        """Ends its connection: it takes no answers."""
+        """Ends its connection, because it does not read responses."""
 
 
 def method_handler(
     endpoint: Endpoint, relayed: Mapping[str, RelayedClient], limits: CallLimits
 ) -> RpcHandler:
     # Requests are single messages, but gRPC would read one to its end before it calls us. As a
-    # stream it is ours to read, once its caller was let in.
+    # stream it is ours to read, once its caller is authenticated.
     serialize = endpoint.method.response.SerializeToString
-    # No deserializer: grpc would answer bytes that are no message with UNKNOWN and a traceback.
+    # No deserializer: for bytes that are no message grpc would send UNKNOWN and log a traceback.
     if endpoint.method.streams:
         return grpc.stream_stream_rpc_method_handler(
             _make_stream_behaviour(endpoint, relayed, limits), response_serializer=serialize
@@ -95,7 +95,7 @@ def _make_stream_behaviour(
 def _make_reader(
     endpoint: Endpoint, context: Context, client: RelayedClient | None, limit: float | None
 ) -> ReadRequest:
-    """Returns what reads the one message of a request, once its caller was let in."""
+    """Returns a function that reads the one message of a request of an authenticated caller."""
 
     async def read() -> Message:
         if client is not None:
@@ -119,7 +119,7 @@ def _make_reader(
 class _Answers:
     """Responses that are being sent. Aborts callers that do not read theirs.
 
-    One timer looks after all of them: most are gone before it looks for the first time.
+    One timer checks all of them: most have been sent before it fires for the first time.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -159,7 +159,7 @@ def _metadata(context: Context, client: RelayedClient | None, limits: CallLimits
 
 
 def _address(peer: str) -> str:
-    """The IP address in a name such as `ipv4:10.0.0.7:41808` or `ipv6:%5B::1%5D:41808`."""
+    """Returns the IP address in a name such as `ipv4:10.0.0.7:41808` or `ipv6:%5B::1%5D:41808`."""
     family, _, rest = peer.partition(":")
     if family not in {"ipv4", "ipv6"}:
         return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Call RPCs: a channel with our limits, one way to call, one way to retry."""
+"""Calls RPCs: a channel with our limits, calls with deadlines, retries with backoff."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -27,8 +27,8 @@ DEADLINE_SECONDS: Final = 15.0
 UNREADABLE: Final = "the answer is not a message of the protocol"
 
 OPTIONS: Final = (
-    # gRPC's own pause between connection attempts grows to two minutes; ours stays short, so that a
-    # peer that is back is seen at once.
+    # gRPC's own backoff between connection attempts grows to two minutes; ours stays short, so
+    # that a peer that is back is seen at once.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
@@ -46,10 +46,10 @@ class ClientTls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """Repeat a call that failed for a reason that may pass, with full jitter.
+    """Retries a call that failed with a transient status, with backoff and full jitter.
 
-    `attempts` None means until it is taken. `also` names statuses that are repeated although they
-    look like bugs of the peer (a report must arrive, whatever the first answer was).
+    `attempts` None retries until it succeeds. `also` names statuses that are retried although they
+    look like bugs of the peer (a report must be delivered, whatever the first response was).
     """
 
     attempts: int | None = 3
@@ -58,7 +58,7 @@ class Retry:
     also: frozenset[str] = frozenset()
 
     def again(self, error: CallError, attempt: int) -> bool:
-        """Tells whether to retry after attempt number `attempt` (from 1) failed."""
+        """Returns whether to retry after attempt number `attempt` (from 1) failed."""
         if self.attempts is not None and attempt >= self.attempts:
             return False
         bug = error.status in {"INTERNAL", "UNKNOWN", "DATA_LOSS"}
@@ -78,9 +78,9 @@ async def connect(
     max_message: int = MAX_MESSAGE,
     keepalive: float | None = None,
 ) -> AsyncIterator[Channel]:
-    """A channel to `host:port` (or `unix:PATH`) while the block runs; the first call connects.
+    """Yields a channel to `host:port` (or `unix:PATH`); the first call connects.
 
-    `metadata` is asked before each call. `keepalive` seconds between pings only for a peer of our
+    `metadata` is called before each call. `keepalive` seconds between pings only for a peer of our
     own: a Go server cuts off a client that pings more often than every five minutes.
     """
     claim_loop()
@@ -111,7 +111,7 @@ async def connect(
 
 
 async def wait_until_ready(channel: Channel, *, limit: float) -> None:
-    """Wait until the peer accepts connections; CallError UNAVAILABLE when it does not in time."""
+    """Waits until the peer accepts connections. Raises CallError UNAVAILABLE after the limit."""
     try:
         async with asyncio.timeout(limit):
             await channel.channel_ready()
@@ -127,7 +127,7 @@ async def call(
     retry: Retry | None = None,
     metadata: Pairs = (),
 ) -> Response:
-    """Call a unary RPC of a stub: `await call(stub.GetDeployment, request)`. Raises CallError."""
+    """Calls a unary RPC of a stub: `await call(stub.GetDeployment, request)`. Raises CallError."""
     attempt = 0
     while True:
         attempt += 1
@@ -151,7 +151,7 @@ async def stream(
     deadline: float | None = None,
     metadata: Pairs = (),
 ) -> AsyncGenerator[Response, None]:
-    """Read a server stream: `async for x in stream(stub.Watch, request)`. Raises CallError.
+    """Yields from a server stream: `async for x in stream(stub.Watch, request)`. Raises CallError.
 
     Leaving the loop early cancels the call once the generator is closed: use `contextlib.aclosing`.
     """
@@ -166,7 +166,7 @@ async def stream(
 
 
 def _readable(response: Response | None, method: object) -> Response:
-    """The library gives None for bytes that are no message of the type, or a text that is none."""
+    """Returns the response. Raises CallError when gRPC could not parse it, and gives None."""
     if response is None:
         raise CallError("INTERNAL", UNREADABLE, method=_name(method))
     return response

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The chain every call goes through, whatever transport brought it.
 
-Admit (who is calling, and may they) → read the request → validate it → the handler → errors to
-statuses. A request that was long in coming is admitted once more: the right to it may be gone.
+Admit (authenticate and authorize the caller) → read the request → validate it → the handler →
+errors to statuses. A request that took long to arrive is admitted again: the right may be gone.
 Handlers therefore hold no permission code, no validation and no `try`.
 """
 
@@ -32,14 +32,14 @@ LATE_SECONDS: Final = 1.0
 """A request that took longer to arrive is late."""
 
 ReadRequest = Callable[[], Awaitable[Message]]
-"""Reads the request of a call. Called once its caller was let in, and never for a stranger."""
+"""Reads the request of a call. Called once its caller is admitted, never for a stranger."""
 
 GuardStream = Callable[
     [Method, Metadata, Any, Message, AsyncGenerator[Message, None]], AsyncGenerator[Message, None]
 ]
-"""Stands between a stream's handler and its caller: the method, the metadata, the caller, the
-request, and what the handler answers. It passes the answers on while the caller keeps the right to
-them, raises an error with a status otherwise, and closes what it was given."""
+"""Stands between a stream's handler and its caller; takes the method, the metadata, the caller,
+the request, and the handler's responses. It yields the responses while the caller keeps the right
+to them, raises an error with a status otherwise, and closes the handler's generator."""
 
 Observe = Callable[[Method, str, float], None]
 """Called after every call: with the method, the status's name, the seconds it took."""
@@ -99,8 +99,8 @@ class Endpoint:
     async def unary(self, request: Message | ReadRequest, metadata: Metadata) -> Message:
         """Handles one call and returns its response; raises only StatusError, and cancellations.
 
-        A request that is still to be read is read once its caller was let in: a transport gives
-        `ReadRequest`, so that nobody's bytes are held before it is known whose they are.
+        A request that is still to be read is read once its caller is admitted: a transport gives
+        `ReadRequest`, so that no bytes are held for a caller that is not authenticated.
         """
         started = time.monotonic()
         status = "CANCELLED"  # unless one of the ways below is taken
@@ -109,7 +109,7 @@ class Endpoint:
             handler = cast(Callable[[Any, Any], Awaitable[Message]], self._handler)
             response = await handler(caller, message)
             status = "OK"
-        except Exception as error:  # the one door of all handlers: every error becomes a status
+        except Exception as error:  # all handlers pass here: every error becomes a status
             refusal = to_status(error, method=self.method.path)
             status = refusal.status
             raise refusal from error
@@ -122,7 +122,7 @@ class Endpoint:
     ) -> AsyncGenerator[Message, None]:
         """Handles one call and yields its responses; raises as `unary` does.
 
-        Whoever stops reading early must close the generator, which ends the handler.
+        A caller that stops reading early must close the generator, which ends the handler.
         """
         started = time.monotonic()
         status = "CANCELLED"
@@ -179,7 +179,7 @@ class Endpoints:
         admit_late: Admit | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`admit_late` is asked once more for a call whose request was long in coming."""
+        """`admit_late` admits a call again whose request took long to arrive."""
         self._admit = admit
         self._admit_late = admit_late
         self._clock = clock

@@ -29,7 +29,7 @@ def frame(payload: bytes, flag: int = MESSAGE) -> bytes:
 
 
 def trailers(status: str, message: str) -> bytes:
-    """The frame that ends every answer: the status, and the sentence of a refusal."""
+    """Returns the frame that ends every response: the status, and the message of a refusal."""
     lines = [f"grpc-status:{CODES[status].value[0]}\r\n"]
     if message:
         lines.append(f"grpc-message:{urllib.parse.quote(message, safe=_PLAIN)}\r\n")
@@ -37,7 +37,7 @@ def trailers(status: str, message: str) -> bytes:
 
 
 def only_message(body: bytes, *, limit: int) -> bytes:
-    """The payload of the one frame that a request has; StatusError when it is anything else."""
+    """Returns the payload of the one frame of a request. Raises StatusError for anything else."""
     if len(body) < HEADER.size:
         raise StatusError("UNIMPLEMENTED", "a request must be exactly one message, this has none")
     flag, length = HEADER.unpack_from(body)
@@ -55,13 +55,13 @@ def only_message(body: bytes, *, limit: int) -> bytes:
 
 
 def check_size(size: int, *, limit: int) -> None:
-    """Refuse a message over the limit in the words that gRPC itself uses."""
+    """Raises StatusError for a message over the limit, with the text that gRPC uses."""
     if size > limit:
         raise StatusError("RESOURCE_EXHAUSTED", f"message larger than max ({size} vs. {limit})")
 
 
 class TextDecoder:
-    """Decodes the base64 of a `-text` request as it comes.
+    """Decodes the base64 of a `-text` request as it arrives.
 
     Each chunk that a caller has sent may have its own padding, so that a body is made of several
     pieces; their number is limited, because each costs as much as kilobytes do.
@@ -74,7 +74,7 @@ class TextDecoder:
         self._pieces = 0
 
     def decode(self, chunk: bytes) -> bytes:
-        """Returns what is complete; StatusError for what is no base64."""
+        """Returns the bytes that are complete. Raises StatusError for what is no base64."""
         data = self._rest + chunk.translate(None, b" \t\r\n\v\f")
         decoded: list[bytes] = []
         start = 0
@@ -98,7 +98,7 @@ class TextDecoder:
         return b"".join(decoded)
 
     def finish(self) -> None:
-        """StatusError when the text has ended within a group of four."""
+        """Raises StatusError when the text has ended within a group of four."""
         if self._rest:
             raise _not_base64()
 
@@ -115,7 +115,7 @@ def _not_base64() -> StatusError:
 
 
 class RequestReader:
-    """Puts the one message of a request together from chunks; StatusError as soon as it is none.
+    """Assembles the one message of a request from chunks; raises StatusError for a bad one.
 
     It holds no more than the longest message that is allowed.
     """
@@ -139,14 +139,14 @@ class RequestReader:
                 check_size(length, limit=self._limit)
 
     def finish(self) -> bytes:
-        """Returns the message's bytes."""
+        """Returns the bytes of the message. Raises StatusError when it is not complete."""
         if self._text is not None:
             self._text.finish()
         return only_message(bytes(self._body), limit=self._limit)
 
 
 def seconds(timeout: str) -> float:
-    """Read a `grpc-timeout` header such as `1500m`."""
+    """Returns the seconds of a `grpc-timeout` header such as `1500m`. Raises StatusError."""
     match = _TIMEOUT.fullmatch(timeout)
     if match is None:
         raise StatusError(

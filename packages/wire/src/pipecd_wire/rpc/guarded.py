@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A router that asks an authenticator first: a stranger's call is refused before it is read."""
+"""A router with an authenticator: a stranger's call is refused before it is read."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, cast
@@ -16,10 +16,10 @@ Behaviour = Callable[[object, Context], Awaitable[Any]]
 
 
 class GuardedRouter(grpc.GenericRpcHandler):
-    """Lets only those calls through to another router that the authenticator takes.
+    """Passes only those calls to another router that the authenticator accepts.
 
-    Also those of unknown methods: a stranger does not even learn what is served. `ports` is filled
-    while the server is set up.
+    Calls of unknown methods are authenticated too: a stranger does not learn what is served.
+    `ports` is filled while the server is set up.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class GuardedRouter(grpc.GenericRpcHandler):
         )
         try:
             await self._authenticator(call)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it lets nobody in
+        except Exception as error:  # noqa: BLE001 - any error refuses the call
             refusal = to_status(error, method="authenticator")
             self._refusals.note(call, refusal)
             await context.abort(CODES[refusal.status], refusal.message)
@@ -78,7 +78,7 @@ async def _not_found(_requests: object, context: Context) -> None:
 
 
 def text_metadata(context: Context) -> dict[str, str]:
-    """The metadata of a call, the last of equal keys.
+    """Returns the metadata of a call, of equal keys the last.
 
     Binary values (`…-bin`) belong to gRPC's own extensions; nothing of ours reads them.
     """

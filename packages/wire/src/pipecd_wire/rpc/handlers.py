@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an RPC is, who may call it, and which of our functions answers it."""
+"""RPCs as the protos declare them: who may call them, and which function handles them."""
 
 import inspect
 import typing
@@ -28,7 +28,7 @@ Handler = Callable[[Any, Any], Awaitable[Message]] | Callable[[Any, Any], AsyncI
 F = TypeVar("F", bound=Callable[..., Any])
 
 Prepare = Callable[[Any], None]
-"""Changes a request before its rules are checked: what a known peer gets wrong is put right."""
+"""Changes a request before its rules are checked, to correct what a known client gets wrong."""
 
 _MARK = "__rpc_name__"
 _PREPARE = "__rpc_prepare__"
@@ -47,7 +47,7 @@ class HandlerTypeError(Exception):
 
 
 class NoRightError(Exception):
-    """Nothing says who may call an RPC."""
+    """The protos do not declare who may call an RPC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +67,13 @@ class Method:
     rbac: rbac_pb2.RBAC | None
     """The right a session needs."""
     without_lease: bool
-    """May a piped call it although its lease went to another instance?"""
+    """Whether a piped may call it although its lease went to another instance."""
     checks_labels: bool
-    """Does its handler look at labels? A right that is limited to labels reaches no other."""
+    """Whether its handler checks labels; a right limited to labels allows no other methods."""
 
 
 def rpc(name: str, *, prepare: Prepare | None = None) -> Callable[[F], F]:
-    """Mark `async def f(self, caller, request) -> response` as the handler of the RPC `name`."""
+    """Marks `async def f(self, caller, request) -> response` as the handler of the RPC `name`."""
 
     def mark(function: F) -> F:
         setattr(function, _MARK, name)
@@ -84,7 +84,7 @@ def rpc(name: str, *, prepare: Prepare | None = None) -> Callable[[F], F]:
 
 
 def preparation(handler: Handler | None) -> Prepare | None:
-    """Returns what prepares the requests of a handler, None when nothing does."""
+    """Returns the function that prepares the requests of a handler, None without one."""
     found: Prepare | None = getattr(handler, _PREPARE, None)
     return found
 

@@ -8,7 +8,7 @@ MAX_MESSAGE: Final = 10 * 1024 * 1024
 
 
 def message_limits(size: int) -> tuple[tuple[str, int], ...]:
-    """Options for both directions. Give them once: of two equal names gRPC takes the first."""
+    """Returns the options for both directions. Pass them once: gRPC uses the first of two."""
     return (
         ("grpc.max_receive_message_length", size),
         ("grpc.max_send_message_length", size),
@@ -17,18 +17,18 @@ def message_limits(size: int) -> tuple[tuple[str, int], ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLimits:
-    """What callers may cost; None is no limit of ours."""
+    """Limits for callers; None is no limit of ours."""
 
     max_message: int = MAX_MESSAGE
     max_header_bytes: int | None = None
     max_header_fields: int | None = None
     max_streams_per_connection: int | None = None
     max_calls: int | None = None
-    """Calls that are answered at the same time, of all callers."""
+    """Calls that are handled at the same time, of all callers."""
     read_seconds: float | None = None
     """How long a request may take to arrive, from its headers to its end."""
     answer_seconds: float | None = None
-    """How long a caller may take to accept one message of an answer."""
+    """How long a caller may take to read one message of a response."""
     idle_seconds: float | None = None
     """How long a connection may be without any call."""
 
@@ -36,7 +36,7 @@ class CallLimits:
     """How much of a request may arrive before it is read."""
 
     def options(self) -> tuple[tuple[str, int], ...]:
-        """Returns what of it gRPC itself enforces."""
+        """Returns the channel options for the limits that gRPC itself enforces."""
         given: list[tuple[str, int]] = [*message_limits(self.max_message)]
         if self.max_header_bytes is not None:
             # Between its soft and its hard limit gRPC refuses by chance: so both are the same.

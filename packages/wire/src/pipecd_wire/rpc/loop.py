@@ -14,7 +14,7 @@ class SecondLoopError(RuntimeError):
 
 
 def claim_loop() -> None:
-    """Bind gRPC to the running loop; refused while another loop that uses it is still open."""
+    """Binds gRPC to the running loop. Raises SecondLoopError while another open loop uses it."""
     global _claimed  # noqa: PLW0603 - the limit is the process's, so is the record
     running = asyncio.get_running_loop()
     other = _claimed() if _claimed else None

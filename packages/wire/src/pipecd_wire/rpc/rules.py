@@ -132,7 +132,7 @@ def _make_minimum(least: int, what: str, name: str) -> Rule:
 
 
 def _re2(pattern: str) -> re.Pattern[str]:
-    r"""RE2's reading of a pattern: `$` is the very end, `\d` and `\w` are ASCII.
+    r"""Compiles a pattern as RE2 reads it: `$` is the very end, `\d` and `\w` are ASCII.
 
     Python's own `$` would let a trailing newline pass.
     """

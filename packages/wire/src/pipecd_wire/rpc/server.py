@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serve endpoints over gRPC."""
+"""Serves endpoints over gRPC."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -92,7 +92,7 @@ class Server:
         await self._server.start()
 
     async def stop(self, grace_seconds: float) -> None:
-        """Take no new call, let running ones finish for `grace_seconds`, then cancel them."""
+        """Accepts no new call, waits `grace_seconds` for running ones, then cancels them."""
         await self._server.stop(grace_seconds)
 
 
@@ -105,7 +105,7 @@ async def serving(
     grace_seconds: float = 10,
     max_message: int = MAX_MESSAGE,
 ) -> AsyncIterator[int]:
-    """Serve on one address while the block runs; the value is the port."""
+    """Serves on one address while the block runs; yields the port."""
     server = Server(endpoints, max_message=max_message)
     port = server.listen(address, tls)
     await server.start()
@@ -131,6 +131,6 @@ class _Router(grpc.GenericRpcHandler):
         if path not in self._built:
             endpoint = self._endpoints.find(path)
             if endpoint is None:
-                return None  # answered as UNIMPLEMENTED
+                return None  # the caller gets UNIMPLEMENTED
             self._built[path] = method_handler(endpoint, self._relayed, self._limits)
         return self._built[path]

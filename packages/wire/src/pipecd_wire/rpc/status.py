@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 CODES: Final = {code.name: code for code in grpc.StatusCode}
 
-# The server has understood and will answer the same again: repeating such a call is pointless.
+# The server has understood and would respond the same again: a retry is pointless.
 FINAL: Final = frozenset(
     {
         "OK",
@@ -40,7 +40,7 @@ Trailers = Sequence[tuple[str, bytes]]
 
 
 class StatusError(Exception):
-    """An answer with a status other than OK, raised by a server on purpose."""
+    """A response with a status other than OK, raised by a server on purpose."""
 
     def __init__(self, status: str, message: str, *, trailers: Trailers = ()) -> None:
         super().__init__(message)
@@ -65,7 +65,7 @@ class CallError(Exception):
 
     @property
     def transient(self) -> bool:
-        """Tells whether the same call may succeed later."""
+        """Returns whether the same call may succeed later."""
         return self.status not in FINAL
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ def to_status(error: Exception, *, method: str) -> StatusError:
     """Returns the status that a peer gets for an error.
 
     One that carries a `status` was raised on purpose and is shown with its hint. Any other is a
-    bug: it is logged here with its traceback, and the peer gets an id instead of our insides.
+    bug: it is logged here with its traceback, and the peer gets an id instead of internal details.
     """
     status = getattr(error, "status", None)
     if isinstance(status, str) and status in CODES and status != "OK":

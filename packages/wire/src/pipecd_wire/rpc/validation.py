@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a message keep the rules that its proto declares?
+"""Validates messages against the rules that their protos declare.
 
-The server asks between authentication and the handler; the rules are the field options
-`(pipecd.options.rules)`. It runs on every call, so each message type is read once. What is kept is
-a list of the values that have a rule, each with its test, and the way down to the messages below
-that have rules. A type without any costs one lookup.
+A server does so between authentication and the handler; the rules are the field options
+`(pipecd.options.rules)`. It runs on every call, so each message type is read once into a plan: a
+list of the values that have a rule, each with its test, and of the messages below that have rules.
+A type without any rule costs one lookup.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -39,11 +39,11 @@ class Violation:
 
 Getter = Callable[[Any], Any]
 Check = Callable[[Any], Violation | None]
-"""Looks at one field of a message for which a test of the value is not enough."""
+"""Checks one field of a message for which a test of the value is not enough."""
 
 
 class ValidationPlan:
-    """All that has to be looked at in messages of one type.
+    """All checks for messages of one type.
 
     It is filled after it is made, because a message type may hold itself.
     """
@@ -64,7 +64,7 @@ class ValidationPlan:
         return None
 
     def passes(self, messages: list[Any]) -> bool:
-        """The same for many, value by value: a batch of log lines takes half the time so."""
+        """Returns whether all messages are valid; checks value by value, which is faster."""
         for get, test, _ in self.values:
             if not all(map(test, map(get, messages))):
                 return False
@@ -76,9 +76,9 @@ _plans: dict[Descriptor, ValidationPlan | None] = {}
 
 
 def check(message: Message) -> Violation | None:
-    """The first violation in `message` or in a message that it holds; None when all is well.
+    """Returns the first violation in `message` or in a message that it holds, or None.
 
-    Of each message its own values are looked at first, then the messages in it.
+    Of each message its own values are checked first, then the messages in it.
     """
     descriptor: Any = message.DESCRIPTOR
     try:
@@ -89,9 +89,9 @@ def check(message: Message) -> Violation | None:
 
 
 def _learn(descriptor: Descriptor) -> ValidationPlan | None:
-    """Read a message type and those below it.
+    """Returns the plan of a message type, and caches it with those of the types below it.
 
-    They are published together when all are whole: another thread never finds a half-filled one.
+    They are cached together once all are complete: another thread never finds a half-filled one.
     """
     learned: dict[Descriptor, ValidationPlan | None] = {}
     plan = _read(descriptor, learned)
@@ -140,7 +140,7 @@ def _find_held_type(field: FieldDescriptor) -> Descriptor | None:
 
 
 def _has_rules(root: Descriptor) -> bool:
-    """Tells whether this message type, or one below it, has a rule."""
+    """Returns whether this message type, or one below it, has a rule."""
     seen, waiting = {root}, [root]
     while waiting:
         for field in waiting.pop().fields:
@@ -242,5 +242,5 @@ def _first(plan: ValidationPlan, messages: Iterable[tuple[str, Any]]) -> Violati
 
 
 def _format_key(name: str, key: object) -> str:
-    """Cut short: the caller chose the key, and a status message has a limit."""
+    """Returns the path of a map entry; a long key is cut, as a status message has a limit."""
     return f"{name}[{key[:LONGEST_KEY]!r}]" if isinstance(key, str) else f"{name}[{key!r}]"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serve endpoints as gRPC-Web: an ASGI application for whatever HTTP server hosts it.
+"""Serves endpoints as gRPC-Web: an ASGI application for any HTTP server.
 
-The same chain as over gRPC (`Endpoint`), binary and `-text`, unary and server streaming. A caller
-that goes away cancels its handler. A request is read once its caller was let in. Cross-origin rules
-are the host's business: its `screen` may refuse a request by what its head says.
+The same chain as over gRPC (`Endpoint`), binary and `-text`, unary and server streaming. When a
+caller disconnects its handler is cancelled. A request is read once its caller is admitted. The host
+is responsible for cross-origin rules: its `screen` may refuse a request by its head.
 """
 
 import asyncio
@@ -31,24 +31,24 @@ TYPES: Final = {BINARY, f"{BINARY}+proto", TEXT, f"{TEXT}+proto"}
 
 
 Screen: TypeAlias = Callable[[Scope], None]
-"""Raises StatusError for a request that must not be answered."""
+"""Raises StatusError for a request that is refused by its head."""
 
 Identified: TypeAlias = Callable[[Scope], None]
 """Called for each request whose caller was admitted."""
 
 
 class DisconnectedError(Exception):
-    """The caller went away; nobody reads an answer any more."""
+    """The caller has disconnected; no response can be sent."""
 
     status = "CANCELLED"
 
 
 def _nothing(_scope: Scope) -> None:
-    """For a host that wants to know nothing."""
+    """Does nothing: the default for `screen` and `identified`."""
 
 
 def is_grpc_web(scope: Scope) -> bool:
-    """Tells whether a request is for `GrpcWeb`, for a host that serves other things beside it."""
+    """Returns whether a request is for `GrpcWeb`, for a host that serves other requests too."""
     return scope["type"] == "http" and _media_type(scope).startswith(BINARY)
 
 
@@ -115,7 +115,7 @@ class GrpcWeb:
 
 
 async def _run(endpoint: Endpoint, read: ReadRequest, exchange: "_Exchange") -> tuple[str, str]:
-    """Call the handler and send what it answers; the value is how the call ended."""
+    """Calls the handler and sends its responses; returns the final status and message."""
     try:
         if endpoint.method.streams:
             async with aclosing(endpoint.stream(read, exchange.metadata)) as responses:
@@ -148,7 +148,10 @@ class _Exchange:
         return None if timeout is None else frames.seconds(timeout)
 
     async def read(self) -> bytes:
-        """The request's one message. Reads no further than the longest that is allowed."""
+        """Returns the request's one message. Reads no more than the longest that is allowed.
+
+        Raises StatusError, or DisconnectedError.
+        """
         reader = frames.RequestReader(limit=self._max_message, in_text=self._asked_in_text)
         more = True
         while more:
@@ -184,7 +187,7 @@ class _Exchange:
 
 
 async def _refuse(send: Send, status: int, header: tuple[bytes, bytes]) -> None:
-    """Answer what is no gRPC-Web at all in plain HTTP."""
+    """Sends a plain HTTP error for a request that is not gRPC-Web."""
     headers = [header, (b"content-length", b"0")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b"", "more_body": False})

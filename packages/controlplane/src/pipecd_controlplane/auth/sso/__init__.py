@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signing in through others: GitHub, or any provider of OpenID Connect."""
+"""Single sign-on: through GitHub, or any provider of OpenID Connect."""

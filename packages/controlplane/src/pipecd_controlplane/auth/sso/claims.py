@@ -15,7 +15,7 @@ GROUPS: Final = ("groups", "roles", "cognito:groups", "custom:roles", "custom:gr
 
 
 def identity(client: project_pb2.ProjectSSOConfig.Oidc, claims: Mapping[str, Any]) -> UserIdentity:
-    """Raises UnauthenticatedError when the claims hold no name."""
+    """Returns who the claims describe. Raises UnauthenticatedError when they hold no name."""
     named = [client.username_claim_key] if client.username_claim_key else NAMES
     subject = _first(claims, named)
     if not subject:
@@ -52,7 +52,7 @@ def _texts(claims: Mapping[str, Any], names: Iterable[str]) -> Iterable[str]:
 
 
 def _is_text(value: Any) -> TypeGuard[str]:
-    """Is it text that can be written? Half a pair of surrogates can be spelled, and is none."""
+    """Returns whether it is text that can be encoded; a lone surrogate cannot."""
     if not isinstance(value, str):
         return False
     try:

@@ -70,7 +70,7 @@ def _trouble(url: str, why: str) -> UnavailableError:
 
 @asynccontextmanager
 async def provider(proxy_url: str) -> AsyncIterator[Provider]:
-    """A provider to talk to, through the proxy if there is one, discovery included."""
+    """Yields an HTTP client for a provider; all its calls use the proxy if there is one."""
     import httpx2  # noqa: PLC0415
 
     try:

@@ -18,7 +18,7 @@ MOST_PAGES: Final = 10
 
 
 class GitHub:
-    """One OAuth app."""
+    """Signs in through one OAuth app of GitHub."""
 
     def __init__(self, app: project_pb2.ProjectSSOConfig.GitHub, public_url: str) -> None:
         self._app = app
@@ -33,7 +33,7 @@ class GitHub:
         self._api = app.base_url.rstrip("/") or API
 
     async def start(self, journey: Journey) -> str:
-        """Where the browser goes to."""
+        """Returns the URL that the browser is sent to."""
         query = {
             "client_id": self._app.client_id,
             "redirect_uri": self._redirect_uri(journey.project_id),
@@ -46,7 +46,7 @@ class GitHub:
         return f"{self._site}/login/oauth/authorize?{urlencode(query)}"
 
     async def finish(self, journey: Journey, code: str) -> UserIdentity:
-        """Who came back. Raises UnauthenticatedError for a code that is not good."""
+        """Returns who has signed in. Raises UnauthenticatedError for a code that is not valid."""
         async with provider(self._app.proxy_url) as github:
             answer = await github.post(
                 f"{self._site}/login/oauth/access_token",
@@ -93,7 +93,7 @@ class GitHub:
 
 
 def _team(listed: Any) -> str:
-    """`organisation/team`, as user groups name it; empty for what is no team."""
+    """Returns `organisation/team`, as user groups name it; empty for what is no team."""
     try:
         organisation, slug = _text(listed["organization"]["login"]), _text(listed["slug"])
     except (KeyError, TypeError):
@@ -102,5 +102,5 @@ def _team(listed: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """What is no text counts as nothing."""
+    """Returns the value if it is text, else an empty text."""
     return value if isinstance(value, str) else ""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a browser carries from the start of a sign-in to its end, closed so that only we read it.
+"""The encrypted cookie that a browser carries from the start of a sign-in to its end.
 
 It holds the state that must come back, the nonce of the ID token and the verifier of PKCE. Nothing
-is kept here: any replica with the same key can finish what another began.
+is stored on the server: any replica with the same key can finish what another began.
 """
 
 import base64
@@ -22,7 +22,7 @@ PLACE: Final = "cookie/state"
 
 
 class Journey(msgspec.Struct, frozen=True, kw_only=True):
-    """One sign-in on its way."""
+    """One sign-in that has begun and not ended."""
 
     project_id: str
     state: str
@@ -38,7 +38,7 @@ class Journey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Journeys:
-    """Begins journeys and recognises them when they come back."""
+    """Begins sign-ins, and decrypts and checks the cookie when the browser comes back."""
 
     def __init__(self, vault: Vault, now: Now) -> None:
         self._vault = vault
@@ -57,7 +57,10 @@ class Journeys:
         return self._vault.encrypt(msgspec.json.encode(journey).decode(), place=PLACE)
 
     def resume(self, cookie: str, state: str) -> Journey:
-        """Raises UnauthenticatedError for a state that this browser did not begin with."""
+        """Returns the sign-in of a cookie.
+
+        Raises UnauthenticatedError when it is not ours, has another state, or has expired.
+        """
         refusal = UnauthenticatedError(
             "the sign-in was not begun in this browser, or too long ago", hint="begin again"
         )

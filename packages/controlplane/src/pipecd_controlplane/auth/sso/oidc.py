@@ -26,25 +26,25 @@ LEEWAY_SECONDS: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcEndpoints:
-    """Where the provider does what."""
+    """The URLs of a provider, and how its token endpoint takes the client's secret."""
 
     authorization: str
     token: str
     userinfo: str
     keys: str
     basic: bool
-    """Does it take the client's secret in a header?"""
+    """Whether it takes the client's secret in a header."""
 
 
 class Oidc:
-    """One client at one provider."""
+    """Signs in as one client of one OpenID Connect provider."""
 
     def __init__(self, client: project_pb2.ProjectSSOConfig.Oidc, public_url: str) -> None:
         self._client = client
         self._redirect_uri = client.redirect_uri or f"{public_url.rstrip('/')}/auth/callback"
 
     async def start(self, journey: Journey) -> str:
-        """Where the browser goes to."""
+        """Returns the URL that the browser is sent to."""
         async with provider(self._client.proxy_url) as issuer:
             endpoints = await self._discover(issuer)
         scopes = dict.fromkeys(["openid", *self._client.scopes])
@@ -62,7 +62,7 @@ class Oidc:
         return f"{endpoints.authorization}{joint}{urlencode(query)}"
 
     async def finish(self, journey: Journey, code: str) -> UserIdentity:
-        """Who came back. Raises UnauthenticatedError when the provider does not vouch for them."""
+        """Returns who has signed in. Raises UnauthenticatedError for tokens that are not valid."""
         async with provider(self._client.proxy_url) as issuer:
             endpoints = await self._discover(issuer)
             tokens = await self._exchange(issuer, endpoints, journey, code)
@@ -141,7 +141,7 @@ class Oidc:
         return claims
 
     def _is_for_us(self, claims: dict[str, Any]) -> bool:
-        """Of several that a token is for, it must name us as the one who asked for it."""
+        """Returns whether the token is ours: with several audiences, `azp` must name us."""
         for_others = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
         return not for_others or bool(claims.get("azp") == self._client.client_id)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way in through others: begun in a browser, finished in the same one."""
+"""Single sign-on: begun in a browser, finished in the same one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -25,7 +25,7 @@ PROVIDER_TIMEOUT_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """Somebody who came back from their provider."""
+    """A person whom their provider has sent back, signed in."""
 
     project_id: str
     identity: UserIdentity
@@ -33,7 +33,7 @@ class Arrival:
 
 
 class SsoSignIn:
-    """Sends people to their provider, and lets in who comes back from it."""
+    """Sends people to their provider, and identifies those who come back from it."""
 
     def __init__(
         self,
@@ -48,10 +48,13 @@ class SsoSignIn:
         self._public_url = public_url
 
     async def begin(self, project_id: str) -> tuple[str, str]:
-        """Where the browser goes to, and the cookie that it takes along."""
+        """Returns the URL that the browser is sent to, and the cookie that it keeps meanwhile.
+
+        Raises StateError when single sign-on is not set up.
+        """
         project = await self._stores.projects.find(project_id)
         if project is None:
-            # What a project without single sign-on is told: nobody learns which projects exist.
+            # As for a project without single sign-on: do not reveal which projects exist.
             raise StateError("single sign-on is not set up for this project")
         try:
             sso = self._settings.read_config(project)
@@ -64,7 +67,10 @@ class SsoSignIn:
         return url, self._journeys.cookie(journey)
 
     async def finish(self, cookie: str, state: str, code: str) -> Arrival:
-        """Raises UnauthenticatedError when this is no sign-in that we began, or they may not in."""
+        """Returns who has signed in.
+
+        Raises UnauthenticatedError when we did not begin this sign-in, or the person has no role.
+        """
         journey: Journey = self._journeys.resume(cookie, state)
         if not code:
             raise UnauthenticatedError("the provider did not accept the sign-in")
@@ -85,7 +91,7 @@ class SsoSignIn:
 
 
 def _require_role(project: project_pb2.Project, identity: UserIdentity) -> UserIdentity:
-    """Returns the identity with a role. Raises UnauthenticatedError for whoever may have none."""
+    """Returns the identity with a role. Raises UnauthenticatedError for a person without one."""
     if roles.roles_of(project, identity.groups, identity.roles):
         return identity
     if project.allow_stray_as_viewer:
@@ -99,7 +105,7 @@ def _require_role(project: project_pb2.Project, identity: UserIdentity) -> UserI
 
 @asynccontextmanager
 async def _provider_timeout() -> AsyncIterator[None]:
-    """All calls to the provider together have a limit."""
+    """Limits the time of all calls to the provider together; raises UnavailableError."""
     try:
         async with asyncio.timeout(PROVIDER_TIMEOUT_SECONDS):
             yield
