@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from pipecd_runtime.ports import pick_port
-from pipecd_test_support.piped_site import PipedSite, ServerProcess, SiteClient
+from pipecd_test_support.piped_site import PipedSite, ServerProcess, SiteClient, register_site
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model import application_pb2
 from pipecd_wire.model import deployment_pb2 as pb
@@ -188,9 +188,7 @@ class Town:
 
 @pytest.fixture(scope="module")
 def town(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
-    # The conftest is no module that could be imported from; its helpers come with the fixtures.
-    make_site = sys.modules[type(server).__module__].make_site
-    made = Town(make_site(tmp_path_factory.mktemp("town"), server))
+    made = Town(register_site(tmp_path_factory.mktemp("town"), server))
     repositories = made.repositories()
     plugin = made.site.folder / "hostile"
     plugin.write_text(f"#!{sys.executable}\n{HOSTILE.read_text()}")

@@ -285,7 +285,7 @@ class Supervisor:
                         self._connection.is_ending = True
                     await process.kill_and_wait(KILL_SECONDS)
                     await self._end_orphans()
-                except PluginError as error:
+                except (PluginError, ProgramError) as error:
                     why = f"{why}; {error}"
                 finally:
                     self._process = None
