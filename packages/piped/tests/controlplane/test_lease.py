@@ -325,6 +325,10 @@ async def test_work_goes_on_only_while_it_is_held() -> None:
         assert begun.locked()
         lease.apply(granted(1), asked=1000.0)
         await begun.acquire()
+        lease.apply(granted(1), asked=1001.0)  # a renewal
+        await turns()
+        assert begun.locked(), "it is not begun a second time"
+        assert ended.locked(), "nor ended"
         lease.apply(granted(2, held=False), asked=1000.0)
         await ended.acquire()
         await turns()
@@ -332,6 +336,70 @@ async def test_work_goes_on_only_while_it_is_held() -> None:
         lease.apply(granted(3), asked=1000.0)
         await begun.acquire()
         working.cancel()
+
+
+async def test_work_begins_again_when_the_lease_came_back_in_another_epoch() -> None:
+    """Another instance may have been at work in between, unseen."""
+    lease = Lease("i", clock=Clock())
+    begun = asyncio.Semaphore(0)
+
+    async def work() -> None:
+        begun.release()
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
+        working = tasks.create_task(lease.run_while_held(work))
+        lease.apply(granted(1), asked=1000.0)
+        await begun.acquire()
+        lease.apply(granted(3), asked=1000.0)
+        await begun.acquire()
+        working.cancel()
+
+
+async def test_work_that_ends_by_itself_is_over_though_the_lease_is_held() -> None:
+    lease = Lease("i", clock=Clock())
+    lease.apply(granted(1), asked=1000.0)
+    done: list[bool] = []
+
+    async def work() -> None:
+        done.append(True)
+
+    async with asyncio.timeout(LIMIT):
+        await lease.run_while_held(work)
+
+    assert done == [True]
+
+
+class Looks(Clock):
+    """A clock that counts how often it is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __call__(self) -> float:
+        self.count += 1
+        return super().__call__()
+
+
+async def test_whoever_waits_for_the_lease_rests_until_it_changes() -> None:
+    """A wait that wakes up again and again would keep a core busy for as long as it lasts."""
+    clock = Looks()
+    lease = Lease("i", clock=clock)
+    lease.apply(granted(1), asked=clock.now - 1000)  # held, but not renewed for too long
+    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
+        waiting = [
+            tasks.create_task(lease.wait_for_deployment(begun=False)),
+            tasks.create_task(lease.wait_for_deployment(begun=True)),
+            tasks.create_task(lease.wait_for_stage(rollback=True)),
+            tasks.create_task(lease.wait_until_lost()),
+        ]
+        await turns()
+        before = clock.count
+        await turns()  # what spins looks again at each of them
+        assert clock.count == before
+        for each in waiting:
+            each.cancel()
 
 
 async def test_work_that_fails_is_not_hidden() -> None:
@@ -376,6 +444,8 @@ async def test_it_is_kept_by_nobody_while_it_is_elsewhere_and_the_loop_rests() -
         await turns()  # a loop that spins would never come back here
         lease.apply(granted(2, held=False), asked=1000.0)
         await turns()
+        # A call that it made would have arrived before this one.
+        await control.call(control.push.ReleaseLease, push.ReleaseLeaseRequest(instance_id="i"))
         keeping.cancel()
 
     assert keeper.renewed.empty()
@@ -396,6 +466,37 @@ async def test_a_renewal_that_is_refused_ends_it_and_asks_for_a_new_stream() -> 
     assert not lease.may_start(rollback=True)
     assert refused == [True]
     assert keeper.released == []
+
+
+async def test_a_renewal_lets_new_work_start_for_a_whole_time_again() -> None:
+    clock = Clock()
+    lease = Lease("i", clock=clock)
+    lease.apply(granted(4), asked=clock.now)
+    clock.now += 59
+    async with control_of(Keeper(), lease) as control:
+        await lease.renew(control)
+    clock.now += 59
+
+    assert lease.may_start(rollback=False)
+
+
+async def test_a_refusal_that_was_meant_for_an_earlier_epoch_changes_nothing() -> None:
+    lease = Lease("i", clock=Clock())
+    lease.apply(granted(4), asked=1000.0)
+
+    class Overtaken(Keeper):
+        """While it refuses, the push stream brings a newer lease."""
+
+        async def admit(self, method: Method, metadata: Metadata) -> str:
+            lease.apply(granted(5), asked=1000.0)
+            return await super().admit(method, metadata)
+
+    keeper = Overtaken()
+    keeper.refuses = True
+    async with control_of(keeper, lease) as control:
+        await lease.renew(control)
+
+    assert (lease.state, lease.epoch) == (LeaseState.HELD, 5)
 
 
 async def test_a_control_plane_that_cannot_renew_changes_nothing() -> None:
