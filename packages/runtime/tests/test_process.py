@@ -177,11 +177,35 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def children() -> set[str]:
+    """The processes that this thread has started."""
+    return {*Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()}
+
+
 def wait_until(holds: Callable[[], bool]) -> None:
     over = time.monotonic() + LIMIT
     while not holds():
         assert time.monotonic() < over, "it never became true"
         time.sleep(0.01)
+
+
+async def test_a_start_that_is_cancelled_leaves_nothing_of_the_childs_group(tmp_path: Path) -> None:
+    """The child may have come far before asyncio says that it has started."""
+    pids = tmp_path / "pids"
+    script = word(f"sleep 1000 & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait")
+    before = children()
+    starting = asyncio.create_task(door.start((*own("/bin/sh", "-c", "--"), script), env=PATH))
+    while children() == before:  # noqa: ASYNC110 - one turn of the loop at a time
+        await asyncio.sleep(0)
+    wait_until(pids.exists)  # the loop stands still while the child goes on
+    starting.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    await asyncio.to_thread(
+        wait_until,
+        lambda: not any(is_running(int(pid)) for pid in pids.read_text().split()),
+    )
 
 
 def test_an_interrupted_run_leaves_nothing_of_the_childs_group(tmp_path: Path) -> None:

@@ -445,7 +445,9 @@ async def test_it_is_kept_by_nobody_while_it_is_elsewhere_and_the_loop_rests() -
         lease.apply(granted(2, held=False), asked=1000.0)
         await turns()
         # A call that it made would have arrived before this one.
-        await control.call(control.push.ReleaseLease, push.ReleaseLeaseRequest(instance_id="i"))
+        await control.call(
+            control.push.ReleaseLease, push.ReleaseLeaseRequest(instance_id="i", epoch=1)
+        )
         keeping.cancel()
 
     assert keeper.renewed.empty()

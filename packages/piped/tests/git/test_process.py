@@ -13,7 +13,7 @@ from pipecd_runtime.process import own, word
 from piped.git import GitError
 from piped.git.process import environment, run
 
-LIMIT = 120.0
+LIMIT = 60.0
 
 
 @pytest.fixture

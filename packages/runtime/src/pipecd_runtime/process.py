@@ -72,18 +72,39 @@ async def start(
     """Starts a child in a session of its own. Raises BadArgumentError, or OSError.
 
     The first argument is the program: a path, or a name that is looked for on the PATH of `env`.
+    When the call is cancelled, the child's whole group is killed: the child may have run already,
+    and have started others that asyncio does not know.
     """
-    return await asyncio.create_subprocess_exec(
-        *command_line(arguments),
-        env=check_environment(env),
-        cwd=cwd,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        pass_fds=tuple(pass_fds),
-        close_fds=True,
-        start_new_session=True,
+    starting = asyncio.create_task(
+        asyncio.create_subprocess_exec(
+            *command_line(arguments),
+            env=check_environment(env),
+            cwd=cwd,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=tuple(pass_fds),
+            close_fds=True,
+            start_new_session=True,
+        )
     )
+    cancelled: asyncio.CancelledError | None = None
+    while not starting.done():
+        try:
+            await asyncio.wait({starting})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return starting.result()
+    if starting.exception() is None:
+        await _kill_group(starting.result())
+    raise cancelled
+
+
+async def _kill_group(process: Process) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
 
 
 def run_blocking(
