@@ -437,12 +437,15 @@ async def test_it_is_renewed_at_a_third_of_its_time_and_given_back() -> None:
 
 
 async def test_it_is_kept_by_nobody_while_it_is_elsewhere_and_the_loop_rests() -> None:
-    lease = Lease("i", clock=Clock())
+    clock = Clock()
+    lease = Lease("i", clock=clock)
     keeper = Keeper()
+    lease.apply(granted(1), asked=clock.now)
     async with control_of(keeper, lease) as control, asyncio.TaskGroup() as tasks:
         keeping = tasks.create_task(lease.renew_forever(control))
         await turns()  # a loop that spins would never come back here
-        lease.apply(granted(2, held=False), asked=1000.0)
+        lease.apply(granted(2, held=False), asked=clock.now)
+        clock.now += 100
         await turns()
         # A call that it made would have arrived before this one.
         await control.call(
