@@ -137,3 +137,18 @@ def test_what_a_schema_says_in_a_way_that_is_not_known_refuses_nothing() -> None
     )
 
     assert told(cls, {"a": 1, "b": "x", "c": [1], "d": [1, "a"], "e": 5}) == []
+
+
+@pytest.mark.parametrize(
+    "message", ["{other}", "{value.__class__}", "{value:>999999999999}", "{", "{0}"]
+)
+def test_the_sentence_of_a_schema_is_no_format_string(message: str) -> None:
+    """A schema comes with somebody's plugin: it must neither crash lint nor read objects."""
+
+    class Aged(ConfigModel):
+        constraints: ClassVar = (InRange(key="age", minimum=1, message=message),)
+
+        age: int = 0
+
+    [fault] = told(Aged, {"age": -1})
+    assert message in fault

@@ -8,12 +8,15 @@ the same values with the same messages. Keys are spelled as files spell them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, ClassVar, Final, Protocol
 
 from pipecd_model.config.amounts import Replicas
+
+_NAMED: Final = re.compile(r"\{(\w+)\}")
 
 
 class FaultReport(Protocol):
@@ -50,7 +53,7 @@ class Constraint:
         found = self._refuse(values, report)
         if found is not None:
             path = (found["at"],) if found.get("at") else ()
-            message, hint = self.message.format(**found), self.hint.format(**found)
+            message, hint = _fill(self.message, found), _fill(self.hint, found)
             report.fault(*path, message=message, hint=hint)
 
     def to_json(self) -> dict[str, Any]:
@@ -180,6 +183,11 @@ def parse_constraint(raw: Mapping[str, Any]) -> Constraint:
         return cls(**given)
     except TypeError as error:
         raise NoSuchConstraintError(str(error)) from None
+
+
+def _fill(text: str, found: Mapping[str, Any]) -> str:
+    """Returns a sentence with what it names in braces; a schema's text is no format string."""
+    return _NAMED.sub(lambda match: str(found.get(match[1], match[0])), text)
 
 
 def is_given(value: Any) -> bool:
