@@ -115,7 +115,17 @@ def test_a_constraint_is_read_back_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [{}, {"kind": "newer"}, {"kind": "inRange", "step": 2}, {"kind": "inRange", "key": "a"}]
+    "raw",
+    [
+        {},
+        {"kind": "newer"},
+        {"kind": "inRange", "step": 2},
+        {"kind": "inRange", "key": "a"},
+        {"kind": "inRange", "key": "a", "message": "m", "minimum": "one"},
+        {"kind": "inRange", "key": ["a"], "message": "m"},
+        {"kind": "anyGiven", "message": "m", "among": 7},
+        {"kind": "addsUp", "message": {}, "keys": ["a"], "total": 1},
+    ],
 )
 def test_what_is_no_constraint_is_refused(raw: dict[str, Any]) -> None:
     with pytest.raises(NoSuchConstraintError):

@@ -14,6 +14,8 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, ClassVar, Final, Protocol
 
+import msgspec
+
 from pipecd_model.config.amounts import Replicas
 
 _NAMED: Final = re.compile(r"\{(\w+)\}")
@@ -180,8 +182,8 @@ def parse_constraint(raw: Mapping[str, Any]) -> Constraint:
     if cls is None or not given.keys() <= names:
         raise NoSuchConstraintError(f"unknown constraint: {dict(raw)!r}")
     try:
-        return cls(**given)
-    except TypeError as error:
+        return msgspec.convert(given, cls)
+    except msgspec.ValidationError as error:
         raise NoSuchConstraintError(str(error)) from None
 
 
