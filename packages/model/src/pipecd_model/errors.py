@@ -22,8 +22,9 @@ This module imports nothing heavy, so that a command line can say what is wrong 
 from __future__ import annotations
 
 from collections.abc import Collection
-from difflib import get_close_matches
 from typing import ClassVar, Final
+
+from pipecd_model.close_matches import find_close_matches
 
 LONGEST_REASON: Final = 16 * 1024
 """Characters of a reason in a report: the control plane refuses one that is much longer, and the
@@ -118,7 +119,7 @@ class NoPluginForStageError(PluginError):
 
     def __init__(self, stage: str, *, offered: Collection[str]) -> None:
         # Names of stages end alike: one that only ends like this one is not meant.
-        near = get_close_matches(stage, offered, n=1, cutoff=0.7)
+        near = find_close_matches(stage, offered, cutoff=0.7)
         super().__init__(
             f"no plugin offers the stage {stage!r}",
             hint=f"did you mean {near[0]!r}?" if near else "add its plugin to the piped config",

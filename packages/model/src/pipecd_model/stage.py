@@ -15,6 +15,9 @@ SCRIPT_RUN = "SCRIPT_RUN"
 SCRIPT_RUN_ROLLBACK = "SCRIPT_RUN_ROLLBACK"
 ROLLBACK = "ROLLBACK"  # what every platform's rollback was called in stored older deployments
 
+PLUGIN_KEY = "pipecd/plugin"
+"""Key in a stage's metadata: the plugin that was chosen for it, kept for resume and rollback."""
+
 COMPLETED = frozenset(
     {
         pb.STAGE_SUCCESS,
@@ -39,6 +42,19 @@ def can_become(status: pb.StageStatus.ValueType, new: pb.StageStatus.ValueType) 
     if new == pb.STAGE_NOT_STARTED_YET:
         return status == pb.STAGE_NOT_STARTED_YET
     return status in _OPEN
+
+
+def can_follow(stage: pb.PipelineStage, new: pb.StageStatus.ValueType, retried_count: int) -> bool:
+    """Returns whether a stage may get a status in the attempt of this number.
+
+    A new attempt begins with RUNNING, after a failure. What belongs to an earlier one is too late.
+    """
+    if retried_count < stage.retried_count:
+        return False
+    is_next = retried_count == stage.retried_count + 1
+    if is_next and stage.status == pb.STAGE_FAILURE and new == pb.STAGE_RUNNING:
+        return True
+    return can_become(stage.status, new)
 
 
 def has_started(stage: pb.PipelineStage) -> bool:

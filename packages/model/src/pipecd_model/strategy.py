@@ -18,6 +18,10 @@ from pipecd_wire.model import common_pb2, deployment_pb2
 QUICK_SYNC = common_pb2.QUICK_SYNC
 PIPELINE = common_pb2.PIPELINE
 
+QUICK_IF_OFFERED = "rolled back by a quick sync, if a plugin offers one"
+"""The summary in a trigger with the strategy AUTO that is a person's roll-back: it is the same each
+time, whatever commit messages or plugins would choose."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
@@ -52,6 +56,13 @@ def choose(
     if trigger.sync_strategy in {QUICK_SYNC, PIPELINE}:
         summary = trigger.strategy_summary or f"{_name(trigger.sync_strategy)} was asked for"
         return Choice(strategy=trigger.sync_strategy, summary=summary)
+    if trigger.strategy_summary == QUICK_IF_OFFERED:
+        if quick_sync_offered or not config.pipeline.stages:
+            return Choice(strategy=QUICK_SYNC, summary="Quick sync: it is a roll-back")
+        return Choice(
+            strategy=PIPELINE,
+            summary="Pipeline: it is a roll-back, and no plugin offers a quick sync",
+        )
     if not config.pipeline.stages:
         return Choice(strategy=QUICK_SYNC, summary="Quick sync: no pipeline is configured")
     if config.planner.always_use_pipeline:

@@ -6,9 +6,16 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from pipecd_model.config import ApplicationConfig
 from pipecd_model.paths import matches
+
+MOST_REPAIRS: Final = 3
+"""Repairs in a row of what is out of sync."""
+
+SETTLED_SECONDS: Final = 3600.0
+"""What was in sync for so long after a repair was repaired: the next one begins a new row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +58,76 @@ def on_command(config: ApplicationConfig) -> Decision:
     if config.trigger.on_command.disabled:
         return Decision(deploy=False, reason="the application does not deploy on command")
     return Decision(deploy=True, reason="somebody asked for it")
+
+
+def on_chain(config: ApplicationConfig) -> Decision:
+    """Decides whether the application follows the chain of another one."""
+    if config.trigger.on_chain.disabled:
+        return Decision(
+            deploy=False,
+            reason="the application follows no chains; `trigger.onChain.disabled: false` in its"
+            " file changes that",
+        )
+    return Decision(deploy=True, reason="a chain has reached the application")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastDeployment:
+    """The most recently triggered deployment of an application, as far as a repair needs it."""
+
+    completed_at: float | None
+    """None while it is not over."""
+    succeeded: bool
+    repairs: int = 0
+    """How many repairs in a row it is the last of; 0 when it was triggered otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairDecision(Decision):
+    """Whether an application that is out of sync is deployed again."""
+
+    retry_at: float | None = None
+    """When the answer may be another one; None when only a change of something else helps."""
+    repairs: int = 0
+    """Of a deployment: how many repairs in a row it is the last of."""
+    gave_up: bool = False
+    """Whether it was repaired in vain so often that a person has to look."""
+
+
+def on_out_of_sync(
+    config: ApplicationConfig, *, now: float, since: float, last: LastDeployment
+) -> RepairDecision:
+    """Decide about an application whose live state differs from git since `since`.
+
+    What is out of sync again soon after its repair is changed by something that no deployment
+    helps against: after `MOST_REPAIRS` in a row nothing more is done by itself.
+    """
+    rule = config.trigger.on_out_of_sync
+    if rule.disabled:
+        return RepairDecision(deploy=False, reason="the application is not repaired by itself")
+    window = rule.min_window.total_seconds()
+    if last.completed_at is None:
+        return RepairDecision(
+            deploy=False, reason="it is being deployed", retry_at=now + max(window, 1)
+        )
+    if not last.succeeded:
+        return RepairDecision(deploy=False, reason="its last deployment did not succeed")
+    if now < last.completed_at + window:
+        return RepairDecision(
+            deploy=False,
+            reason=f"its last deployment was over less than {rule.min_window} ago",
+            retry_at=last.completed_at + window,
+        )
+    settled = since - last.completed_at >= max(SETTLED_SECONDS, 10 * window)
+    repairs = 0 if settled else last.repairs
+    if repairs >= MOST_REPAIRS:
+        return RepairDecision(
+            deploy=False,
+            gave_up=True,
+            reason=f"out of sync again after {repairs} repairs in a row: something else changes"
+            " it; it is left alone until a newer commit or a person deploys it",
+        )
+    return RepairDecision(deploy=True, reason="what runs differs from git", repairs=repairs + 1)
 
 
 def is_touched(

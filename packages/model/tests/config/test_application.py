@@ -431,6 +431,13 @@ def test_a_replacement_that_would_spoil_a_file_is_refused(replacement: str, told
             "spec.plugin: nobody reads it (name the plugin under plugins)",
         ),
         (
+            "plugins: {a: }\ndeployTargets: [dev]",
+            (
+                "spec.deployTargets: nobody reads it (write deployTargets: {PLUGIN: [TARGET]}, or"
+                " choose them with: pipectl application update NAME --deploy-target PLUGIN=TARGET)"
+            ),
+        ),
+        (
             "plugins: {a: }\ntimeout: 30",
             "spec.timeout: a bare number counts nanoseconds: 30 (did you mean 30s?)",
         ),
@@ -438,3 +445,28 @@ def test_a_replacement_that_would_spoil_a_file_is_refused(replacement: str, told
 )
 def test_what_is_odd_loads_and_is_told(spec: str, told: str) -> None:
     assert warnings(spec + "\n") == [told]
+
+
+def test_deploy_targets_are_named_by_plugin() -> None:
+    loaded = load("deployTargets: {kubernetes: [dev, prod], files: [east]}\n")
+
+    assert not loaded.warnings
+    assert loaded.config.deploy_targets == {"kubernetes": ("dev", "prod"), "files": ("east",)}
+
+
+@pytest.mark.parametrize(
+    ("targets", "told"),
+    [
+        (
+            "[]",
+            (
+                "kubernetes: names no deploy target"
+                " (name its targets, or remove the key to have those it was registered with)"
+            ),
+        ),
+        ("[dev, dev]", "kubernetes[1]: the target 'dev' is named twice"),
+        ('[" "]', "kubernetes[0]: a deploy target has a name"),
+    ],
+)
+def test_wrong_deploy_targets_are_told(targets: str, told: str) -> None:
+    assert faults(f"deployTargets: {{kubernetes: {targets}}}\n") == [f"spec.deployTargets.{told}"]

@@ -47,6 +47,7 @@ APPLICATION_KEYS = [
     "chain",
     "applications",
     "driftDetection",
+    "deployTargets",
     "ignoreFields",
     "input",
 ]
@@ -90,6 +91,10 @@ PIPED_KEYS = [
     "planPreview",
     "workerNum",
     "appSelector",
+    "autoRegistration",
+    "labels",
+    "paths",
+    "limit",
 ]
 
 

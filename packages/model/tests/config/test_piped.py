@@ -63,7 +63,7 @@ plugins:
 appSelector: {team: product}
 """)
 
-    assert loaded.warnings == ()
+    assert [each.path for each in loaded.warnings] == ["spec.webAddress"], "it has no effect"
     config = loaded.config
     assert config.repositories[0].repo_id == "infra"
     kubernetes, wait = config.plugins
@@ -505,3 +505,44 @@ def test_a_host_that_would_begin_another_line_is_a_fault() -> None:
     (found,) = faults('git: {host: "a\\n  ProxyCommand touch x"}\n')
 
     assert "git.host" in found
+
+
+REPOSITORIES = """\
+repositories:
+  - {repoId: infra, remote: "git@github.com:org/infra.git", branch: main}
+"""
+
+
+def test_applications_are_registered_by_people_unless_the_file_says_otherwise() -> None:
+    assert load().config.auto_registration is None
+
+    config = load(
+        REPOSITORIES
+        + "autoRegistration: {labels: {env: dev}, repositories: [infra], paths: ['apps/**']}\n"
+    ).config
+
+    assert config.auto_registration is not None
+    assert config.auto_registration.labels == {"env": "dev"}
+    assert config.auto_registration.repositories == ("infra",)
+    assert config.auto_registration.paths == ("apps/**",)
+    assert config.auto_registration.limit == 100
+
+
+@pytest.mark.parametrize(
+    ("section", "fault"),
+    [
+        ("{}", "spec.autoRegistration: selects nothing (give labels, repositories or paths;"),
+        ("{limit: 5}", "spec.autoRegistration: selects nothing"),
+        ("{paths: ['!']}", "spec.autoRegistration.paths[0]: a lone '!' excludes nothing"),
+        (
+            "{repositories: [infar]}",
+            "spec.autoRegistration.repositories[0]: there is no repository 'infar' (did you mean",
+        ),
+        ("{paths: ['**'], limit: -1}", "spec.autoRegistration.limit: not a number of applications"),
+        ("{paths: ['**'], limit: 1001}", "spec.autoRegistration.limit: not a number"),
+    ],
+)
+def test_a_selection_that_means_nothing_is_refused(section: str, fault: str) -> None:
+    (told,) = faults(f"{REPOSITORIES}autoRegistration: {section}\n")
+
+    assert told.startswith(fault)

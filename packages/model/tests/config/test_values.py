@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Durations and secrets: what is read, what is refused, what is shown."""
 
+import pickle
 from datetime import timedelta
 
 import pytest
@@ -123,3 +124,19 @@ def test_what_is_not_base64_is_refused_unshown(written: str) -> None:
         Base64Secret.from_config(written)
 
     assert written not in str(refused.value)
+
+
+def test_a_duration_is_made_from_what_a_file_would_say() -> None:
+    assert Duration("30s") == timedelta(seconds=30)
+    assert Duration("1h30m") == Duration(hours=1, minutes=30)
+    assert Duration(1, 2, 3) == timedelta(1, 2, 3)
+    assert isinstance(Duration("30s"), Duration)
+    written = Duration("1m30s")
+    assert eval(repr(written), {"Duration": Duration}) == written  # noqa: S307 - our own text
+    assert pickle.loads(pickle.dumps(written)) == written  # noqa: S301 - our own bytes
+
+
+@pytest.mark.parametrize("text", ["", "30", "soon", "1d"])
+def test_a_text_that_is_no_duration_is_refused_as_in_a_file(text: str) -> None:
+    with pytest.raises(BadValueError, match="not a duration"):
+        Duration(text)

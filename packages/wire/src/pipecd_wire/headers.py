@@ -12,6 +12,10 @@ AUTHORIZATION: Final = "authorization"
 API_KEY_SCHEME: Final = "API-KEY"
 PIPED_TOKEN_SCHEME: Final = "PIPED-TOKEN"  # noqa: S105 - the name of a kind of credential
 BEARER_SCHEME: Final = "Bearer"
+COOKIE: Final = "cookie"
+"""Header of a person's session, from browsers and from pipectl alike."""
+SESSION_COOKIE: Final = "token"
+"""The name of the cookie with a session, upstream's."""
 
 IDEMPOTENCY_KEY_HEADER: Final = "pipecd-idempotency-key"
 """Header of a call that a program repeats: the control plane carries out one of them."""
@@ -26,6 +30,10 @@ PIPED_TOKEN_HEADER: Final = "pipecd-piped-token"  # noqa: S105
 """Header of piped's calls to a plugin: the proof that it is the piped that started it."""
 PIPED_TOKEN_VARIABLE: Final = "PIPECD_PIPED_TOKEN"  # noqa: S105
 """Environment variable in which piped gives a plugin that proof."""
+
+CURRENT_METADATA_HEADER: Final = "pipecd-current-metadata"
+"""Header of ExecuteStage: the deployment in the request has all metadata of the plugin, as it
+is at the time of the call. A Go agent's has what was known when the deployment began."""
 
 REFUSAL_TRAILER: Final = "pipecd-refusal-bin"
 """Trailing metadata of a plugin's refusal: a `pipecd.plugin.v1.Refusal`."""
@@ -53,6 +61,16 @@ def format_api_key(key: str) -> str:
         'API-KEY key-1.secret'
     """
     return f"{API_KEY_SCHEME} {key}"
+
+
+def format_session(token: str) -> str:
+    """Returns the cookie header of a person with a session.
+
+    Example:
+        >>> format_session("session-1.secret")
+        'token=session-1.secret'
+    """
+    return f"{SESSION_COOKIE}={token}"
 
 
 def format_piped_token(project_id: str, piped_id: str, key: str) -> str:

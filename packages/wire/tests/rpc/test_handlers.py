@@ -44,6 +44,7 @@ def service_without_rights(
     *callers: "rights_pb2.Caller.ValueType",
     without_lease: bool = False,
     checks_labels: bool = False,
+    own_right: "rights_pb2.OwnRight.ValueType" = rights_pb2.OWN_RIGHT_UNSPECIFIED,
 ) -> ServiceDescriptor:
     """A service with one RPC that says nothing about who may call it."""
     file = descriptor_pb2.FileDescriptorProto(name="s.proto", package="s", syntax="proto3")
@@ -53,6 +54,7 @@ def service_without_rights(
     method = service.method.add(name="Do", input_type=".s.Empty", output_type=".s.Empty")
     method.options.Extensions[rights_pb2.without_lease] = without_lease
     method.options.Extensions[rights_pb2.checks_labels] = checks_labels
+    method.options.Extensions[rights_pb2.own_right] = own_right
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     return pool.FindServiceByName("s.Service")
@@ -156,6 +158,18 @@ def test_an_rpc_that_needs_no_lease_must_be_for_pipeds() -> None:
 def test_an_rpc_that_checks_labels_must_be_for_sessions() -> None:
     with pytest.raises(NoRightError, match="checks labels but takes no sessions"):
         gather(service_without_rights(rights_pb2.PIPED, checks_labels=True), [])
+
+
+def test_an_rpc_with_a_right_of_ours_must_say_on_what() -> None:
+    with pytest.raises(NoRightError, match="not on what"):
+        gather(service_without_rights(rights_pb2.PIPED, own_right=rights_pb2.OPEN_RESOURCES), [])
+
+
+def test_a_right_of_ours_is_read() -> None:
+    method = describe(APPLICATIONS.methods_by_name["OpenResource"])
+
+    assert method.own_right == rights_pb2.OPEN_RESOURCES
+    assert describe(APPLICATIONS.methods_by_name["SetFreeze"]).own_right == 0
 
 
 def test_the_declared_rights_are_read() -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pipecd_model.config.fault import Fault as Fault
     from pipecd_model.config.fault import Loaded as Loaded
     from pipecd_model.config.mask import to_masked_yaml as to_masked_yaml
+    from pipecd_model.config.piped import AutoRegistrationConfig as AutoRegistrationConfig
     from pipecd_model.config.piped import DeployTargetConfig as DeployTargetConfig
     from pipecd_model.config.piped import GitConfig as GitConfig
     from pipecd_model.config.piped import PipedConfig as PipedConfig
@@ -59,7 +60,10 @@ else:
             ".events": "EventWatcherDocument",
             ".fault": "ConfigFaultsError Fault Loaded",
             ".mask": "to_masked_yaml",
-            ".piped": "DeployTargetConfig GitConfig PipedConfig PluginConfig RepositoryConfig",
+            ".piped": (
+                "AutoRegistrationConfig DeployTargetConfig GitConfig PipedConfig PluginConfig "
+                "RepositoryConfig"
+            ),
             ".pipeline": "PipelineConfig SkipOnConfig StageConfig",
             ".schema": "ConfigModel Report",
             ".values": "BadValueError Base64Secret Duration Secret",

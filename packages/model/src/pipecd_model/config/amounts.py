@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Self
+
+import msgspec
 
 from pipecd_model.config.values import BadValueError
 
@@ -44,8 +45,7 @@ class Share(float):
         return f"{float(self):g}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replicas:
+class Replicas(msgspec.Struct, frozen=True, kw_only=True):
     """How many, written as `2`, or as `10%` of what is there; zero leaves it to the stage."""
 
     number: int = 0

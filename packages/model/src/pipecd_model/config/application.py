@@ -7,7 +7,8 @@ What belongs to a plugin (`spec.plugins.<name>` and each stage's `with`) is pass
 from __future__ import annotations
 
 import json
-from typing import Any, ClassVar
+import re
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -15,14 +16,19 @@ from pipecd_model.config import rules
 from pipecd_model.config.events import EventWatcherConfig
 from pipecd_model.config.notification import ApplicationNotificationConfig
 from pipecd_model.config.pipeline import PipelineConfig
+from pipecd_model.config.post_sync import PostSyncConfig
 from pipecd_model.config.schema import ConfigModel, Report, find_key
 from pipecd_model.config.values import Duration
 
-_PLATFORMS = ("KUBERNETES", "TERRAFORM", "LAMBDA", "CLOUDRUN", "ECS")
+_LOCK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
+_TARGETS_BY_PLUGIN = (
+    "write deployTargets: {PLUGIN: [TARGET]}, or choose them with:"
+    " pipectl application update NAME --deploy-target PLUGIN=TARGET"
+)
 _PUBLISHED_SLIPS = {
     "plugin": "name the plugin under plugins",
-    "deployTarget": "deploy targets are chosen when the application is registered",
-    "deployTargets": "deploy targets are chosen when the application is registered",
+    "deployTarget": _TARGETS_BY_PLUGIN,
+    "deployTargets": _TARGETS_BY_PLUGIN,
 }
 
 
@@ -85,6 +91,30 @@ class PlannerConfig(ConfigModel):
     """Go back to what ran before when a deployment fails or is cancelled."""
 
 
+class QueueConfig(ConfigModel):
+    """What happens when a deployment is due while others are not completed."""
+
+    mode: Literal["queue", "supersede", "reject"] = "queue"
+    """`queue`: it waits for its turn. `supersede`: it replaces what waits, and interrupts what runs
+    in WAIT, WAIT_APPROVAL or ANALYSIS, else before the next stage. `reject`: no deployment is made
+    until the open one is completed."""
+    locks: tuple[str, ...] = ()
+    """Names; of all applications of one piped that name the same lock, one is deployed at a
+    time."""
+
+    def check(self, report: Report) -> None:
+        for index, name in enumerate(self.locks):
+            if not _LOCK_NAME.fullmatch(name):
+                report.fault(
+                    "locks",
+                    index,
+                    message=f"not the name of a lock: {name!r}",
+                    hint="letters, digits, . _ - and /, at most 100 characters",
+                )
+            elif name in self.locks[:index]:
+                report.fault("locks", index, message=f"the lock {name!r} is named twice")
+
+
 class CommitMatcherConfig(ConfigModel):
     """Regular expressions that choose the strategy by the commit's message."""
 
@@ -132,39 +162,6 @@ class AttachmentConfig(ConfigModel):
         rules.relative_paths(report, "targets", self.targets)
 
 
-class ChainApplicationConfig(ConfigModel):
-    """Which applications follow."""
-
-    name: str = ""
-    """Its name."""
-    kind: str = ""
-    """One of `KUBERNETES`, `TERRAFORM`, `LAMBDA`, `CLOUDRUN`, `ECS`."""
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
-    """Labels that it has."""
-
-    def check(self, report: Report) -> None:
-        if not (self.name or self.kind or self.labels):
-            report.fault(message="needs name, kind or labels")
-        rules.one_of(report, "kind", value=self.kind, known=_PLATFORMS)
-
-
-class ChainConfig(ConfigModel):
-    """The applications that are deployed after this one, in order."""
-
-    applications: tuple[ChainApplicationConfig, ...] = ()
-    """At least one."""
-
-    def check(self, report: Report) -> None:
-        if not self.applications and not report.broken("applications"):
-            report.fault("applications", message="needs at least one application")
-
-
-class PostSyncConfig(ConfigModel):
-    """What follows a successful deployment."""
-
-    chain: ChainConfig | None = None
-
-
 class DriftDetectionConfig(ConfigModel):
     """What may differ between git and what runs."""
 
@@ -205,12 +202,21 @@ class ApplicationConfig(ConfigModel):
     """Notes for people, in Markdown."""
     trigger: TriggerConfig = msgspec.field(default_factory=TriggerConfig)
     planner: PlannerConfig = msgspec.field(default_factory=PlannerConfig)
+    queue: QueueConfig = msgspec.field(default_factory=QueueConfig)
     commit_matcher: CommitMatcherConfig = msgspec.field(default_factory=CommitMatcherConfig)
     pipeline: PipelineConfig = msgspec.field(default_factory=PipelineConfig)
     plugins: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     """Each plugin's own section, passed on unread."""
+    deploy_targets: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    """By plugin, the names of the deploy targets of the piped file that it deploys to. They stand
+    in for those of the same plugin that the application was registered with."""
     timeout: Duration = Duration(hours=6)
     """How long a whole deployment may take."""
+    on_failure: Literal["rollback", "wait"] = "rollback"
+    """What happens when a stage fails. `rollback`: the deployment is rolled back at once. `wait`:
+    it stays open for a person, who retries the stage, rolls back or cancels."""
+    on_failure_timeout: Duration = Duration(hours=1)
+    """How long a person is waited for; then the deployment is rolled back."""
     encryption: EncryptionConfig | None = None
     attachment: AttachmentConfig | None = None
     notification: ApplicationNotificationConfig | None = None
@@ -227,11 +233,27 @@ class ApplicationConfig(ConfigModel):
 
     def check(self, report: Report) -> None:
         rules.positive(report, "timeout", self.timeout)
+        rules.positive(report, "onFailureTimeout", self.on_failure_timeout)
         unread = report.broken("pipeline") or report.broken("plugins")
-        if not unread and not self.pipeline.stages and not self.plugins:
+        if not unread and not (self.pipeline.stages or self.plugins or self.deploy_targets):
             report.warn(message="nothing to deploy", hint="give pipeline.stages or plugins")
+        self._check_targets(report)
         if self.encryption is not None and not unread:
             self._check_that_secrets_are_used(self.encryption, report)
+
+    def _check_targets(self, report: Report) -> None:
+        if report.broken("deployTargets"):
+            return
+        for plugin, names in self.deploy_targets.items():
+            path = ("deployTargets", plugin)
+            if not names:
+                hint = "name its targets, or remove the key to have those it was registered with"
+                report.fault(*path, message="names no deploy target", hint=hint)
+            for index, name in enumerate(names):
+                if not name.strip():
+                    report.fault(*path, index, message="a deploy target has a name")
+                elif name in names[:index]:
+                    report.fault(*path, index, message=f"the target {name!r} is named twice")
 
     def _check_that_secrets_are_used(self, encryption: EncryptionConfig, report: Report) -> None:
         if encryption.decryption_targets or report.broken("encryption"):
@@ -252,7 +274,7 @@ def _drop_published_slips(raw: dict[str, Any], report: Report) -> dict[str, Any]
     """Returns `raw` without keys that published pages show and no program reads; warns of each."""
     for slip, hint in _PUBLISHED_SLIPS.items():
         key = find_key(raw, slip)
-        if key is not None:
+        if key is not None and not (slip == "deployTargets" and isinstance(raw[key], dict)):
             report.warn(key, message="nobody reads it", hint=hint)
             raw = {name: value for name, value in raw.items() if name != key}
     return raw

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, ClassVar, Final, Protocol
 
@@ -35,8 +34,7 @@ class NoSuchConstraintError(ValueError):
     """A schema names a constraint that this version does not know."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Constraint:
+class Constraint(msgspec.Struct, frozen=True, kw_only=True):
     """The parts that all constraints have. `{value}` in a message stands for the refused value."""
 
     kind: ClassVar[str] = ""
@@ -60,7 +58,7 @@ class Constraint:
 
     def to_json(self) -> dict[str, Any]:
         """Return its form in a schema."""
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        given = msgspec.structs.asdict(self)
         given = {key: value for key, value in given.items() if value not in (None, "")}
         return {"kind": self.kind, **given}
 
@@ -69,8 +67,7 @@ class Constraint:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InRange(Constraint):
+class InRange(Constraint, frozen=True, kw_only=True):
     """A number, a duration (in seconds) or an amount lies within bounds, both included.
 
     Zero means the default, as everywhere, and is not asked about.
@@ -91,8 +88,7 @@ class InRange(Constraint):
         return {"at": self.key, "value": value} if too_low or too_high else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotTogether(Constraint):
+class NotTogether(Constraint, frozen=True, kw_only=True):
     """A setting is not given together with any of some others."""
 
     kind = "notTogether"
@@ -106,8 +102,7 @@ class NotTogether(Constraint):
         return {"at": self.key, "value": values[self.key]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnyGiven(Constraint):
+class AnyGiven(Constraint, frozen=True, kw_only=True):
     """At least one of some settings is given; `section` says within which setting they stand.
 
     `when` names settings that must have a value each for the constraint to hold.
@@ -128,8 +123,7 @@ class AnyGiven(Constraint):
         return None if any(is_given(inner.get(key)) for key in self.among) else {"at": self.key}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AtMostCount(Constraint):
+class AtMostCount(Constraint, frozen=True, kw_only=True):
     """A number is not larger than the count of different items of a list, if that has any.
 
     The message may name `{count}`.
@@ -147,8 +141,7 @@ class AtMostCount(Constraint):
         return {"at": self.key, "value": value, "count": count} if value > count else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddsUp(Constraint):
+class AddsUp(Constraint, frozen=True, kw_only=True):
     """Some numbers add up to a total: never to more, and exactly to it where `key` is given.
 
     The last number that is given is refused; the message may name `{sum}`.
@@ -177,7 +170,7 @@ _KINDS: Final[Mapping[str, type[Constraint]]] = {
 def parse_constraint(raw: Mapping[str, Any]) -> Constraint:
     """Read a constraint of a schema; raises NoSuchConstraintError."""
     cls = _KINDS.get(str(raw.get("kind")))
-    names = {each.name for each in fields(cls)} if cls is not None else set()
+    names = set(cls.__struct_fields__) if cls is not None else set()
     given = {key: value for key, value in raw.items() if key != "kind"}
     if cls is None or not given.keys() <= names:
         raise NoSuchConstraintError(f"unknown constraint: {dict(raw)!r}")

@@ -179,6 +179,8 @@ class RetentionConfig(ConfigModel):
     """Commands that were handled."""
     insights: int = 1100
     """The ends of deployments, from which figures are made."""
+    audit: int = 1100
+    """Who did what. What is cut off at the old end is told by a record of its own."""
     stage_log_mebibytes: int = 64
     """How much of one stage's log is kept, in MiB; the log says where it was cut."""
 
@@ -189,7 +191,7 @@ class RetentionConfig(ConfigModel):
                 message=f"not a size: {self.stage_log_mebibytes}",
                 hint="between 1 and 102400 MiB",
             )
-        for key in ("deployments", "events", "commands", "insights"):
+        for key in ("deployments", "events", "commands", "insights", "audit"):
             days = getattr(self, key)
             if not -1 <= days <= 100_000:
                 report.fault(key, message=f"not a number of days: {days}", hint="-1 is for ever")

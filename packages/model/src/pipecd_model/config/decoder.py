@@ -10,11 +10,12 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from difflib import get_close_matches
 from enum import Enum
 from typing import Any, Literal, TypeVar, Union
 
+import msgspec
+
+from pipecd_model.close_matches import find_close_matches
 from pipecd_model.config import path as paths
 from pipecd_model.config.amounts import Percentage, Replicas
 from pipecd_model.config.path import Path
@@ -31,8 +32,7 @@ _SECOND = 1_000_000_000  # nanoseconds
 _NEVER_BLANK = frozenset({Duration, Percentage, Replicas})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something to say about the value at a path; becomes a fault once its line is known."""
 
     path: Path
@@ -46,12 +46,11 @@ class Finding:
         return add_hint(f"{path}{self.message}", self.hint)
 
 
-@dataclass(slots=True)
-class Findings:
+class Findings(msgspec.Struct):
     """What decoding found, in the order it was found."""
 
-    faults: list[Finding] = field(default_factory=list)
-    warnings: list[Finding] = field(default_factory=list)
+    faults: list[Finding] = msgspec.field(default_factory=list)
+    warnings: list[Finding] = msgspec.field(default_factory=list)
 
 
 def decode(
@@ -128,7 +127,7 @@ class _Decoder:
     def _unknown(self, cls: type[ConfigModel], shape: Shape, name: str, path: Path) -> None:
         low = name.lower()
         hint = next((text for key, text in cls.moved.items() if key.lower() == low), "")
-        if not hint and (near := get_close_matches(low, shape.known, n=1)):
+        if not hint and (near := find_close_matches(low, shape.known)):
             hint = f"did you mean {shape.known[near[0]]!r}?"
         if self._strict:
             self.fault((*path, name), "unknown key", hint, on_key=True)
@@ -210,8 +209,8 @@ class _Decoder:
         if raw in allowed:
             return raw
         names = [str(each) for each in allowed if each != ""]
-        near = get_close_matches(str(raw).upper(), names, n=1, cutoff=0.5)
-        near = near or get_close_matches(str(raw), names, n=1, cutoff=0.5)
+        near = find_close_matches(str(raw).upper(), names, cutoff=0.5)
+        near = near or find_close_matches(str(raw), names, cutoff=0.5)
         hint = f"did you mean {near[0]!r}? " if near else ""
         return self.fault(path, f"unknown value {raw!r}", f"{hint}one of {', '.join(names)}")
 

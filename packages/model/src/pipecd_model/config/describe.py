@@ -16,6 +16,7 @@ from typing import Any
 
 from pipecd_model.config.schema import ConfigModel
 from pipecd_model.config.shape import Field
+from pipecd_model.config.unserved import UNSERVED
 
 
 def summary(cls: type[ConfigModel]) -> str:
@@ -26,10 +27,11 @@ def summary(cls: type[ConfigModel]) -> str:
 def field_text(cls: type[ConfigModel], each: Field) -> str:
     """Say what a setting is; a section without a text of its own says what its struct says."""
     text = field_texts(cls).get(each.name, "")
-    if text or (each.key == "config" and cls.variants):
-        return text
     inner = next(_structs_of(each.type), None)
-    return summary(inner).partition("\n")[0] if inner is not None else ""
+    if not text and inner is not None and not (each.key == "config" and cls.variants):
+        text = summary(inner).partition("\n")[0]
+    why = UNSERVED.get(f"{cls.__name__}.{each.name}")
+    return text if why is None else f"{text} Has no effect: {why}.".strip()
 
 
 def _structs_of(kind: Any) -> Iterator[type[ConfigModel]]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import msgspec
 import yaml
 
+from pipecd_model.close_matches import find_close_matches
 from pipecd_model.config import dialect, syntax, v0
 from pipecd_model.config.analysis import AnalysisTemplateConfig
 from pipecd_model.config.application import ApplicationConfig
@@ -26,6 +26,7 @@ from pipecd_model.config.locate import Positions
 from pipecd_model.config.path import Path, format_path
 from pipecd_model.config.piped import PipedConfig
 from pipecd_model.config.schema import ConfigModel
+from pipecd_model.config.unserved import find_unserved
 
 API_VERSION = "pipecd.dev/v1beta1"
 LARGEST_FILE = 4 << 20
@@ -178,7 +179,7 @@ class Document:
             if key.lower() in folded:
                 envelope[folded[key.lower()]] = value
                 continue
-            near = get_close_matches(key.lower(), folded, n=1)
+            near = find_close_matches(key.lower(), folded)
             hint = f"did you mean {folded[near[0]]!r}?" if near else ""
             finding = Finding(path=(key,), message="unknown key", hint=hint, on_key=True)
             findings = self.findings.faults if self._strict else self.findings.warnings
@@ -199,7 +200,7 @@ class Document:
         if not self.kind:
             self._fault(("kind",), "missing", f"one of {', '.join(kinds)}")
             return
-        near = get_close_matches(str(self.kind), kinds, n=1)
+        near = find_close_matches(str(self.kind), kinds)
         hint = f"did you mean {near[0]!r}?" if near else f"expected {kinds[0]}"
         self._fault(("kind",), f"this is not of kind {kinds[0]} but {self.kind!r}", hint)
 
@@ -217,9 +218,10 @@ class Document:
     def load(self, cls: type[M], spec: Any) -> Loaded[M]:
         """Decode the body, then report everything that was found on the way."""
         config, found = decode(cls, spec, path=("spec",), strict=self._strict)
+        idle = [] if config is None else find_unserved(config)
         findings = Findings(
             faults=self.findings.faults + found.faults,
-            warnings=self.findings.warnings + found.warnings,
+            warnings=self.findings.warnings + found.warnings + idle,
         )
         if findings.faults or findings.warnings:
             places = Positions(self._text)

@@ -64,6 +64,8 @@ class FrontLimitsConfig(ConfigModel):
     """Bytes of a message of gRPC or gRPC-Web, of callers that were let in."""
     max_form_bytes: int = 64 * 1024
     """Bytes of the body of any other request, such as a sign-in form."""
+    max_hook_bytes: int = 4 * 1024 * 1024
+    """Bytes of the body of what a git host sends to a hook."""
     max_stranger_bytes: int = 16 * 1024 * 1024
     """Bytes of unfinished requests that are held for all strangers together."""
     max_pipelined_requests: int = 16
@@ -100,11 +102,13 @@ class FrontLimitsConfig(ConfigModel):
             ("max_stranger_calls", "max_calls"),
             ("max_calls_per_caller", "max_calls"),
             ("max_form_bytes", "max_stranger_bytes"),
+            ("max_hook_bytes", "max_stranger_bytes"),
             ("body_idle_timeout", "body_timeout"),
         ):
             self._check_order(report, smaller, larger)
         for name, least in (
             ("max_form_bytes", LEAST_FORM),
+            ("max_hook_bytes", LEAST_FORM),
             ("max_header_bytes", LEAST_HEAD),
             ("max_url_bytes", LEAST_HEAD),
             ("max_message_bytes", self.max_form_bytes),

@@ -25,6 +25,7 @@ _PLUGIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.IGNORECASE)
 _SCHEMES = ("file", "http", "https", "oci", "package")
 _PORTS = range(1, 65536)
+_MOST_REGISTERED = 1000  # the control plane takes no more of one agent
 _MIGRATE = "pipectl migrate piped-config does it"
 
 
@@ -100,7 +101,7 @@ class PluginConfig(ConfigModel):
     """What applications call it under `spec.plugins`."""
     url: str = ""
     """Where it comes from: `file://`, `https://`, `oci://`, `http://` with `sha256`, a path, or
-    `package://<name>` for the installed package `pipecd-plugin-<name>`."""
+    `package://<name>` for the plugin of that name that is installed beside piped."""
     sha256: str = ""
     """What the file must hash to."""
     insecure: bool = False
@@ -267,6 +268,55 @@ class PlanPreviewConfig(ConfigModel):
         rules.not_negative(report, "commandHandleTimeout", self.command_handle_timeout)
 
 
+class AutoRegistrationConfig(ConfigModel):
+    """Which applications the agent registers itself when it finds their files; all that is given
+    must match. Without this section people register them."""
+
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    """Labels that the application file must carry."""
+    repositories: tuple[str, ...] = ()
+    """Only in these of `repositories`; in all if empty."""
+    paths: tuple[str, ...] = ()
+    """Only files below these paths, e.g. `apps/**` or `!apps/old/**`; everywhere if empty."""
+    limit: int = 100
+    """How many applications the agent may have; beyond that people register them."""
+
+    def check(self, report: Report) -> None:
+        unread = any(report.broken(key) for key in ("labels", "repositories", "paths"))
+        if not unread and not (self.labels or self.repositories or self.paths):
+            report.fault(
+                message="selects nothing",
+                hint="give labels, repositories or paths; everything is paths: ['**']",
+            )
+        rules.path_patterns(report, "paths", self.paths)
+        if not 1 <= self.limit <= _MOST_REGISTERED:
+            report.fault(
+                "limit",
+                message=f"not a number of applications: {self.limit}",
+                hint=f"1 to {_MOST_REGISTERED}",
+            )
+
+
+class LimitsConfig(ConfigModel):
+    """How much of what a piped does at the same time."""
+
+    deployments: int = 100
+    """Deployments that run at once, those included that wait in a stage. A roll-back of a person,
+    and what was begun before a restart, does not wait for its turn."""
+    scripts: int = 0
+    """SCRIPT_RUN stages that run at once; 0 for no limit. Those of a rollback do not count."""
+
+    def check(self, report: Report) -> None:
+        if self.deployments < 1:
+            report.fault(
+                "deployments", message=f"must be at least 1: {self.deployments}", hint="e.g. 100"
+            )
+        if self.scripts < 0:
+            report.fault(
+                "scripts", message=f"must not be negative: {self.scripts}", hint="0 for no limit"
+            )
+
+
 class PipedConfig(ConfigModel):
     """An agent: who it is, whom it serves, and which plugins it runs."""
 
@@ -304,8 +354,10 @@ class PipedConfig(ConfigModel):
     secret_management: SecretManagementConfig | None = None
     event_watcher: PipedEventWatcherConfig = msgspec.field(default_factory=PipedEventWatcherConfig)
     plan_preview: PlanPreviewConfig = msgspec.field(default_factory=PlanPreviewConfig)
+    limits: LimitsConfig = msgspec.field(default_factory=LimitsConfig)
     app_selector: dict[str, str] = msgspec.field(default_factory=dict)
     """Labels that an application file must carry to be suggested for registration."""
+    auto_registration: AutoRegistrationConfig | None = None
 
     def check(self, report: Report) -> None:
         self._check_identity(report)
@@ -315,6 +367,7 @@ class PipedConfig(ConfigModel):
         rules.unique(report, "repositories", of="repoId", values=repositories)
         rules.unique(report, "plugins", of="name", values=[each.name for each in self.plugins])
         rules.unique(report, "plugins", of="port", values=[each.port for each in self.plugins])
+        self._check_registration(repositories, report)
         watched = [repository.repo_id for repository in self.event_watcher.git_repos]
         rules.unique(report, "eventWatcher", "gitRepos", of="repoId", values=watched)
         for index, repo_id in enumerate(watched):
@@ -324,6 +377,19 @@ class PipedConfig(ConfigModel):
                     "gitRepos",
                     index,
                     "repoId",
+                    message=f"there is no repository {repo_id!r}",
+                    hint=rules.nearest(repo_id, repositories),
+                )
+
+    def _check_registration(self, repositories: list[str], report: Report) -> None:
+        if self.auto_registration is None or report.broken("repositories"):
+            return
+        for index, repo_id in enumerate(self.auto_registration.repositories):
+            if repo_id not in repositories:
+                report.fault(
+                    "autoRegistration",
+                    "repositories",
+                    index,
                     message=f"there is no repository {repo_id!r}",
                     hint=rules.nearest(repo_id, repositories),
                 )

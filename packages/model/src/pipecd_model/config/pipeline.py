@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -53,6 +53,8 @@ class StageConfig(ConfigModel):
     with_: dict[str, Any] = msgspec.field(name="with", default_factory=dict)
     """The plugin's own options, passed on unread."""
     skip_on: SkipOnConfig = msgspec.field(default_factory=SkipOnConfig)
+    on_failure: Literal["rollback", "wait"] | None = None
+    """What happens when the stage fails; the default is what the application says."""
     plugin: str | None = None
     """Which plugin runs it, when several offer a stage of this name."""
     index: int = 0

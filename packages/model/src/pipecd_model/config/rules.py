@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
-from difflib import get_close_matches
 from typing import Any
 
 from pipecd_model import paths
+from pipecd_model.close_matches import find_close_matches
 from pipecd_model.config.schema import Report
 from pipecd_model.gitnames import BadGitNameError
 from pipecd_model.regex import BadRegexError, Regex, compile_regex
@@ -34,7 +34,7 @@ def one_of(report: Report, *path: str | int, value: str, known: Collection[str])
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> str:
     """Suggest what was probably meant."""
-    near = get_close_matches(name, list(known), n=1, cutoff=cutoff)
+    near = find_close_matches(name, list(known), cutoff=cutoff)
     return f"did you mean {near[0]!r}?" if near else ""
 
 

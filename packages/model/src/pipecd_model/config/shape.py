@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -14,8 +13,7 @@ import msgspec
 from pipecd_model.config.schema import ConfigModel
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class Field(msgspec.Struct, frozen=True, kw_only=True):
     """One setting: its name in the struct, its key in the file, and what it is if not given."""
 
     name: str
@@ -27,8 +25,7 @@ class Field:
     """Stands in for a required value that is missing or was refused."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """All settings of a struct, found by any spelling of their keys."""
 
     fields: tuple[Field, ...]

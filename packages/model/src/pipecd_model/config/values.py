@@ -11,7 +11,7 @@ import base64
 import math
 import re
 from datetime import timedelta
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from pipecd_model.errors import add_hint
 
@@ -46,7 +46,30 @@ def format_bad_value(error: ValueError) -> str:
 
 
 class Duration(timedelta):
-    """A length of time, written as `90s`, `5m` or `1h30m`; a bare number counts nanoseconds."""
+    """A length of time, written as `90s`, `5m` or `1h30m`; a bare number counts nanoseconds.
+
+    In a program: `Duration("90s")`, or the parts of a `timedelta`, e.g. `Duration(minutes=5)`.
+    """
+
+    @overload
+    def __new__(cls, text: str, /) -> Self: ...
+
+    @overload
+    def __new__(
+        cls,
+        days: float = ...,
+        seconds: float = ...,
+        microseconds: float = ...,
+        milliseconds: float = ...,
+        minutes: float = ...,
+        hours: float = ...,
+        weeks: float = ...,
+    ) -> Self: ...
+
+    def __new__(cls, *parts: Any, **named: float) -> Self:
+        if len(parts) == 1 and not named and isinstance(parts[0], str):
+            return cls.parse(parts[0])
+        return super().__new__(cls, *parts, **named)
 
     @classmethod
     def from_config(cls, value: Any) -> Self:

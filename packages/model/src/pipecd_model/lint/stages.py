@@ -19,9 +19,13 @@ def check(spec: dict[str, Any], notes: Notes, context: LintContext) -> None:
     """Judge every stage by its name and its options."""
     pipeline = spec.get(find_key(spec, "pipeline") or "")
     stages = pipeline.get(find_key(pipeline, "stages") or "") if isinstance(pipeline, dict) else ()
+    told: set[str] = set()
     for index, stage in enumerate(stages if isinstance(stages, list) else ()):
-        if isinstance(stage, dict):
-            _check_stage(stage, ("spec", "pipeline", "stages", index), notes, context)
+        if not isinstance(stage, dict):
+            continue
+        path = ("spec", "pipeline", "stages", index)
+        _check_stage(stage, path, notes, context)
+        _check_offered(stage, (*path, "name"), notes, context, told)
 
 
 def _check_stage(stage: dict[str, Any], path: Path, notes: Notes, context: LintContext) -> None:
@@ -63,6 +67,33 @@ def _judge_unknown(
     else:
         hint = near or "its plugin must be one that the piped runs"
         notes.warn(path, f"no well-known plugin offers the stage {name!r}", hint)
+
+
+def _check_offered(
+    stage: dict[str, Any], path: Path, notes: Notes, context: LintContext, told: set[str]
+) -> None:
+    """Say when a stage that we know is of a plugin that is not there; once for each plugin."""
+    name = stage.get(find_key(stage, "name") or "")
+    offering = [each.name for each in context.plugins.values() if name in each.stages]
+    usual = " or ".join(repr(each) for each in offering)
+    if not offering or usual in told:
+        return  # unknown, which is said already, or said of another stage
+    if context.piped is None:
+        if not context.installed or any(each in context.installed for each in offering):
+            return
+        message = f"the stage {name!r} is of the plugin {usual}, which is not installed here"
+        notes.warn(path, message, "the piped must run it: check with --piped and its file")
+    else:
+        running = [each.name for each in context.piped.plugins]
+        if set(running) & set(offering):
+            return
+        if strangers := [each for each in running if each not in context.plugins]:
+            message = f"the piped has no plugin {usual}, which offers the stage {name!r}"
+            notes.warn(path, message, f"fine if it is another name of {', '.join(strangers)}")
+        else:
+            message = f"no plugin of the piped offers the stage {name!r}"
+            notes.fault(path, message, f"add the plugin {usual} to the piped file")
+    told.add(usual)
 
 
 def _check_templates(

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, Final
 
+import msgspec
+
+from pipecd_model.close_matches import find_close_matches
 from pipecd_model.config.path import Path
 from pipecd_model.errors import ConfigError
 
@@ -32,17 +33,19 @@ class BadPlaceholderError(ConfigError):
     """A secret that a stage names cannot be put there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """A text with secrets in it. Shows as it was written, with the placeholders."""
 
     written: str
     """For logs and messages."""
-    text: str = field(repr=False)
+    text: str
     """For the process alone."""
 
     def __str__(self) -> str:
         return self.written
+
+    def __repr__(self) -> str:
+        return f"Opened(written={self.written!r})"
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -128,6 +131,6 @@ def _not_exact(written: str) -> BadPlaceholderError:
 
 
 def _unknown(name: str, known: Collection[str]) -> BadPlaceholderError:
-    near = get_close_matches(name, sorted(known), n=1, cutoff=0.5)
+    near = find_close_matches(name, sorted(known), cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else "add it to spec.encryption.encryptedSecrets"
     return BadPlaceholderError(f"there is no secret {name!r}", hint=hint)

@@ -8,9 +8,9 @@ keys of the data, and never of values or of what functions made of them.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Final
 
+from pipecd_model.close_matches import find_close_matches
 from pipecd_model.templates.names import ALLOWED, GO, REFUSED
 
 SHOWN: Final = 200
@@ -52,7 +52,7 @@ def suggest(name: str, known: Collection[str]) -> str:
     if len(name) > _COMPARED:
         return ""
     short = sorted(each for each in known if len(each) <= _COMPARED)
-    near = get_close_matches(name, short[:_NAMES], n=1, cutoff=0.5)
+    near = find_close_matches(name, short[:_NAMES], cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else ""
 
 

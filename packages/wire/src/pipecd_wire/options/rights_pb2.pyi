@@ -34,7 +34,7 @@ class _CallerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Caller.ValueTy
     API_KEY: _Caller.ValueType  # 2
     """A program with an API key. `role` says which role the RPC needs."""
     SESSION: _Caller.ValueType  # 3
-    """A person in a browser. `model.rbac` says which right the RPC needs."""
+    """A person in a browser, or with pipectl. `model.rbac` says which right the RPC needs."""
     PLUGIN: _Caller.ValueType  # 4
     """A plugin, on the private loopback port that its piped opened for it."""
     AGENT: _Caller.ValueType  # 5
@@ -48,7 +48,7 @@ PIPED: Caller.ValueType  # 1
 API_KEY: Caller.ValueType  # 2
 """A program with an API key. `role` says which role the RPC needs."""
 SESSION: Caller.ValueType  # 3
-"""A person in a browser. `model.rbac` says which right the RPC needs."""
+"""A person in a browser, or with pipectl. `model.rbac` says which right the RPC needs."""
 PLUGIN: Caller.ValueType  # 4
 """A plugin, on the private loopback port that its piped opened for it."""
 AGENT: Caller.ValueType  # 5
@@ -74,10 +74,52 @@ READ_WRITE: Role.ValueType  # 2
 """Satisfies READ_ONLY too."""
 Global___Role: _TypeAlias = Role  # noqa: Y015
 
+class _OwnRight:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OwnRightEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OwnRight.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    OWN_RIGHT_UNSPECIFIED: _OwnRight.ValueType  # 0
+    OPEN_RESOURCES: _OwnRight.ValueType  # 1
+    """See the details of a resource that runs: its manifest, events and the last lines of its log."""
+
+class OwnRight(_OwnRight, metaclass=_OwnRightEnumTypeWrapper):
+    """Rights that upstream's roles have no word for. A policy with all actions of the resource grants them; else the label
+    `pipecd.dev/right` of a policy's resource names one, in lower case with `-`: that policy then grants nothing else.
+    """
+
+OWN_RIGHT_UNSPECIFIED: OwnRight.ValueType  # 0
+OPEN_RESOURCES: OwnRight.ValueType  # 1
+"""See the details of a resource that runs: its manifest, events and the last lines of its log."""
+Global___OwnRight: _TypeAlias = OwnRight  # noqa: Y015
+
+class _Audit:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AuditEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Audit.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    AUDIT_BY_RIGHTS: _Audit.ValueType  # 0
+    """Derived from the rights: what people and programs may do beyond reading is audited, what a piped reports is not."""
+    AUDITED: _Audit.ValueType  # 1
+    NOT_AUDITED: _Audit.ValueType  # 2
+
+class Audit(_Audit, metaclass=_AuditEnumTypeWrapper):
+    """Whether a call is written to the audit of its project."""
+
+AUDIT_BY_RIGHTS: Audit.ValueType  # 0
+"""Derived from the rights: what people and programs may do beyond reading is audited, what a piped reports is not."""
+AUDITED: Audit.ValueType  # 1
+NOT_AUDITED: Audit.ValueType  # 2
+Global___Audit: _TypeAlias = Audit  # noqa: Y015
+
 CALLERS_FIELD_NUMBER: _builtins.int
 ROLE_FIELD_NUMBER: _builtins.int
 WITHOUT_LEASE_FIELD_NUMBER: _builtins.int
 CHECKS_LABELS_FIELD_NUMBER: _builtins.int
+OWN_RIGHT_FIELD_NUMBER: _builtins.int
+AUDIT_FIELD_NUMBER: _builtins.int
 callers: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.ServiceOptions, _containers.RepeatedScalarFieldContainer[Global___Caller.ValueType]]
 role: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MethodOptions, Global___Role.ValueType]
 without_lease: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MethodOptions, _builtins.bool]
@@ -86,3 +128,7 @@ Everything else that a piped calls is a report, and would mix with those of the 
 """
 checks_labels: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MethodOptions, _builtins.bool]
 """Its handler looks at the labels of what it touches. A right that is limited to labels reaches no other method."""
+own_right: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MethodOptions, Global___OwnRight.ValueType]
+"""It needs this right; `model.rbac` says on what, and which action."""
+audit: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MethodOptions, Global___Audit.ValueType]
+"""For an RPC whose rights say otherwise: one that only reads under a right to change, or a piped's that registers something."""

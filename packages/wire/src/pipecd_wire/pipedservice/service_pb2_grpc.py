@@ -5,7 +5,7 @@ import warnings
 
 from pipecd_wire.pipedservice import service_pb2 as pipecd__wire_dot_pipedservice_dot_service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.72.1'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -18,14 +18,14 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in pipecd_wire/pipedservice/service_pb2_grpc.py depends on'
+        + f' but the generated code in pipecd_wire/pipedservice/service_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class PipedServiceStub:
+class PipedServiceStub(object):
     """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
@@ -216,7 +216,7 @@ class PipedServiceStub:
                 _registered_method=True)
 
 
-class PipedServiceServicer:
+class PipedServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def ReportStat(self, request, context):
@@ -626,7 +626,7 @@ def add_PipedServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class PipedService:
+class PipedService(object):
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod

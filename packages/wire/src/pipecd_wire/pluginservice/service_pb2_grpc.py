@@ -5,7 +5,7 @@ import warnings
 
 from pipecd_wire.pluginservice import service_pb2 as pipecd__wire_dot_pluginservice_dot_service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.72.1'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -18,14 +18,14 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in pipecd_wire/pluginservice/service_pb2_grpc.py depends on'
+        + f' but the generated code in pipecd_wire/pluginservice/service_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class PluginServiceStub:
+class PluginServiceStub(object):
     """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
@@ -101,7 +101,7 @@ class PluginServiceStub:
                 _registered_method=True)
 
 
-class PluginServiceServicer:
+class PluginServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def InstallTool(self, request, context):
@@ -258,7 +258,7 @@ def add_PluginServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class PluginService:
+class PluginService(object):
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod

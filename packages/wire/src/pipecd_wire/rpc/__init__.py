@@ -15,7 +15,6 @@ from pipecd_wire.rpc.authentication import (
 from pipecd_wire.rpc.calls import RelayedClient
 from pipecd_wire.rpc.channel import (
     Channel,
-    ClientTls,
     Retry,
     call,
     connect,
@@ -29,6 +28,7 @@ from pipecd_wire.rpc.endpoint import (
     GuardStream,
     Observe,
     ReadRequest,
+    RunAudited,
     admit_all,
 )
 from pipecd_wire.rpc.handlers import (
@@ -44,6 +44,13 @@ from pipecd_wire.rpc.handlers import (
 from pipecd_wire.rpc.limits import MAX_MESSAGE, CallLimits
 from pipecd_wire.rpc.server import AddressError, Server, ServerTls, serving
 from pipecd_wire.rpc.status import CallError, StatusError
+from pipecd_wire.rpc.tls import (
+    ClientTls,
+    has_certificate,
+    is_local,
+    make_ssl_context,
+)
+from pipecd_wire.rpc.unreachable import ConnectionTrouble, explain_unreachable
 
 __all__ = [
     "MAX_MESSAGE",
@@ -55,6 +62,7 @@ __all__ = [
     "CallLimits",
     "Channel",
     "ClientTls",
+    "ConnectionTrouble",
     "Endpoint",
     "Endpoints",
     "GuardStream",
@@ -68,6 +76,7 @@ __all__ = [
     "ReadRequest",
     "RelayedClient",
     "Retry",
+    "RunAudited",
     "Server",
     "ServerTls",
     "StatusError",
@@ -75,7 +84,11 @@ __all__ = [
     "admit_all",
     "call",
     "connect",
+    "explain_unreachable",
+    "has_certificate",
     "has_token",
+    "is_local",
+    "make_ssl_context",
     "require_own_user",
     "rpc",
     "serving",

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One call over gRPC: authenticates the caller, reads the request, sends the response."""
 
-import asyncio
 import urllib.parse
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -10,6 +9,7 @@ from typing import Any, Protocol
 import grpc
 from google.protobuf.message import Message
 
+from pipecd_wire.rpc.deadlines import Deadlines
 from pipecd_wire.rpc.endpoint import Endpoint, ReadRequest
 from pipecd_wire.rpc.guarded import Context, RpcHandler, text_metadata
 from pipecd_wire.rpc.handlers import PEER, Metadata
@@ -53,18 +53,22 @@ def _same(data: bytes) -> bytes:
 def _make_unary_behaviour(
     endpoint: Endpoint, relayed: Mapping[str, RelayedClient], limits: CallLimits
 ) -> Callable[[Any, Context], Awaitable[bytes]]:
-    answers = _Answers(limits.answer_seconds)
+    reads, answers = Deadlines(limits.read_seconds), Deadlines(limits.answer_seconds)
+    forget: Any = answers.stop  # Any: the stub says that a callback takes nothing
 
     async def behaviour(_requests: Any, context: Context) -> bytes:
-        client = relayed.get(context.peer())
+        peer = context.peer()
+        client = relayed.get(peer)
         try:
-            metadata = _metadata(context, client, limits)
-            request = _make_reader(endpoint, context, client, limits.read_seconds)
+            metadata = _metadata(context, peer, client, limits)
+            request = _make_reader(endpoint, context, client, reads)
             answer = (await endpoint.unary(request, metadata)).SerializeToString()
         except StatusError as refusal:
             await context.abort(CODES[refusal.status], refusal.message, tuple(refusal.trailers))
         if client is not None:
-            answers.watch(context, client)
+            # Most have been sent long before their deadline.
+            answers.start(context, lambda: client.abort("answer not taken"))
+            context.add_done_callback(forget)
         return answer
 
     return behaviour
@@ -75,15 +79,17 @@ def _make_stream_behaviour(
 ) -> Callable[[Any, Context], Awaitable[None]]:
     # Written with `write` and not as a generator: grpc.aio leaves a generator of a cancelled call
     # to the garbage collector, and the handler's `finally` would run at some time, in some task.
+    reads, answers = Deadlines(limits.read_seconds), Deadlines(limits.answer_seconds)
+
     async def behaviour(_requests: Any, context: Context) -> None:
-        client = relayed.get(context.peer())
+        peer = context.peer()
+        client = relayed.get(peer)
         try:
-            metadata = _metadata(context, client, limits)
-            request = _make_reader(endpoint, context, client, limits.read_seconds)
+            metadata = _metadata(context, peer, client, limits)
+            request = _make_reader(endpoint, context, client, reads)
             async with aclosing(endpoint.stream(request, metadata)) as responses:
                 async for response in responses:
-                    async with asyncio.timeout(limits.answer_seconds):
-                        await context.write(response)
+                    await answers.wait(context.write(response))
         except TimeoutError:
             await context.abort(CODES["CANCELLED"], "the caller does not take the answer")
         except StatusError as refusal:
@@ -93,7 +99,7 @@ def _make_stream_behaviour(
 
 
 def _make_reader(
-    endpoint: Endpoint, context: Context, client: RelayedClient | None, limit: float | None
+    endpoint: Endpoint, context: Context, client: RelayedClient | None, reads: Deadlines
 ) -> ReadRequest:
     """Returns a function that reads the one message of a request of an authenticated caller."""
 
@@ -101,11 +107,11 @@ def _make_reader(
         if client is not None:
             client.identify()
         try:
-            async with asyncio.timeout(limit):
-                data: Any = await context.read()
+            data: Any = await reads.wait(context.read())
         except TimeoutError:
             raise StatusError(
-                "DEADLINE_EXCEEDED", f"the request did not arrive within {limit:g} seconds"
+                "DEADLINE_EXCEEDED",
+                f"the request did not arrive within {reads.limit_seconds:g} seconds",
             ) from None
         if data is grpc.aio.EOF:
             raise StatusError(
@@ -116,45 +122,16 @@ def _make_reader(
     return read
 
 
-class _Answers:
-    """Responses that are being sent. Aborts callers that do not read theirs.
-
-    One timer checks all of them: most have been sent before it fires for the first time.
-    """
-
-    def __init__(self, seconds: float | None) -> None:
-        self._seconds = seconds
-        self._due: dict[Context, tuple[float, RelayedClient]] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._forget: Any = lambda context: self._due.pop(context, None)  # Any: its stub is wrong
-
-    def watch(self, context: Context, client: RelayedClient) -> None:
-        if self._seconds is None:
-            return
-        loop = asyncio.get_running_loop()
-        self._due[context] = (loop.time() + self._seconds, client)
-        context.add_done_callback(self._forget)
-        if self._timer is None:
-            self._timer = loop.call_later(self._seconds / 2, self._look, loop)
-
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = None
-        now = loop.time()
-        for due, client in list(self._due.values()):
-            if now >= due:
-                client.abort("answer not taken")
-        if self._due and self._seconds is not None:
-            self._timer = loop.call_later(self._seconds / 2, self._look, loop)
-
-
-def _metadata(context: Context, client: RelayedClient | None, limits: CallLimits) -> Metadata:
+def _metadata(
+    context: Context, peer: str, client: RelayedClient | None, limits: CallLimits
+) -> Metadata:
     given = context.invocation_metadata() or ()
     if limits.max_header_fields is not None and len(given) > limits.max_header_fields:
         raise StatusError(
             "RESOURCE_EXHAUSTED", f"more than {limits.max_header_fields} header fields"
         )
-    metadata = text_metadata(context)
-    metadata[PEER] = client.address(metadata) if client else _address(context.peer())
+    metadata = text_metadata(given)
+    metadata[PEER] = client.address(metadata) if client else _address(peer)
     return metadata
 
 

@@ -4,8 +4,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import grpc
 
@@ -13,6 +12,7 @@ from pipecd_runtime.backoff import Backoff
 from pipecd_wire.rpc.limits import MAX_MESSAGE, message_limits
 from pipecd_wire.rpc.loop import claim_loop
 from pipecd_wire.rpc.status import CallError, from_rpc_error
+from pipecd_wire.rpc.tls import ClientTls, find_roots, is_local
 
 Channel = grpc.aio.Channel
 
@@ -37,15 +37,7 @@ OPTIONS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientTls:
-    """TLS to the server: the roots to trust as PEM, or the system's."""
-
-    roots: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
+class Retry(NamedTuple):
     """Retries a call that failed with a transient status, with backoff and full jitter.
 
     `attempts` None retries until it succeeds. `also` names statuses that are retried although they
@@ -85,7 +77,7 @@ async def connect(
     """
     claim_loop()
     options: list[tuple[str, Any]] = [*OPTIONS, *message_limits(max_message)]
-    if _is_local(target):
+    if is_local(target):
         # A proxy of the environment is for the world outside, never for this machine itself.
         options.append(("grpc.enable_http_proxy", 0))
     if keepalive is not None:
@@ -102,7 +94,7 @@ async def connect(
     else:
         channel = grpc.aio.secure_channel(
             target,
-            grpc.ssl_channel_credentials(tls.roots),
+            grpc.ssl_channel_credentials(find_roots(tls)),
             options=options,
             interceptors=interceptors,
         )
@@ -126,8 +118,12 @@ async def call(
     deadline: float | None = DEADLINE_SECONDS,
     retry: Retry | None = None,
     metadata: Pairs = (),
+    on_failed: Callable[[CallError], None] = lambda _: None,
 ) -> Response:
-    """Calls a unary RPC of a stub: `await call(stub.GetDeployment, request)`. Raises CallError."""
+    """Calls a unary RPC of a stub: `await call(stub.GetDeployment, request)`. Raises CallError.
+
+    `on_failed` is told of every attempt that failed, also of those that are retried.
+    """
     attempt = 0
     while True:
         attempt += 1
@@ -137,6 +133,7 @@ async def call(
             )
         except grpc.aio.AioRpcError as failed:
             error = from_rpc_error(failed, method=_name(method))
+            on_failed(error)
             if retry is None or not retry.again(error, attempt):
                 raise error from None
         else:
@@ -170,11 +167,6 @@ def _readable(response: Response | None, method: object) -> Response:
     if response is None:
         raise CallError("INTERNAL", UNREADABLE, method=_name(method))
     return response
-
-
-def _is_local(target: str) -> bool:
-    host = target.rpartition(":")[0].strip("[]")
-    return target.startswith("unix:") or host in {"localhost", "::1"} or host.startswith("127.")
 
 
 def _name(method: object) -> str:

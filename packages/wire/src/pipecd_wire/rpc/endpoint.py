@@ -44,6 +44,12 @@ to them, raises an error with a status otherwise, and closes the handler's gener
 Observe = Callable[[Method, str, float], None]
 """Called after every call: with the method, the status's name, the seconds it took."""
 
+RunAudited = Callable[
+    [Method, Any, Message, Callable[[Any, Any], Awaitable[Message]]], Awaitable[Message]
+]
+"""Runs the handler of an audited RPC, given the method, the caller and the request: returns the
+handler's response, or raises its error."""
+
 # What an older gateway called the services of the control plane; v0 pipeds still do.
 LEGACY_PREFIX: Final = "/pipe.api.service."
 PREFIX: Final = "/grpc.service."
@@ -65,6 +71,7 @@ class Endpoint:
         "_handler",
         "_observers",
         "_prepare",
+        "_run_audited",
         "method",
     )
 
@@ -77,9 +84,11 @@ class Endpoint:
         guard_stream: GuardStream | None = None,
         *,
         admit_late: Admit | None = None,
+        run_audited: RunAudited | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.method = method
+        self._run_audited = run_audited if method.is_audited else None
         self._handler = handler
         self._admit = admit
         self._admit_late = admit_late
@@ -106,8 +115,11 @@ class Endpoint:
         status = "CANCELLED"  # unless one of the ways below is taken
         try:
             caller, message = await self._enter(request, metadata)
-            handler = cast(Callable[[Any, Any], Awaitable[Message]], self._handler)
-            response = await handler(caller, message)
+            handler = cast("Callable[[Any, Any], Awaitable[Message]]", self._handler)
+            if self._run_audited is None:
+                response = await handler(caller, message)
+            else:
+                response = await self._run_audited(self.method, caller, message, handler)
             status = "OK"
         except Exception as error:  # all handlers pass here: every error becomes a status
             refusal = to_status(error, method=self.method.path)
@@ -128,7 +140,7 @@ class Endpoint:
         status = "CANCELLED"
         try:
             caller, message = await self._enter(request, metadata)
-            handler = cast(Callable[[Any, Any], AsyncGenerator[Message, None]], self._handler)
+            handler = cast("Callable[[Any, Any], AsyncGenerator[Message, None]]", self._handler)
             answers = handler(caller, message)
             if self._guard_stream is not None:
                 answers = self._guard_stream(self.method, metadata, caller, message, answers)
@@ -177,9 +189,11 @@ class Endpoints:
         observers: Iterable[Observe] = (),
         guard_stream: GuardStream | None = None,
         admit_late: Admit | None = None,
+        run_audited: RunAudited | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`admit_late` admits a call again whose request took long to arrive."""
+        self._run_audited = run_audited
         self._admit = admit
         self._admit_late = admit_late
         self._clock = clock
@@ -204,6 +218,7 @@ class Endpoints:
                 self._observers,
                 self._guard_stream,
                 admit_late=self._admit_late,
+                run_audited=self._run_audited,
                 clock=self._clock,
             )
 

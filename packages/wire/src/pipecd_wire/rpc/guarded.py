@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A router with an authenticator: a stranger's call is refused before it is read."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeAlias, cast
 
 import grpc
@@ -61,7 +61,7 @@ class GuardedRouter(grpc.GenericRpcHandler):
 
     async def _authenticate(self, context: Context) -> None:
         call = IncomingCall(
-            metadata=text_metadata(context),
+            metadata=text_metadata(context.invocation_metadata() or ()),
             peer=context.peer(),
             server_ports=frozenset(self._ports),
         )
@@ -77,11 +77,9 @@ async def _not_found(_requests: object, context: Context) -> None:
     await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
 
 
-def text_metadata(context: Context) -> dict[str, str]:
-    """Returns the metadata of a call, of equal keys the last.
+def text_metadata(given: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
+    """Returns the metadata of a call that is text, of equal keys the last.
 
     Binary values (`…-bin`) belong to gRPC's own extensions; nothing of ours reads them.
     """
-    return {
-        key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)
-    }
+    return {key: value for key, value in given if isinstance(value, str)}

@@ -4,14 +4,13 @@
 import inspect
 import typing
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from pipecd_wire.model import rbac_pb2
+from pipecd_wire.model import project_pb2, rbac_pb2
 from pipecd_wire.options import rights_pb2
 
 Metadata = Mapping[str, str]
@@ -29,6 +28,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Prepare = Callable[[Any], None]
 """Changes a request before its rules are checked, to correct what a known client gets wrong."""
+
+_READING: Final = frozenset({project_pb2.ProjectRBACPolicy.GET, project_pb2.ProjectRBACPolicy.LIST})
 
 _MARK = "__rpc_name__"
 _PREPARE = "__rpc_prepare__"
@@ -50,8 +51,7 @@ class NoRightError(Exception):
     """The protos do not declare who may call an RPC."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Method:
+class Method(NamedTuple):
     """One RPC as declared in the protos."""
 
     path: str
@@ -70,6 +70,10 @@ class Method:
     """Whether a piped may call it although its lease went to another instance."""
     checks_labels: bool
     """Whether its handler checks labels; a right limited to labels allows no other methods."""
+    own_right: int = rights_pb2.OWN_RIGHT_UNSPECIFIED
+    """A right that upstream's roles have no word for, `pipecd.options.OwnRight`."""
+    is_audited: bool = False
+    """Whether a call of it is written to the audit of its project."""
 
 
 def rpc(name: str, *, prepare: Prepare | None = None) -> Callable[[F], F]:
@@ -101,6 +105,8 @@ def describe(descriptor: MethodDescriptor) -> Method:
     rbac = options.Extensions[rbac_pb2.rbac] if options.HasExtension(rbac_pb2.rbac) else None
     without_lease = options.Extensions[rights_pb2.without_lease]
     checks_labels = options.Extensions[rights_pb2.checks_labels]
+    own_right = options.Extensions[rights_pb2.own_right]
+    is_audited = _is_audited(options.Extensions[rights_pb2.audit], callers, role, rbac)
     missing = None
     if not callers:
         missing = "the service names no callers"
@@ -112,6 +118,10 @@ def describe(descriptor: MethodDescriptor) -> Method:
         missing = "it needs no lease but no piped may call it"
     elif checks_labels and rights_pb2.SESSION not in callers:
         missing = "it checks labels but takes no sessions"
+    elif own_right and (rbac is None or rbac.ignored):
+        missing = "it names a right of ours, but not on what"
+    elif is_audited and descriptor.server_streaming:
+        missing = "it is audited, so it must have one answer"
     if missing:
         raise NoRightError(f"{service.full_name}.{descriptor.name} has no right: {missing}")
     return Method(
@@ -126,7 +136,25 @@ def describe(descriptor: MethodDescriptor) -> Method:
         rbac=rbac,
         without_lease=without_lease,
         checks_labels=checks_labels,
+        own_right=own_right,
+        is_audited=is_audited,
     )
+
+
+def _is_audited(
+    declared: int, callers: frozenset[int], role: int, rbac: rbac_pb2.RBAC | None
+) -> bool:
+    """Returns whether an RPC is audited: as it declares, else when people may change things by it.
+
+    Whoever adds an RPC need not think of it: only one that declares a right to read is left out.
+    """
+    if declared != rights_pb2.AUDIT_BY_RIGHTS:
+        return declared == rights_pb2.AUDITED
+    if not callers & {rights_pb2.API_KEY, rights_pb2.SESSION}:
+        return False
+    if rbac is None or rbac.ignored:
+        return role == rights_pb2.READ_WRITE
+    return rbac.action not in _READING
 
 
 def gather(

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How large and how slow calls over gRPC may be."""
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 MAX_MESSAGE: Final = 10 * 1024 * 1024
 
@@ -15,8 +14,7 @@ def message_limits(size: int) -> tuple[tuple[str, int], ...]:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallLimits:
+class CallLimits(NamedTuple):
     """Limits for callers; None is no limit of ours."""
 
     max_message: int = MAX_MESSAGE

@@ -6,8 +6,7 @@ Read once per message type by `validation`, which decides where the tests are ap
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
@@ -30,8 +29,7 @@ Where it can be it is a method of a built-in type, which costs no Python frame.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     test: Test
     text: str
     """What the value must be, and the rule's name as the wire table spells it."""

@@ -3,8 +3,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import grpc
 
@@ -33,8 +32,7 @@ class AddressError(OSError):
     """An address that cannot be listened on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerTls:
+class ServerTls(NamedTuple):
     """The server's certificate chain and key, as PEM."""
 
     certificate: bytes

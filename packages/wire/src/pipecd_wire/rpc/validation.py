@@ -8,10 +8,9 @@ A type without any rule costs one lookup.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
@@ -23,8 +22,7 @@ from pipecd_wire.rpc.rules import Rule, Test
 LONGEST_KEY = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Violation:
+class Violation(NamedTuple):
     """A rule that a message breaks, and where: `git_path.repo.id`, `blocks[3].index`."""
 
     field: str

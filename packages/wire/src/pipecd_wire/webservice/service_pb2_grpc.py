@@ -5,7 +5,7 @@ import warnings
 
 from pipecd_wire.webservice import service_pb2 as pipecd__wire_dot_webservice_dot_service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.72.1'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -18,14 +18,14 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in pipecd_wire/webservice/service_pb2_grpc.py depends on'
+        + f' but the generated code in pipecd_wire/webservice/service_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class WebServiceStub:
+class WebServiceStub(object):
     """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
@@ -291,7 +291,7 @@ class WebServiceStub:
                 _registered_method=True)
 
 
-class WebServiceServicer:
+class WebServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def RegisterPiped(self, request, context):
@@ -866,7 +866,7 @@ def add_WebServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class WebService:
+class WebService(object):
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod

@@ -5,7 +5,7 @@ import warnings
 
 from pipecd_wire.pipecd.api import access_pb2 as pipecd__wire_dot_pipecd_dot_api_dot_access__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.72.1'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -18,14 +18,14 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in pipecd_wire/pipecd/api/access_pb2_grpc.py depends on'
+        + f' but the generated code in pipecd_wire/pipecd/api/access_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class AccessServiceStub:
+class AccessServiceStub(object):
     """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
@@ -46,7 +46,7 @@ class AccessServiceStub:
                 _registered_method=True)
 
 
-class AccessServiceServicer:
+class AccessServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def ListSessions(self, request, context):
@@ -84,7 +84,7 @@ def add_AccessServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class AccessService:
+class AccessService(object):
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod
@@ -142,7 +142,7 @@ class AccessService:
             _registered_method=True)
 
 
-class ApiKeyServiceStub:
+class ApiKeyServiceStub(object):
     """How long an API key is good. Only for people: a key cannot make another.
     """
 
@@ -164,7 +164,7 @@ class ApiKeyServiceStub:
                 _registered_method=True)
 
 
-class ApiKeyServiceServicer:
+class ApiKeyServiceServicer(object):
     """How long an API key is good. Only for people: a key cannot make another.
     """
 
@@ -203,7 +203,7 @@ def add_ApiKeyServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class ApiKeyService:
+class ApiKeyService(object):
     """How long an API key is good. Only for people: a key cannot make another.
     """
 

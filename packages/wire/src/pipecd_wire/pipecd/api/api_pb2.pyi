@@ -20,6 +20,8 @@ from pipecd_wire.model import common_pb2 as _common_pb2
 from pipecd_wire.model import deployment_pb2 as _deployment_pb2
 from pipecd_wire.model import logblock_pb2 as _logblock_pb2
 from pipecd_wire.model import piped_pb2 as _piped_pb2
+from pipecd_wire.pipecd.control import control_pb2 as _control_pb2
+from pipecd_wire.pipecd.details import details_pb2 as _details_pb2
 from pipecd_wire.pipecd.push import push_pb2 as _push_pb2
 import builtins as _builtins
 import sys
@@ -38,18 +40,22 @@ class ApproveStageRequest(_message.Message):
 
     DEPLOYMENT_ID_FIELD_NUMBER: _builtins.int
     STAGE_ID_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
     deployment_id: _builtins.str
     stage_id: _builtins.str
     """Empty: the one stage of the deployment that waits for approval now."""
+    comment: _builtins.str
+    """Shown in the deployment's story."""
     def __init__(
         self,
         *,
         deployment_id: _builtins.str = ...,
         stage_id: _builtins.str = ...,
+        comment: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deployment_id", b"deployment_id", "stage_id", b"stage_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comment", b"comment", "deployment_id", b"deployment_id", "stage_id", b"stage_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -83,17 +89,20 @@ class SkipStageRequest(_message.Message):
 
     DEPLOYMENT_ID_FIELD_NUMBER: _builtins.int
     STAGE_ID_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
     deployment_id: _builtins.str
     stage_id: _builtins.str
+    comment: _builtins.str
     def __init__(
         self,
         *,
         deployment_id: _builtins.str = ...,
         stage_id: _builtins.str = ...,
+        comment: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deployment_id", b"deployment_id", "stage_id", b"stage_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comment", b"comment", "deployment_id", b"deployment_id", "stage_id", b"stage_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -125,21 +134,24 @@ class CancelDeploymentRequest(_message.Message):
     DEPLOYMENT_ID_FIELD_NUMBER: _builtins.int
     FORCE_ROLLBACK_FIELD_NUMBER: _builtins.int
     FORCE_NO_ROLLBACK_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
     deployment_id: _builtins.str
     force_rollback: _builtins.bool
     """Roll back even if the application says `autoRollback: false`."""
     force_no_rollback: _builtins.bool
     """Do not roll back even if the application says so."""
+    comment: _builtins.str
     def __init__(
         self,
         *,
         deployment_id: _builtins.str = ...,
         force_rollback: _builtins.bool = ...,
         force_no_rollback: _builtins.bool = ...,
+        comment: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deployment_id", b"deployment_id", "force_no_rollback", b"force_no_rollback", "force_rollback", b"force_rollback"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comment", b"comment", "deployment_id", b"deployment_id", "force_no_rollback", b"force_no_rollback", "force_rollback", b"force_rollback"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -170,17 +182,21 @@ class RetryStageRequest(_message.Message):
 
     DEPLOYMENT_ID_FIELD_NUMBER: _builtins.int
     STAGE_ID_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
     deployment_id: _builtins.str
     stage_id: _builtins.str
+    """Empty: the one stage that failed and is waited for."""
+    comment: _builtins.str
     def __init__(
         self,
         *,
         deployment_id: _builtins.str = ...,
         stage_id: _builtins.str = ...,
+        comment: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deployment_id", b"deployment_id", "stage_id", b"stage_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comment", b"comment", "deployment_id", b"deployment_id", "stage_id", b"stage_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -191,15 +207,22 @@ class RetryStageResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     COMMAND_ID_FIELD_NUMBER: _builtins.int
+    STAGE_ID_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
     command_id: _builtins.str
+    stage_id: _builtins.str
+    attempt: _builtins.int
+    """The number of the new attempt, counted from 0."""
     def __init__(
         self,
         *,
         command_id: _builtins.str = ...,
+        stage_id: _builtins.str = ...,
+        attempt: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "command_id", b"command_id", "stage_id", b"stage_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -207,6 +230,51 @@ Global___RetryStageResponse: _TypeAlias = RetryStageResponse  # noqa: Y015
 
 @_typing.final
 class RollBackDeploymentRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEPLOYMENT_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    deployment_id: _builtins.str
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        deployment_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deployment_id", b"deployment_id", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RollBackDeploymentRequest: _TypeAlias = RollBackDeploymentRequest  # noqa: Y015
+
+@_typing.final
+class RollBackDeploymentResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMAND_ID_FIELD_NUMBER: _builtins.int
+    DEPLOYMENT_ID_FIELD_NUMBER: _builtins.int
+    command_id: _builtins.str
+    deployment_id: _builtins.str
+    """The deployment that brings it back, or the one itself that waits for a person and is rolled back."""
+    def __init__(
+        self,
+        *,
+        command_id: _builtins.str = ...,
+        deployment_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "deployment_id", b"deployment_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RollBackDeploymentResponse: _TypeAlias = RollBackDeploymentResponse  # noqa: Y015
+
+@_typing.final
+class GetDeploymentRecordRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     DEPLOYMENT_ID_FIELD_NUMBER: _builtins.int
@@ -222,26 +290,27 @@ class RollBackDeploymentRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___RollBackDeploymentRequest: _TypeAlias = RollBackDeploymentRequest  # noqa: Y015
+Global___GetDeploymentRecordRequest: _TypeAlias = GetDeploymentRecordRequest  # noqa: Y015
 
 @_typing.final
-class RollBackDeploymentResponse(_message.Message):
+class GetDeploymentRecordResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    COMMAND_ID_FIELD_NUMBER: _builtins.int
-    command_id: _builtins.str
+    RECORD_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def record(self) -> _control_pb2.DeploymentRecord: ...
     def __init__(
         self,
         *,
-        command_id: _builtins.str = ...,
+        record: _control_pb2.DeploymentRecord | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___RollBackDeploymentResponse: _TypeAlias = RollBackDeploymentResponse  # noqa: Y015
+Global___GetDeploymentRecordResponse: _TypeAlias = GetDeploymentRecordResponse  # noqa: Y015
 
 @_typing.final
 class WatchDeploymentRequest(_message.Message):
@@ -281,6 +350,235 @@ class WatchDeploymentResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchDeploymentResponse: _TypeAlias = WatchDeploymentResponse  # noqa: Y015
+
+@_typing.final
+class ExplainWaitRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEPLOYMENT_ID_FIELD_NUMBER: _builtins.int
+    deployment_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        deployment_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deployment_id", b"deployment_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainWaitRequest: _TypeAlias = ExplainWaitRequest  # noqa: Y015
+
+@_typing.final
+class ExplainWaitResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WAITS_FOR_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def waits_for(self) -> _containers.RepeatedCompositeFieldContainer[Global___Wait]:
+        """The nearest cause first. A deployment that is queued behind another one shows also what that one waits for."""
+
+    def __init__(
+        self,
+        *,
+        waits_for: _abc.Iterable[Global___Wait] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["waits_for", b"waits_for"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainWaitResponse: _TypeAlias = ExplainWaitResponse  # noqa: Y015
+
+@_typing.final
+class Wait(_message.Message):
+    """One thing that a deployment waits for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Kind:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _KindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[Wait._Kind.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        KIND_UNSPECIFIED: Wait._Kind.ValueType  # 0
+        OTHER_DEPLOYMENT: Wait._Kind.ValueType  # 1
+        """Another deployment of the same application comes first: `other_deployment_id`."""
+        PIPED: Wait._Kind.ValueType  # 2
+        """Its piped is not connected, or disabled: `piped_id`. Nothing goes on without it."""
+        PLUGIN: Wait._Kind.ValueType  # 3
+        """A plugin of its piped is not ready: `plugin_name`."""
+        APPROVAL: Wait._Kind.ValueType  # 4
+        """A person has to approve a stage: `stage_id`."""
+        SLOT: Wait._Kind.ValueType  # 5
+        """Its piped runs as many deployments as it may at once: `piped_id`."""
+        PLANNING: Wait._Kind.ValueType  # 6
+        """Its piped has it and reads the commit or asks the plugins how to deploy it: `piped_id`."""
+        LOCK: Wait._Kind.ValueType  # 7
+        """A deployment of another application holds a lock: `lock`, `other_deployment_id`."""
+        RULE: Wait._Kind.ValueType  # 8
+        """A window, a freeze, a pin or an emergency stop: `until`, where it ends by itself."""
+        CHAIN: Wait._Kind.ValueType  # 9
+        """An earlier block of its chain is not done."""
+        DECISION: Wait._Kind.ValueType  # 10
+        """A stage failed, and a person has to retry it, roll back or cancel: `stage_id`, `until`."""
+
+    class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
+    KIND_UNSPECIFIED: Wait.Kind.ValueType  # 0
+    OTHER_DEPLOYMENT: Wait.Kind.ValueType  # 1
+    """Another deployment of the same application comes first: `other_deployment_id`."""
+    PIPED: Wait.Kind.ValueType  # 2
+    """Its piped is not connected, or disabled: `piped_id`. Nothing goes on without it."""
+    PLUGIN: Wait.Kind.ValueType  # 3
+    """A plugin of its piped is not ready: `plugin_name`."""
+    APPROVAL: Wait.Kind.ValueType  # 4
+    """A person has to approve a stage: `stage_id`."""
+    SLOT: Wait.Kind.ValueType  # 5
+    """Its piped runs as many deployments as it may at once: `piped_id`."""
+    PLANNING: Wait.Kind.ValueType  # 6
+    """Its piped has it and reads the commit or asks the plugins how to deploy it: `piped_id`."""
+    LOCK: Wait.Kind.ValueType  # 7
+    """A deployment of another application holds a lock: `lock`, `other_deployment_id`."""
+    RULE: Wait.Kind.ValueType  # 8
+    """A window, a freeze, a pin or an emergency stop: `until`, where it ends by itself."""
+    CHAIN: Wait.Kind.ValueType  # 9
+    """An earlier block of its chain is not done."""
+    DECISION: Wait.Kind.ValueType  # 10
+    """A stage failed, and a person has to retry it, roll back or cancel: `stage_id`, `until`."""
+
+    KIND_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
+    HINT_FIELD_NUMBER: _builtins.int
+    DEPLOYMENT_ID_FIELD_NUMBER: _builtins.int
+    OTHER_DEPLOYMENT_ID_FIELD_NUMBER: _builtins.int
+    STAGE_ID_FIELD_NUMBER: _builtins.int
+    PLUGIN_NAME_FIELD_NUMBER: _builtins.int
+    PIPED_ID_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    LOCK_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    kind: Global___Wait.Kind.ValueType
+    sentence: _builtins.str
+    """A sentence for people, with names instead of ids where there are names."""
+    hint: _builtins.str
+    """What a person can do about it; empty when only waiting helps."""
+    deployment_id: _builtins.str
+    """Which deployment waits for it: the one that was asked for, or one that it is queued behind."""
+    other_deployment_id: _builtins.str
+    stage_id: _builtins.str
+    plugin_name: _builtins.str
+    piped_id: _builtins.str
+    position: _builtins.int
+    """How many come before it, for the same cause."""
+    lock: _builtins.str
+    @_builtins.property
+    def until(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        kind: Global___Wait.Kind.ValueType = ...,
+        sentence: _builtins.str = ...,
+        hint: _builtins.str = ...,
+        deployment_id: _builtins.str = ...,
+        other_deployment_id: _builtins.str = ...,
+        stage_id: _builtins.str = ...,
+        plugin_name: _builtins.str = ...,
+        piped_id: _builtins.str = ...,
+        position: _builtins.int = ...,
+        lock: _builtins.str = ...,
+        until: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["until", b"until"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deployment_id", b"deployment_id", "hint", b"hint", "kind", b"kind", "lock", b"lock", "other_deployment_id", b"other_deployment_id", "piped_id", b"piped_id", "plugin_name", b"plugin_name", "position", b"position", "sentence", b"sentence", "stage_id", b"stage_id", "until", b"until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Wait: _TypeAlias = Wait  # noqa: Y015
+
+@_typing.final
+class ListQueueRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PIPED_ID_FIELD_NUMBER: _builtins.int
+    piped_id: _builtins.str
+    """Empty: those of all agents."""
+    def __init__(
+        self,
+        *,
+        piped_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["piped_id", b"piped_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListQueueRequest: _TypeAlias = ListQueueRequest  # noqa: Y015
+
+@_typing.final
+class ListQueueResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Item(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        APPLICATION_ID_FIELD_NUMBER: _builtins.int
+        APPLICATION_NAME_FIELD_NUMBER: _builtins.int
+        PIPED_ID_FIELD_NUMBER: _builtins.int
+        COMMIT_HASH_FIELD_NUMBER: _builtins.int
+        CREATED_AT_FIELD_NUMBER: _builtins.int
+        STATUS_FIELD_NUMBER: _builtins.int
+        QUEUED_FIELD_NUMBER: _builtins.int
+        application_id: _builtins.str
+        application_name: _builtins.str
+        piped_id: _builtins.str
+        commit_hash: _builtins.str
+        status: _deployment_pb2.DeploymentStatus.ValueType
+        @_builtins.property
+        def created_at(self) -> _timestamp_pb2.Timestamp: ...
+        @_builtins.property
+        def queued(self) -> _control_pb2.QueuedDeployment:
+            """What its agent says that it waits for."""
+
+        def __init__(
+            self,
+            *,
+            application_id: _builtins.str = ...,
+            application_name: _builtins.str = ...,
+            piped_id: _builtins.str = ...,
+            commit_hash: _builtins.str = ...,
+            created_at: _timestamp_pb2.Timestamp | None = ...,
+            status: _deployment_pb2.DeploymentStatus.ValueType = ...,
+            queued: _control_pb2.QueuedDeployment | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "queued", b"queued"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "application_name", b"application_name", "commit_hash", b"commit_hash", "created_at", b"created_at", "piped_id", b"piped_id", "queued", b"queued", "status", b"status"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    ITEMS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListQueueResponse.Item]:
+        """In the order in which each agent has queued them."""
+
+    def __init__(
+        self,
+        *,
+        items: _abc.Iterable[Global___ListQueueResponse.Item] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListQueueResponse: _TypeAlias = ListQueueResponse  # noqa: Y015
 
 @_typing.final
 class FollowStageLogRequest(_message.Message):
@@ -433,6 +731,48 @@ class AddApplicationResponse(_message.Message):
 Global___AddApplicationResponse: _TypeAlias = AddApplicationResponse  # noqa: Y015
 
 @_typing.final
+class SyncApplicationRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    STRATEGY_FIELD_NUMBER: _builtins.int
+    application_id: _builtins.str
+    strategy: _common_pb2.SyncStrategy.ValueType
+    """AUTO leaves it to the application's file and its plugins."""
+    def __init__(
+        self,
+        *,
+        application_id: _builtins.str = ...,
+        strategy: _common_pb2.SyncStrategy.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "strategy", b"strategy"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SyncApplicationRequest: _TypeAlias = SyncApplicationRequest  # noqa: Y015
+
+@_typing.final
+class SyncApplicationResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMAND_ID_FIELD_NUMBER: _builtins.int
+    command_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        command_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SyncApplicationResponse: _TypeAlias = SyncApplicationResponse  # noqa: Y015
+
+@_typing.final
 class GetLiveStateRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -472,7 +812,70 @@ class GetLiveStateResponse(_message.Message):
 Global___GetLiveStateResponse: _TypeAlias = GetLiveStateResponse  # noqa: Y015
 
 @_typing.final
-class ReleaseHoldRequest(_message.Message):
+class OpenResourceRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    RESOURCE_ID_FIELD_NUMBER: _builtins.int
+    PLUGIN_NAME_FIELD_NUMBER: _builtins.int
+    DEPLOY_TARGET_FIELD_NUMBER: _builtins.int
+    CONTAINER_FIELD_NUMBER: _builtins.int
+    LOG_LINES_FIELD_NUMBER: _builtins.int
+    application_id: _builtins.str
+    resource_id: _builtins.str
+    plugin_name: _builtins.str
+    """Needed where the application has resources of the same id in several plugins or deploy targets."""
+    deploy_target: _builtins.str
+    container: _builtins.str
+    """Whose lines are wanted; empty for those of all containers."""
+    log_lines: _builtins.int
+    """How many of the last lines of each container; 0 is the piped's default."""
+    def __init__(
+        self,
+        *,
+        application_id: _builtins.str = ...,
+        resource_id: _builtins.str = ...,
+        plugin_name: _builtins.str = ...,
+        deploy_target: _builtins.str = ...,
+        container: _builtins.str = ...,
+        log_lines: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "container", b"container", "deploy_target", b"deploy_target", "log_lines", b"log_lines", "plugin_name", b"plugin_name", "resource_id", b"resource_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenResourceRequest: _TypeAlias = OpenResourceRequest  # noqa: Y015
+
+@_typing.final
+class OpenResourceResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCE_FIELD_NUMBER: _builtins.int
+    DETAILS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def resource(self) -> _application_live_state_pb2.ResourceState:
+        """As the live state has it."""
+
+    @_builtins.property
+    def details(self) -> _details_pb2.ResourceDetails: ...
+    def __init__(
+        self,
+        *,
+        resource: _application_live_state_pb2.ResourceState | None = ...,
+        details: _details_pb2.ResourceDetails | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["details", b"details", "resource", b"resource"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["details", b"details", "resource", b"resource"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenResourceResponse: _TypeAlias = OpenResourceResponse  # noqa: Y015
+
+@_typing.final
+class GetApplicationControlRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     APPLICATION_ID_FIELD_NUMBER: _builtins.int
@@ -488,10 +891,229 @@ class ReleaseHoldRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+Global___GetApplicationControlRequest: _TypeAlias = GetApplicationControlRequest  # noqa: Y015
+
+@_typing.final
+class GetApplicationControlResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTROL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def control(self) -> _control_pb2.ApplicationControl: ...
+    def __init__(
+        self,
+        *,
+        control: _control_pb2.ApplicationControl | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["control", b"control"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["control", b"control"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetApplicationControlResponse: _TypeAlias = GetApplicationControlResponse  # noqa: Y015
+
+@_typing.final
+class ListApplicationControlsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListApplicationControlsRequest: _TypeAlias = ListApplicationControlsRequest  # noqa: Y015
+
+@_typing.final
+class ListApplicationControlsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTROLS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def controls(self) -> _containers.RepeatedCompositeFieldContainer[_control_pb2.ApplicationControl]: ...
+    def __init__(
+        self,
+        *,
+        controls: _abc.Iterable[_control_pb2.ApplicationControl] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controls", b"controls"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListApplicationControlsResponse: _TypeAlias = ListApplicationControlsResponse  # noqa: Y015
+
+@_typing.final
+class ReleaseHoldRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    application_id: _builtins.str
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        application_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
 Global___ReleaseHoldRequest: _TypeAlias = ReleaseHoldRequest  # noqa: Y015
 
 @_typing.final
 class ReleaseHoldResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMAND_ID_FIELD_NUMBER: _builtins.int
+    DEPLOYMENT_ID_FIELD_NUMBER: _builtins.int
+    COMMIT_HASH_FIELD_NUMBER: _builtins.int
+    command_id: _builtins.str
+    deployment_id: _builtins.str
+    """What the deployment's id will be, once its piped has made it."""
+    commit_hash: _builtins.str
+    def __init__(
+        self,
+        *,
+        command_id: _builtins.str = ...,
+        deployment_id: _builtins.str = ...,
+        commit_hash: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "commit_hash", b"commit_hash", "deployment_id", b"deployment_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseHoldResponse: _TypeAlias = ReleaseHoldResponse  # noqa: Y015
+
+@_typing.final
+class ReleasePinRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    application_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        application_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleasePinRequest: _TypeAlias = ReleasePinRequest  # noqa: Y015
+
+@_typing.final
+class ReleasePinResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PIN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pin(self) -> _control_pb2.Pin:
+        """The pin that it had."""
+
+    def __init__(
+        self,
+        *,
+        pin: _control_pb2.Pin | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["pin", b"pin"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pin", b"pin"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleasePinResponse: _TypeAlias = ReleasePinResponse  # noqa: Y015
+
+@_typing.final
+class RollBackApplicationRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    DEPLOYMENT_ID_FIELD_NUMBER: _builtins.int
+    COMMIT_HASH_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    STRATEGY_FIELD_NUMBER: _builtins.int
+    application_id: _builtins.str
+    deployment_id: _builtins.str
+    """To the version of this deployment, one of the application's that succeeded."""
+    commit_hash: _builtins.str
+    """Or to this commit, one that it deployed successfully before, or that is in its branch; then the whole hash is needed.
+    Neither: to what ran before the last deployment.
+    """
+    reason: _builtins.str
+    dry_run: _builtins.bool
+    strategy: _common_pb2.SyncStrategy.ValueType
+    """AUTO is a quick sync where the application has one."""
+    def __init__(
+        self,
+        *,
+        application_id: _builtins.str = ...,
+        deployment_id: _builtins.str = ...,
+        commit_hash: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        dry_run: _builtins.bool = ...,
+        strategy: _common_pb2.SyncStrategy.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "commit_hash", b"commit_hash", "deployment_id", b"deployment_id", "dry_run", b"dry_run", "reason", b"reason", "strategy", b"strategy"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RollBackApplicationRequest: _TypeAlias = RollBackApplicationRequest  # noqa: Y015
+
+@_typing.final
+class RollBackApplicationResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMAND_ID_FIELD_NUMBER: _builtins.int
+    DEPLOYMENT_ID_FIELD_NUMBER: _builtins.int
+    COMMIT_HASH_FIELD_NUMBER: _builtins.int
+    TARGET_DEPLOYMENT_ID_FIELD_NUMBER: _builtins.int
+    PREVIEW_FIELD_NUMBER: _builtins.int
+    command_id: _builtins.str
+    """Empty after a dry run."""
+    deployment_id: _builtins.str
+    commit_hash: _builtins.str
+    target_deployment_id: _builtins.str
+    """Empty when a commit was named that was never deployed."""
+    @_builtins.property
+    def preview(self) -> _control_pb2.RollBackPreview:
+        """Of a dry run."""
+
+    def __init__(
+        self,
+        *,
+        command_id: _builtins.str = ...,
+        deployment_id: _builtins.str = ...,
+        commit_hash: _builtins.str = ...,
+        target_deployment_id: _builtins.str = ...,
+        preview: _control_pb2.RollBackPreview | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["preview", b"preview"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "commit_hash", b"commit_hash", "deployment_id", b"deployment_id", "preview", b"preview", "target_deployment_id", b"target_deployment_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RollBackApplicationResponse: _TypeAlias = RollBackApplicationResponse  # noqa: Y015
+
+@_typing.final
+class GetCommandOutcomeRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     COMMAND_ID_FIELD_NUMBER: _builtins.int
@@ -507,7 +1129,33 @@ class ReleaseHoldResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ReleaseHoldResponse: _TypeAlias = ReleaseHoldResponse  # noqa: Y015
+Global___GetCommandOutcomeRequest: _TypeAlias = GetCommandOutcomeRequest  # noqa: Y015
+
+@_typing.final
+class GetCommandOutcomeResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HANDLED_FIELD_NUMBER: _builtins.int
+    SUCCEEDED_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    handled: _builtins.bool
+    succeeded: _builtins.bool
+    reason: _builtins.str
+    """Why it was refused."""
+    def __init__(
+        self,
+        *,
+        handled: _builtins.bool = ...,
+        succeeded: _builtins.bool = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["handled", b"handled", "reason", b"reason", "succeeded", b"succeeded"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetCommandOutcomeResponse: _TypeAlias = GetCommandOutcomeResponse  # noqa: Y015
 
 @_typing.final
 class SetFreezeRequest(_message.Message):
@@ -581,6 +1229,9 @@ class ListPipedsResponse(_message.Message):
         PIPED_FIELD_NUMBER: _builtins.int
         PLUGINS_FIELD_NUMBER: _builtins.int
         ALARMS_FIELD_NUMBER: _builtins.int
+        LAST_SEEN_AT_FIELD_NUMBER: _builtins.int
+        last_seen_at: _builtins.int
+        """Unix seconds: when it reported last, or now while it is connected; 0 is never."""
         @_builtins.property
         def piped(self) -> _piped_pb2.Piped: ...
         @_builtins.property
@@ -595,10 +1246,11 @@ class ListPipedsResponse(_message.Message):
             piped: _piped_pb2.Piped | None = ...,
             plugins: _abc.Iterable[_push_pb2.PluginState] | None = ...,
             alarms: _abc.Iterable[_builtins.str] | None = ...,
+            last_seen_at: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["piped", b"piped"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["alarms", b"alarms", "piped", b"piped", "plugins", b"plugins"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["alarms", b"alarms", "last_seen_at", b"last_seen_at", "piped", b"piped", "plugins", b"plugins"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -617,6 +1269,40 @@ class ListPipedsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListPipedsResponse: _TypeAlias = ListPipedsResponse  # noqa: Y015
+
+@_typing.final
+class DeletePipedRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PIPED_ID_FIELD_NUMBER: _builtins.int
+    piped_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        piped_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["piped_id", b"piped_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeletePipedRequest: _TypeAlias = DeletePipedRequest  # noqa: Y015
+
+@_typing.final
+class DeletePipedResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeletePipedResponse: _TypeAlias = DeletePipedResponse  # noqa: Y015
 
 @_typing.final
 class RestartPluginRequest(_message.Message):
@@ -715,6 +1401,14 @@ class Change(_message.Message):
         DEPLOYMENT_TRACE: Change._Kind.ValueType  # 8
         LIVE_STATE: Change._Kind.ValueType  # 9
         """What really runs of an application."""
+        CONTROL: Change._Kind.ValueType  # 10
+        """Hold, pin or freeze of an application, whose id it has."""
+        RECORD: Change._Kind.ValueType  # 11
+        """What people did to a deployment, whose id it has."""
+        RULES: Change._Kind.ValueType  # 12
+        """Windows and emergency stop; the id is the project's."""
+        QUEUE: Change._Kind.ValueType  # 13
+        """What the deployments wait for that a piped has queued; the id is the piped's."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     KIND_UNSPECIFIED: Change.Kind.ValueType  # 0
@@ -728,6 +1422,14 @@ class Change(_message.Message):
     DEPLOYMENT_TRACE: Change.Kind.ValueType  # 8
     LIVE_STATE: Change.Kind.ValueType  # 9
     """What really runs of an application."""
+    CONTROL: Change.Kind.ValueType  # 10
+    """Hold, pin or freeze of an application, whose id it has."""
+    RECORD: Change.Kind.ValueType  # 11
+    """What people did to a deployment, whose id it has."""
+    RULES: Change.Kind.ValueType  # 12
+    """Windows and emergency stop; the id is the project's."""
+    QUEUE: Change.Kind.ValueType  # 13
+    """What the deployments wait for that a piped has queued; the id is the piped's."""
 
     KIND_FIELD_NUMBER: _builtins.int
     ID_FIELD_NUMBER: _builtins.int
@@ -755,21 +1457,45 @@ class ListAuditRequest(_message.Message):
     BEFORE_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    ACTOR_FIELD_NUMBER: _builtins.int
+    ACTION_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    OLDEST_FIRST_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """0 is the server's default of 100."""
     cursor: _builtins.str
+    actor: _builtins.str
+    """Only what this actor did, by name or id."""
+    action: _builtins.str
+    """Only this action, such as ApproveStage."""
+    subject: _builtins.str
+    """Only what was done to this, by id or name."""
+    oldest_first: _builtins.bool
+    """The oldest record first, as a chain is verified. A cursor is good for the order that it came from."""
     @_builtins.property
-    def before(self) -> _timestamp_pb2.Timestamp: ...
+    def before(self) -> _timestamp_pb2.Timestamp:
+        """Only records from before this time; unset is now."""
+
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Only records of this time and later."""
+
     def __init__(
         self,
         *,
         before: _timestamp_pb2.Timestamp | None = ...,
         page_size: _builtins.int = ...,
         cursor: _builtins.str = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        actor: _builtins.str = ...,
+        action: _builtins.str = ...,
+        subject: _builtins.str = ...,
+        oldest_first: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["before", b"before"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["before", b"before", "since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["before", b"before", "cursor", b"cursor", "page_size", b"page_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "actor", b"actor", "before", b"before", "cursor", b"cursor", "oldest_first", b"oldest_first", "page_size", b"page_size", "since", b"since", "subject", b"subject"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -781,39 +1507,152 @@ class ListAuditResponse(_message.Message):
 
     RECORDS_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
+    HEAD_FIELD_NUMBER: _builtins.int
     cursor: _builtins.str
     """Empty on the last page."""
     @_builtins.property
     def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditRecord]: ...
+    @_builtins.property
+    def head(self) -> Global___AuditHead:
+        """Where the chain ends now, whatever was asked for."""
+
     def __init__(
         self,
         *,
         records: _abc.Iterable[Global___AuditRecord] | None = ...,
         cursor: _builtins.str = ...,
+        head: Global___AuditHead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["head", b"head"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "records", b"records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "head", b"head", "records", b"records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListAuditResponse: _TypeAlias = ListAuditResponse  # noqa: Y015
 
 @_typing.final
-class AuditRecord(_message.Message):
+class AuditHead(_message.Message):
+    """The last record of a chain."""
+
     DESCRIPTOR: _descriptor.Descriptor
+
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    HASH_FIELD_NUMBER: _builtins.int
+    sequence: _builtins.int
+    """0: there is no record yet."""
+    hash: _builtins.str
+    def __init__(
+        self,
+        *,
+        sequence: _builtins.int = ...,
+        hash: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hash", b"hash", "sequence", b"sequence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AuditHead: _TypeAlias = AuditHead  # noqa: Y015
+
+@_typing.final
+class AuditRecord(_message.Message):
+    """One thing that somebody did, or was refused. Written in the transaction of the change that it tells of."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _ActorKind:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _ActorKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[AuditRecord._ActorKind.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        ACTOR_KIND_UNSPECIFIED: AuditRecord._ActorKind.ValueType  # 0
+        PERSON: AuditRecord._ActorKind.ValueType  # 1
+        """A person who signed in, by the name that their provider gave."""
+        API_KEY: AuditRecord._ActorKind.ValueType  # 2
+        """A program with an API key, by the key's name."""
+        PIPED: AuditRecord._ActorKind.ValueType  # 3
+        """An agent, for what it does beyond its reports."""
+        OPERATOR: AuditRecord._ActorKind.ValueType  # 4
+        """Who runs the server, with a command on its machine, by the name of their user there."""
+        SYSTEM: AuditRecord._ActorKind.ValueType  # 5
+        """The server itself."""
+
+    class ActorKind(_ActorKind, metaclass=_ActorKindEnumTypeWrapper): ...
+    ACTOR_KIND_UNSPECIFIED: AuditRecord.ActorKind.ValueType  # 0
+    PERSON: AuditRecord.ActorKind.ValueType  # 1
+    """A person who signed in, by the name that their provider gave."""
+    API_KEY: AuditRecord.ActorKind.ValueType  # 2
+    """A program with an API key, by the key's name."""
+    PIPED: AuditRecord.ActorKind.ValueType  # 3
+    """An agent, for what it does beyond its reports."""
+    OPERATOR: AuditRecord.ActorKind.ValueType  # 4
+    """Who runs the server, with a command on its machine, by the name of their user there."""
+    SYSTEM: AuditRecord.ActorKind.ValueType  # 5
+    """The server itself."""
 
     AT_FIELD_NUMBER: _builtins.int
     ACTOR_FIELD_NUMBER: _builtins.int
     ACTION_FIELD_NUMBER: _builtins.int
     SUBJECT_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    ACTOR_KIND_FIELD_NUMBER: _builtins.int
+    ACTOR_ID_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    SERVICE_FIELD_NUMBER: _builtins.int
+    SUBJECT_KIND_FIELD_NUMBER: _builtins.int
+    SUBJECT_NAME_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    PROJECT_ID_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    FORMAT_FIELD_NUMBER: _builtins.int
+    PREVIOUS_HASH_FIELD_NUMBER: _builtins.int
+    HASH_FIELD_NUMBER: _builtins.int
     actor: _builtins.str
+    """The actor's name."""
     action: _builtins.str
-    """The RPC's name."""
+    """The RPC's name, or what was done without one: SignIn, SignOut, AddProject, CutAudit."""
     subject: _builtins.str
+    """The id of what it was done to."""
     outcome: _builtins.str
     """OK or the status that refused it."""
+    sequence: _builtins.int
+    """1 for the first record of a project, then one more each."""
+    id: _builtins.str
+    actor_kind: Global___AuditRecord.ActorKind.ValueType
+    actor_id: _builtins.str
+    """The id of the API key or the piped; for a person how they signed in."""
+    address: _builtins.str
+    """The IP address of the actor; empty when it is not known."""
+    service: _builtins.str
+    """The service of the RPC."""
+    subject_kind: _builtins.str
+    """application, deployment, piped, API key, project, session, …"""
+    subject_name: _builtins.str
+    """A name for people; of a deployment the name of its application."""
+    reason: _builtins.str
+    """What the actor gave as the reason, or a comment."""
+    before: _builtins.str
+    """JSON objects: the fields that changed, as they were and as they are. Secrets are never there, nor their hashes."""
+    after: _builtins.str
+    request_id: _builtins.str
+    """As in the operator log. All records of one call have the same."""
+    project_id: _builtins.str
+    count: _builtins.int
+    """How many attempts this record stands for: refused ones are gathered for a minute. 0 is one."""
+    format: _builtins.int
+    """Which rules of the encoding the hash follows."""
+    previous_hash: _builtins.str
+    """The hash of the record before this one; empty for the first."""
+    hash: _builtins.str
+    """SHA-256 of the canonical encoding of everything above, in hexadecimal."""
     @_builtins.property
     def at(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -824,10 +1663,27 @@ class AuditRecord(_message.Message):
         action: _builtins.str = ...,
         subject: _builtins.str = ...,
         outcome: _builtins.str = ...,
+        sequence: _builtins.int = ...,
+        id: _builtins.str = ...,
+        actor_kind: Global___AuditRecord.ActorKind.ValueType = ...,
+        actor_id: _builtins.str = ...,
+        address: _builtins.str = ...,
+        service: _builtins.str = ...,
+        subject_kind: _builtins.str = ...,
+        subject_name: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        before: _builtins.str = ...,
+        after: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        project_id: _builtins.str = ...,
+        count: _builtins.int = ...,
+        format: _builtins.int = ...,
+        previous_hash: _builtins.str = ...,
+        hash: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "actor", b"actor", "at", b"at", "outcome", b"outcome", "subject", b"subject"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "actor", b"actor", "actor_id", b"actor_id", "actor_kind", b"actor_kind", "address", b"address", "after", b"after", "at", b"at", "before", b"before", "count", b"count", "format", b"format", "hash", b"hash", "id", b"id", "outcome", b"outcome", "previous_hash", b"previous_hash", "project_id", b"project_id", "reason", b"reason", "request_id", b"request_id", "sequence", b"sequence", "service", b"service", "subject", b"subject", "subject_kind", b"subject_kind", "subject_name", b"subject_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

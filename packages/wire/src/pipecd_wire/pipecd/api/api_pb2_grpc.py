@@ -5,7 +5,7 @@ import warnings
 
 from pipecd_wire.pipecd.api import api_pb2 as pipecd__wire_dot_pipecd_dot_api_dot_api__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.72.1'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -18,14 +18,14 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in pipecd_wire/pipecd/api/api_pb2_grpc.py depends on'
+        + f' but the generated code in pipecd_wire/pipecd/api/api_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class DeploymentServiceStub:
+class DeploymentServiceStub(object):
     """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
@@ -59,10 +59,25 @@ class DeploymentServiceStub:
                 request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.RollBackDeploymentRequest.SerializeToString,
                 response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.RollBackDeploymentResponse.FromString,
                 _registered_method=True)
+        self.GetDeploymentRecord = channel.unary_unary(
+                '/pipecd.api.v1.DeploymentService/GetDeploymentRecord',
+                request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetDeploymentRecordRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetDeploymentRecordResponse.FromString,
+                _registered_method=True)
         self.WatchDeployment = channel.unary_stream(
                 '/pipecd.api.v1.DeploymentService/WatchDeployment',
                 request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.WatchDeploymentRequest.SerializeToString,
                 response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.WatchDeploymentResponse.FromString,
+                _registered_method=True)
+        self.ExplainWait = channel.unary_unary(
+                '/pipecd.api.v1.DeploymentService/ExplainWait',
+                request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ExplainWaitRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ExplainWaitResponse.FromString,
+                _registered_method=True)
+        self.ListQueue = channel.unary_unary(
+                '/pipecd.api.v1.DeploymentService/ListQueue',
+                request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ListQueueRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ListQueueResponse.FromString,
                 _registered_method=True)
         self.FollowStageLog = channel.unary_stream(
                 '/pipecd.api.v1.DeploymentService/FollowStageLog',
@@ -71,7 +86,7 @@ class DeploymentServiceStub:
                 _registered_method=True)
 
 
-class DeploymentServiceServicer:
+class DeploymentServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def ApproveStage(self, request, context):
@@ -98,14 +113,24 @@ class DeploymentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RetryStage(self, request, context):
-        """Runs a failed stage again. FAILED_PRECONDITION: it has not failed, or its deployment moved on.
+        """Runs a failed stage again, as a new attempt, in a deployment that waits for a person (`onFailure: wait`).
+        FAILED_PRECONDITION: it has not failed, its deployment does not wait any more, or its piped cannot do it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RollBackDeployment(self, request, context):
-        """Brings the application back to what ran before this deployment.
+        """Brings the application back to what ran before this deployment, as RollBackApplication does. A deployment that waits
+        for a person after a failure (`onFailure: wait`) is rolled back itself, now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetDeploymentRecord(self, request, context):
+        """What is known of a deployment beside the deployment itself: who asked for it and why, what people did to it and to
+        its stages. Empty when nobody did anything.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -113,6 +138,22 @@ class DeploymentServiceServicer:
 
     def WatchDeployment(self, request, context):
         """The deployment now, then again at each change of it or its stages; ends when it is completed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainWait(self, request, context):
+        """What a deployment that is not completed waits for now: for each thing a sentence and what a person can do.
+        Derived for each call from what the control plane knows; empty when it waits for nothing but its own work,
+        and when it is completed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListQueue(self, request, context):
+        """All deployments that their agents have queued, and what each waits for there. Agents of upstream's tell nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -154,10 +195,25 @@ def add_DeploymentServiceServicer_to_server(servicer, server):
                     request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.RollBackDeploymentRequest.FromString,
                     response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.RollBackDeploymentResponse.SerializeToString,
             ),
+            'GetDeploymentRecord': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetDeploymentRecord,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetDeploymentRecordRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetDeploymentRecordResponse.SerializeToString,
+            ),
             'WatchDeployment': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchDeployment,
                     request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.WatchDeploymentRequest.FromString,
                     response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.WatchDeploymentResponse.SerializeToString,
+            ),
+            'ExplainWait': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainWait,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ExplainWaitRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ExplainWaitResponse.SerializeToString,
+            ),
+            'ListQueue': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListQueue,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ListQueueRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ListQueueResponse.SerializeToString,
             ),
             'FollowStageLog': grpc.unary_stream_rpc_method_handler(
                     servicer.FollowStageLog,
@@ -172,7 +228,7 @@ def add_DeploymentServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class DeploymentService:
+class DeploymentService(object):
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod
@@ -311,6 +367,33 @@ class DeploymentService:
             _registered_method=True)
 
     @staticmethod
+    def GetDeploymentRecord(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.api.v1.DeploymentService/GetDeploymentRecord',
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetDeploymentRecordRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetDeploymentRecordResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def WatchDeployment(request,
             target,
             options=(),
@@ -327,6 +410,60 @@ class DeploymentService:
             '/pipecd.api.v1.DeploymentService/WatchDeployment',
             pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.WatchDeploymentRequest.SerializeToString,
             pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.WatchDeploymentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainWait(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.api.v1.DeploymentService/ExplainWait',
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ExplainWaitRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ExplainWaitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListQueue(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.api.v1.DeploymentService/ListQueue',
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ListQueueRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ListQueueResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -365,7 +502,7 @@ class DeploymentService:
             _registered_method=True)
 
 
-class ApplicationServiceStub:
+class ApplicationServiceStub(object):
     """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
@@ -379,15 +516,50 @@ class ApplicationServiceStub:
                 request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.AddApplicationRequest.SerializeToString,
                 response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.AddApplicationResponse.FromString,
                 _registered_method=True)
+        self.SyncApplication = channel.unary_unary(
+                '/pipecd.api.v1.ApplicationService/SyncApplication',
+                request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.SyncApplicationRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.SyncApplicationResponse.FromString,
+                _registered_method=True)
         self.GetLiveState = channel.unary_unary(
                 '/pipecd.api.v1.ApplicationService/GetLiveState',
                 request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetLiveStateRequest.SerializeToString,
                 response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetLiveStateResponse.FromString,
                 _registered_method=True)
+        self.OpenResource = channel.unary_unary(
+                '/pipecd.api.v1.ApplicationService/OpenResource',
+                request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.OpenResourceRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.OpenResourceResponse.FromString,
+                _registered_method=True)
+        self.GetApplicationControl = channel.unary_unary(
+                '/pipecd.api.v1.ApplicationService/GetApplicationControl',
+                request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetApplicationControlRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetApplicationControlResponse.FromString,
+                _registered_method=True)
+        self.ListApplicationControls = channel.unary_unary(
+                '/pipecd.api.v1.ApplicationService/ListApplicationControls',
+                request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ListApplicationControlsRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ListApplicationControlsResponse.FromString,
+                _registered_method=True)
         self.ReleaseHold = channel.unary_unary(
                 '/pipecd.api.v1.ApplicationService/ReleaseHold',
                 request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ReleaseHoldRequest.SerializeToString,
                 response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ReleaseHoldResponse.FromString,
+                _registered_method=True)
+        self.ReleasePin = channel.unary_unary(
+                '/pipecd.api.v1.ApplicationService/ReleasePin',
+                request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ReleasePinRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ReleasePinResponse.FromString,
+                _registered_method=True)
+        self.RollBackApplication = channel.unary_unary(
+                '/pipecd.api.v1.ApplicationService/RollBackApplication',
+                request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.RollBackApplicationRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.RollBackApplicationResponse.FromString,
+                _registered_method=True)
+        self.GetCommandOutcome = channel.unary_unary(
+                '/pipecd.api.v1.ApplicationService/GetCommandOutcome',
+                request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetCommandOutcomeRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetCommandOutcomeResponse.FromString,
                 _registered_method=True)
         self.SetFreeze = channel.unary_unary(
                 '/pipecd.api.v1.ApplicationService/SetFreeze',
@@ -396,12 +568,20 @@ class ApplicationServiceStub:
                 _registered_method=True)
 
 
-class ApplicationServiceServicer:
+class ApplicationServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def AddApplication(self, request, context):
         """Registers an application together with its deploy targets: upstream's API needs two calls for that, and an agent that
         is told at once would deploy between them. With an idempotency key it may be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SyncApplication(self, request, context):
+        """Deploys the head of the application's branch with a strategy, which upstream's call cannot name. Answers the command; its
+        metadata has the deployment's id when the agent has taken it. FAILED_PRECONDITION: the application is disabled or deleted.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -414,8 +594,57 @@ class ApplicationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def OpenResource(self, request, context):
+        """The details of one resource of the live state, asked of its piped now and kept nowhere: the manifest with secrets masked,
+        events, the difference from git, the last lines of containers. NOT_FOUND: the live state has no such resource.
+        FAILED_PRECONDITION: its piped, or its plugin, cannot answer this. UNAVAILABLE: its piped is not connected, or took too long.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetApplicationControl(self, request, context):
+        """Hold, pin and freeze of an application; empty when it has none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListApplicationControls(self, request, context):
+        """Those of all applications of the project that have one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ReleaseHold(self, request, context):
-        """Deploys the commit that was held after a failure. FAILED_PRECONDITION: nothing is held.
+        """Deploys the commit that was held after a failure. Answers the id that the deployment will have.
+        FAILED_PRECONDITION: nothing is held, or its piped cannot do it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReleasePin(self, request, context):
+        """Ends the pin of a roll-back: the newest commit is deployed, if it is another one.
+        FAILED_PRECONDITION: it is not pinned.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RollBackApplication(self, request, context):
+        """Brings the application back to an earlier version, by a deployment of its own, and pins it there: newer commits wait
+        until ReleasePin. Answers the id that the deployment will have; GetCommandOutcome says whether its piped refused it,
+        and then the pin is gone. With `dry_run` nothing is done: its piped says what would change.
+        FAILED_PRECONDITION: there is no such version, or its piped cannot do it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetCommandOutcome(self, request, context):
+        """What became of a command of ReleaseHold, RollBackApplication, RollBackDeployment or RetryStage.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -436,15 +665,50 @@ def add_ApplicationServiceServicer_to_server(servicer, server):
                     request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.AddApplicationRequest.FromString,
                     response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.AddApplicationResponse.SerializeToString,
             ),
+            'SyncApplication': grpc.unary_unary_rpc_method_handler(
+                    servicer.SyncApplication,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.SyncApplicationRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.SyncApplicationResponse.SerializeToString,
+            ),
             'GetLiveState': grpc.unary_unary_rpc_method_handler(
                     servicer.GetLiveState,
                     request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetLiveStateRequest.FromString,
                     response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetLiveStateResponse.SerializeToString,
             ),
+            'OpenResource': grpc.unary_unary_rpc_method_handler(
+                    servicer.OpenResource,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.OpenResourceRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.OpenResourceResponse.SerializeToString,
+            ),
+            'GetApplicationControl': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetApplicationControl,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetApplicationControlRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetApplicationControlResponse.SerializeToString,
+            ),
+            'ListApplicationControls': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListApplicationControls,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ListApplicationControlsRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ListApplicationControlsResponse.SerializeToString,
+            ),
             'ReleaseHold': grpc.unary_unary_rpc_method_handler(
                     servicer.ReleaseHold,
                     request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ReleaseHoldRequest.FromString,
                     response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ReleaseHoldResponse.SerializeToString,
+            ),
+            'ReleasePin': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleasePin,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ReleasePinRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ReleasePinResponse.SerializeToString,
+            ),
+            'RollBackApplication': grpc.unary_unary_rpc_method_handler(
+                    servicer.RollBackApplication,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.RollBackApplicationRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.RollBackApplicationResponse.SerializeToString,
+            ),
+            'GetCommandOutcome': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetCommandOutcome,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetCommandOutcomeRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetCommandOutcomeResponse.SerializeToString,
             ),
             'SetFreeze': grpc.unary_unary_rpc_method_handler(
                     servicer.SetFreeze,
@@ -459,7 +723,7 @@ def add_ApplicationServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class ApplicationService:
+class ApplicationService(object):
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod
@@ -479,6 +743,33 @@ class ApplicationService:
             '/pipecd.api.v1.ApplicationService/AddApplication',
             pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.AddApplicationRequest.SerializeToString,
             pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.AddApplicationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SyncApplication(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.api.v1.ApplicationService/SyncApplication',
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.SyncApplicationRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.SyncApplicationResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -517,6 +808,87 @@ class ApplicationService:
             _registered_method=True)
 
     @staticmethod
+    def OpenResource(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.api.v1.ApplicationService/OpenResource',
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.OpenResourceRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.OpenResourceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetApplicationControl(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.api.v1.ApplicationService/GetApplicationControl',
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetApplicationControlRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetApplicationControlResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListApplicationControls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.api.v1.ApplicationService/ListApplicationControls',
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ListApplicationControlsRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ListApplicationControlsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def ReleaseHold(request,
             target,
             options=(),
@@ -533,6 +905,87 @@ class ApplicationService:
             '/pipecd.api.v1.ApplicationService/ReleaseHold',
             pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ReleaseHoldRequest.SerializeToString,
             pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ReleaseHoldResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleasePin(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.api.v1.ApplicationService/ReleasePin',
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ReleasePinRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ReleasePinResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RollBackApplication(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.api.v1.ApplicationService/RollBackApplication',
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.RollBackApplicationRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.RollBackApplicationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetCommandOutcome(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.api.v1.ApplicationService/GetCommandOutcome',
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetCommandOutcomeRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetCommandOutcomeResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -571,7 +1024,7 @@ class ApplicationService:
             _registered_method=True)
 
 
-class PipedServiceStub:
+class PipedServiceStub(object):
     """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
@@ -585,6 +1038,11 @@ class PipedServiceStub:
                 request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ListPipedsRequest.SerializeToString,
                 response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ListPipedsResponse.FromString,
                 _registered_method=True)
+        self.DeletePiped = channel.unary_unary(
+                '/pipecd.api.v1.PipedService/DeletePiped',
+                request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.DeletePipedRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.DeletePipedResponse.FromString,
+                _registered_method=True)
         self.RestartPlugin = channel.unary_unary(
                 '/pipecd.api.v1.PipedService/RestartPlugin',
                 request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.RestartPluginRequest.SerializeToString,
@@ -592,11 +1050,19 @@ class PipedServiceStub:
                 _registered_method=True)
 
 
-class PipedServiceServicer:
+class PipedServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def ListPipeds(self, request, context):
         """The project's pipeds with their connection and their plugins. Keys are left out.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeletePiped(self, request, context):
+        """Deletes a piped: its id and its keys count no more. What it has deployed stays, and so does the history.
+        FAILED_PRECONDITION: applications belong to it, or it is online; the message names them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -617,6 +1083,11 @@ def add_PipedServiceServicer_to_server(servicer, server):
                     request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ListPipedsRequest.FromString,
                     response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ListPipedsResponse.SerializeToString,
             ),
+            'DeletePiped': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeletePiped,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.DeletePipedRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.DeletePipedResponse.SerializeToString,
+            ),
             'RestartPlugin': grpc.unary_unary_rpc_method_handler(
                     servicer.RestartPlugin,
                     request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.RestartPluginRequest.FromString,
@@ -630,7 +1101,7 @@ def add_PipedServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class PipedService:
+class PipedService(object):
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod
@@ -650,6 +1121,33 @@ class PipedService:
             '/pipecd.api.v1.PipedService/ListPipeds',
             pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ListPipedsRequest.SerializeToString,
             pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.ListPipedsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeletePiped(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.api.v1.PipedService/DeletePiped',
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.DeletePipedRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.DeletePipedResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -688,7 +1186,7 @@ class PipedService:
             _registered_method=True)
 
 
-class ProjectServiceStub:
+class ProjectServiceStub(object):
     """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
@@ -709,7 +1207,7 @@ class ProjectServiceStub:
                 _registered_method=True)
 
 
-class ProjectServiceServicer:
+class ProjectServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def WatchChanges(self, request, context):
@@ -721,7 +1219,8 @@ class ProjectServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListAudit(self, request, context):
-        """Who did what, newest first.
+        """Who did what, newest first. The records of a project are a chain: each holds the hash of the one before it, so that
+        whoever reads all of them from the oldest on can tell whether one was changed, removed or put in.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -748,7 +1247,7 @@ def add_ProjectServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class ProjectService:
+class ProjectService(object):
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod

@@ -46,11 +46,26 @@ class DeploymentServiceStub:
     CancelDeployment: _grpc.UnaryUnaryMultiCallable[_api_pb2.CancelDeploymentRequest, _api_pb2.CancelDeploymentResponse]
     """Stops a deployment, queued or running. FAILED_PRECONDITION: it is completed."""
     RetryStage: _grpc.UnaryUnaryMultiCallable[_api_pb2.RetryStageRequest, _api_pb2.RetryStageResponse]
-    """Runs a failed stage again. FAILED_PRECONDITION: it has not failed, or its deployment moved on."""
+    """Runs a failed stage again, as a new attempt, in a deployment that waits for a person (`onFailure: wait`).
+    FAILED_PRECONDITION: it has not failed, its deployment does not wait any more, or its piped cannot do it.
+    """
     RollBackDeployment: _grpc.UnaryUnaryMultiCallable[_api_pb2.RollBackDeploymentRequest, _api_pb2.RollBackDeploymentResponse]
-    """Brings the application back to what ran before this deployment."""
+    """Brings the application back to what ran before this deployment, as RollBackApplication does. A deployment that waits
+    for a person after a failure (`onFailure: wait`) is rolled back itself, now.
+    """
+    GetDeploymentRecord: _grpc.UnaryUnaryMultiCallable[_api_pb2.GetDeploymentRecordRequest, _api_pb2.GetDeploymentRecordResponse]
+    """What is known of a deployment beside the deployment itself: who asked for it and why, what people did to it and to
+    its stages. Empty when nobody did anything.
+    """
     WatchDeployment: _grpc.UnaryStreamMultiCallable[_api_pb2.WatchDeploymentRequest, _api_pb2.WatchDeploymentResponse]
     """The deployment now, then again at each change of it or its stages; ends when it is completed."""
+    ExplainWait: _grpc.UnaryUnaryMultiCallable[_api_pb2.ExplainWaitRequest, _api_pb2.ExplainWaitResponse]
+    """What a deployment that is not completed waits for now: for each thing a sentence and what a person can do.
+    Derived for each call from what the control plane knows; empty when it waits for nothing but its own work,
+    and when it is completed.
+    """
+    ListQueue: _grpc.UnaryUnaryMultiCallable[_api_pb2.ListQueueRequest, _api_pb2.ListQueueResponse]
+    """All deployments that their agents have queued, and what each waits for there. Agents of upstream's tell nothing."""
     FollowStageLog: _grpc.UnaryStreamMultiCallable[_api_pb2.FollowStageLogRequest, _api_pb2.FollowStageLogResponse]
     """The log of a stage from an index on; ends when the log is complete. A stage without a log yet is waited for.
     After an interruption call again with the index after the last one received.
@@ -69,11 +84,26 @@ class DeploymentServiceAsyncStub(DeploymentServiceStub):
     CancelDeployment: _aio.UnaryUnaryMultiCallable[_api_pb2.CancelDeploymentRequest, _api_pb2.CancelDeploymentResponse]  # type: ignore[assignment]
     """Stops a deployment, queued or running. FAILED_PRECONDITION: it is completed."""
     RetryStage: _aio.UnaryUnaryMultiCallable[_api_pb2.RetryStageRequest, _api_pb2.RetryStageResponse]  # type: ignore[assignment]
-    """Runs a failed stage again. FAILED_PRECONDITION: it has not failed, or its deployment moved on."""
+    """Runs a failed stage again, as a new attempt, in a deployment that waits for a person (`onFailure: wait`).
+    FAILED_PRECONDITION: it has not failed, its deployment does not wait any more, or its piped cannot do it.
+    """
     RollBackDeployment: _aio.UnaryUnaryMultiCallable[_api_pb2.RollBackDeploymentRequest, _api_pb2.RollBackDeploymentResponse]  # type: ignore[assignment]
-    """Brings the application back to what ran before this deployment."""
+    """Brings the application back to what ran before this deployment, as RollBackApplication does. A deployment that waits
+    for a person after a failure (`onFailure: wait`) is rolled back itself, now.
+    """
+    GetDeploymentRecord: _aio.UnaryUnaryMultiCallable[_api_pb2.GetDeploymentRecordRequest, _api_pb2.GetDeploymentRecordResponse]  # type: ignore[assignment]
+    """What is known of a deployment beside the deployment itself: who asked for it and why, what people did to it and to
+    its stages. Empty when nobody did anything.
+    """
     WatchDeployment: _aio.UnaryStreamMultiCallable[_api_pb2.WatchDeploymentRequest, _api_pb2.WatchDeploymentResponse]  # type: ignore[assignment]
     """The deployment now, then again at each change of it or its stages; ends when it is completed."""
+    ExplainWait: _aio.UnaryUnaryMultiCallable[_api_pb2.ExplainWaitRequest, _api_pb2.ExplainWaitResponse]  # type: ignore[assignment]
+    """What a deployment that is not completed waits for now: for each thing a sentence and what a person can do.
+    Derived for each call from what the control plane knows; empty when it waits for nothing but its own work,
+    and when it is completed.
+    """
+    ListQueue: _aio.UnaryUnaryMultiCallable[_api_pb2.ListQueueRequest, _api_pb2.ListQueueResponse]  # type: ignore[assignment]
+    """All deployments that their agents have queued, and what each waits for there. Agents of upstream's tell nothing."""
     FollowStageLog: _aio.UnaryStreamMultiCallable[_api_pb2.FollowStageLogRequest, _api_pb2.FollowStageLogResponse]  # type: ignore[assignment]
     """The log of a stage from an index on; ends when the log is complete. A stage without a log yet is waited for.
     After an interruption call again with the index after the last one received.
@@ -113,7 +143,9 @@ class DeploymentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _api_pb2.RetryStageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_api_pb2.RetryStageResponse, _abc.Awaitable[_api_pb2.RetryStageResponse]]:
-        """Runs a failed stage again. FAILED_PRECONDITION: it has not failed, or its deployment moved on."""
+        """Runs a failed stage again, as a new attempt, in a deployment that waits for a person (`onFailure: wait`).
+        FAILED_PRECONDITION: it has not failed, its deployment does not wait any more, or its piped cannot do it.
+        """
 
     @_abc_1.abstractmethod
     def RollBackDeployment(
@@ -121,7 +153,19 @@ class DeploymentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _api_pb2.RollBackDeploymentRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_api_pb2.RollBackDeploymentResponse, _abc.Awaitable[_api_pb2.RollBackDeploymentResponse]]:
-        """Brings the application back to what ran before this deployment."""
+        """Brings the application back to what ran before this deployment, as RollBackApplication does. A deployment that waits
+        for a person after a failure (`onFailure: wait`) is rolled back itself, now.
+        """
+
+    @_abc_1.abstractmethod
+    def GetDeploymentRecord(
+        self,
+        request: _api_pb2.GetDeploymentRecordRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_api_pb2.GetDeploymentRecordResponse, _abc.Awaitable[_api_pb2.GetDeploymentRecordResponse]]:
+        """What is known of a deployment beside the deployment itself: who asked for it and why, what people did to it and to
+        its stages. Empty when nobody did anything.
+        """
 
     @_abc_1.abstractmethod
     def WatchDeployment(
@@ -130,6 +174,25 @@ class DeploymentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_api_pb2.WatchDeploymentResponse], _abc.AsyncIterator[_api_pb2.WatchDeploymentResponse]]:
         """The deployment now, then again at each change of it or its stages; ends when it is completed."""
+
+    @_abc_1.abstractmethod
+    def ExplainWait(
+        self,
+        request: _api_pb2.ExplainWaitRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_api_pb2.ExplainWaitResponse, _abc.Awaitable[_api_pb2.ExplainWaitResponse]]:
+        """What a deployment that is not completed waits for now: for each thing a sentence and what a person can do.
+        Derived for each call from what the control plane knows; empty when it waits for nothing but its own work,
+        and when it is completed.
+        """
+
+    @_abc_1.abstractmethod
+    def ListQueue(
+        self,
+        request: _api_pb2.ListQueueRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_api_pb2.ListQueueResponse, _abc.Awaitable[_api_pb2.ListQueueResponse]]:
+        """All deployments that their agents have queued, and what each waits for there. Agents of upstream's tell nothing."""
 
     @_abc_1.abstractmethod
     def FollowStageLog(
@@ -152,10 +215,37 @@ class ApplicationServiceStub:
     """Registers an application together with its deploy targets: upstream's API needs two calls for that, and an agent that
     is told at once would deploy between them. With an idempotency key it may be repeated.
     """
+    SyncApplication: _grpc.UnaryUnaryMultiCallable[_api_pb2.SyncApplicationRequest, _api_pb2.SyncApplicationResponse]
+    """Deploys the head of the application's branch with a strategy, which upstream's call cannot name. Answers the command; its
+    metadata has the deployment's id when the agent has taken it. FAILED_PRECONDITION: the application is disabled or deleted.
+    """
     GetLiveState: _grpc.UnaryUnaryMultiCallable[_api_pb2.GetLiveStateRequest, _api_pb2.GetLiveStateResponse]
     """What runs of an application, as its piped told it last. NOT_FOUND: nothing was told yet."""
+    OpenResource: _grpc.UnaryUnaryMultiCallable[_api_pb2.OpenResourceRequest, _api_pb2.OpenResourceResponse]
+    """The details of one resource of the live state, asked of its piped now and kept nowhere: the manifest with secrets masked,
+    events, the difference from git, the last lines of containers. NOT_FOUND: the live state has no such resource.
+    FAILED_PRECONDITION: its piped, or its plugin, cannot answer this. UNAVAILABLE: its piped is not connected, or took too long.
+    """
+    GetApplicationControl: _grpc.UnaryUnaryMultiCallable[_api_pb2.GetApplicationControlRequest, _api_pb2.GetApplicationControlResponse]
+    """Hold, pin and freeze of an application; empty when it has none."""
+    ListApplicationControls: _grpc.UnaryUnaryMultiCallable[_api_pb2.ListApplicationControlsRequest, _api_pb2.ListApplicationControlsResponse]
+    """Those of all applications of the project that have one."""
     ReleaseHold: _grpc.UnaryUnaryMultiCallable[_api_pb2.ReleaseHoldRequest, _api_pb2.ReleaseHoldResponse]
-    """Deploys the commit that was held after a failure. FAILED_PRECONDITION: nothing is held."""
+    """Deploys the commit that was held after a failure. Answers the id that the deployment will have.
+    FAILED_PRECONDITION: nothing is held, or its piped cannot do it.
+    """
+    ReleasePin: _grpc.UnaryUnaryMultiCallable[_api_pb2.ReleasePinRequest, _api_pb2.ReleasePinResponse]
+    """Ends the pin of a roll-back: the newest commit is deployed, if it is another one.
+    FAILED_PRECONDITION: it is not pinned.
+    """
+    RollBackApplication: _grpc.UnaryUnaryMultiCallable[_api_pb2.RollBackApplicationRequest, _api_pb2.RollBackApplicationResponse]
+    """Brings the application back to an earlier version, by a deployment of its own, and pins it there: newer commits wait
+    until ReleasePin. Answers the id that the deployment will have; GetCommandOutcome says whether its piped refused it,
+    and then the pin is gone. With `dry_run` nothing is done: its piped says what would change.
+    FAILED_PRECONDITION: there is no such version, or its piped cannot do it.
+    """
+    GetCommandOutcome: _grpc.UnaryUnaryMultiCallable[_api_pb2.GetCommandOutcomeRequest, _api_pb2.GetCommandOutcomeResponse]
+    """What became of a command of ReleaseHold, RollBackApplication, RollBackDeployment or RetryStage."""
     SetFreeze: _grpc.UnaryUnaryMultiCallable[_api_pb2.SetFreezeRequest, _api_pb2.SetFreezeResponse]
     """No new deployment starts by itself until the freeze is lifted. Rollbacks are never stopped. May be repeated."""
 
@@ -166,10 +256,37 @@ class ApplicationServiceAsyncStub(ApplicationServiceStub):
     """Registers an application together with its deploy targets: upstream's API needs two calls for that, and an agent that
     is told at once would deploy between them. With an idempotency key it may be repeated.
     """
+    SyncApplication: _aio.UnaryUnaryMultiCallable[_api_pb2.SyncApplicationRequest, _api_pb2.SyncApplicationResponse]  # type: ignore[assignment]
+    """Deploys the head of the application's branch with a strategy, which upstream's call cannot name. Answers the command; its
+    metadata has the deployment's id when the agent has taken it. FAILED_PRECONDITION: the application is disabled or deleted.
+    """
     GetLiveState: _aio.UnaryUnaryMultiCallable[_api_pb2.GetLiveStateRequest, _api_pb2.GetLiveStateResponse]  # type: ignore[assignment]
     """What runs of an application, as its piped told it last. NOT_FOUND: nothing was told yet."""
+    OpenResource: _aio.UnaryUnaryMultiCallable[_api_pb2.OpenResourceRequest, _api_pb2.OpenResourceResponse]  # type: ignore[assignment]
+    """The details of one resource of the live state, asked of its piped now and kept nowhere: the manifest with secrets masked,
+    events, the difference from git, the last lines of containers. NOT_FOUND: the live state has no such resource.
+    FAILED_PRECONDITION: its piped, or its plugin, cannot answer this. UNAVAILABLE: its piped is not connected, or took too long.
+    """
+    GetApplicationControl: _aio.UnaryUnaryMultiCallable[_api_pb2.GetApplicationControlRequest, _api_pb2.GetApplicationControlResponse]  # type: ignore[assignment]
+    """Hold, pin and freeze of an application; empty when it has none."""
+    ListApplicationControls: _aio.UnaryUnaryMultiCallable[_api_pb2.ListApplicationControlsRequest, _api_pb2.ListApplicationControlsResponse]  # type: ignore[assignment]
+    """Those of all applications of the project that have one."""
     ReleaseHold: _aio.UnaryUnaryMultiCallable[_api_pb2.ReleaseHoldRequest, _api_pb2.ReleaseHoldResponse]  # type: ignore[assignment]
-    """Deploys the commit that was held after a failure. FAILED_PRECONDITION: nothing is held."""
+    """Deploys the commit that was held after a failure. Answers the id that the deployment will have.
+    FAILED_PRECONDITION: nothing is held, or its piped cannot do it.
+    """
+    ReleasePin: _aio.UnaryUnaryMultiCallable[_api_pb2.ReleasePinRequest, _api_pb2.ReleasePinResponse]  # type: ignore[assignment]
+    """Ends the pin of a roll-back: the newest commit is deployed, if it is another one.
+    FAILED_PRECONDITION: it is not pinned.
+    """
+    RollBackApplication: _aio.UnaryUnaryMultiCallable[_api_pb2.RollBackApplicationRequest, _api_pb2.RollBackApplicationResponse]  # type: ignore[assignment]
+    """Brings the application back to an earlier version, by a deployment of its own, and pins it there: newer commits wait
+    until ReleasePin. Answers the id that the deployment will have; GetCommandOutcome says whether its piped refused it,
+    and then the pin is gone. With `dry_run` nothing is done: its piped says what would change.
+    FAILED_PRECONDITION: there is no such version, or its piped cannot do it.
+    """
+    GetCommandOutcome: _aio.UnaryUnaryMultiCallable[_api_pb2.GetCommandOutcomeRequest, _api_pb2.GetCommandOutcomeResponse]  # type: ignore[assignment]
+    """What became of a command of ReleaseHold, RollBackApplication, RollBackDeployment or RetryStage."""
     SetFreeze: _aio.UnaryUnaryMultiCallable[_api_pb2.SetFreezeRequest, _api_pb2.SetFreezeResponse]  # type: ignore[assignment]
     """No new deployment starts by itself until the freeze is lifted. Rollbacks are never stopped. May be repeated."""
 
@@ -185,6 +302,16 @@ class ApplicationServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
+    def SyncApplication(
+        self,
+        request: _api_pb2.SyncApplicationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_api_pb2.SyncApplicationResponse, _abc.Awaitable[_api_pb2.SyncApplicationResponse]]:
+        """Deploys the head of the application's branch with a strategy, which upstream's call cannot name. Answers the command; its
+        metadata has the deployment's id when the agent has taken it. FAILED_PRECONDITION: the application is disabled or deleted.
+        """
+
+    @_abc_1.abstractmethod
     def GetLiveState(
         self,
         request: _api_pb2.GetLiveStateRequest,
@@ -193,12 +320,71 @@ class ApplicationServiceServicer(metaclass=_abc_1.ABCMeta):
         """What runs of an application, as its piped told it last. NOT_FOUND: nothing was told yet."""
 
     @_abc_1.abstractmethod
+    def OpenResource(
+        self,
+        request: _api_pb2.OpenResourceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_api_pb2.OpenResourceResponse, _abc.Awaitable[_api_pb2.OpenResourceResponse]]:
+        """The details of one resource of the live state, asked of its piped now and kept nowhere: the manifest with secrets masked,
+        events, the difference from git, the last lines of containers. NOT_FOUND: the live state has no such resource.
+        FAILED_PRECONDITION: its piped, or its plugin, cannot answer this. UNAVAILABLE: its piped is not connected, or took too long.
+        """
+
+    @_abc_1.abstractmethod
+    def GetApplicationControl(
+        self,
+        request: _api_pb2.GetApplicationControlRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_api_pb2.GetApplicationControlResponse, _abc.Awaitable[_api_pb2.GetApplicationControlResponse]]:
+        """Hold, pin and freeze of an application; empty when it has none."""
+
+    @_abc_1.abstractmethod
+    def ListApplicationControls(
+        self,
+        request: _api_pb2.ListApplicationControlsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_api_pb2.ListApplicationControlsResponse, _abc.Awaitable[_api_pb2.ListApplicationControlsResponse]]:
+        """Those of all applications of the project that have one."""
+
+    @_abc_1.abstractmethod
     def ReleaseHold(
         self,
         request: _api_pb2.ReleaseHoldRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_api_pb2.ReleaseHoldResponse, _abc.Awaitable[_api_pb2.ReleaseHoldResponse]]:
-        """Deploys the commit that was held after a failure. FAILED_PRECONDITION: nothing is held."""
+        """Deploys the commit that was held after a failure. Answers the id that the deployment will have.
+        FAILED_PRECONDITION: nothing is held, or its piped cannot do it.
+        """
+
+    @_abc_1.abstractmethod
+    def ReleasePin(
+        self,
+        request: _api_pb2.ReleasePinRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_api_pb2.ReleasePinResponse, _abc.Awaitable[_api_pb2.ReleasePinResponse]]:
+        """Ends the pin of a roll-back: the newest commit is deployed, if it is another one.
+        FAILED_PRECONDITION: it is not pinned.
+        """
+
+    @_abc_1.abstractmethod
+    def RollBackApplication(
+        self,
+        request: _api_pb2.RollBackApplicationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_api_pb2.RollBackApplicationResponse, _abc.Awaitable[_api_pb2.RollBackApplicationResponse]]:
+        """Brings the application back to an earlier version, by a deployment of its own, and pins it there: newer commits wait
+        until ReleasePin. Answers the id that the deployment will have; GetCommandOutcome says whether its piped refused it,
+        and then the pin is gone. With `dry_run` nothing is done: its piped says what would change.
+        FAILED_PRECONDITION: there is no such version, or its piped cannot do it.
+        """
+
+    @_abc_1.abstractmethod
+    def GetCommandOutcome(
+        self,
+        request: _api_pb2.GetCommandOutcomeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_api_pb2.GetCommandOutcomeResponse, _abc.Awaitable[_api_pb2.GetCommandOutcomeResponse]]:
+        """What became of a command of ReleaseHold, RollBackApplication, RollBackDeployment or RetryStage."""
 
     @_abc_1.abstractmethod
     def SetFreeze(
@@ -217,6 +403,10 @@ class PipedServiceStub:
     def __new__(cls, channel: _aio.Channel) -> PipedServiceAsyncStub: ...
     ListPipeds: _grpc.UnaryUnaryMultiCallable[_api_pb2.ListPipedsRequest, _api_pb2.ListPipedsResponse]
     """The project's pipeds with their connection and their plugins. Keys are left out."""
+    DeletePiped: _grpc.UnaryUnaryMultiCallable[_api_pb2.DeletePipedRequest, _api_pb2.DeletePipedResponse]
+    """Deletes a piped: its id and its keys count no more. What it has deployed stays, and so does the history.
+    FAILED_PRECONDITION: applications belong to it, or it is online; the message names them.
+    """
     RestartPlugin: _grpc.UnaryUnaryMultiCallable[_api_pb2.RestartPluginRequest, _api_pb2.RestartPluginResponse]
     """Stops and starts one plugin of a piped. Running stages are continued."""
 
@@ -225,6 +415,10 @@ class PipedServiceAsyncStub(PipedServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListPipeds: _aio.UnaryUnaryMultiCallable[_api_pb2.ListPipedsRequest, _api_pb2.ListPipedsResponse]  # type: ignore[assignment]
     """The project's pipeds with their connection and their plugins. Keys are left out."""
+    DeletePiped: _aio.UnaryUnaryMultiCallable[_api_pb2.DeletePipedRequest, _api_pb2.DeletePipedResponse]  # type: ignore[assignment]
+    """Deletes a piped: its id and its keys count no more. What it has deployed stays, and so does the history.
+    FAILED_PRECONDITION: applications belong to it, or it is online; the message names them.
+    """
     RestartPlugin: _aio.UnaryUnaryMultiCallable[_api_pb2.RestartPluginRequest, _api_pb2.RestartPluginResponse]  # type: ignore[assignment]
     """Stops and starts one plugin of a piped. Running stages are continued."""
 
@@ -236,6 +430,16 @@ class PipedServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_api_pb2.ListPipedsResponse, _abc.Awaitable[_api_pb2.ListPipedsResponse]]:
         """The project's pipeds with their connection and their plugins. Keys are left out."""
+
+    @_abc_1.abstractmethod
+    def DeletePiped(
+        self,
+        request: _api_pb2.DeletePipedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_api_pb2.DeletePipedResponse, _abc.Awaitable[_api_pb2.DeletePipedResponse]]:
+        """Deletes a piped: its id and its keys count no more. What it has deployed stays, and so does the history.
+        FAILED_PRECONDITION: applications belong to it, or it is online; the message names them.
+        """
 
     @_abc_1.abstractmethod
     def RestartPlugin(
@@ -257,7 +461,9 @@ class ProjectServiceStub:
     A reconnect has missed changes: read again what is shown.
     """
     ListAudit: _grpc.UnaryUnaryMultiCallable[_api_pb2.ListAuditRequest, _api_pb2.ListAuditResponse]
-    """Who did what, newest first."""
+    """Who did what, newest first. The records of a project are a chain: each holds the hash of the one before it, so that
+    whoever reads all of them from the oldest on can tell whether one was changed, removed or put in.
+    """
 
 @_typing.type_check_only
 class ProjectServiceAsyncStub(ProjectServiceStub):
@@ -267,7 +473,9 @@ class ProjectServiceAsyncStub(ProjectServiceStub):
     A reconnect has missed changes: read again what is shown.
     """
     ListAudit: _aio.UnaryUnaryMultiCallable[_api_pb2.ListAuditRequest, _api_pb2.ListAuditResponse]  # type: ignore[assignment]
-    """Who did what, newest first."""
+    """Who did what, newest first. The records of a project are a chain: each holds the hash of the one before it, so that
+    whoever reads all of them from the oldest on can tell whether one was changed, removed or put in.
+    """
 
 class ProjectServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -286,6 +494,8 @@ class ProjectServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _api_pb2.ListAuditRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_api_pb2.ListAuditResponse, _abc.Awaitable[_api_pb2.ListAuditResponse]]:
-        """Who did what, newest first."""
+        """Who did what, newest first. The records of a project are a chain: each holds the hash of the one before it, so that
+        whoever reads all of them from the oldest on can tell whether one was changed, removed or put in.
+        """
 
 def add_ProjectServiceServicer_to_server(servicer: ProjectServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -19,7 +19,10 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from pipecd_wire.model import application_live_state_pb2 as _application_live_state_pb2
 from pipecd_wire.model import command_pb2 as _command_pb2
+from pipecd_wire.pipecd.details import details_pb2 as _details_pb2
+from pipecd_wire.plugin.common import common_pb2 as _common_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -30,6 +33,74 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+@_typing.final
+class OpenResourceRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PIPED_ID_FIELD_NUMBER: _builtins.int
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    APPLICATION_NAME_FIELD_NUMBER: _builtins.int
+    DEPLOY_SOURCE_FIELD_NUMBER: _builtins.int
+    DEPLOY_TARGET_FIELD_NUMBER: _builtins.int
+    RESOURCE_FIELD_NUMBER: _builtins.int
+    CONTAINER_FIELD_NUMBER: _builtins.int
+    LOG_LINES_FIELD_NUMBER: _builtins.int
+    piped_id: _builtins.str
+    application_id: _builtins.str
+    application_name: _builtins.str
+    deploy_target: _builtins.str
+    container: _builtins.str
+    """Whose lines are wanted; empty for those of all containers."""
+    log_lines: _builtins.int
+    """How many of the last lines of each container."""
+    @_builtins.property
+    def deploy_source(self) -> _common_pb2.DeploymentSource:
+        """What should run."""
+
+    @_builtins.property
+    def resource(self) -> _application_live_state_pb2.ResourceState:
+        """As the plugin named it last."""
+
+    def __init__(
+        self,
+        *,
+        piped_id: _builtins.str = ...,
+        application_id: _builtins.str = ...,
+        application_name: _builtins.str = ...,
+        deploy_source: _common_pb2.DeploymentSource | None = ...,
+        deploy_target: _builtins.str = ...,
+        resource: _application_live_state_pb2.ResourceState | None = ...,
+        container: _builtins.str = ...,
+        log_lines: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deploy_source", b"deploy_source", "resource", b"resource"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "application_name", b"application_name", "container", b"container", "deploy_source", b"deploy_source", "deploy_target", b"deploy_target", "log_lines", b"log_lines", "piped_id", b"piped_id", "resource", b"resource"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenResourceRequest: _TypeAlias = OpenResourceRequest  # noqa: Y015
+
+@_typing.final
+class OpenResourceResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DETAILS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def details(self) -> _details_pb2.ResourceDetails: ...
+    def __init__(
+        self,
+        *,
+        details: _details_pb2.ResourceDetails | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["details", b"details"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["details", b"details"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenResourceResponse: _TypeAlias = OpenResourceResponse  # noqa: Y015
 
 @_typing.final
 class WaitStageRequest(_message.Message):
@@ -274,6 +345,41 @@ class WatchStageCommandsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchStageCommandsResponse: _TypeAlias = WatchStageCommandsResponse  # noqa: Y015
+
+@_typing.final
+class AnnounceLiveStatesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPLICATION_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def application_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        application_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_ids", b"application_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AnnounceLiveStatesRequest: _TypeAlias = AnnounceLiveStatesRequest  # noqa: Y015
+
+@_typing.final
+class AnnounceLiveStatesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AnnounceLiveStatesResponse: _TypeAlias = AnnounceLiveStatesResponse  # noqa: Y015
 
 @_typing.final
 class GetSchemasRequest(_message.Message):

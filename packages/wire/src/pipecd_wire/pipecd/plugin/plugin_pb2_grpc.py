@@ -5,7 +5,7 @@ import warnings
 
 from pipecd_wire.pipecd.plugin import plugin_pb2 as pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.72.1'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -18,14 +18,14 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in pipecd_wire/pipecd/plugin/plugin_pb2_grpc.py depends on'
+        + f' but the generated code in pipecd_wire/pipecd/plugin/plugin_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class PluginManagementServiceStub:
+class PluginManagementServiceStub(object):
     """Served by piped, on the private loopback port of one plugin.
     """
 
@@ -55,9 +55,14 @@ class PluginManagementServiceStub:
                 request_serializer=pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.WatchStageCommandsRequest.SerializeToString,
                 response_deserializer=pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.WatchStageCommandsResponse.FromString,
                 _registered_method=True)
+        self.AnnounceLiveStates = channel.unary_unary(
+                '/pipecd.plugin.v1.PluginManagementService/AnnounceLiveStates',
+                request_serializer=pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.AnnounceLiveStatesRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.AnnounceLiveStatesResponse.FromString,
+                _registered_method=True)
 
 
-class PluginManagementServiceServicer:
+class PluginManagementServiceServicer(object):
     """Served by piped, on the private loopback port of one plugin.
     """
 
@@ -92,6 +97,15 @@ class PluginManagementServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AnnounceLiveStates(self, request, context):
+        """What runs of these applications has changed: piped reads their live states soon, not at the next interval.
+        Applications of others, and those without a deploy target of this plugin, are passed over: the plugin may see more
+        on its platform than is this piped's. Announcements that follow each other closely are one. May be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PluginManagementServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -115,6 +129,11 @@ def add_PluginManagementServiceServicer_to_server(servicer, server):
                     request_deserializer=pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.WatchStageCommandsRequest.FromString,
                     response_serializer=pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.WatchStageCommandsResponse.SerializeToString,
             ),
+            'AnnounceLiveStates': grpc.unary_unary_rpc_method_handler(
+                    servicer.AnnounceLiveStates,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.AnnounceLiveStatesRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.AnnounceLiveStatesResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'pipecd.plugin.v1.PluginManagementService', rpc_method_handlers)
@@ -123,7 +142,7 @@ def add_PluginManagementServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class PluginManagementService:
+class PluginManagementService(object):
     """Served by piped, on the private loopback port of one plugin.
     """
 
@@ -235,8 +254,35 @@ class PluginManagementService:
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def AnnounceLiveStates(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.plugin.v1.PluginManagementService/AnnounceLiveStates',
+            pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.AnnounceLiveStatesRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.AnnounceLiveStatesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
-class PluginConfigServiceStub:
+
+class PluginConfigServiceStub(object):
     """Served by a plugin beside its platform services.
     """
 
@@ -258,7 +304,7 @@ class PluginConfigServiceStub:
                 _registered_method=True)
 
 
-class PluginConfigServiceServicer:
+class PluginConfigServiceServicer(object):
     """Served by a plugin beside its platform services.
     """
 
@@ -297,7 +343,7 @@ def add_PluginConfigServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class PluginConfigService:
+class PluginConfigService(object):
     """Served by a plugin beside its platform services.
     """
 
@@ -356,7 +402,7 @@ class PluginConfigService:
             _registered_method=True)
 
 
-class PluginStageServiceStub:
+class PluginStageServiceStub(object):
     """Served by a plugin beside its platform services.
     """
 
@@ -373,7 +419,7 @@ class PluginStageServiceStub:
                 _registered_method=True)
 
 
-class PluginStageServiceServicer:
+class PluginStageServiceServicer(object):
     """Served by a plugin beside its platform services.
     """
 
@@ -401,7 +447,7 @@ def add_PluginStageServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class PluginStageService:
+class PluginStageService(object):
     """Served by a plugin beside its platform services.
     """
 
@@ -422,6 +468,83 @@ class PluginStageService:
             '/pipecd.plugin.v1.PluginStageService/WaitStage',
             pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.WaitStageRequest.SerializeToString,
             pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.WaitStageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class PluginDetailsServiceStub(object):
+    """Served by a plugin that can show more of a resource than its live state has.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.OpenResource = channel.unary_unary(
+                '/pipecd.plugin.v1.PluginDetailsService/OpenResource',
+                request_serializer=pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.OpenResourceRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.OpenResourceResponse.FromString,
+                _registered_method=True)
+
+
+class PluginDetailsServiceServicer(object):
+    """Served by a plugin that can show more of a resource than its live state has.
+    """
+
+    def OpenResource(self, request, context):
+        """What a person sees who opens one resource. piped asks only for resources that the plugin itself has named in the live
+        state of the same application. NOT_FOUND: it is gone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_PluginDetailsServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'OpenResource': grpc.unary_unary_rpc_method_handler(
+                    servicer.OpenResource,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.OpenResourceRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.OpenResourceResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'pipecd.plugin.v1.PluginDetailsService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('pipecd.plugin.v1.PluginDetailsService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class PluginDetailsService(object):
+    """Served by a plugin that can show more of a resource than its live state has.
+    """
+
+    @staticmethod
+    def OpenResource(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.plugin.v1.PluginDetailsService/OpenResource',
+            pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.OpenResourceRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_plugin_dot_plugin__pb2.OpenResourceResponse.FromString,
             options,
             channel_credentials,
             insecure,

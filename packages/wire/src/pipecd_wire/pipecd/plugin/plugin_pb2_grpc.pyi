@@ -57,6 +57,11 @@ class PluginManagementServiceStub:
     """The commands of a stage, each as soon as it is there; those already given come first.
     Ends when the stage ends. The plugin may open it again and is told of all commands again.
     """
+    AnnounceLiveStates: _grpc.UnaryUnaryMultiCallable[_plugin_pb2.AnnounceLiveStatesRequest, _plugin_pb2.AnnounceLiveStatesResponse]
+    """What runs of these applications has changed: piped reads their live states soon, not at the next interval.
+    Applications of others, and those without a deploy target of this plugin, are passed over: the plugin may see more
+    on its platform than is this piped's. Announcements that follow each other closely are one. May be repeated.
+    """
 
 @_typing.type_check_only
 class PluginManagementServiceAsyncStub(PluginManagementServiceStub):
@@ -76,6 +81,11 @@ class PluginManagementServiceAsyncStub(PluginManagementServiceStub):
     WatchStageCommands: _aio.UnaryStreamMultiCallable[_plugin_pb2.WatchStageCommandsRequest, _plugin_pb2.WatchStageCommandsResponse]  # type: ignore[assignment]
     """The commands of a stage, each as soon as it is there; those already given come first.
     Ends when the stage ends. The plugin may open it again and is told of all commands again.
+    """
+    AnnounceLiveStates: _aio.UnaryUnaryMultiCallable[_plugin_pb2.AnnounceLiveStatesRequest, _plugin_pb2.AnnounceLiveStatesResponse]  # type: ignore[assignment]
+    """What runs of these applications has changed: piped reads their live states soon, not at the next interval.
+    Applications of others, and those without a deploy target of this plugin, are passed over: the plugin may see more
+    on its platform than is this piped's. Announcements that follow each other closely are one. May be repeated.
     """
 
 class PluginManagementServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -117,6 +127,17 @@ class PluginManagementServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_plugin_pb2.WatchStageCommandsResponse], _abc.AsyncIterator[_plugin_pb2.WatchStageCommandsResponse]]:
         """The commands of a stage, each as soon as it is there; those already given come first.
         Ends when the stage ends. The plugin may open it again and is told of all commands again.
+        """
+
+    @_abc_1.abstractmethod
+    def AnnounceLiveStates(
+        self,
+        request: _plugin_pb2.AnnounceLiveStatesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_plugin_pb2.AnnounceLiveStatesResponse, _abc.Awaitable[_plugin_pb2.AnnounceLiveStatesResponse]]:
+        """What runs of these applications has changed: piped reads their live states soon, not at the next interval.
+        Applications of others, and those without a deploy target of this plugin, are passed over: the plugin may see more
+        on its platform than is this piped's. Announcements that follow each other closely are one. May be repeated.
         """
 
 def add_PluginManagementServiceServicer_to_server(servicer: PluginManagementServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
@@ -200,3 +221,40 @@ class PluginStageServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
 def add_PluginStageServiceServicer_to_server(servicer: PluginStageServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class PluginDetailsServiceStub:
+    """Served by a plugin that can show more of a resource than its live state has."""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> PluginDetailsServiceAsyncStub: ...
+    OpenResource: _grpc.UnaryUnaryMultiCallable[_plugin_pb2.OpenResourceRequest, _plugin_pb2.OpenResourceResponse]
+    """What a person sees who opens one resource. piped asks only for resources that the plugin itself has named in the live
+    state of the same application. NOT_FOUND: it is gone.
+    """
+
+@_typing.type_check_only
+class PluginDetailsServiceAsyncStub(PluginDetailsServiceStub):
+    """Served by a plugin that can show more of a resource than its live state has."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    OpenResource: _aio.UnaryUnaryMultiCallable[_plugin_pb2.OpenResourceRequest, _plugin_pb2.OpenResourceResponse]  # type: ignore[assignment]
+    """What a person sees who opens one resource. piped asks only for resources that the plugin itself has named in the live
+    state of the same application. NOT_FOUND: it is gone.
+    """
+
+class PluginDetailsServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Served by a plugin that can show more of a resource than its live state has."""
+
+    @_abc_1.abstractmethod
+    def OpenResource(
+        self,
+        request: _plugin_pb2.OpenResourceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_plugin_pb2.OpenResourceResponse, _abc.Awaitable[_plugin_pb2.OpenResourceResponse]]:
+        """What a person sees who opens one resource. piped asks only for resources that the plugin itself has named in the live
+        state of the same application. NOT_FOUND: it is gone.
+        """
+
+def add_PluginDetailsServiceServicer_to_server(servicer: PluginDetailsServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

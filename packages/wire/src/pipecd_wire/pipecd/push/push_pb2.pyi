@@ -21,7 +21,11 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from pipecd_wire.model import application_pb2 as _application_pb2
 from pipecd_wire.model import command_pb2 as _command_pb2
+from pipecd_wire.model import common_pb2 as _common_pb2
 from pipecd_wire.model import deployment_pb2 as _deployment_pb2
+from pipecd_wire.pipecd.control import control_pb2 as _control_pb2
+from pipecd_wire.pipecd.details import details_pb2 as _details_pb2
+from pipecd_wire.pipedservice import service_pb2 as _service_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -39,19 +43,23 @@ class WatchRequest(_message.Message):
 
     INSTANCE_ID_FIELD_NUMBER: _builtins.int
     DATA_FOLDER_ID_FIELD_NUMBER: _builtins.int
+    ANSWERS_QUESTIONS_FIELD_NUMBER: _builtins.int
     instance_id: _builtins.str
     """Made anew by each process: tells two instances of one piped id apart."""
     data_folder_id: _builtins.str
     """Made once per data folder, which one process locks: a restarted agent gets its lease back at once."""
+    answers_questions: _builtins.bool
+    """It knows `Question`: without this it is asked none."""
     def __init__(
         self,
         *,
         instance_id: _builtins.str = ...,
         data_folder_id: _builtins.str = ...,
+        answers_questions: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data_folder_id", b"data_folder_id", "instance_id", b"instance_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers_questions", b"answers_questions", "data_folder_id", b"data_folder_id", "instance_id", b"instance_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -66,6 +74,7 @@ class WatchResponse(_message.Message):
     GIT_HINT_FIELD_NUMBER: _builtins.int
     LEASE_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
+    QUESTION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def snapshot(self) -> Global___Snapshot: ...
     @_builtins.property
@@ -76,6 +85,8 @@ class WatchResponse(_message.Message):
     def lease(self) -> Global___Lease: ...
     @_builtins.property
     def heartbeat(self) -> Global___Heartbeat: ...
+    @_builtins.property
+    def question(self) -> Global___Question: ...
     def __init__(
         self,
         *,
@@ -84,12 +95,13 @@ class WatchResponse(_message.Message):
         git_hint: Global___GitHint | None = ...,
         lease: Global___Lease | None = ...,
         heartbeat: Global___Heartbeat | None = ...,
+        question: Global___Question | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "change", b"change", "git_hint", b"git_hint", "heartbeat", b"heartbeat", "lease", b"lease", "snapshot", b"snapshot"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "change", b"change", "git_hint", b"git_hint", "heartbeat", b"heartbeat", "lease", b"lease", "question", b"question", "snapshot", b"snapshot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "change", b"change", "git_hint", b"git_hint", "heartbeat", b"heartbeat", "lease", b"lease", "snapshot", b"snapshot"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "change", b"change", "git_hint", b"git_hint", "heartbeat", b"heartbeat", "lease", b"lease", "question", b"question", "snapshot", b"snapshot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["snapshot", "change", "git_hint", "lease", "heartbeat"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["snapshot", "change", "git_hint", "lease", "heartbeat", "question"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -106,6 +118,9 @@ class Snapshot(_message.Message):
     COMMANDS_FIELD_NUMBER: _builtins.int
     OWN_COMMANDS_FIELD_NUMBER: _builtins.int
     LEASE_FIELD_NUMBER: _builtins.int
+    CONTROLS_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def applications(self) -> _containers.RepeatedCompositeFieldContainer[_application_pb2.Application]:
         """The enabled applications of this agent."""
@@ -124,6 +139,16 @@ class Snapshot(_message.Message):
 
     @_builtins.property
     def lease(self) -> Global___Lease: ...
+    @_builtins.property
+    def controls(self) -> _containers.RepeatedCompositeFieldContainer[_control_pb2.ApplicationControl]:
+        """Of applications that have one."""
+
+    @_builtins.property
+    def records(self) -> _containers.RepeatedCompositeFieldContainer[_control_pb2.DeploymentRecord]:
+        """Of the deployments that are not completed and have one."""
+
+    @_builtins.property
+    def rules(self) -> _control_pb2.ProjectRules: ...
     def __init__(
         self,
         *,
@@ -132,10 +157,13 @@ class Snapshot(_message.Message):
         commands: _abc.Iterable[_command_pb2.Command] | None = ...,
         own_commands: _abc.Iterable[Global___Command] | None = ...,
         lease: Global___Lease | None = ...,
+        controls: _abc.Iterable[_control_pb2.ApplicationControl] | None = ...,
+        records: _abc.Iterable[_control_pb2.DeploymentRecord] | None = ...,
+        rules: _control_pb2.ProjectRules | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "rules", b"rules"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applications", b"applications", "commands", b"commands", "deployments", b"deployments", "lease", b"lease", "own_commands", b"own_commands"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applications", b"applications", "commands", b"commands", "controls", b"controls", "deployments", b"deployments", "lease", b"lease", "own_commands", b"own_commands", "records", b"records", "rules", b"rules"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -152,6 +180,9 @@ class Change(_message.Message):
     DEPLOYMENTS_FIELD_NUMBER: _builtins.int
     COMMANDS_FIELD_NUMBER: _builtins.int
     OWN_COMMANDS_FIELD_NUMBER: _builtins.int
+    CONTROLS_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def applications(self) -> _containers.RepeatedCompositeFieldContainer[_application_pb2.Application]: ...
     @_builtins.property
@@ -164,6 +195,16 @@ class Change(_message.Message):
     def commands(self) -> _containers.RepeatedCompositeFieldContainer[_command_pb2.Command]: ...
     @_builtins.property
     def own_commands(self) -> _containers.RepeatedCompositeFieldContainer[Global___Command]: ...
+    @_builtins.property
+    def controls(self) -> _containers.RepeatedCompositeFieldContainer[_control_pb2.ApplicationControl]:
+        """An empty one, with the id alone, says that nothing applies any more."""
+
+    @_builtins.property
+    def records(self) -> _containers.RepeatedCompositeFieldContainer[_control_pb2.DeploymentRecord]: ...
+    @_builtins.property
+    def rules(self) -> _control_pb2.ProjectRules:
+        """Set when they changed; then they are complete."""
+
     def __init__(
         self,
         *,
@@ -172,10 +213,13 @@ class Change(_message.Message):
         deployments: _abc.Iterable[_deployment_pb2.Deployment] | None = ...,
         commands: _abc.Iterable[_command_pb2.Command] | None = ...,
         own_commands: _abc.Iterable[Global___Command] | None = ...,
+        controls: _abc.Iterable[_control_pb2.ApplicationControl] | None = ...,
+        records: _abc.Iterable[_control_pb2.DeploymentRecord] | None = ...,
+        rules: _control_pb2.ProjectRules | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applications", b"applications", "commands", b"commands", "deployments", b"deployments", "own_commands", b"own_commands", "removed_application_ids", b"removed_application_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applications", b"applications", "commands", b"commands", "controls", b"controls", "deployments", b"deployments", "own_commands", b"own_commands", "records", b"records", "removed_application_ids", b"removed_application_ids", "rules", b"rules"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -271,6 +315,115 @@ class Heartbeat(_message.Message):
 Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
 
 @_typing.final
+class Question(_message.Message):
+    """What somebody wants to know from the agent right now. It is sent once and never kept: whoever asked waits for
+    AnswerQuestion, for a limited time.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    OPEN_RESOURCE_FIELD_NUMBER: _builtins.int
+    PREVIEW_ROLL_BACK_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    @_builtins.property
+    def time(self) -> _duration_pb2.Duration:
+        """For how long the answer is waited for."""
+
+    @_builtins.property
+    def open_resource(self) -> Global___OpenResource: ...
+    @_builtins.property
+    def preview_roll_back(self) -> Global___PreviewRollBack: ...
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        time: _duration_pb2.Duration | None = ...,
+        open_resource: Global___OpenResource | None = ...,
+        preview_roll_back: Global___PreviewRollBack | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "open_resource", b"open_resource", "preview_roll_back", b"preview_roll_back", "time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "id", b"id", "open_resource", b"open_resource", "preview_roll_back", b"preview_roll_back", "time", b"time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["open_resource", "preview_roll_back"]  # noqa: Y015
+    _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
+
+Global___Question: _TypeAlias = Question  # noqa: Y015
+
+@_typing.final
+class OpenResource(_message.Message):
+    """The details of one resource of an application's live state."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    PLUGIN_NAME_FIELD_NUMBER: _builtins.int
+    DEPLOY_TARGET_FIELD_NUMBER: _builtins.int
+    RESOURCE_ID_FIELD_NUMBER: _builtins.int
+    CONTAINER_FIELD_NUMBER: _builtins.int
+    LOG_LINES_FIELD_NUMBER: _builtins.int
+    application_id: _builtins.str
+    plugin_name: _builtins.str
+    deploy_target: _builtins.str
+    resource_id: _builtins.str
+    container: _builtins.str
+    """Whose lines are wanted; empty for those of all containers."""
+    log_lines: _builtins.int
+    """How many of the last lines of each container; 0 is the agent's default."""
+    def __init__(
+        self,
+        *,
+        application_id: _builtins.str = ...,
+        plugin_name: _builtins.str = ...,
+        deploy_target: _builtins.str = ...,
+        resource_id: _builtins.str = ...,
+        container: _builtins.str = ...,
+        log_lines: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "container", b"container", "deploy_target", b"deploy_target", "log_lines", b"log_lines", "plugin_name", b"plugin_name", "resource_id", b"resource_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenResource: _TypeAlias = OpenResource  # noqa: Y015
+
+@_typing.final
+class PreviewRollBack(_message.Message):
+    """What bringing an application back to a commit would change. Nothing of the commit is executed for it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    COMMIT_HASH_FIELD_NUMBER: _builtins.int
+    DEPLOYED_BEFORE_FIELD_NUMBER: _builtins.int
+    STRATEGY_FIELD_NUMBER: _builtins.int
+    application_id: _builtins.str
+    commit_hash: _builtins.str
+    """The whole hash or its start."""
+    deployed_before: _builtins.bool
+    """Whether it was deployed successfully before; else it has to be reachable in the application's branch."""
+    strategy: _common_pb2.SyncStrategy.ValueType
+    def __init__(
+        self,
+        *,
+        application_id: _builtins.str = ...,
+        commit_hash: _builtins.str = ...,
+        deployed_before: _builtins.bool = ...,
+        strategy: _common_pb2.SyncStrategy.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "commit_hash", b"commit_hash", "deployed_before", b"deployed_before", "strategy", b"strategy"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreviewRollBack: _TypeAlias = PreviewRollBack  # noqa: Y015
+
+@_typing.final
 class Command(_message.Message):
     """A command that upstream does not know."""
 
@@ -286,7 +439,7 @@ class Command(_message.Message):
         RETRY_STAGE: Command._Type.ValueType  # 1
         """Run a failed stage again, in a deployment that is still open to it."""
         ROLL_BACK: Command._Type.ValueType  # 2
-        """Bring the application back to what ran before this deployment."""
+        """Bring the application back to `commit_hash`; in an open deployment, `deployment_id`, that waits for a person: roll it back."""
         RESTART_PLUGIN: Command._Type.ValueType  # 3
         """Stop and start one plugin of the agent."""
         RELEASE_HOLD: Command._Type.ValueType  # 4
@@ -297,7 +450,7 @@ class Command(_message.Message):
     RETRY_STAGE: Command.Type.ValueType  # 1
     """Run a failed stage again, in a deployment that is still open to it."""
     ROLL_BACK: Command.Type.ValueType  # 2
-    """Bring the application back to what ran before this deployment."""
+    """Bring the application back to `commit_hash`; in an open deployment, `deployment_id`, that waits for a person: roll it back."""
     RESTART_PLUGIN: Command.Type.ValueType  # 3
     """Stop and start one plugin of the agent."""
     RELEASE_HOLD: Command.Type.ValueType  # 4
@@ -311,6 +464,11 @@ class Command(_message.Message):
     PLUGIN_NAME_FIELD_NUMBER: _builtins.int
     COMMANDER_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
+    COMMIT_HASH_FIELD_NUMBER: _builtins.int
+    TARGET_DEPLOYMENT_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    STRATEGY_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     type: Global___Command.Type.ValueType
     application_id: _builtins.str
@@ -319,6 +477,16 @@ class Command(_message.Message):
     plugin_name: _builtins.str
     commander: _builtins.str
     """Who asked."""
+    commit_hash: _builtins.str
+    """Of a roll-back: what the application is brought back to."""
+    target_deployment_id: _builtins.str
+    """Of a roll-back: the deployment that had it; empty when a commit was named."""
+    reason: _builtins.str
+    """What the person said."""
+    attempt: _builtins.int
+    """Of a retry: the number of the new attempt, counted from 0. It is begun once, however often the command comes."""
+    strategy: _common_pb2.SyncStrategy.ValueType
+    """Of a roll-back: how it is deployed."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -332,10 +500,15 @@ class Command(_message.Message):
         plugin_name: _builtins.str = ...,
         commander: _builtins.str = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
+        commit_hash: _builtins.str = ...,
+        target_deployment_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        attempt: _builtins.int = ...,
+        strategy: _common_pb2.SyncStrategy.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "commander", b"commander", "created_at", b"created_at", "deployment_id", b"deployment_id", "id", b"id", "plugin_name", b"plugin_name", "stage_id", b"stage_id", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "attempt", b"attempt", "commander", b"commander", "commit_hash", b"commit_hash", "created_at", b"created_at", "deployment_id", b"deployment_id", "id", b"id", "plugin_name", b"plugin_name", "reason", b"reason", "stage_id", b"stage_id", "strategy", b"strategy", "target_deployment_id", b"target_deployment_id", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -558,3 +731,443 @@ class PluginState(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PluginState: _TypeAlias = PluginState  # noqa: Y015
+
+@_typing.final
+class ReportQueueRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def queued(self) -> _containers.RepeatedCompositeFieldContainer[_control_pb2.QueuedDeployment]: ...
+    def __init__(
+        self,
+        *,
+        queued: _abc.Iterable[_control_pb2.QueuedDeployment] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queued", b"queued"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportQueueRequest: _TypeAlias = ReportQueueRequest  # noqa: Y015
+
+@_typing.final
+class ReportQueueResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportQueueResponse: _TypeAlias = ReportQueueResponse  # noqa: Y015
+
+@_typing.final
+class RegisterEventRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    DEPLOYMENT_ID_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    deployment_id: _builtins.str
+    number: _builtins.int
+    """Which of the events of its deployment, counted from 0."""
+    name: _builtins.str
+    data: _builtins.str
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        deployment_id: _builtins.str = ...,
+        number: _builtins.int = ...,
+        name: _builtins.str = ...,
+        data: _builtins.str = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "deployment_id", b"deployment_id", "labels", b"labels", "name", b"name", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegisterEventRequest: _TypeAlias = RegisterEventRequest  # noqa: Y015
+
+@_typing.final
+class RegisterEventResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENT_ID_FIELD_NUMBER: _builtins.int
+    event_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        event_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_id", b"event_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegisterEventResponse: _TypeAlias = RegisterEventResponse  # noqa: Y015
+
+@_typing.final
+class AnswerQuestionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUESTION_ID_FIELD_NUMBER: _builtins.int
+    NO_ANSWER_FIELD_NUMBER: _builtins.int
+    RESOURCE_FIELD_NUMBER: _builtins.int
+    ROLL_BACK_FIELD_NUMBER: _builtins.int
+    question_id: _builtins.str
+    @_builtins.property
+    def no_answer(self) -> Global___NoAnswer: ...
+    @_builtins.property
+    def resource(self) -> _details_pb2.ResourceDetails: ...
+    @_builtins.property
+    def roll_back(self) -> _control_pb2.RollBackPreview: ...
+    def __init__(
+        self,
+        *,
+        question_id: _builtins.str = ...,
+        no_answer: Global___NoAnswer | None = ...,
+        resource: _details_pb2.ResourceDetails | None = ...,
+        roll_back: _control_pb2.RollBackPreview | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "no_answer", b"no_answer", "resource", b"resource", "roll_back", b"roll_back"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "no_answer", b"no_answer", "question_id", b"question_id", "resource", b"resource", "roll_back", b"roll_back"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_answer: _TypeAlias = _typing.Literal["no_answer", "resource", "roll_back"]  # noqa: Y015
+    _WhichOneofArgType_answer: _TypeAlias = _typing.Literal["answer", b"answer"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_answer) -> _WhichOneofReturnType_answer | None: ...
+
+Global___AnswerQuestionRequest: _TypeAlias = AnswerQuestionRequest  # noqa: Y015
+
+@_typing.final
+class AnswerQuestionResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AnswerQuestionResponse: _TypeAlias = AnswerQuestionResponse  # noqa: Y015
+
+@_typing.final
+class NoAnswer(_message.Message):
+    """Why there is no answer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SENTENCE_FIELD_NUMBER: _builtins.int
+    HINT_FIELD_NUMBER: _builtins.int
+    NOT_FOUND_FIELD_NUMBER: _builtins.int
+    sentence: _builtins.str
+    """A sentence for the person who asked, and what they can do."""
+    hint: _builtins.str
+    not_found: _builtins.bool
+    """What was asked for is not there."""
+    def __init__(
+        self,
+        *,
+        sentence: _builtins.str = ...,
+        hint: _builtins.str = ...,
+        not_found: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hint", b"hint", "not_found", b"not_found", "sentence", b"sentence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NoAnswer: _TypeAlias = NoAnswer  # noqa: Y015
+
+@_typing.final
+class ReportProgressRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEPLOYMENT_ID_FIELD_NUMBER: _builtins.int
+    REPORTS_FIELD_NUMBER: _builtins.int
+    deployment_id: _builtins.str
+    @_builtins.property
+    def reports(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProgressReport]:
+        """At most 100, all of this deployment."""
+
+    def __init__(
+        self,
+        *,
+        deployment_id: _builtins.str = ...,
+        reports: _abc.Iterable[Global___ProgressReport] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deployment_id", b"deployment_id", "reports", b"reports"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportProgressRequest: _TypeAlias = ReportProgressRequest  # noqa: Y015
+
+@_typing.final
+class ProgressReport(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEPLOYMENT_STATUS_FIELD_NUMBER: _builtins.int
+    STAGE_STATUS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def deployment_status(self) -> _service_pb2.ReportDeploymentStatusChangedRequest: ...
+    @_builtins.property
+    def stage_status(self) -> _service_pb2.ReportStageStatusChangedRequest: ...
+    def __init__(
+        self,
+        *,
+        deployment_status: _service_pb2.ReportDeploymentStatusChangedRequest | None = ...,
+        stage_status: _service_pb2.ReportStageStatusChangedRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "deployment_status", b"deployment_status", "stage_status", b"stage_status"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "deployment_status", b"deployment_status", "stage_status", b"stage_status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["deployment_status", "stage_status"]  # noqa: Y015
+    _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
+
+Global___ProgressReport: _TypeAlias = ProgressReport  # noqa: Y015
+
+@_typing.final
+class ReportProgressResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportProgressResponse: _TypeAlias = ReportProgressResponse  # noqa: Y015
+
+@_typing.final
+class RegisterApplicationsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPLICATIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def applications(self) -> _containers.RepeatedCompositeFieldContainer[Global___FoundApplication]:
+        """At most 100."""
+
+    def __init__(
+        self,
+        *,
+        applications: _abc.Iterable[Global___FoundApplication] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applications", b"applications"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegisterApplicationsRequest: _TypeAlias = RegisterApplicationsRequest  # noqa: Y015
+
+@_typing.final
+class FoundApplication(_message.Message):
+    """An application file that the agent has read."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class DeployTargetsByPluginEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> _deployment_pb2.DeployTargets: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _deployment_pb2.DeployTargets | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NAME_FIELD_NUMBER: _builtins.int
+    REPOSITORY_ID_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    CONFIG_FILENAME_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    DEPLOY_TARGETS_BY_PLUGIN_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    repository_id: _builtins.str
+    """One of the agent's repositories."""
+    path: _builtins.str
+    config_filename: _builtins.str
+    description: _builtins.str
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    @_builtins.property
+    def deploy_targets_by_plugin(self) -> _containers.MessageMap[_builtins.str, _deployment_pb2.DeployTargets]: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        repository_id: _builtins.str = ...,
+        path: _builtins.str = ...,
+        config_filename: _builtins.str = ...,
+        description: _builtins.str = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        deploy_targets_by_plugin: _abc.Mapping[_builtins.str, _deployment_pb2.DeployTargets] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config_filename", b"config_filename", "deploy_targets_by_plugin", b"deploy_targets_by_plugin", "description", b"description", "labels", b"labels", "name", b"name", "path", b"path", "repository_id", b"repository_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FoundApplication: _TypeAlias = FoundApplication  # noqa: Y015
+
+@_typing.final
+class RegisterApplicationsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTCOMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[Global___RegistrationOutcome]: ...
+    def __init__(
+        self,
+        *,
+        outcomes: _abc.Iterable[Global___RegistrationOutcome] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcomes", b"outcomes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegisterApplicationsResponse: _TypeAlias = RegisterApplicationsResponse  # noqa: Y015
+
+@_typing.final
+class RegistrationOutcome(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Kind:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _KindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[RegistrationOutcome._Kind.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        KIND_UNSPECIFIED: RegistrationOutcome._Kind.ValueType  # 0
+        REGISTERED: RegistrationOutcome._Kind.ValueType  # 1
+        """By this call, or by one before it."""
+        REGISTERED_BEFORE: RegistrationOutcome._Kind.ValueType  # 2
+        """A person has registered it with this agent."""
+        DELETED: RegistrationOutcome._Kind.ValueType  # 3
+        """A person has deleted it; only a person registers it again."""
+        OF_ANOTHER_AGENT: RegistrationOutcome._Kind.ValueType  # 4
+        """Another agent has it."""
+        NAME_TAKEN: RegistrationOutcome._Kind.ValueType  # 5
+        """Another application of the project has its name."""
+        TOO_MANY: RegistrationOutcome._Kind.ValueType  # 6
+        """The agent has as many applications as may be registered without a person."""
+        INVALID: RegistrationOutcome._Kind.ValueType  # 7
+        """It cannot be registered as it is."""
+
+    class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
+    KIND_UNSPECIFIED: RegistrationOutcome.Kind.ValueType  # 0
+    REGISTERED: RegistrationOutcome.Kind.ValueType  # 1
+    """By this call, or by one before it."""
+    REGISTERED_BEFORE: RegistrationOutcome.Kind.ValueType  # 2
+    """A person has registered it with this agent."""
+    DELETED: RegistrationOutcome.Kind.ValueType  # 3
+    """A person has deleted it; only a person registers it again."""
+    OF_ANOTHER_AGENT: RegistrationOutcome.Kind.ValueType  # 4
+    """Another agent has it."""
+    NAME_TAKEN: RegistrationOutcome.Kind.ValueType  # 5
+    """Another application of the project has its name."""
+    TOO_MANY: RegistrationOutcome.Kind.ValueType  # 6
+    """The agent has as many applications as may be registered without a person."""
+    INVALID: RegistrationOutcome.Kind.ValueType  # 7
+    """It cannot be registered as it is."""
+
+    KIND_FIELD_NUMBER: _builtins.int
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
+    kind: Global___RegistrationOutcome.Kind.ValueType
+    application_id: _builtins.str
+    sentence: _builtins.str
+    """Why it is not registered, and what a person can do."""
+    def __init__(
+        self,
+        *,
+        kind: Global___RegistrationOutcome.Kind.ValueType = ...,
+        application_id: _builtins.str = ...,
+        sentence: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "kind", b"kind", "sentence", b"sentence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegistrationOutcome: _TypeAlias = RegistrationOutcome  # noqa: Y015

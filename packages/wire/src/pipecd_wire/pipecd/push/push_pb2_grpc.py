@@ -5,7 +5,7 @@ import warnings
 
 from pipecd_wire.pipecd.push import push_pb2 as pipecd__wire_dot_pipecd_dot_push_dot_push__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.72.1'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -18,14 +18,14 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in pipecd_wire/pipecd/push/push_pb2_grpc.py depends on'
+        + f' but the generated code in pipecd_wire/pipecd/push/push_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class PushServiceStub:
+class PushServiceStub(object):
     """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
@@ -59,9 +59,34 @@ class PushServiceStub:
                 request_serializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.ReportPluginsRequest.SerializeToString,
                 response_deserializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.ReportPluginsResponse.FromString,
                 _registered_method=True)
+        self.ReportQueue = channel.unary_unary(
+                '/pipecd.push.v1.PushService/ReportQueue',
+                request_serializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.ReportQueueRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.ReportQueueResponse.FromString,
+                _registered_method=True)
+        self.ReportProgress = channel.unary_unary(
+                '/pipecd.push.v1.PushService/ReportProgress',
+                request_serializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.ReportProgressRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.ReportProgressResponse.FromString,
+                _registered_method=True)
+        self.RegisterEvent = channel.unary_unary(
+                '/pipecd.push.v1.PushService/RegisterEvent',
+                request_serializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.RegisterEventRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.RegisterEventResponse.FromString,
+                _registered_method=True)
+        self.AnswerQuestion = channel.unary_unary(
+                '/pipecd.push.v1.PushService/AnswerQuestion',
+                request_serializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.AnswerQuestionRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.AnswerQuestionResponse.FromString,
+                _registered_method=True)
+        self.RegisterApplications = channel.unary_unary(
+                '/pipecd.push.v1.PushService/RegisterApplications',
+                request_serializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.RegisterApplicationsRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.RegisterApplicationsResponse.FromString,
+                _registered_method=True)
 
 
-class PushServiceServicer:
+class PushServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Watch(self, request, context):
@@ -104,6 +129,47 @@ class PushServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportQueue(self, request, context):
+        """What the deployments that this agent has queued wait for, replacing what was reported before. Sent at each change.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportProgress(self, request, context):
+        """Several reports on one deployment, in their order and in one step: all of them are taken, or none. Each is what the
+        RPC of the same name in `grpc.service.pipedservice.PipedService` takes, and may be repeated like it. An agent that
+        gets UNIMPLEMENTED, or a refusal, sends them one by one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RegisterEvent(self, request, context):
+        """Registers an event because a deployment of this agent has succeeded. May be repeated: there is one event for each
+        number of a deployment. NOT_FOUND: no such deployment.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AnswerQuestion(self, request, context):
+        """The answer to a question of the watch. It is handed to the one who waits for it, and kept nowhere.
+        NOT_FOUND: nobody waits for it any more, or it was another agent's.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RegisterApplications(self, request, context):
+        """Registers applications that the agent found in its own repositories, for itself. May be repeated: repository, path
+        and file name tell applications apart. What a person has deleted is not registered again, and neither is what
+        belongs to another agent or has the name of another application: the outcome says so, for each in the order of the request.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PushServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -132,6 +198,31 @@ def add_PushServiceServicer_to_server(servicer, server):
                     request_deserializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.ReportPluginsRequest.FromString,
                     response_serializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.ReportPluginsResponse.SerializeToString,
             ),
+            'ReportQueue': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportQueue,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.ReportQueueRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.ReportQueueResponse.SerializeToString,
+            ),
+            'ReportProgress': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportProgress,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.ReportProgressRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.ReportProgressResponse.SerializeToString,
+            ),
+            'RegisterEvent': grpc.unary_unary_rpc_method_handler(
+                    servicer.RegisterEvent,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.RegisterEventRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.RegisterEventResponse.SerializeToString,
+            ),
+            'AnswerQuestion': grpc.unary_unary_rpc_method_handler(
+                    servicer.AnswerQuestion,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.AnswerQuestionRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.AnswerQuestionResponse.SerializeToString,
+            ),
+            'RegisterApplications': grpc.unary_unary_rpc_method_handler(
+                    servicer.RegisterApplications,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.RegisterApplicationsRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.RegisterApplicationsResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'pipecd.push.v1.PushService', rpc_method_handlers)
@@ -140,7 +231,7 @@ def add_PushServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class PushService:
+class PushService(object):
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod
@@ -268,6 +359,141 @@ class PushService:
             '/pipecd.push.v1.PushService/ReportPlugins',
             pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.ReportPluginsRequest.SerializeToString,
             pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.ReportPluginsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportQueue(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.push.v1.PushService/ReportQueue',
+            pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.ReportQueueRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.ReportQueueResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportProgress(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.push.v1.PushService/ReportProgress',
+            pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.ReportProgressRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.ReportProgressResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RegisterEvent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.push.v1.PushService/RegisterEvent',
+            pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.RegisterEventRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.RegisterEventResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AnswerQuestion(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.push.v1.PushService/AnswerQuestion',
+            pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.AnswerQuestionRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.AnswerQuestionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RegisterApplications(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.push.v1.PushService/RegisterApplications',
+            pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.RegisterApplicationsRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_push_dot_push__pb2.RegisterApplicationsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -57,6 +57,26 @@ class PushServiceStub:
     """
     ReportPlugins: _grpc.UnaryUnaryMultiCallable[_push_pb2.ReportPluginsRequest, _push_pb2.ReportPluginsResponse]
     """The state of every plugin of this agent, replacing what was reported before. Sent at each change."""
+    ReportQueue: _grpc.UnaryUnaryMultiCallable[_push_pb2.ReportQueueRequest, _push_pb2.ReportQueueResponse]
+    """What the deployments that this agent has queued wait for, replacing what was reported before. Sent at each change."""
+    ReportProgress: _grpc.UnaryUnaryMultiCallable[_push_pb2.ReportProgressRequest, _push_pb2.ReportProgressResponse]
+    """Several reports on one deployment, in their order and in one step: all of them are taken, or none. Each is what the
+    RPC of the same name in `grpc.service.pipedservice.PipedService` takes, and may be repeated like it. An agent that
+    gets UNIMPLEMENTED, or a refusal, sends them one by one.
+    """
+    RegisterEvent: _grpc.UnaryUnaryMultiCallable[_push_pb2.RegisterEventRequest, _push_pb2.RegisterEventResponse]
+    """Registers an event because a deployment of this agent has succeeded. May be repeated: there is one event for each
+    number of a deployment. NOT_FOUND: no such deployment.
+    """
+    AnswerQuestion: _grpc.UnaryUnaryMultiCallable[_push_pb2.AnswerQuestionRequest, _push_pb2.AnswerQuestionResponse]
+    """The answer to a question of the watch. It is handed to the one who waits for it, and kept nowhere.
+    NOT_FOUND: nobody waits for it any more, or it was another agent's.
+    """
+    RegisterApplications: _grpc.UnaryUnaryMultiCallable[_push_pb2.RegisterApplicationsRequest, _push_pb2.RegisterApplicationsResponse]
+    """Registers applications that the agent found in its own repositories, for itself. May be repeated: repository, path
+    and file name tell applications apart. What a person has deleted is not registered again, and neither is what
+    belongs to another agent or has the name of another application: the outcome says so, for each in the order of the request.
+    """
 
 @_typing.type_check_only
 class PushServiceAsyncStub(PushServiceStub):
@@ -78,6 +98,26 @@ class PushServiceAsyncStub(PushServiceStub):
     """
     ReportPlugins: _aio.UnaryUnaryMultiCallable[_push_pb2.ReportPluginsRequest, _push_pb2.ReportPluginsResponse]  # type: ignore[assignment]
     """The state of every plugin of this agent, replacing what was reported before. Sent at each change."""
+    ReportQueue: _aio.UnaryUnaryMultiCallable[_push_pb2.ReportQueueRequest, _push_pb2.ReportQueueResponse]  # type: ignore[assignment]
+    """What the deployments that this agent has queued wait for, replacing what was reported before. Sent at each change."""
+    ReportProgress: _aio.UnaryUnaryMultiCallable[_push_pb2.ReportProgressRequest, _push_pb2.ReportProgressResponse]  # type: ignore[assignment]
+    """Several reports on one deployment, in their order and in one step: all of them are taken, or none. Each is what the
+    RPC of the same name in `grpc.service.pipedservice.PipedService` takes, and may be repeated like it. An agent that
+    gets UNIMPLEMENTED, or a refusal, sends them one by one.
+    """
+    RegisterEvent: _aio.UnaryUnaryMultiCallable[_push_pb2.RegisterEventRequest, _push_pb2.RegisterEventResponse]  # type: ignore[assignment]
+    """Registers an event because a deployment of this agent has succeeded. May be repeated: there is one event for each
+    number of a deployment. NOT_FOUND: no such deployment.
+    """
+    AnswerQuestion: _aio.UnaryUnaryMultiCallable[_push_pb2.AnswerQuestionRequest, _push_pb2.AnswerQuestionResponse]  # type: ignore[assignment]
+    """The answer to a question of the watch. It is handed to the one who waits for it, and kept nowhere.
+    NOT_FOUND: nobody waits for it any more, or it was another agent's.
+    """
+    RegisterApplications: _aio.UnaryUnaryMultiCallable[_push_pb2.RegisterApplicationsRequest, _push_pb2.RegisterApplicationsResponse]  # type: ignore[assignment]
+    """Registers applications that the agent found in its own repositories, for itself. May be repeated: repository, path
+    and file name tell applications apart. What a person has deleted is not registered again, and neither is what
+    belongs to another agent or has the name of another application: the outcome says so, for each in the order of the request.
+    """
 
 class PushServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -126,5 +166,55 @@ class PushServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_push_pb2.ReportPluginsResponse, _abc.Awaitable[_push_pb2.ReportPluginsResponse]]:
         """The state of every plugin of this agent, replacing what was reported before. Sent at each change."""
+
+    @_abc_1.abstractmethod
+    def ReportQueue(
+        self,
+        request: _push_pb2.ReportQueueRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_push_pb2.ReportQueueResponse, _abc.Awaitable[_push_pb2.ReportQueueResponse]]:
+        """What the deployments that this agent has queued wait for, replacing what was reported before. Sent at each change."""
+
+    @_abc_1.abstractmethod
+    def ReportProgress(
+        self,
+        request: _push_pb2.ReportProgressRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_push_pb2.ReportProgressResponse, _abc.Awaitable[_push_pb2.ReportProgressResponse]]:
+        """Several reports on one deployment, in their order and in one step: all of them are taken, or none. Each is what the
+        RPC of the same name in `grpc.service.pipedservice.PipedService` takes, and may be repeated like it. An agent that
+        gets UNIMPLEMENTED, or a refusal, sends them one by one.
+        """
+
+    @_abc_1.abstractmethod
+    def RegisterEvent(
+        self,
+        request: _push_pb2.RegisterEventRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_push_pb2.RegisterEventResponse, _abc.Awaitable[_push_pb2.RegisterEventResponse]]:
+        """Registers an event because a deployment of this agent has succeeded. May be repeated: there is one event for each
+        number of a deployment. NOT_FOUND: no such deployment.
+        """
+
+    @_abc_1.abstractmethod
+    def AnswerQuestion(
+        self,
+        request: _push_pb2.AnswerQuestionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_push_pb2.AnswerQuestionResponse, _abc.Awaitable[_push_pb2.AnswerQuestionResponse]]:
+        """The answer to a question of the watch. It is handed to the one who waits for it, and kept nowhere.
+        NOT_FOUND: nobody waits for it any more, or it was another agent's.
+        """
+
+    @_abc_1.abstractmethod
+    def RegisterApplications(
+        self,
+        request: _push_pb2.RegisterApplicationsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_push_pb2.RegisterApplicationsResponse, _abc.Awaitable[_push_pb2.RegisterApplicationsResponse]]:
+        """Registers applications that the agent found in its own repositories, for itself. May be repeated: repository, path
+        and file name tell applications apart. What a person has deleted is not registered again, and neither is what
+        belongs to another agent or has the name of another application: the outcome says so, for each in the order of the request.
+        """
 
 def add_PushServiceServicer_to_server(servicer: PushServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

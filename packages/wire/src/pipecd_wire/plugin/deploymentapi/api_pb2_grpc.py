@@ -5,7 +5,7 @@ import warnings
 
 from pipecd_wire.plugin.deploymentapi import api_pb2 as pipecd__wire_dot_plugin_dot_deploymentapi_dot_api__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.72.1'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -18,14 +18,14 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in pipecd_wire/plugin/deploymentapi/api_pb2_grpc.py depends on'
+        + f' but the generated code in pipecd_wire/plugin/deploymentapi/api_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class DeploymentServiceStub:
+class DeploymentServiceStub(object):
     """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
@@ -66,7 +66,7 @@ class DeploymentServiceStub:
                 _registered_method=True)
 
 
-class DeploymentServiceServicer:
+class DeploymentServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def FetchDefinedStages(self, request, context):
@@ -146,7 +146,7 @@ def add_DeploymentServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class DeploymentService:
+class DeploymentService(object):
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod

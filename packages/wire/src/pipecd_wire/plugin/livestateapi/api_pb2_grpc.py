@@ -5,7 +5,7 @@ import warnings
 
 from pipecd_wire.plugin.livestateapi import api_pb2 as pipecd__wire_dot_plugin_dot_livestateapi_dot_api__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.72.1'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -18,14 +18,14 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in pipecd_wire/plugin/livestateapi/api_pb2_grpc.py depends on'
+        + f' but the generated code in pipecd_wire/plugin/livestateapi/api_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class LivestateServiceStub:
+class LivestateServiceStub(object):
     """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
@@ -41,7 +41,7 @@ class LivestateServiceStub:
                 _registered_method=True)
 
 
-class LivestateServiceServicer:
+class LivestateServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def GetLivestate(self, request, context):
@@ -66,7 +66,7 @@ def add_LivestateServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class LivestateService:
+class LivestateService(object):
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod

@@ -5,7 +5,7 @@ import warnings
 
 from pipecd_wire.plugin.planpreviewapi import api_pb2 as pipecd__wire_dot_plugin_dot_planpreviewapi_dot_api__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.72.1'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -18,14 +18,14 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in pipecd_wire/plugin/planpreviewapi/api_pb2_grpc.py depends on'
+        + f' but the generated code in pipecd_wire/plugin/planpreviewapi/api_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class PlanPreviewServiceStub:
+class PlanPreviewServiceStub(object):
     """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
@@ -41,7 +41,7 @@ class PlanPreviewServiceStub:
                 _registered_method=True)
 
 
-class PlanPreviewServiceServicer:
+class PlanPreviewServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def GetPlanPreview(self, request, context):
@@ -66,7 +66,7 @@ def add_PlanPreviewServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class PlanPreviewService:
+class PlanPreviewService(object):
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod
