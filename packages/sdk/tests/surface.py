@@ -12,7 +12,19 @@ from importlib import import_module
 
 MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
     f"pipecd_sdk.kit.{name}"
-    for name in ("diff", "patterns", "process", "script_records", "shell", "tools", "yaml")
+    for name in (
+        "diff",
+        "gojson",
+        "patterns",
+        "process",
+        "regex",
+        "retries",
+        "script_records",
+        "shell",
+        "text",
+        "tools",
+        "yaml",
+    )
 ]
 
 STARS: dict[object, str] = {

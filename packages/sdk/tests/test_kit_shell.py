@@ -171,3 +171,16 @@ async def test_a_program_finds_the_plugins_environment_without_what_is_pipecds(
     assert [line for line in found if line.startswith("PIPECD_")] == [
         "PIPECD_PLUGIN_PROCESS=a mark"
     ], "so that piped finds what a killed plugin has left"
+
+
+async def test_a_closed_environment_has_only_what_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPERATOR", "here")
+    done = await run(["/usr/bin/env"], env={"NAME": "you"}, inherit_env=False)
+    names = {line.partition("=")[0] for line in done.output.splitlines()}
+    assert "NAME" in names
+    assert "OPERATOR" not in names
+
+
+async def test_output_that_is_more_than_is_kept_is_said_to_be_cut() -> None:
+    assert not (await run("echo short")).is_cut
+    assert (await run(f"head -c {shell.MOST_KEPT + 200_000} /dev/zero")).is_cut

@@ -15,7 +15,17 @@ PAGE = Path(__file__).parents[3] / "docs" / "sdk.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PUBLIC = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
     f"pipecd_sdk.kit.{name}"
-    for name in ("diff", "patterns", "process", "script_records", "shell", "tools", "yaml")
+    for name in (
+        "diff",
+        "gojson",
+        "patterns",
+        "process",
+        "regex",
+        "script_records",
+        "shell",
+        "tools",
+        "yaml",
+    )
 ]
 
 

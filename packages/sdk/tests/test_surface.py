@@ -19,7 +19,19 @@ from pipecd_wire.rpc import call
 
 MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
     f"pipecd_sdk.kit.{name}"
-    for name in ("diff", "patterns", "process", "script_records", "shell", "tools", "yaml")
+    for name in (
+        "diff",
+        "gojson",
+        "patterns",
+        "process",
+        "regex",
+        "retries",
+        "script_records",
+        "shell",
+        "text",
+        "tools",
+        "yaml",
+    )
 ]
 PUBLIC = [
     "ApplicationConfig",
@@ -27,9 +39,12 @@ PUBLIC = [
     "Clock",
     "CommandKind",
     "Commit",
+    "ContainerLog",
     "DeployTarget",
     "Deployment",
     "DeploymentPlugin",
+    "Details",
+    "DetailsContext",
     "Drift",
     "Duration",
     "Exit",
@@ -38,6 +53,7 @@ PUBLIC = [
     "LiveSnapshot",
     "LiveContext",
     "LiveState",
+    "LiveWatch",
     "Metadata",
     "Operation",
     "Outcome",
@@ -49,8 +65,12 @@ PUBLIC = [
     "PluginConfig",
     "Preview",
     "PreviewContext",
+    "Replicas",
     "Report",
     "Resource",
+    "ResourceDetails",
+    "ResourceEvent",
+    "ResourceGoneError",
     "Secret",
     "Secrets",
     "Severity",
@@ -79,8 +99,10 @@ PUBLIC = [
     "ToolError",
     "Tools",
     "Version",
+    "WatchContext",
     "RequestedStage",
     "field",
+    "replace",
     "run_on_targets",
     "serve",
     "stage",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipecd_sdk import Tool, ToolError
-from pipecd_sdk.kit import tools
+from pipecd_sdk.kit import shell, tools
 from pipecd_sdk.testing import InMemoryTools
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.tools import this_platform
@@ -87,6 +87,40 @@ async def test_a_download_is_checked_before_it_becomes_a_tool(
                 with pytest.raises(CallError, match="FAILED"):
                     await call(stub.InstallTool, request)
                 assert list((tmp_path / "tools").iterdir()) == []
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+@pytest.mark.parametrize(
+    ("listed", "said"),
+    [
+        (f"{SUM}\n", ""),
+        (f"{'0' * 64}  other\n{SUM}  hello\n", ""),
+        (f"{SUM} *hello\n", ""),
+        (f"{'0' * 64}  hello\n", "FAILED"),
+        (f"{SUM}  other\n", "its publisher has no checksum for hello"),
+    ],
+)
+async def test_a_download_is_checked_by_the_list_of_its_publisher(
+    tmp_path: Path, listed: str, said: str
+) -> None:
+    (tmp_path / "hello").write_bytes(PROGRAM)
+    (tmp_path / "published").write_text(listed)
+    tool = tools.define_tool(
+        "hello", "1", f"file://{tmp_path}/hello", sums=f"file://{tmp_path}/published"
+    )
+    script = tool.script.replace("{{ .TmpDir }}", str(tmp_path)).replace(
+        "{{ .OutPath }}", str(tmp_path / "made")
+    )
+    done = await shell.run(script, check=False)
+    assert said in done.errors
+    assert (tmp_path / "made").exists() is not bool(said)
+
+
+def test_known_tools_are_checked_by_their_publishers_without_a_sum_of_ours() -> None:
+    assert "kubectl.sha256" in tools.find_tool("kubectl", "1.33.0").script
+    assert "checksums.txt" in tools.find_tool("kustomize").script
+    assert "SHA256SUMS" in tools.find_tool("terraform").script
+    assert 'sha256sum"' not in tools.find_tool("helm", sha256={"linux/amd64": "ab"}).script
 
 
 @pytest.mark.parametrize("name", tools.DEFAULTS)

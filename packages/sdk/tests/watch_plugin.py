@@ -1,22 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plugin for the SDK's own tests, run as a program: it has every interface there is."""
 
+import asyncio
 from collections.abc import Sequence
 
 from pipecd_sdk import (
     ApplicationConfig,
+    ContainerLog,
     DeploymentPlugin,
     DeployTarget,
+    Details,
+    DetailsContext,
     Drift,
     Health,
     LiveContext,
     LiveSnapshot,
     LiveState,
+    LiveWatch,
     PlanContext,
     PlanPreview,
     Preview,
     PreviewContext,
     Resource,
+    ResourceDetails,
+    ResourceEvent,
+    ResourceGoneError,
     StageContext,
     StageLog,
     SyncState,
@@ -25,6 +33,7 @@ from pipecd_sdk import (
     TargetError,
     Tool,
     Version,
+    WatchContext,
     run_on_targets,
     serve,
     stage,
@@ -36,6 +45,8 @@ class WatchTarget(TargetConfig):
     sync: str = "SYNCED"
     trouble: str = ""
     resources: int = 1
+    announced: tuple[str, ...] = ()
+    watch_failures: int = 0
 
 
 class WatchOptions(ApplicationConfig):
@@ -43,9 +54,19 @@ class WatchOptions(ApplicationConfig):
     size: int = 0
 
 
-class Watch(DeploymentPlugin, LiveState, Drift, PlanPreview):
+class Watch(DeploymentPlugin, LiveState, LiveWatch, Drift, PlanPreview, ResourceDetails):
     target_config = WatchTarget
     application_config = WatchOptions
+    failures = 0
+
+    async def watch(self, ctx: WatchContext) -> None:
+        if self.failures < sum(target.config.watch_failures for target in ctx.targets):
+            self.failures += 1
+            raise ZeroDivisionError
+        for target in ctx.targets:
+            for application_id in target.config.announced:
+                ctx.announce(application_id)
+        await asyncio.Event().wait()
 
     @stage("WATCH_SYNC", quick_sync=True)
     async def sync(self, ctx: StageContext) -> None:
@@ -98,6 +119,31 @@ class Watch(DeploymentPlugin, LiveState, Drift, PlanPreview):
             status=SyncStatus[target.config.sync],
             short_reason=f"{live.data} of {ctx.source.options.wanted}",
             reason=f"there are {live.data}",
+        )
+
+    async def open_resource(
+        self, ctx: DetailsContext, target: DeployTarget, resource: Resource
+    ) -> Details:
+        if target.config.trouble:
+            raise TargetError(target.config.trouble, hint="look there")
+        if not resource.id.startswith(target.name):
+            raise ResourceGoneError("there is no such thing", hint="look again")
+        size = ctx.source.options.size
+        lines = [f"line \udcff{number}\n" for number in range(size)][-ctx.log_lines :]
+        return Details(
+            manifest=f"{resource.kind} {resource.metadata['number']}: {resource.health.name}\n"
+            + "x" * 1000 * size,
+            language="text",
+            events=[
+                ResourceEvent(at=resource.created_at, kind="Normal", reason="Made", message="m"),
+                *(ResourceEvent(message="again", count=2**40) for _ in range(size)),
+            ],
+            difference=None if ctx.source.options.wanted > 1 else "-a\n" + "+b\n" * 300 * size,
+            logs=[
+                ContainerLog(container=ctx.container or "main", text="".join(lines)),
+                ContainerLog(container="main", text="before\n" * 100 * size, previous=True),
+            ],
+            notes=["not all is known"],
         )
 
     async def plan_preview(self, ctx: PreviewContext, target: DeployTarget) -> Preview:

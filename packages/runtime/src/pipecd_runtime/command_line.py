@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What our click programs share: exit codes and error messages, and options for durations.
+"""What our click programs share: exit codes and error messages, `--version`, durations.
 
-The one module here that needs more than the standard library: click.
+This module, `lazy_commands` and `checkup_output` need click beside the standard library.
 """
 
 import sys
 from collections.abc import Callable
 from datetime import timedelta
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import click
 
 from pipecd_runtime.terminal import make_printable
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 INTERRUPTED = 130
 """The exit code of a program that was ended with Ctrl-C."""
@@ -47,6 +49,24 @@ def run_program(command: click.Command, *, explain: Explain, name: str | None = 
         _say(f"error: {message}")
         sys.exit(exit_code)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def version_option(format_version: Callable[[], str]) -> Callable[[_Decorated], _Decorated]:
+    """Returns the decorator that adds `--version`; the text is made only when it is asked for."""
+
+    def show(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+        if wanted and not ctx.resilient_parsing:
+            click.echo(format_version())
+            ctx.exit()
+
+    return click.option(
+        "--version",
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=show,
+        help="Print the version and exit.",
+    )
 
 
 class DurationParam(click.ParamType[timedelta]):

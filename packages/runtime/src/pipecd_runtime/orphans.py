@@ -108,10 +108,13 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """Which orphans to find: by the leaders of their sessions, or by their marks."""
+    """Which orphans to find: by the leaders of their sessions, their marks, or a folder."""
 
     leaders: Collection[Leader] = ()
     is_wanted: Callable[[Mark], bool] = lambda _: False
+    folder: Path | None = None
+    """Also processes that work in this folder, or have it on their command line, scripts among
+    them: for a folder that is about to be removed."""
 
     def find(self) -> list[Orphan]:
         """Returns the orphans that are alive, the oldest first."""
@@ -128,6 +131,7 @@ class Search:
             for each in processes
             if any(each.started >= leaders.get(at, each.started + 1) for at in each.places)
             or self._is_marked(each.pid)
+            or self._uses_folder(each.pid)
         }
         # Each plugin is given a session; the one of this program is none of them.
         sessions.discard(os.getsid(0))
@@ -137,6 +141,19 @@ class Search:
     def _is_marked(self, pid: int) -> bool:
         mark = _mark_of(pid)
         return mark is not None and self.is_wanted(mark)
+
+    def _uses_folder(self, pid: int) -> bool:
+        if self.folder is None:
+            return False
+        process = PROC / str(pid)
+        place = f"{self.folder}/"
+        try:
+            if process.stat().st_uid != os.geteuid():
+                return False
+            is_there = f"{(process / 'cwd').readlink()}/".startswith(place)
+            return is_there or os.fsencode(place) in (process / "cmdline").read_bytes()
+        except OSError:
+            return False
 
 
 def ticks_now() -> int:

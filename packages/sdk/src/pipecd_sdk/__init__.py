@@ -12,10 +12,12 @@ from pipecd_model.lazy import export_lazily
 
 if TYPE_CHECKING:
     from msgspec import field as field
+    from msgspec.structs import replace as replace
 
     from pipecd_model.config import BadValueError as BadValueError
     from pipecd_model.config import Duration as Duration
     from pipecd_model.config import Percentage as Percentage
+    from pipecd_model.config import Replicas as Replicas
     from pipecd_model.config import Report as Report
     from pipecd_model.config import Secret as Secret
     from pipecd_sdk.application import ApplicationConfig as ApplicationConfig
@@ -34,15 +36,23 @@ if TYPE_CHECKING:
     from pipecd_sdk.context import Stage as Stage
     from pipecd_sdk.context import StageCommand as StageCommand
     from pipecd_sdk.context import StageContext as StageContext
+    from pipecd_sdk.details import ContainerLog as ContainerLog
+    from pipecd_sdk.details import Details as Details
+    from pipecd_sdk.details import DetailsContext as DetailsContext
+    from pipecd_sdk.details import ResourceDetails as ResourceDetails
+    from pipecd_sdk.details import ResourceEvent as ResourceEvent
+    from pipecd_sdk.details import ResourceGoneError as ResourceGoneError
     from pipecd_sdk.livestate import Drift as Drift
     from pipecd_sdk.livestate import Health as Health
     from pipecd_sdk.livestate import LiveContext as LiveContext
     from pipecd_sdk.livestate import LiveSnapshot as LiveSnapshot
     from pipecd_sdk.livestate import LiveState as LiveState
+    from pipecd_sdk.livestate import LiveWatch as LiveWatch
     from pipecd_sdk.livestate import Resource as Resource
     from pipecd_sdk.livestate import SyncState as SyncState
     from pipecd_sdk.livestate import SyncStatus as SyncStatus
     from pipecd_sdk.livestate import TargetError as TargetError
+    from pipecd_sdk.livestate import WatchContext as WatchContext
     from pipecd_sdk.metadata import Metadata as Metadata
     from pipecd_sdk.plugin import DeploymentPlugin as DeploymentPlugin
     from pipecd_sdk.plugin import Operation as Operation
@@ -81,7 +91,8 @@ else:
         __name__,
         {
             "msgspec": "field",
-            "pipecd_model.config": "BadValueError Duration Percentage Report Secret",
+            "msgspec.structs": "replace",
+            "pipecd_model.config": "BadValueError Duration Percentage Replicas Report Secret",
             ".application": "ApplicationConfig",
             ".clock": "Clock",
             ".config": "Fault PluginConfig StageConfig TargetConfig",
@@ -89,9 +100,13 @@ else:
                 "CommandKind Commit DeployTarget Deployment PlanContext Source "
                 "Sources Stage StageCommand StageContext"
             ),
+            ".details": (
+                "ContainerLog Details DetailsContext ResourceDetails ResourceEvent "
+                "ResourceGoneError"
+            ),
             ".livestate": (
-                "Drift Health LiveContext LiveSnapshot LiveState Resource SyncState "
-                "SyncStatus TargetError"
+                "Drift Health LiveContext LiveSnapshot LiveState LiveWatch Resource SyncState "
+                "SyncStatus TargetError WatchContext"
             ),
             ".metadata": "Metadata",
             ".plugin": (

@@ -7,7 +7,8 @@ Pure: piped's requests come through `_glue.plan`, a plugin's own tests through `
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pipecd_model.config.path import format_path
 from pipecd_model.secrets.placeholder import problems, texts
@@ -16,8 +17,7 @@ from pipecd_sdk.plugin import PlannedStage, RequestedStage, StagePlugin
 from pipecd_sdk.secrets import UNOPENED, UNOPENED_HINT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageRequest:
+class StageRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A stage of a pipeline as piped asks for it."""
 
     name: str

@@ -7,15 +7,15 @@ A plugin returns the schemas when it runs. Its package holds the whole descripti
 """
 
 import json
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from pipecd_model.config import ConfigModel
 from pipecd_sdk.plugin import StagePlugin
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schemas:
+class Schemas(msgspec.Struct, frozen=True, kw_only=True):
     """The description of one plugin; a schema is None where the plugin takes nothing."""
 
     needs_targets: bool = False
@@ -26,7 +26,7 @@ class Schemas:
     plugin_config: dict[str, Any] | None = None
     deploy_target_config: dict[str, Any] | None = None
     application_config: dict[str, Any] | None = None
-    stages: dict[str, dict[str, Any]] = field(default_factory=dict)
+    stages: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
 
     def text(self) -> str:
         """Returns the description as the text of `schemas.json`."""

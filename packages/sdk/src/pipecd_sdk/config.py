@@ -7,7 +7,6 @@ files and come from `pipecd_model.config`.
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -72,8 +71,7 @@ class TargetConfig(ConfigModel):
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """A fault in options that a person wrote: where it is, what is wrong, and what to do about it.
 
     Example:

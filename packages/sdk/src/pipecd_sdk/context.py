@@ -11,6 +11,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from pipecd_sdk.clock import Clock
 from pipecd_sdk.metadata import Metadata
 from pipecd_sdk.results import StageFailedError
@@ -20,8 +22,7 @@ from pipecd_sdk.stage_log import StageLog
 from pipecd_sdk.tools import Tools
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class Commit(msgspec.Struct, frozen=True, kw_only=True):
     """The commit that a deployment deploys.
 
     Example:
@@ -35,8 +36,7 @@ class Commit:
     url: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
+class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     """One deployment: a run that brings an application to a commit.
 
     Example:
@@ -54,13 +54,12 @@ class Deployment:
     """Who asked for it; empty when piped started it by itself."""
     repository_url: str = ""
     summary: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     running_commit: str = ""
     """The commit that was deployed last; empty on a first deployment."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """The stage that runs.
 
     Example:
@@ -110,8 +109,7 @@ class Source:
         return Path(self.application_directory)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
+class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """The files to deploy, and those that were deployed last.
 
     Example:
@@ -124,8 +122,7 @@ class Sources:
     """None on a first deployment."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeployTarget:
+class DeployTarget(msgspec.Struct, frozen=True, kw_only=True):
     """One deploy target of the piped file.
 
     Example:
@@ -149,8 +146,7 @@ class CommandKind(IntEnum):
     SKIP = 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageCommand:
+class StageCommand(msgspec.Struct, frozen=True, kw_only=True):
     """A command that a person sent to the running stage.
 
     Example:
@@ -163,8 +159,7 @@ class StageCommand:
     commander: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanContext:
+class PlanContext(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of planning, before a stage runs.
 
     Example:
@@ -175,10 +170,11 @@ class PlanContext:
     deployment: Deployment
     source: Sources
     targets: Sequence[DeployTarget]
+    tools: Tools
+    """Programs, installed by piped."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageContext:
+class StageContext(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of a stage's handler, and its connections to piped.
 
     Example:
@@ -204,7 +200,7 @@ class StageContext:
     """Of this plugin and this application, also between deployments."""
     deployment_shared: Callable[[str], Awaitable[str | None]]
     """What piped itself keeps with the deployment: the value of a key, None when it has none."""
-    secrets: Secrets = field(default_factory=lambda: Secrets(refuse))
+    secrets: Secrets = msgspec.field(default_factory=lambda: Secrets(refuse))
     """Those of the application, opened when a stage names them."""
     quick_sync: bool = False
     """No pipeline was written: there are no options for this stage."""

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live state and drift: the interfaces LiveState and Drift.
+"""Live state and drift: the interfaces LiveState, LiveWatch and Drift.
 
 A plugin implements the ones it wants. Both are called for one deploy target at a time;
 `_observation` merges the results of all targets into one response.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import IntEnum
 from typing import Any
+
+import msgspec
 
 from pipecd_sdk.clock import Clock
 from pipecd_sdk.context import DeployTarget, Source
@@ -31,8 +32,7 @@ class Health(IntEnum):
     UNHEALTHY = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True, kw_only=True):
     """A resource that runs on a deploy target. Its parents are named by their ids.
 
     Example:
@@ -47,13 +47,12 @@ class Resource:
     health: Health = Health.UNKNOWN
     description: str = ""
     """Why it is healthy or not, in a sentence."""
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = msgspec.field(default_factory=dict)
     created_at: datetime | None = None
     """None when the platform does not say."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveSnapshot:
+class LiveSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The resources that run on one deploy target, at one moment.
 
     Example:
@@ -78,8 +77,7 @@ class SyncStatus(IntEnum):
     INVALID_CONFIG = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncState:
+class SyncState(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a deploy target is in sync, with a short reason of one line and a full one.
 
     Example:
@@ -99,8 +97,7 @@ class TargetError(StageFailedError):
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveContext:
+class LiveContext(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of reading live state.
 
     Example:
@@ -131,6 +128,45 @@ class LiveState(ABC):
     @abstractmethod
     async def live_state(self, ctx: LiveContext, target: DeployTarget) -> LiveSnapshot:
         """Returns what runs on one deploy target. Raises TargetError when it cannot be read."""
+
+
+class WatchContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of watching what runs.
+
+    Example:
+        async def watch(self, ctx: WatchContext) -> None:
+            async for change in self.follow(ctx.targets):
+                ctx.announce(change.application_id)
+    """
+
+    targets: Sequence[DeployTarget]
+    """All of the piped file, whichever application they are for."""
+    announce: Callable[[str], None]
+    """Tells piped that what runs of an application has changed; it then asks for the live state.
+
+    Returns at once. Calls that follow each other closely are sent as one. An application of
+    somebody else does no harm.
+    """
+
+
+class LiveWatch(ABC):
+    """The interface of a plugin that notices by itself when what runs has changed.
+
+    Without it piped asks every minute; with it, people see a change within a second.
+
+    Example:
+        class Site(DeploymentPlugin, LiveState, LiveWatch):
+            async def watch(self, ctx: WatchContext) -> None:
+                async for change in self.follow(ctx.targets):
+                    ctx.announce(change.application_id)
+    """
+
+    @abstractmethod
+    async def watch(self, ctx: WatchContext) -> None:
+        """Runs as long as the process, and is cancelled at its end.
+
+        What is held open for live states (connections, watches) is opened and closed here.
+        """
 
 
 class Drift(ABC):

@@ -3,10 +3,11 @@
 
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from typing import Any, ClassVar
+
+import msgspec
 
 from pipecd_sdk.application import ApplicationConfig
 from pipecd_sdk.config import PluginConfig, TargetConfig
@@ -26,8 +27,7 @@ class Operation(IntEnum):
     NONE = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedStage:
+class PlannedStage(msgspec.Struct, frozen=True, kw_only=True):
     """A stage of a planned deployment.
 
     Example:
@@ -41,11 +41,10 @@ class PlannedStage:
     operation: Operation = Operation.NONE
     operators: Sequence[str] = ()
     """Who may do that operation; empty means everybody who may deploy."""
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestedStage:
+class RequestedStage(msgspec.Struct, frozen=True, kw_only=True):
     """A stage that the pipeline of an application names, to be planned.
 
     Example:
@@ -92,8 +91,7 @@ class SyncStrategy(IntEnum):
     PIPELINE = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strategy:
+class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     """The strategy that a plugin chose for a change, and why.
 
     Example:
@@ -104,8 +102,7 @@ class Strategy:
     summary: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
+class Version(msgspec.Struct, frozen=True, kw_only=True):
     """The version of an artifact that a deployment deploys, e.g. of an image.
 
     Example:

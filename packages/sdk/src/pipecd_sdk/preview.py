@@ -3,7 +3,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pipecd_sdk.clock import Clock
 from pipecd_sdk.context import DeployTarget, Sources
@@ -11,8 +12,7 @@ from pipecd_sdk.shared import SharedObjects
 from pipecd_sdk.tools import Tools
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preview:
+class Preview(msgspec.Struct, frozen=True, kw_only=True):
     """What would change on one deploy target.
 
     Example:
@@ -26,8 +26,7 @@ class Preview:
     """How `details` is coloured: `diff`, `hcl`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreviewContext:
+class PreviewContext(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of a preview. Nothing of the repository may be run.
 
     Example:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a stage ends: what a handler returns or raises, and what becomes of it."""
 
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final
+
+import msgspec
 
 from pipecd_model.errors import PipecdError, add_hint
 
@@ -68,8 +69,7 @@ class PipedError(PipecdError):
     status = "UNAVAILABLE"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageResult:
+class StageResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a stage ended, and why.
 
     Example:

@@ -4,8 +4,9 @@
 import inspect
 import typing
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from pipecd_sdk.config import StageConfig
 from pipecd_sdk.context import StageContext
@@ -25,8 +26,7 @@ class StageDefinitionError(TypeError):
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageDefinition:
+class StageDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """One stage that a plugin offers."""
 
     name: str

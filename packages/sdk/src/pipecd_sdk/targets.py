@@ -5,8 +5,9 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from pipecd_sdk.context import DeployTarget, StageContext
 from pipecd_sdk.results import PipedError, StageFailedError, StageStatus
@@ -21,8 +22,7 @@ AT_ONCE: Final = 8
 Work = Callable[[DeployTarget, StageLog], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetResult:
+class TargetResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a stage ended on one deploy target.
 
     Example:

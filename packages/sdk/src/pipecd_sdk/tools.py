@@ -2,16 +2,16 @@
 """Programs that a plugin needs: installed by piped, once for all plugins, checked before use."""
 
 import asyncio
-import hashlib
 import os
 import platform
 import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from pipecd_sdk.results import StageFailedError
 
@@ -29,8 +29,7 @@ class ToolError(StageFailedError):
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A program and how to install it.
 
     The script is a Go template that may use `.Name`, `.Version`, `.Os`, `.Arch`, `.TmpDir`, and
@@ -43,7 +42,7 @@ class Tool:
     name: str
     version: str
     script: str
-    sha256: Mapping[str, str] = field(default_factory=dict)
+    sha256: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Of the installed file, in hex, by platform (`linux/amd64`); checked before every use."""
 
 
@@ -83,6 +82,8 @@ class Tools(ABC):
         """Installs the program and returns its path, unchecked; callers use `install`."""
 
     def _check(self, tool: Tool, path: Path, expected: str) -> None:
+        import hashlib  # noqa: PLC0415 - only plugins that install programs need OpenSSL
+
         try:
             seen = path.stat()
             key = (expected, seen.st_ino, seen.st_ctime_ns, seen.st_size)

@@ -227,7 +227,10 @@ async def test_the_deploy_targets_of_the_deployment_are_passed_on() -> None:
     assert "targets: ['dev']" in piped.log("s1").lines
     assert (refused.value.status, refused.value.message) == (
         "INTERNAL",
-        "unknown deploy target 'mars'",
+        (
+            "unknown deploy target 'mars' (it has dev, prod; choose under deployTargets in the"
+            " application file, or with: pipectl application update shop --deploy-target lab=dev)"
+        ),
     )
 
 

@@ -60,6 +60,20 @@ async def test_deployment_metadata_is_kept_per_plugin() -> None:
         assert await metadata.get("z") is None
 
 
+async def test_metadata_that_piped_has_sent_is_not_asked_for_until_it_is_stored_anew() -> None:
+    async with FakePiped() as piped, client(piped) as asked:
+        metadata = DeploymentMetadata(asked, "d1", {"a": "1", "b": "2"})
+
+        assert await metadata.get("a") == "1"
+        assert await metadata.get("z") is None
+        assert piped.calls["GetDeploymentPluginMetadata"] == 0
+        await metadata.put("a", "3")
+        await metadata.put_many({"z": "4"})
+
+        assert [await metadata.get(key) for key in ("a", "b", "z")] == ["3", "2", "4"]
+        assert piped.calls["GetDeploymentPluginMetadata"] == 2
+
+
 async def test_a_time_is_kept_in_unix_seconds() -> None:
     async with FakePiped() as piped, client(piped) as asked:
         metadata = StageMetadata(asked, "d1", "s1")

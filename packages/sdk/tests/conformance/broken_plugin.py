@@ -18,6 +18,7 @@ from pipecd_wire.model import deployment_pb2 as model
 from pipecd_wire.model.application_live_state_pb2 import ApplicationLiveState, ResourceState
 from pipecd_wire.model.common_pb2 import SyncStrategy
 from pipecd_wire.model.logblock_pb2 import LogBlock
+from pipecd_wire.pipecd.plugin import plugin_pb2 as management
 from pipecd_wire.plugin.deploymentapi import api_pb2 as pb
 from pipecd_wire.plugin.livestateapi import api_pb2 as live
 from pipecd_wire.plugin.planpreviewapi import api_pb2 as preview
@@ -183,6 +184,21 @@ class Preview:
         )
 
 
+class Details:
+    def __init__(self, fault: str) -> None:
+        self.fault = fault
+
+    @rpc("OpenResource")
+    async def open(
+        self, _caller: object, request: management.OpenResourceRequest
+    ) -> management.OpenResourceResponse:
+        if request.deploy_target != "here":
+            raise StatusError("INVALID_ARGUMENT", "which deploy target?")
+        if request.resource.id != "1" and self.fault != "shows-anything":
+            raise StatusError("NOT_FOUND", "there is no such thing")
+        return management.OpenResourceResponse()
+
+
 async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("fault")
@@ -208,6 +224,9 @@ async def main() -> None:
         endpoints.add(live.DESCRIPTOR.services_by_name["LivestateService"], LiveState(given.fault))
         endpoints.add(
             preview.DESCRIPTOR.services_by_name["PlanPreviewService"], Preview(given.fault)
+        )
+        endpoints.add(
+            management.DESCRIPTOR.services_by_name["PluginDetailsService"], Details(given.fault)
         )
         port = json.loads(given.config)["port"]
         async with serving(endpoints, f"127.0.0.1:{port}", grace_seconds=0):

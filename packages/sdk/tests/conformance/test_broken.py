@@ -54,6 +54,7 @@ FAULTS = {
     "any-target": ("no-deploy-target", "must answer INVALID_ARGUMENT, and answered OK"),
     "ignores-term": ("stops-idle", "it lived on for"),
     "no-sync-state": ("live-state", "has_sync_state must be filled"),
+    "shows-anything": ("details-of-nothing", "must answer NOT_FOUND or"),
     "no-preview-result": ("preview", "must be exactly ['here'], and is nothing"),
 }
 

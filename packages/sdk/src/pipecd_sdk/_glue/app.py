@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from typing import Final
 
 from pipecd_runtime.peer import has_ipv6
@@ -108,6 +108,10 @@ class _Process:
             from pipecd_sdk._glue.observe import add_observation  # noqa: PLC0415
 
             add_observation(endpoints, self._plugin, self._setup, piped, Clock())
+        if "pipecd_sdk.details" in sys.modules:
+            from pipecd_sdk._glue.details import add_details  # noqa: PLC0415
+
+            add_details(endpoints, self._plugin, self._setup, piped, Clock())
         services = plugin_pb2.DESCRIPTOR.services_by_name
         endpoints.add(services["PluginConfigService"], ConfigApi(self._plugin))
         endpoints.add(services["PluginStageService"], WaitApi(running))
@@ -119,7 +123,9 @@ class _Process:
         port = self._listen(server)
         await server.start()
         log.info("plugin.serving", extra={"fields": {"plugin": self._setup.name, "port": port}})
-        managing = tasks.create_task(self._manage(piped, port))
+        background = [
+            tasks.create_task(each, name=name) for name, each in self._background(piped, port)
+        ]
         try:
             await self._asked.wait()
             grace_seconds = self._flags.grace_period.total_seconds()
@@ -129,7 +135,21 @@ class _Process:
                 os._exit(FAILED)
         finally:
             await server.stop(LAST_ANSWERS_SECONDS)
-        managing.cancel()
+        for task in background:
+            task.cancel()
+
+    def _background(
+        self, piped: PipedClient, port: int
+    ) -> Iterator[tuple[str, Coroutine[None, None, None]]]:
+        """Yields what runs beside the calls of piped, until the process ends."""
+        yield "management", self._manage(piped, port)
+        if "pipecd_sdk.livestate" in sys.modules:
+            from pipecd_sdk._glue.announce import keep_watching  # noqa: PLC0415
+            from pipecd_sdk.livestate import LiveWatch  # noqa: PLC0415
+
+            plugin: object = self._plugin
+            if isinstance(plugin, LiveWatch):
+                yield "watch", keep_watching(plugin, self._setup, piped)
 
     def _listen(self, server: Server) -> int:
         """Binds the port that piped chose, or a free one that Ready reports; returns the port."""

@@ -5,7 +5,6 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -37,13 +36,12 @@ class PluginEntry(ConfigModel):
     deploy_targets: tuple[TargetEntry, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """What the entry says, in the plugin's own types."""
 
     name: str
     port: int
-    targets: Mapping[str, DeployTarget] = field(default_factory=dict)
+    targets: Mapping[str, DeployTarget] = msgspec.field(default_factory=dict)
 
     def find_targets(self, names: Sequence[str]) -> list[DeployTarget]:
         """Returns the deploy targets of these names. Raises KeyError for an unknown one."""

@@ -2,6 +2,7 @@
 """ExecuteStage and WaitStage: a stage with its log, metadata and commands around the handler."""
 
 import asyncio
+import shlex
 from collections.abc import Sequence
 
 from pipecd_sdk._execution import execute
@@ -25,10 +26,11 @@ from pipecd_sdk.plugin import StagePlugin
 from pipecd_sdk.results import StageResult
 from pipecd_sdk.secrets import Secrets
 from pipecd_sdk.stage_log import StageLog
+from pipecd_wire.headers import CURRENT_METADATA_HEADER
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.deploymentapi import api_pb2
-from pipecd_wire.rpc import StatusError, rpc
+from pipecd_wire.rpc import Metadata, StatusError, rpc
 
 
 class ExecuteApi:
@@ -52,16 +54,17 @@ class ExecuteApi:
 
     @rpc("ExecuteStage")
     async def execute_stage(
-        self, _caller: object, request: api_pb2.ExecuteStageRequest
+        self, headers: Metadata, request: api_pb2.ExecuteStageRequest
     ) -> api_pb2.ExecuteStageResponse:
         given = request.input
+        current = self._find_metadata(headers, given.deployment)
         definition = self._plugin.stages.get(given.stage.name)
         if definition is None:
             raise StatusError("INVALID_ARGUMENT", f"this plugin has no stage {given.stage.name!r}")
         targets = targets_of(self._plugin, self._setup, given.deployment)
 
         async def work(run: StageRun) -> StageResult | None:
-            sender, commands, ctx = self._prepare(given, targets, run)
+            sender, commands, ctx = self._prepare(given, targets, run, current)
             run.hurry = sender.hurry
             if self._running.reports_until is not None:
                 sender.hurry(self._running.reports_until)
@@ -90,8 +93,20 @@ class ExecuteApi:
             status=deployment_pb2.StageStatus.ValueType(result.status), message=result.reason
         )
 
+    def _find_metadata(
+        self, headers: Metadata, deployment: deployment_pb2.Deployment
+    ) -> dict[str, str] | None:
+        """Returns the metadata of this plugin that came with a call; None when it must be asked."""
+        if CURRENT_METADATA_HEADER not in headers:
+            return None
+        return dict(deployment.metadata_v2.plugins[self._piped.plugin].keyValues)
+
     def _prepare(
-        self, given: api_pb2.ExecutePluginInput, targets: list[DeployTarget], run: StageRun
+        self,
+        given: api_pb2.ExecutePluginInput,
+        targets: list[DeployTarget],
+        run: StageRun,
+        metadata: dict[str, str] | None,
     ) -> tuple[StageLogSender, StageCommandStream, StageContext]:
         deployment_id, stage_id = given.deployment.id, given.stage.id
         sender = StageLogSender(
@@ -109,7 +124,7 @@ class ExecuteApi:
             targets=targets,
             log=StageLog(sender),
             metadata=StageMetadata(self._piped, deployment_id, stage_id),
-            deployment_metadata=DeploymentMetadata(self._piped, deployment_id),
+            deployment_metadata=DeploymentMetadata(self._piped, deployment_id, metadata),
             commands=commands,
             clock=self._clock,
             tools=self._tools,
@@ -131,19 +146,42 @@ def targets_of(
     names = by_plugin[setup.name].deploy_targets if setup.name in by_plugin else ()
     if not names and not plugin.needs_targets:
         return []
-    return require_targets(setup, names, whose="the deployment")
+    return require_targets(
+        setup, names, whose="the deployment", application=deployment.application_name
+    )
 
 
-def require_targets(setup: Setup, names: Sequence[str], *, whose: str) -> list[DeployTarget]:
-    """Returns the deploy targets of these names. Raises the StatusError of a Go plugin."""
+def require_targets(
+    setup: Setup, names: Sequence[str], *, whose: str, application: str
+) -> list[DeployTarget]:
+    """Returns the deploy targets of these names. Raises the StatusError of a Go plugin.
+
+    Its message says how the application is given one.
+    """
     if not names:
         raise StatusError(
-            "INVALID_ARGUMENT", f"{whose} has no deploy target of the plugin {setup.name!r}"
+            "INVALID_ARGUMENT",
+            f"{whose} has no deploy target of the plugin {setup.name!r}"
+            f" ({_suggest_targets(setup, application)})",
         )
     try:
         return setup.find_targets(names)
     except KeyError as unknown:
-        raise StatusError("INTERNAL", f"unknown deploy target {unknown}") from None
+        raise StatusError(
+            "INTERNAL",
+            f"unknown deploy target {unknown} ({_suggest_targets(setup, application)})",
+        ) from None
+
+
+def _suggest_targets(setup: Setup, application: str) -> str:
+    known = sorted(setup.targets)
+    if not known:
+        return f"the plugin {setup.name!r} has none in the piped's configuration: add one there"
+    return (
+        f"it has {', '.join(known)}; choose under deployTargets in the application file,"
+        f" or with: pipectl application update {shlex.quote(application or 'APPLICATION')}"
+        f" --deploy-target {setup.name}={known[0]}"
+    )
 
 
 class WaitApi:

@@ -8,17 +8,17 @@ commands keep working.
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from pipecd_model.config import BadValueError, Duration
 from pipecd_model.config.values import format_bad_value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
+class Flags(msgspec.Struct, frozen=True, kw_only=True):
     """How a plugin was started."""
 
     piped: str
@@ -35,10 +35,12 @@ class Flags:
 
 def parse(args: Sequence[str], *, name: str, version: str) -> Flags:
     """Parses the command line; exits with a usage message when it is wrong."""
-    parser = argparse.ArgumentParser(prog=name, allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog=name, allow_abbrev=False, formatter_class=_Help)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("version", help="print the version")
-    start = commands.add_parser("start", allow_abbrev=False, help="serve; piped does this")
+    start = commands.add_parser(
+        "start", allow_abbrev=False, formatter_class=_Help, help="serve; piped does this"
+    )
     start.add_argument("--piped-plugin-service", required=True, metavar="HOST:PORT")
     given = start.add_mutually_exclusive_group(required=True)
     given.add_argument("--config", metavar="JSON", help="the plugin's entry of the piped file")
@@ -73,6 +75,13 @@ def parse(args: Sequence[str], *, name: str, version: str) -> Flags:
 
 _LEVELS: Final = ("debug", "info", "warn", "error")
 _ENCODINGS: Final = ("json", "console", "humanize")
+
+
+class _Help(argparse.HelpFormatter):
+    """Help of a fixed width: argparse looks for the terminal's at each start, by large modules."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=80)
 
 
 def _boolean(text: str) -> bool:

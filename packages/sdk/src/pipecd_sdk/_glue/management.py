@@ -4,8 +4,9 @@
 import asyncio
 import logging
 import os
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from pipecd_sdk._glue.piped import PipedClient
 from pipecd_wire.headers import PIPED_TOKEN_HEADER, PIPED_TOKEN_VARIABLE, PLUGIN_TOKEN_VARIABLE
@@ -33,8 +34,7 @@ class RefusedError(RuntimeError):
     """piped refused Ready or Ping: it does not want this process any more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invitation:
+class Invitation(msgspec.Struct, frozen=True, kw_only=True):
     """The secrets that piped and this process share, empty under a Go agent."""
 
     token: str = ""

@@ -14,6 +14,7 @@ from pipecd_sdk._glue import messages
 from pipecd_sdk._glue.entry import Setup
 from pipecd_sdk._glue.execute import require_targets
 from pipecd_sdk._glue.piped import ApplicationObjects, PipedClient, PipedTools
+from pipecd_sdk._glue.texts import clean, cut
 from pipecd_sdk.clock import Clock
 from pipecd_sdk.livestate import Drift, Health, LiveContext, LiveState, Resource, SyncState
 from pipecd_sdk.plugin import StagePlugin
@@ -64,7 +65,12 @@ class LivestateApi:
             application_name=request.application_name,
             piped_id=request.piped_id,
             source=self._reader.source(request.deploy_source),
-            targets=require_targets(self._setup, request.deploy_targets, whose="the application"),
+            targets=require_targets(
+                self._setup,
+                request.deploy_targets,
+                whose="the application",
+                application=request.application_name,
+            ),
             clock=self._clock,
             tools=self._tools,
             shared=ApplicationObjects(self._piped, request.application_id),
@@ -105,7 +111,12 @@ class PreviewApi:
             application_name=request.application_name,
             piped_id=request.piped_id,
             source=self._reader.sources(request),
-            targets=require_targets(self._setup, request.deploy_targets, whose="the application"),
+            targets=require_targets(
+                self._setup,
+                request.deploy_targets,
+                whose="the application",
+                application=request.application_name,
+            ),
             clock=self._clock,
             tools=self._tools,
             shared=ApplicationObjects(self._piped, request.application_id),
@@ -120,13 +131,13 @@ class PreviewApi:
 def _to_resource(resource: Resource, target: str, plugin: str, now: int) -> live_pb2.ResourceState:
     created = int(resource.created_at.timestamp()) if resource.created_at else now
     return live_pb2.ResourceState(
-        id=_clean(resource.id),
-        parent_ids=[_clean(each) for each in resource.parents],
-        name=_clean(resource.name),
-        resource_type=_clean(resource.kind),
-        resource_metadata={_clean(k): _clean(v) for k, v in resource.metadata.items()},
+        id=clean(resource.id),
+        parent_ids=[clean(each) for each in resource.parents],
+        name=clean(resource.name),
+        resource_type=clean(resource.kind),
+        resource_metadata={clean(k): clean(v) for k, v in resource.metadata.items()},
         health_status=live_pb2.ResourceState.HealthStatus.ValueType(resource.health),
-        health_description=_clean(resource.description),
+        health_description=clean(resource.description),
         deploy_target=target,
         plugin_name=plugin,
         created_at=max(created, 1),
@@ -160,30 +171,21 @@ def _health(healths: set[Health]) -> live_pb2.ApplicationLiveState.Status.ValueT
 def _to_sync_state(state: SyncState, now: int) -> application_pb2.ApplicationSyncState:
     return application_pb2.ApplicationSyncState(
         status=application_pb2.ApplicationSyncStatus.ValueType(state.status),
-        short_reason=_cut(_clean(state.short_reason), 1024),
-        reason=_cut(_clean(state.reason), LONGEST_REASON),
+        short_reason=cut(clean(state.short_reason), 1024),
+        reason=cut(clean(state.reason), LONGEST_REASON),
         timestamp=now,
     )
 
 
 def _to_preview(preview: Preview, target: str, room: int) -> preview_pb2.PlanPreviewResult:
-    details = _clean(preview.details).encode()
+    details = clean(preview.details).encode()
     if len(details) > room:
         kept = details[:room].rpartition(b"\n")[0].decode(errors="ignore").encode()
         details = kept + f"\n… {len(details) - len(kept)} more bytes are not shown\n".encode()
     return preview_pb2.PlanPreviewResult(
         deploy_target=target,
-        summary=_cut(_clean(preview.summary), LONGEST_REASON),
+        summary=cut(clean(preview.summary), LONGEST_REASON),
         no_change=preview.no_change,
         details=details,
         diff_language=preview.language,
     )
-
-
-def _clean(text: str) -> str:
-    """Returns the text as valid UTF-8: file names may hold bytes that are none."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"

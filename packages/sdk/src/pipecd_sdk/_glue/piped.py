@@ -97,20 +97,29 @@ class StageMetadata(Metadata):
 class DeploymentMetadata(Metadata):
     """The metadata of this plugin in one deployment."""
 
-    def __init__(self, piped: PipedClient, deployment_id: str) -> None:
+    def __init__(
+        self, piped: PipedClient, deployment_id: str, current: Mapping[str, str] | None = None
+    ) -> None:
+        """`current`: all values, where piped has sent them; what is stored later is asked for."""
+        self._current = dict(current) if current is not None else None
+        self._stored: set[str] = set()
         self._service = piped.service
         self._ids = {"deployment_id": deployment_id, "plugin_name": piped.plugin}
 
     async def get(self, key: str) -> str | None:
+        if self._current is not None and key not in self._stored:
+            return self._current.get(key)
         request = service_pb2.GetDeploymentPluginMetadataRequest(**self._ids, key=key)
         answer = await ask(self._service.GetDeploymentPluginMetadata, request)
         return answer.value if answer.found else None
 
     async def put(self, key: str, value: str) -> None:
+        self._stored.add(key)
         request = service_pb2.PutDeploymentPluginMetadataRequest(**self._ids, key=key, value=value)
         await ask(self._service.PutDeploymentPluginMetadata, request)
 
     async def put_many(self, values: Mapping[str, str]) -> None:
+        self._stored.update(values)
         request = service_pb2.PutDeploymentPluginMetadataMultiRequest(**self._ids, metadata=values)
         await ask(self._service.PutDeploymentPluginMetadataMulti, request)
 

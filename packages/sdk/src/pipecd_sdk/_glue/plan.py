@@ -8,7 +8,7 @@ from pipecd_sdk import _planning
 from pipecd_sdk._glue import messages
 from pipecd_sdk._glue.entry import Setup
 from pipecd_sdk._glue.execute import targets_of
-from pipecd_sdk._glue.piped import PipedClient
+from pipecd_sdk._glue.piped import PipedClient, PipedTools
 from pipecd_sdk._planning import StageRequest
 from pipecd_sdk._schema import schemas_of
 from pipecd_sdk.context import PlanContext
@@ -26,6 +26,7 @@ class PlanApi:
         self._plugin = plugin
         self._setup = setup
         self._piped = piped
+        self._tools = PipedTools(piped)
         self._reader = messages.Reader(plugin, setup.name)
 
     @rpc("FetchDefinedStages")
@@ -96,6 +97,7 @@ class PlanApi:
             deployment=messages.deployment_of(given.deployment),
             source=self._reader.sources(given),
             targets=targets_of(self._plugin, self._setup, given.deployment),
+            tools=self._tools,
         )
 
 

@@ -13,8 +13,9 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from pipecd_sdk.stage_log import Severity
 from pipecd_wire.model import logblock_pb2
@@ -36,8 +37,7 @@ STOPPING_FLUSH_SECONDS: Final = 5.0
 port already."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendingPace:
+class SendingPace(msgspec.Struct, frozen=True, kw_only=True):
     """How often lines are sent."""
 
     flush: float

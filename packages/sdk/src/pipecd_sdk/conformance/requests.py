@@ -42,6 +42,13 @@ def make_known_names(
         "garbage": GARBAGE,
         "failed": [StageStatus.STAGE_FAILURE, StageStatus.STAGE_CANCELLED],
         "no_such_stage": _stage("NO_SUCH_STAGE", 2),
+        "target": profile.targets[0] if profile.targets else "",
+        "no_such_resource": {
+            "id": "no-such-resource",
+            "name": "no-such-resource",
+            "createdAt": 1_704_196_800,
+            "updatedAt": 1_704_196_800,
+        },
     }
     if stage is not None:
         known["stage"] = _stage(stage.name, 2)

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from pipecd_runtime.orphans import Search, end_orphans
 from pipecd_sdk.conformance.case import Case, CaseStep
 from pipecd_sdk.conformance.profile import Profile, StageProfile
 from pipecd_sdk.conformance.requests import make_known_names
@@ -75,6 +76,8 @@ async def judge_plugin(
                     yield verdict
             finally:
                 await session.close()
+                # Scripts outlive their plugin on purpose, and nobody follows these any more.
+                await end_orphans(Search(folder=Path(folder)))
 
 
 async def _judge_all(
@@ -152,6 +155,7 @@ _WITHOUT = {
     "stages only": "it deploys to a platform",
     "live state": "it has no live state",
     "plan preview": "it has no plan preview",
+    "details": "it has no details of resources",
     "plans": "its stages need options, and the profile has none (`stages[].with`)",
 }
 
@@ -170,6 +174,7 @@ async def _look(session: ConformanceSession, profile: Profile, directory: Path) 
     for need, rpc, request in (
         ("live state", "GetLivestate", {"deploySource": "$source", "deployTargets": "$targets"}),
         ("plan preview", "GetPlanPreview", _PREVIEW),
+        ("details", "OpenResource", {"resource": "$no_such_resource"}),
     ):
         if not await _is_unknown(session, known, rpc, request):
             has.add(need)

@@ -34,6 +34,7 @@ _SERVICES: Final[Sequence[tuple[Any, str, Any]]] = (
     (preview_pb2, "PlanPreviewService", preview_grpc.PlanPreviewServiceStub),
     (plugin_pb2, "PluginConfigService", plugin_pb2_grpc.PluginConfigServiceStub),
     (plugin_pb2, "PluginStageService", plugin_pb2_grpc.PluginStageServiceStub),
+    (plugin_pb2, "PluginDetailsService", plugin_pb2_grpc.PluginDetailsServiceStub),
 )
 
 

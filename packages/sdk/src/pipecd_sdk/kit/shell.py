@@ -42,6 +42,8 @@ class CompletedCommand:
     """Negative: the number of the signal that ended it."""
     output: str
     errors: str
+    is_cut: bool = False
+    """Whether there was more output than is kept."""
 
 
 class CommandFailedError(StageFailedError):
@@ -64,6 +66,7 @@ async def run(
     *,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    inherit_env: bool = True,
     input: bytes = b"",
     log: StageLog | None = None,
     limit: timedelta | None = None,
@@ -74,12 +77,12 @@ async def run(
 
     A text is run by `/bin/sh`, a list without a shell.
 
-    `env` is added to the environment of the plugin, without what PipeCD itself has in it. A word
-    that comes from outside goes into the list as `word(text)` of `pipecd_sdk.kit.process`: it is
-    never read as an option. With `log` both outputs are passed on line by
-    line as they come. When the call is cancelled, or `limit` has passed, the whole process group
-    gets SIGTERM, and SIGKILL after `grace`; a limit raises CommandFailedError, as any exit code but
-    0 does unless `check` is off.
+    `env` is added to the environment of the plugin, without what PipeCD itself has in it; without
+    `inherit_env` it is all that the program gets. A word that comes from outside goes into the list
+    as `word(text)` of `pipecd_sdk.kit.process`: it is never read as an option. With `log` both
+    outputs are passed on line by line as they come. When the call is cancelled, or `limit` has
+    passed, the whole process group gets SIGTERM, and SIGKILL after `grace`; a limit raises
+    CommandFailedError, as any exit code but 0 does unless `check` is off.
 
     Example:
         >>> asyncio.run(run("echo $GREETING", env={"GREETING": "hello"})).output
@@ -94,7 +97,14 @@ async def run(
     async with AsyncExitStack() as opened:
         try:
             stdout, stderr = await output.open(opened), await errors.open(opened)
-            process = await _start(words, cwd=cwd, env=env, input=input, out=stdout, err=stderr)
+            process = await _start(
+                words,
+                cwd=cwd,
+                env=_choose_environment(env, inherit_env=inherit_env),
+                input=input,
+                out=stdout,
+                err=stderr,
+            )
         except (OSError, door.BadArgumentError) as error:
             completed = CompletedCommand(exit_code=127, output="", errors=str(error))
             reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -116,7 +126,10 @@ async def run(
             await _end(process, grace.total_seconds())
     assert process.returncode is not None, "it has ended"  # noqa: S101
     completed = CompletedCommand(
-        exit_code=process.returncode, output=output.text, errors=errors.text
+        exit_code=process.returncode,
+        output=output.text,
+        errors=errors.text,
+        is_cut=output.is_cut or errors.is_cut,
     )
     if check and completed.exit_code != 0:
         raise CommandFailedError(_reason(name, completed), completed=completed)
@@ -127,7 +140,7 @@ async def _start(
     words: tuple[Argument, ...],
     *,
     cwd: Path | None,
-    env: Mapping[str, str] | None,
+    env: Mapping[str, str],
     input: bytes,
     out: int,
     err: int,
@@ -138,11 +151,20 @@ async def _start(
         return await door.start(
             words,
             cwd=cwd,
-            env=door.operator_environment(also=(MARK_VARIABLE,)) | dict(env or {}),
+            env=env,
             stdin=given,
             stdout=out,
             stderr=err,
         )
+
+
+def _choose_environment(env: Mapping[str, str] | None, *, inherit_env: bool) -> dict[str, str]:
+    # The mark finds what a program has left behind; it says nothing to anybody else.
+    marked = (MARK_VARIABLE,)
+    base = (
+        door.operator_environment(also=marked) if inherit_env else door.choose_environment(marked)
+    )
+    return base | dict(env or {})
 
 
 def _words(command: str | Sequence[str | Path | Argument]) -> tuple[Argument, ...]:
@@ -204,6 +226,7 @@ class _Output:
         self._log = log
         self._kept: list[str] = []
         self._size = 0
+        self.is_cut = False
         self._line = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._stream = asyncio.StreamReader()
@@ -238,6 +261,8 @@ class _Output:
             if self._size < MOST_KEPT:
                 self._kept.append(text)
                 self._size += len(data)
+            else:
+                self.is_cut = True
             if self._log is not None:
                 whole, newline, self._line = (self._line + text).rpartition("\n")
                 if newline:

@@ -6,7 +6,8 @@ Downloads are checked by their SHA-256 before they are unpacked, the program aga
 
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -23,16 +24,37 @@ DEFAULTS: Final[Mapping[str, str]] = {
 """The default version of each known tool: old, so that existing files still work."""
 
 _RELEASES: Final = "https://github.com/kubernetes-sigs/kustomize/releases/download"
-_KNOWN: Final[Mapping[str, tuple[str, str]]] = {
-    "kubectl": ("https://dl.k8s.io/release/v{version}/bin/{os}/{arch}/kubectl", ""),
-    "kustomize": (
-        f"{_RELEASES}/kustomize%2Fv{{version}}/kustomize_v{{version}}_{{os}}_{{arch}}.tar.gz",
-        "kustomize",
+_HASHICORP: Final = "https://releases.hashicorp.com/terraform/{version}/terraform_{version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """Where a tool is, the program in the archive, and where its publisher has its checksum."""
+
+    url: str
+    sums: str
+    member: str = ""
+
+
+_KNOWN: Final[Mapping[str, _Known]] = {
+    "kubectl": _Known(
+        url="https://dl.k8s.io/release/v{version}/bin/{os}/{arch}/kubectl",
+        sums="https://dl.k8s.io/release/v{version}/bin/{os}/{arch}/kubectl.sha256",
     ),
-    "helm": ("https://get.helm.sh/helm-v{version}-{os}-{arch}.tar.gz", "{os}-{arch}/helm"),
-    "terraform": (
-        "https://releases.hashicorp.com/terraform/{version}/terraform_{version}_{os}_{arch}.zip",
-        "terraform",
+    "kustomize": _Known(
+        url=f"{_RELEASES}/kustomize%2Fv{{version}}/kustomize_v{{version}}_{{os}}_{{arch}}.tar.gz",
+        sums=f"{_RELEASES}/kustomize%2Fv{{version}}/checksums.txt",
+        member="kustomize",
+    ),
+    "helm": _Known(
+        url="https://get.helm.sh/helm-v{version}-{os}-{arch}.tar.gz",
+        sums="https://get.helm.sh/helm-v{version}-{os}-{arch}.tar.gz.sha256sum",
+        member="{os}-{arch}/helm",
+    ),
+    "terraform": _Known(
+        url=f"{_HASHICORP}_{{os}}_{{arch}}.zip",
+        sums=f"{_HASHICORP}_SHA256SUMS",
+        member="terraform",
     ),
 }
 
@@ -45,8 +67,9 @@ _ACTIVE_IN_QUOTES: Final = re.compile(r"[\"$`\\\x00-\x1f]")
 def find_tool(name: str, version: str = "", *, sha256: Mapping[str, str] | None = None) -> Tool:
     """Returns a tool of the registry: kubectl, kustomize, helm, terraform.
 
-    `sha256` is that of the download, by platform; without it nothing is checked. Raises ToolError
-    for any other name.
+    `sha256` is that of the download, by platform; without it the one that the publisher has beside
+    it is taken, which finds a broken download and not a broken publisher. Raises ToolError for any
+    other name.
 
     Example:
         >>> find_tool("helm").version
@@ -57,8 +80,15 @@ def find_tool(name: str, version: str = "", *, sha256: Mapping[str, str] | None 
     """
     if name not in _KNOWN:
         raise ToolError(f"there is no known tool {name!r}", hint=f"known: {', '.join(_KNOWN)}")
-    url, member = _KNOWN[name]
-    return define_tool(name, version or DEFAULTS[name], url, member=member, sha256=sha256)
+    known = _KNOWN[name]
+    return define_tool(
+        name,
+        version or DEFAULTS[name],
+        known.url,
+        member=known.member,
+        sha256=sha256,
+        sums="" if sha256 else known.sums,
+    )
 
 
 def define_tool(
@@ -68,12 +98,14 @@ def define_tool(
     *,
     member: str = "",
     sha256: Mapping[str, str] | None = None,
+    sums: str = "",
 ) -> Tool:
     """Returns a tool that is downloaded, and unpacked if its URL ends in `.tar.gz` or `.zip`.
 
     `{version}`, `{os}` and `{arch}` in `url` and `member`, the path of the program in the archive,
-    are filled in. A download whose SHA-256 is not that of this platform is never unpacked. Raises
-    ToolError for a URL, path or checksum that cannot be one.
+    are filled in. A download whose SHA-256 is not that of this platform is never unpacked; nor one
+    whose SHA-256 is not the one in the publisher's list at the address `sums`, where that is given.
+    Raises ToolError for a URL, path or checksum that cannot be one.
 
     Example:
         >>> tool = define_tool("hello", "1.0", "https://example.com/hello-{version}-{os}-{arch}",
@@ -81,12 +113,13 @@ def define_tool(
         >>> tool.sha256
         {'linux/amd64': 'ab12'}
     """
-    _check_words(url, member, sha256 or {})
+    _check_words((url, member, sums), sha256 or {})
     script = [
         "set -e",
         'cd "{{ .TmpDir }}"',
         f'curl -fsSL --retry 3 -o download "{_fill(url)}"',
         *(_check(sha256) if sha256 else ()),
+        *(_check_published(_fill(sums), _fill(url)) if sums else ()),
         *_unpack(url, _fill(member)),
     ]
     is_plain = not url.endswith((".tar.gz", ".zip"))
@@ -112,9 +145,9 @@ def find_on_path(name: str) -> Path | None:
     return Path(found) if found else None
 
 
-def _check_words(url: str, member: str, sha256: Mapping[str, str]) -> None:
+def _check_words(texts: Sequence[str], sha256: Mapping[str, str]) -> None:
     """Raises ToolError for a value that would be more than a word in the text of a script."""
-    for text in (url, member):
+    for text in texts:
         if _ACTIVE_IN_QUOTES.search(text) or text.startswith("-"):
             raise ToolError(f"not the address or path of a tool: {text!r}")
     for platform, value in sha256.items():
@@ -139,6 +172,19 @@ def _check(sha256: Mapping[str, str]) -> list[str]:
         *cases,
         '  *) echo "no checksum for {{ .Os }}/{{ .Arch }}" >&2; exit 1 ;;',
         "esac",
+        'echo "$sum  download" | sha256sum -c - >&2',
+    ]
+
+
+def _check_published(sums: str, url: str) -> list[str]:
+    """Returns the lines that look a download up in a list of `<sum>  <file>`, or in a bare sum."""
+    file = url.rpartition("/")[2]
+    look_up = 'NF == 1 || $2 == file || $2 == "*" file { print $1; exit }'
+    return [
+        f'curl -fsSL --retry 3 -o sums "{sums}"',
+        f'file="{file}"',
+        f"sum=$(awk -v file=\"$file\" '{look_up}' sums)",
+        '[ -n "$sum" ] || { echo "its publisher has no checksum for $file" >&2; exit 1; }',
         'echo "$sum  download" | sha256sum -c - >&2',
     ]
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from pipecd_sdk import _execution, _observation, _planning
 from pipecd_sdk._observation import Observation
@@ -25,7 +25,8 @@ from pipecd_sdk.context import (
     StageCommand,
     StageContext,
 )
-from pipecd_sdk.livestate import Drift, LiveContext, LiveState
+from pipecd_sdk.details import Details, DetailsContext, ResourceDetails, ResourceGoneError
+from pipecd_sdk.livestate import Drift, LiveContext, LiveState, Resource
 from pipecd_sdk.plugin import DeploymentPlugin, PlannedStage, StagePlugin, Strategy, Version
 from pipecd_sdk.preview import PlanPreview, Preview, PreviewContext
 from pipecd_sdk.results import StageFailedError, StageResult
@@ -35,6 +36,8 @@ from pipecd_sdk.testing.clock import NOON, FakeClock
 from pipecd_sdk.testing.in_memory import InMemoryMetadata, InMemoryObjects, InMemoryTools
 
 P = TypeVar("P", bound=StagePlugin)
+
+APPLICATION_FILE: Final = "app.pipecd.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,7 @@ class StageHarness(Generic[P]):
         directory: Path | None = None,
         running_directory: Path | None = None,
         options: Mapping[str, Any] | None = None,
+        running_options: Mapping[str, Any] | None = None,
         secrets: Mapping[str, str] | None = None,
         targets: Sequence[DeployTarget] = (),
     ) -> None:
@@ -89,11 +93,13 @@ class StageHarness(Generic[P]):
         self.is_handed_over = False
         self.targets = targets
         self.directory = directory
-        """The files to deploy."""
+        """The files to deploy; an application file `app.pipecd.yaml` among them is read too."""
         self.running_directory = running_directory
         """The files that run now; None on a first deployment."""
         self.options = options or {}
         """The plugin's part of the application file."""
+        self.running_options = running_options
+        """The same of the commit that runs now; None means that it has not changed."""
         self._commands: asyncio.Queue[StageCommand] = asyncio.Queue()
         self._sent = 0
         self._logged = asyncio.Event()
@@ -154,6 +160,38 @@ class StageHarness(Generic[P]):
             shared=self.shared,
         )
         return await _observation.observe(plugin, ctx)
+
+    async def open_resource(
+        self, resource: str | Resource, *, container: str = "", log_lines: int = 100
+    ) -> Details:
+        """Returns the details of a resource, which is named by its id in the live state.
+
+        Raises ResourceGoneError when the live state does not have it: piped asks for no other. A
+        `Resource` is asked for of the first target, as piped does that knows an older live state.
+        """
+        plugin: StagePlugin = self.plugin
+        assert isinstance(plugin, ResourceDetails), "it has no such interface"  # noqa: S101
+        if isinstance(resource, str):
+            seen = (await self.live_state()).resources
+            found = next((each for each in seen if each[1].id == resource), None)
+            if found is None:
+                raise ResourceGoneError(f"there is no resource {resource!r}")
+            target, resource = found
+        else:
+            target = self.targets[0]
+        ctx = DetailsContext(
+            application_id=self.deployment.application_id,
+            application_name=self.deployment.application_name,
+            piped_id=self.deployment.piped_id,
+            source=self._sources().target,
+            targets=[target],
+            clock=self.clock,
+            tools=self.tools,
+            shared=self.shared,
+            container=container,
+            log_lines=log_lines,
+        )
+        return await plugin.open_resource(ctx, target, resource)
 
     async def plan_preview(self) -> dict[str, Preview]:
         """Returns what deploying `directory` would change, by deploy target."""
@@ -234,29 +272,42 @@ class StageHarness(Generic[P]):
         return self.secrets[name]
 
     def _plan_context(self) -> PlanContext:
-        return PlanContext(deployment=self.deployment, source=self._sources(), targets=self.targets)
+        return PlanContext(
+            deployment=self.deployment,
+            source=self._sources(),
+            targets=self.targets,
+            tools=self.tools,
+        )
 
     def _sources(self) -> Sources:
         running = None
         if self.running_directory is not None:
             commit = self.deployment.running_commit or "running"
-            running = self._source(commit, self.running_directory)
+            options = self.options if self.running_options is None else self.running_options
+            running = self._source(commit, self.running_directory, options)
         return Sources(
-            target=self._source(self.deployment.commit.hash, self.directory), running=running
+            target=self._source(self.deployment.commit.hash, self.directory, self.options),
+            running=running,
         )
 
-    def _source(self, commit: str, directory: Path | None) -> Source:
+    def _source(self, commit: str, directory: Path | None, options: Mapping[str, Any]) -> Source:
         kind = self.plugin.application_config
         return Source(
             commit_hash=commit,
             application_directory=str(directory) if directory else "",
-            config_filename="app.pipecd.yaml",
-            read_options=cache(lambda: read_value(kind, dict(self.options), path=())[0]),
+            config_filename=APPLICATION_FILE,
+            config=_read_config(directory),
+            read_options=cache(lambda: read_value(kind, dict(options), path=())[0]),
         )
 
     async def _read_commands(self) -> AsyncIterator[StageCommand]:
         while True:
             yield await self._commands.get()
+
+
+def _read_config(directory: Path | None) -> bytes:
+    file = directory / APPLICATION_FILE if directory is not None else None
+    return file.read_bytes() if file is not None and file.is_file() else b""
 
 
 def example_deployment() -> Deployment:

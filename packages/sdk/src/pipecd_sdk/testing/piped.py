@@ -73,6 +73,8 @@ class FakePiped:
         self.wrong_calls: list[str] = []
         """RPCs that were called with a request which breaks a rule of the wire."""
         self.ready: list[plugin_pb2.ReadyRequest] = []
+        self.announced: list[str] = []
+        """Ids of applications whose live states a plugin announced, in order."""
         self.changed = asyncio.Condition()
         self._commands: list[command_pb2.Command] = []
         self._refusals: dict[str, list[str]] = {}
@@ -303,6 +305,14 @@ class _Management:
         if request.name not in self._piped.secrets:
             raise StatusError("INVALID_ARGUMENT", f"there is no secret {request.name!r}")
         return plugin_pb2.DecryptSecretResponse(value=self._piped.secrets[request.name])
+
+    @rpc("AnnounceLiveStates")
+    async def announce_live_states(
+        self, _caller: object, request: plugin_pb2.AnnounceLiveStatesRequest
+    ) -> plugin_pb2.AnnounceLiveStatesResponse:
+        self._piped.announced += request.application_ids
+        await self._piped.note()
+        return plugin_pb2.AnnounceLiveStatesResponse()
 
     @rpc("WatchStageCommands")
     async def watch_commands(

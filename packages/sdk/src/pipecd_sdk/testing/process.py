@@ -25,7 +25,9 @@ from pipecd_runtime.orphans import (
 from pipecd_runtime.ports import pick_port
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_wire.headers import PIPED_TOKEN_HEADER, PIPED_TOKEN_VARIABLE, PLUGIN_TOKEN_VARIABLE
+from pipecd_wire.model import application_live_state_pb2 as live_pb2
 from pipecd_wire.model import common_pb2, deployment_pb2
+from pipecd_wire.pipecd.details import details_pb2
 from pipecd_wire.pipecd.plugin import plugin_pb2, plugin_pb2_grpc
 from pipecd_wire.plugin.common import common_pb2 as source_pb2
 from pipecd_wire.plugin.deploymentapi import api_pb2, api_pb2_grpc
@@ -137,6 +139,29 @@ class PluginProcess:
         )
         stub = livestate_grpc.LivestateServiceStub(self.channel)
         return await call(stub.GetLivestate, request, deadline=60)
+
+    async def open_resource(
+        self,
+        resource: live_pb2.ResourceState,
+        *,
+        directory: Path | None = None,
+        application: Mapping[str, Any] | None = None,
+        container: str = "",
+        log_lines: int = 100,
+    ) -> details_pb2.ResourceDetails:
+        """Ask for the details of a resource of the live state. Raises CallError."""
+        request = plugin_pb2.OpenResourceRequest(
+            piped_id="piped-1",
+            application_id="application-1",
+            application_name="shop",
+            deploy_source=self._source(directory, application),
+            deploy_target=resource.deploy_target,
+            resource=resource,
+            container=container,
+            log_lines=log_lines,
+        )
+        stub = plugin_pb2_grpc.PluginDetailsServiceStub(self.channel)
+        return (await call(stub.OpenResource, request, deadline=60)).details
 
     async def plan_preview(
         self,
