@@ -260,3 +260,33 @@ async def test_planning_can_be_told_too() -> None:
     assert (await StageHarness(Dummy()).strategy()).sync is SyncStrategy.PIPELINE
     with pytest.raises(StageFailedError, match="failed as told"):
         await failing.versions()
+
+
+async def test_it_shows_of_a_resource_what_it_is_told() -> None:
+    told = {
+        "manifest": "a: 1\n",
+        "difference": "-a\n",
+        "events": ["made"],
+        "log": "one\ntwo\n",
+        "containers": ["web", "side"],
+    }
+    entry = {"deployTargets": [{"name": "a"}]}
+    async with (
+        FakePiped() as piped,
+        start_plugin(piped, COMMAND, name="dummy", entry=entry) as plugin,
+    ):
+        (nothing,) = (await plugin.live_state(targets=["a"])).application_live_state.resources
+        opened = await plugin.open_resource(
+            nothing, application={"details": told}, container="web", log_lines=1
+        )
+        for trouble, status in (({"gone": True}, "NOT_FOUND"), ({"fail": "as told"}, "INTERNAL")):
+            with pytest.raises(CallError, match="as told") as refused:
+                await plugin.open_resource(nothing, application={"details": trouble})
+            assert refused.value.status == status
+
+    assert (opened.manifest, opened.difference) == ("a: 1\n", "-a\n")
+    assert [each.message for each in opened.events] == ["made"]
+    assert [(each.container, each.previous, each.text) for each in opened.logs] == [
+        ("web", False, "two\n"),
+        ("web", True, "two\n"),
+    ]

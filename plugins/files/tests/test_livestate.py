@@ -2,6 +2,7 @@
 """What is told of the directories: what runs, what drifted, what would change, what to plan."""
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,25 @@ async def test_target_release_and_files_are_told_with_their_health(
     assert seen.resources[1][1].metadata["commit"] == f"{1:040x}"
     assert seen.resources[2][1].metadata["mode"] == "0644"
     assert seen.sync.status is SyncStatus.SYNCED
+
+
+async def test_a_file_is_as_old_as_it_is(make: FilesLab, tmp_path: Path) -> None:
+    """Not as new as the look at it; what is missing is as old as the release."""
+    harness = make({"old": "1", "gone": "2", "link": "3"})
+    await harness.run("FILES_SYNC")
+    current = tmp_path / "a" / "current"
+    os.utime(current / "old", (1_000_000_000, 1_000_000_000))
+    (current / "gone").unlink()
+    (current / "link").unlink()
+    (current / "link").symlink_to("nowhere")
+
+    first, second = await harness.live_state(), await harness.live_state()
+
+    times = {each.name: each.created_at for _, each in first.resources}
+    assert times["old"] == datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)
+    assert times["gone"] == times["a"]
+    assert times["link"] is not None
+    assert times == {each.name: each.created_at for _, each in second.resources}
 
 
 async def test_a_directory_without_a_release_is_unhealthy_and_out_of_sync(make: FilesLab) -> None:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a script finds in its environment."""
 
-import dataclasses
 import json
 
 from pipecd_plugin_scriptrun.environment import script_environment
 
-from pipecd_sdk import Deployment
+from pipecd_sdk import Deployment, replace
 from pipecd_sdk.testing.harness import example_deployment
 
 
@@ -27,7 +26,7 @@ def environment(
 
 
 def test_every_documented_variable_is_there() -> None:
-    deployment = dataclasses.replace(example_deployment(), commander="alice")
+    deployment = replace(example_deployment(), commander="alice")
 
     assert environment(deployment=deployment) == {
         "SR_DEPLOYMENT_ID": "deployment-1",
@@ -53,7 +52,7 @@ def test_every_documented_variable_is_there() -> None:
 
 
 def test_the_context_leaves_out_what_is_empty() -> None:
-    deployment = dataclasses.replace(example_deployment(), summary="", labels={})
+    deployment = replace(example_deployment(), summary="", labels={})
 
     found = environment(deployment=deployment)
 
@@ -81,7 +80,7 @@ def test_nobody_is_the_commander_of_what_piped_started() -> None:
 
 
 def test_a_label_becomes_a_name_that_a_shell_can_use() -> None:
-    deployment = dataclasses.replace(example_deployment(), labels={"my.org/cost-center": "42"})
+    deployment = replace(example_deployment(), labels={"my.org/cost-center": "42"})
 
     found = environment(deployment=deployment)
 
@@ -115,6 +114,6 @@ def test_our_own_secrets_stay_out() -> None:
 
 
 def test_a_null_character_in_what_is_told_does_not_stop_the_script() -> None:
-    deployment = dataclasses.replace(example_deployment(), summary="a\0b")
+    deployment = replace(example_deployment(), summary="a\0b")
 
     assert environment(deployment=deployment)["SR_SUMMARY"] == "ab"

@@ -17,7 +17,7 @@ import pytest
 from pipecd_plugin_scriptrun.output import OutputFile
 from pipecd_plugin_scriptrun.records import EndRecord, ScriptRecord
 from pipecd_plugin_scriptrun.shim import start
-from pipecd_plugin_scriptrun.shim.runner import NOT_STARTED
+from pipecd_plugin_scriptrun.shim.runner import NOT_STARTED, RELEASE
 from pipecd_plugin_scriptrun.shim_client import Script, _job
 
 from pipecd_sdk.testing.piped import FakePiped
@@ -59,7 +59,7 @@ async def shim(
     try:
         if full:
             limit(process, FULL)
-        process.stdin.write(_job(record, script, 0))
+        process.stdin.write(_job(record, script, 0) + RELEASE)
         await process.stdin.drain()
         process.stdin.close()
         yield process, record

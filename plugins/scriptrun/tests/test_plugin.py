@@ -5,6 +5,7 @@ import asyncio
 import os
 import signal
 import stat
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -189,6 +190,38 @@ async def test_a_script_that_cannot_be_marked_is_not_started(tmp_path: Path) -> 
 
     assert result.status is StageStatus.FAILURE
     assert not (tmp_path / "ran").exists()
+
+
+def list_once_ready(scripts: Path) -> set[str]:
+    """The files of a record, as soon as its shim has written the script."""
+    over = time.monotonic() + 30
+    while not list(scripts.rglob("script.sh.*")):
+        assert time.monotonic() < over
+        time.sleep(0.005)
+    return {each.name for each in scripts.rglob("*")}
+
+
+async def test_a_script_is_ready_while_it_is_marked_and_starts_only_then(
+    tmp_path: Path, scripts: Path
+) -> None:
+    """Its shim has all it needs by then; a start without the mark could be a second one."""
+
+    class Slow(InMemoryMetadata):
+        seen: set[str]
+
+        async def put_many(self, values: Mapping[str, str]) -> None:
+            self.seen = await asyncio.to_thread(list_once_ready, scripts)
+            await super().put_many(values)
+
+    harness = script_harness(tmp_path)
+    marks = harness.deployment_metadata = Slow()
+
+    result = await harness.run("SCRIPT_RUN", {"run": "touch ran"})
+
+    assert result.status is StageStatus.SUCCESS
+    assert {"intent", "output", "grace"} <= marks.seen
+    assert not {"started", "lock", "script.sh"} & marks.seen
+    assert (tmp_path / "ran").exists()
 
 
 # Rollback

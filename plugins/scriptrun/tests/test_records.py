@@ -116,8 +116,8 @@ def test_indexes_of_a_second_attempt_are_above_those_of_the_first(tmp_path: Path
     started, again = first.read_started(), second.read_started()
     assert started is not None
     assert again is not None
-    assert started.index == 1 << 60
-    assert again.index > first.index_at(started, 1000) + 15
+    assert started.first_index == 1 << 60
+    assert again.first_index > first.index_at(started, 1000) + 15
 
 
 def test_old_records_go_and_others_stay(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from pipecd_plugin_wait.plugin import Wait
 
-from pipecd_sdk import StageStatus
+from pipecd_sdk import CommandKind, Operation, StageStatus
 from pipecd_sdk.testing import NOON, FakeClock, StageHarness
 
 
@@ -95,3 +95,23 @@ async def test_nothing_but_the_wait_itself_is_planned() -> None:
     (planned,) = StageHarness(Wait()).plan(("WAIT", {"Duration": "1m"}), rollback=True)
 
     assert (planned.name, planned.index, planned.rollback) == ("WAIT", 0, False)
+
+
+async def test_a_person_can_skip_it() -> None:
+    """As with upstream's ANALYSIS: who is sure does not wait any longer."""
+    harness = StageHarness(Wait(), clock=FakeClock(NOON, frozen=True))
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(harness.run("WAIT", {"duration": "5m"}))
+        await harness.wait_logged("Waiting 5m0s, until 2024-01-02 12:05:00 UTC")
+        harness.send(CommandKind.APPROVE, by="bob")
+        harness.send(CommandKind.SKIP, by="ann")
+
+    result = waiting.result()
+    assert result.status is StageStatus.SKIPPED
+    assert "Skipped by ann" in harness.text
+
+
+def test_it_offers_to_be_skipped() -> None:
+    (planned,) = StageHarness(Wait()).plan(("WAIT", {"duration": "5m"}))
+
+    assert planned.operation is Operation.SKIP

@@ -2,12 +2,11 @@
 """WAIT_APPROVAL: who counts, what is kept, what is told."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from pipecd_plugin_waitapproval.plugin import APPROVED_USERS, DISPLAY, WaitApproval
 
-from pipecd_sdk import CommandKind, Operation, Severity, StageStatus
+from pipecd_sdk import CommandKind, Operation, Severity, StageStatus, replace
 from pipecd_sdk.testing import StageHarness, example_deployment
 
 LIMIT = 30

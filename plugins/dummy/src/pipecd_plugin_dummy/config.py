@@ -123,9 +123,25 @@ class Previewing(ApplicationConfig):
     fail: Failure = Failure()
 
 
+class Opening(ApplicationConfig):
+    """What it shows of a resource that somebody opens."""
+
+    manifest: str = "kind: Nothing\n"
+    difference: str = ""
+    events: tuple[str, ...] = ()
+    log: str = ""
+    """What each container wrote last, the previous one included."""
+    containers: tuple[str, ...] = ()
+    sleep: Duration = Duration()
+    fail: Failure = Failure()
+    gone: bool = False
+    """Say that the resource is not there any more."""
+
+
 class DummyOptions(ApplicationConfig):
     """The options in an application file, under `spec.plugins.dummy`."""
 
     planning: Planning = field(default_factory=Planning)
     live: Running = field(default_factory=Running)
     preview: Previewing = field(default_factory=Previewing)
+    details: Opening = field(default_factory=Opening)

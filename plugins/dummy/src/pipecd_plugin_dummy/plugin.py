@@ -14,8 +14,11 @@ from typing import ClassVar
 from pipecd_plugin_dummy import misbehave
 from pipecd_plugin_dummy.config import Behaviour, DummyConfig, DummyOptions
 from pipecd_sdk import (
+    ContainerLog,
     DeploymentPlugin,
     DeployTarget,
+    Details,
+    DetailsContext,
     Drift,
     Health,
     LiveContext,
@@ -26,6 +29,9 @@ from pipecd_sdk import (
     Preview,
     PreviewContext,
     Resource,
+    ResourceDetails,
+    ResourceEvent,
+    ResourceGoneError,
     StageContext,
     StageFailedError,
     Strategy,
@@ -39,7 +45,7 @@ from pipecd_sdk import (
 )
 
 
-class Dummy(DeploymentPlugin, LiveState, Drift, PlanPreview):
+class Dummy(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails):
     """Needs nothing, changes nothing."""
 
     needs_targets: ClassVar[bool] = False
@@ -101,6 +107,29 @@ class Dummy(DeploymentPlugin, LiveState, Drift, PlanPreview):
             status=SyncStatus[told.sync],
             short_reason=told.reason.partition("\n")[0],
             reason=told.reason,
+        )
+
+    async def open_resource(
+        self, ctx: DetailsContext, target: DeployTarget, resource: Resource
+    ) -> Details:
+        told = ctx.source.options.details
+        await ctx.clock.sleep(told.sleep)
+        there = [f"{target.name}/nothing-{n}" for n in range(ctx.source.options.live.resources)]
+        if told.gone or resource.id not in there:
+            raise ResourceGoneError(f"{resource.name} is gone, as told")
+        if told.fail:
+            raise TargetError(told.fail)
+        lines = told.log.splitlines(keepends=True)[-max(1, ctx.log_lines) :]
+        wanted = [each for each in told.containers if ctx.container in ("", each)]
+        return Details(
+            manifest=told.manifest,
+            difference=told.difference,
+            events=[ResourceEvent(message=each, kind="Normal") for each in told.events],
+            logs=[
+                ContainerLog(container=each, text="".join(lines), previous=previous)
+                for each in wanted
+                for previous in (False, True)
+            ],
         )
 
     async def plan_preview(self, ctx: PreviewContext, target: DeployTarget) -> Preview:

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The differences between two trees, and their text. Pure but for the files it is given."""
 
-import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from pipecd_plugin_files.config import IgnoreRule
 from pipecd_plugin_files.entry import Entry, Tree, format_path
@@ -29,8 +27,7 @@ class Difference(Enum):
     MODE = "mode"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileDifference:
+class FileDifference(NamedTuple):
     """One difference: what is there, and what should be."""
 
     path: str
@@ -121,7 +118,9 @@ def _format_difference(
     )
     if old is None or new is None:
         return f"{head}(not a text, or too long to compare)\n"
-    lines = difflib.unified_diff(
+    from difflib import unified_diff  # noqa: PLC0415 - only where there is a difference to show
+
+    lines = unified_diff(
         old,
         new,
         f"a/{name}" if found.there else "/dev/null",

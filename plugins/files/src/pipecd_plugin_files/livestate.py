@@ -3,9 +3,9 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from pipecd_plugin_files.compare import (
     FileDifference,
@@ -25,8 +25,7 @@ MOST_FILES: Final = 1_000
 """Files that are shown one by one, those in trouble first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteContent:
+class SiteContent(NamedTuple):
     """What was found in a directory."""
 
     site: ReleaseSite
@@ -104,12 +103,16 @@ def live(name: str, seen: SiteContent) -> LiveSnapshot:
             },
             created_at=created,
         ),
-        *_files(release_id, seen, {each.path: each for each in wrong}),
+        *_files(release_id, seen, seen.release, {each.path: each for each in wrong}),
     ]
     return LiveSnapshot(resources=resources, data=seen)
 
 
-def _files(parent: str, seen: SiteContent, wrong: dict[str, FileDifference]) -> Iterator[Resource]:
+def _files(
+    parent: str, seen: SiteContent, release: SiteRelease, wrong: dict[str, FileDifference]
+) -> Iterator[Resource]:
+    folder = str(seen.site.folder(release.id))
+    deployed = moment(release.created_at)
     paths = [*wrong, *sorted(seen.files.keys() - wrong.keys())]
     for path in paths[:MOST_FILES]:
         found = wrong.get(path)
@@ -122,6 +125,7 @@ def _files(parent: str, seen: SiteContent, wrong: dict[str, FileDifference]) -> 
             health=Health.UNHEALTHY if found else Health.HEALTHY,
             description=found.difference.value if found else "",
             metadata=_facts(entry),
+            created_at=deployed if entry is None else _find_time(folder, path) or deployed,
         )
     if (more := len(paths) - MOST_FILES) > 0:
         yield Resource(
@@ -130,7 +134,16 @@ def _files(parent: str, seen: SiteContent, wrong: dict[str, FileDifference]) -> 
             kind="Files",
             parents=[parent],
             health=Health.HEALTHY,
+            created_at=deployed,
         )
+
+
+def _find_time(folder: str, path: str) -> datetime | None:
+    """Returns when a file was written; None when it is gone by now, or has no time that is one."""
+    try:
+        return moment(os.lstat(os.path.join(folder, path)).st_mtime)  # noqa: PTH118
+    except (OSError, ValueError, OverflowError):
+        return None
 
 
 def _facts(entry: Entry | None) -> dict[str, str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugin `files`: stages, live state, drift and preview, each done by a module of its own."""
+"""The plugin `files`: stages, live state, drift, preview, details, each done by its own module."""
 
 import asyncio
 import threading
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from pipecd_plugin_files import livestate, plan, planpreview
+from pipecd_plugin_files import details, livestate, plan, planpreview
 from pipecd_plugin_files.compare import compare
 from pipecd_plugin_files.config import (
     CanaryConfig,
@@ -26,6 +26,8 @@ from pipecd_plugin_files.stages.rollout import roll_out
 from pipecd_sdk import (
     DeploymentPlugin,
     DeployTarget,
+    Details,
+    DetailsContext,
     Drift,
     LiveContext,
     LiveSnapshot,
@@ -34,6 +36,8 @@ from pipecd_sdk import (
     PlanPreview,
     Preview,
     PreviewContext,
+    Resource,
+    ResourceDetails,
     StageContext,
     StageFailedError,
     StageLog,
@@ -49,7 +53,7 @@ from pipecd_sdk import (
 T = TypeVar("T")
 
 
-class Files(DeploymentPlugin, LiveState, Drift, PlanPreview):
+class Files(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails):
     """Deploys a folder of the repository to directories."""
 
     config: FilesPluginConfig
@@ -118,6 +122,20 @@ class Files(DeploymentPlugin, LiveState, Drift, PlanPreview):
     async def drift(self, ctx: LiveContext, target: DeployTarget, live: LiveSnapshot) -> SyncState:
         folder = folder_of(ctx.source)
         return await _run_in_thread(lambda _: livestate.drift(live.data, folder, self._digests))
+
+    async def open_resource(
+        self, ctx: DetailsContext, target: DeployTarget, resource: Resource
+    ) -> Details:
+        folder = folder_of(ctx.source)
+        site = self._site(target, folder.options.into)
+
+        def work(_: threading.Event) -> Details:
+            seen = livestate.look(site, self._digests)
+            return details.describe(
+                target.name, resource, ctx.application_id, seen, folder, self._digests
+            )
+
+        return await _run_in_thread(work)
 
     async def plan_preview(self, ctx: PreviewContext, target: DeployTarget) -> Preview:
         folder = folder_of(ctx.source.target)

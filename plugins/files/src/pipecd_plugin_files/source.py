@@ -3,17 +3,15 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipecd_plugin_files.config import FilesOptions
 from pipecd_sdk import Source, StageFailedError
 from pipecd_sdk.kit import patterns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFolder:
+class SourceFolder(NamedTuple):
     """A folder to deploy."""
 
     path: str

@@ -6,9 +6,8 @@ Every reader, however often it reads the file, gets the same lines at the same p
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from pipecd_plugin_scriptrun.shim import frames
 
@@ -17,8 +16,7 @@ LONGEST_BLOCK: Final = 60 * 1024
 """Bytes of a line after which it is cut."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputBlock:
+class OutputBlock(NamedTuple):
     """A line, or a piece of a long one."""
 
     position: int

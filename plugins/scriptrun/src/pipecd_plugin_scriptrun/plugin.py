@@ -6,7 +6,6 @@ And CUSTOM_SYNC of older pipelines, whose rollback is the script that ran before
 
 import asyncio
 import os
-import secrets
 import signal
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -31,7 +30,7 @@ from pipecd_plugin_scriptrun.records import (
     find_scripts_folder,
     sweep,
 )
-from pipecd_plugin_scriptrun.run import DEATH_NOTICE_SECONDS, Attempt
+from pipecd_plugin_scriptrun.run import DEATH_NOTICE_SECONDS, Attempt, Mark
 from pipecd_plugin_scriptrun.script import format_commands, shell_text
 from pipecd_plugin_scriptrun.shim import chaos
 from pipecd_plugin_scriptrun.shim_client import Script
@@ -176,7 +175,7 @@ class ScriptRun(StagePlugin):
         directory = (files or ctx.source.target).directory
         # Before it counts as started: one that cannot be given its secrets is not run at all.
         opened, variables = await self._open_secrets(ctx, config, commands)
-        number, token = await self._begin(ctx, config, attempts, prefix)
+        number, token, mark = await self._begin(ctx, config, attempts, prefix)
         script = Script(
             text=shell_text(opened),
             directory=directory,
@@ -189,12 +188,12 @@ class ScriptRun(StagePlugin):
         heading = ["Running:", *format_commands(commands)]
         while True:
             floor = attempts[number - 1].index_after() if number else 0
-            run = Attempt(ctx, attempts[number], script, heading=heading, floor=floor)
+            run = Attempt(ctx, attempts[number], script, heading=heading, floor=floor, mark=mark)
             ended = await run.run_to_end()
             if ended is not None and not ended.asked:
                 break
             self._continue_interrupted(ctx, config)
-            number += 1
+            number, mark = number + 1, None
             attempts[number].begin(token)
         _judge(ctx, ended)
 
@@ -233,13 +232,18 @@ class ScriptRun(StagePlugin):
 
     async def _begin(
         self, ctx: StageContext, config: ScriptConfig, attempts: ScriptAttempts, prefix: str
-    ) -> tuple[int, str]:
-        """Returns the number of the attempt to run or to follow, and the script's token.
+    ) -> tuple[int, str, Mark | None]:
+        """Returns the number of the attempt to run or to follow, the script's token, and its mark.
 
-        First the intent is recorded on this machine, then the start is recorded in the metadata at
-        the control plane: for the rollback, and to detect the loss of this machine's records.
+        First the intent is recorded on this machine, then the start is marked in the metadata at
+        the control plane: for the rollback, and to detect the loss of this machine's records. The
+        mark of a script that is new here is left to the caller, who makes it before the start.
         """
-        mark, token_key = f"{prefix}started-{ctx.stage.index}", f"{prefix}script-{ctx.stage.index}"
+        started = f"{prefix}started-{ctx.stage.index}"
+        # A retry is a start of its own; that the script was started at all is what its rollback
+        # looks at.
+        again = f".{ctx.stage.retried_count}" if ctx.stage.retried_count else ""
+        mark, token_key = f"{started}{again}", f"{prefix}script-{ctx.stage.index}{again}"
         is_marked = await ctx.deployment_metadata.get(mark) is not None
         number = attempts.last()
         if number is None and is_marked:
@@ -248,16 +252,16 @@ class ScriptRun(StagePlugin):
             count = await end_leftovers(ctx, token, self.config.kill_grace.total_seconds())
             ctx.log.info("Processes of the interrupted script that had to be ended: %d", count)
             self._continue_interrupted(ctx, config)
-            return 0, attempts[0].begin(token)
+            return 0, attempts[0].begin(token), None
         if number is None:
-            number, token = 0, _begin_record(attempts[0])
+            token = _begin_record(attempts[0])
             chaos.hit("plugin.intent")
-        else:
-            token = attempts[number].token() or new_token()
+            marks = {started: MARK, mark: MARK, token_key: token}
+            return 0, token, lambda: ctx.deployment_metadata.put_many(marks)
+        token = attempts[number].token() or new_token()
         if not is_marked:
-            await ctx.deployment_metadata.put_many({mark: MARK, token_key: token})
-        chaos.hit("plugin.marked")
-        return number, token
+            await ctx.deployment_metadata.put_many({started: MARK, mark: MARK, token_key: token})
+        return number, token, None
 
     def _continue_interrupted(self, ctx: StageContext, config: ScriptConfig) -> None:
         """Raises StageFailedError unless the author allows a second run."""
@@ -282,7 +286,7 @@ def _judge(ctx: StageContext, ended: EndRecord) -> None:
 
 def new_token() -> str:
     """Returns a new random token; no other script has the same."""
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()
 
 
 def _begin_record(record: ScriptRecord) -> str:

@@ -1,96 +1,152 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shims that are started before a script needs them, so that a script does not wait for Python.
+"""Shims that are ready before a script needs them, so that no script waits for Python.
 
-One is kept while scripts are likely: from planning on, and after each start. It ends by itself when
-this process does, and after a while without work.
+A template, a shim that Python has started already, is forked for each of them: a millisecond
+instead of fifteen. Template and one ready shim are kept while scripts are likely: from planning on,
+and after each start. Both end by themselves when this process does, and after a while without work.
 """
 
 import asyncio
 import os
+import socket
 import sys
-from dataclasses import dataclass
-from typing import Final
+from contextlib import suppress
+from typing import Final, NamedTuple
 
 from pipecd_plugin_scriptrun.shim import chaos, start
 from pipecd_sdk.kit.process import own, spawn_detached, word
 
 KEEP_SECONDS: Final = 60.0
-"""Seconds without a script after which the idle shim is closed."""
+"""Seconds without a script after which the ready shim and the template are closed."""
 
 
-@dataclass(slots=True, kw_only=True)
-class IdleShim:
+class IdleShim(NamedTuple):
     """A shim without a script."""
 
-    pid: int
     job: int
     """The end of a pipe: what to run."""
     wake: int
-    """The end of a pipe: something has changed, or the shim has ended."""
+    """The end of a pipe: the shim's pid, then that something has changed, then its exit code."""
+
+
+class Template:
+    """The process that shims are forked from."""
+
+    def __init__(self) -> None:
+        """Raises OSError."""
+        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        command = (word(sys.executable), *own("-I", "-S"), word(str(start.__file__)))
+        with its:
+            try:
+                # Not asyncio's: that one kills what still runs when the plugin ends.
+                self.pid = spawn_detached(
+                    (*command, *own("template")),
+                    env={
+                        name: value
+                        for name, value in os.environ.items()
+                        if name.startswith(chaos.PREFIX)
+                    },
+                    stdin=its.fileno(),
+                    stdout=its.fileno(),
+                )
+            except OSError:
+                mine.close()
+                raise
+        mine.setblocking(False)
+        self._socket = mine
+
+    def order(self) -> IdleShim:
+        """Has a shim forked and returns it at once. Raises OSError when the template is lost."""
+        source, job = os.pipe()
+        wake_end, wake = os.pipe()
+        try:
+            socket.send_fds(self._socket, [b"!"], [source, wake])
+        except OSError:
+            os.close(job)
+            os.close(wake_end)
+            raise
+        finally:
+            os.close(source)
+            os.close(wake)
+        return IdleShim(job=job, wake=wake_end)
+
+    def close(self) -> None:
+        """Lets the process end, which the shims that were forked from it do not notice."""
+        self._socket.close()
 
 
 class ShimPool:
-    """Holds at most one idle shim."""
+    """Holds the template and at most one idle shim."""
 
     def __init__(self) -> None:
+        self._template: Template | None = None
         self._idle: IdleShim | None = None
+        self._in_use = 0
         self._expiry: asyncio.TimerHandle | None = None
         self._ending: list[int] = []
 
     def prepare(self) -> None:
-        """Starts an idle shim unless there is one, and keeps it a while; on the event loop."""
-        loop = asyncio.get_running_loop()
-        if self._expiry is not None:
-            self._expiry.cancel()
-        self._expiry = loop.call_later(KEEP_SECONDS, self.drop)
+        """Makes a shim ready unless one is, and keeps it a while; on the event loop.
+
+        Without room for one nothing happens: the script that needs it says so.
+        """
+        self._keep()
         if self._idle is None:
-            self._idle = spawn()
+            with suppress(OSError):
+                self._idle = self._order()
 
     def take(self) -> IdleShim:
-        """Returns the idle shim, or a new one. Raises OSError."""
-        self._reap()
-        idle, self._idle = self._idle, None
-        return idle or spawn()
+        """Returns the idle shim, or a new one; `give_back` must follow. Raises OSError."""
+        taken = self._idle or self._order()
+        self._idle = None
+        self._in_use += 1
+        self._keep()
+        return taken
+
+    def give_back(self) -> None:
+        """Notes that a shim has ended, or is not followed any more."""
+        self._in_use -= 1
 
     def drop(self) -> None:
-        """Closes the idle shim, which ends by itself then."""
+        """Closes the idle shim and the template, which end by themselves then."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
         if self._idle is not None:
             os.close(self._idle.job)
             os.close(self._idle.wake)
-            self.reap_later(self._idle.pid)
             self._idle = None
+        self._drop_template()
 
-    def reap_later(self, pid: int) -> None:
-        """Registers a shim that ends by itself; a later `take` reaps it."""
-        self._ending.append(pid)
+    def _keep(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry = asyncio.get_running_loop().call_later(KEEP_SECONDS, self._expire)
+
+    def _expire(self) -> None:
+        if self._in_use:
+            self._keep()  # the template reaps its shims
+        else:
+            self.drop()
+
+    def _order(self) -> IdleShim:
+        self._reap()
+        if self._template is not None:
+            try:
+                return self._template.order()
+            except OSError:
+                self._drop_template()  # it was killed, or does not answer
+        self._template = Template()
+        return self._template.order()
+
+    def _drop_template(self) -> None:
+        if self._template is not None:
+            self._template.close()
+            self._ending.append(self._template.pid)
+            self._template = None
 
     def _reap(self) -> None:
         self._ending = [pid for pid in self._ending if os.waitpid(pid, os.WNOHANG)[0] == 0]
-
-
-def spawn() -> IdleShim:
-    """Starts a shim and returns it. Raises OSError."""
-    command = (word(sys.executable), *own("-I", "-S"), word(str(start.__file__)))
-    source, job = os.pipe()
-    wake_end, wake = os.pipe()
-    try:
-        # Not asyncio's: that one kills what still runs when the plugin ends.
-        pid = spawn_detached(
-            command,
-            env={
-                name: value for name, value in os.environ.items() if name.startswith(chaos.PREFIX)
-            },
-            stdin=source,
-            stdout=wake,
-        )
-    except OSError:
-        os.close(job)
-        os.close(wake_end)
-        raise
-    finally:
-        os.close(source)
-        os.close(wake)
-    return IdleShim(pid=pid, job=job, wake=wake_end)
 
 
 SHIMS: Final = ShimPool()

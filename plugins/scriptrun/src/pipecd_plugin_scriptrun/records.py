@@ -5,13 +5,11 @@
 outlive plugin and piped; these folders are how the next ones find them.
 """
 
-import shutil
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from pipecd_plugin_scriptrun.shim import record as files
 from pipecd_sdk.kit.script_records import (
@@ -27,17 +25,15 @@ INDEXES_PER_BYTE: Final = 16
 """Room for our own sentences between two lines of a script."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartRecord:
+class StartRecord(NamedTuple):
     """What the shim left before the first command."""
 
     pid: int
-    index: int
+    first_index: int
     """Of the first line of the stage log."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndRecord:
+class EndRecord(NamedTuple):
     """How a script ended."""
 
     code: int
@@ -46,8 +42,7 @@ class EndRecord:
     """Was it asked to end?"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptRecord:
+class ScriptRecord(NamedTuple):
     """One attempt to run a script."""
 
     folder: Path
@@ -90,7 +85,9 @@ class ScriptRecord:
     def read_started(self) -> StartRecord | None:
         """Returns the start record, None while it is not completely written."""
         words = _read(self.folder / files.STARTED).split()
-        return StartRecord(pid=int(words[0]), index=int(words[1])) if len(words) == 2 else None
+        return (
+            StartRecord(pid=int(words[0]), first_index=int(words[1])) if len(words) == 2 else None
+        )
 
     def read_ended(self) -> EndRecord | None:
         """Returns how it ended, None while that is not known."""
@@ -107,7 +104,7 @@ class ScriptRecord:
 
     def index_at(self, started: StartRecord, position: int) -> int:
         """Returns the log index of the line that begins at a position of the output file."""
-        return started.index + HEADER_ROOM + INDEXES_PER_BYTE * position
+        return started.first_index + HEADER_ROOM + INDEXES_PER_BYTE * position
 
     def index_after(self) -> int:
         """Returns an index above all log lines of this attempt, 0 when it did not start."""
@@ -160,13 +157,15 @@ def sweep(scripts: Path, *, older_than: float, keep: Collection[str] = ()) -> li
     """
     if not scripts.is_dir():
         return []
+    from shutil import rmtree  # noqa: PLC0415 - loads much, and is needed when piped sweeps only
+
     kept = {to_folder_name(each) for each in keep}
     limit = time.time() - older_than
     gone = []
     for folder in scripts.iterdir():
         with suppress(FileNotFoundError, NotADirectoryError):  # another process sweeps, too
             if folder.name not in kept and _is_left(folder, limit):
-                shutil.rmtree(folder, ignore_errors=True)
+                rmtree(folder, ignore_errors=True)
                 gone.append(folder.name)
     return gone
 

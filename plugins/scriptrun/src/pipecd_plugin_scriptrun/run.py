@@ -4,7 +4,7 @@
 import asyncio
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -14,7 +14,7 @@ from pipecd_plugin_scriptrun.output import OutputBlock, OutputFile
 from pipecd_plugin_scriptrun.prefork import SHIMS
 from pipecd_plugin_scriptrun.records import EndRecord, ScriptRecord, StartRecord
 from pipecd_plugin_scriptrun.shim import chaos
-from pipecd_plugin_scriptrun.shim.runner import NOT_STARTED, TAKEN
+from pipecd_plugin_scriptrun.shim.runner import NOT_STARTED
 from pipecd_plugin_scriptrun.shim_client import Script, Shim
 from pipecd_sdk import StageContext, StageFailedError
 
@@ -24,6 +24,9 @@ MOST_STARTS: Final = 3
 """How often a shim is started that ends before it has done anything."""
 DEATH_NOTICE_SECONDS: Final = 0.05
 """Seconds until the kernel ends this process too, if piped has died."""
+
+Mark = Callable[[], Awaitable[None]]
+"""Marks the start of a script at the control plane; returns when that cannot be lost."""
 
 
 class Attempt:
@@ -37,12 +40,15 @@ class Attempt:
         *,
         heading: Sequence[str],
         floor: int,
+        mark: Mark | None = None,
     ) -> None:
+        """`mark` is called before the script is started, while its shim makes everything ready."""
         self._ctx = ctx
         self._record = record
         self._script = script
         self._heading = heading
         self._floor = floor
+        self._mark = mark
         self._shim = Shim(record)
         self._output = OutputFile(record.output)
         self._starts = 0
@@ -93,7 +99,7 @@ class Attempt:
             is_started = self._record.is_started()
             locked = self._record.is_locked()
             if not locked and not is_started:
-                if self._shim.exit_code in {None, 0, TAKEN} and self._shim.is_own:
+                if self._shim.is_own:
                     await self._shim.wait()
                     continue
                 if self._is_ending:
@@ -121,21 +127,29 @@ class Attempt:
             why = self._record.errors() or "there is no room on the disk"
             raise StageFailedError(f"the script could not be started: {why}")
         if self._starts == MOST_STARTS:
-            raise StageFailedError(
-                f"the script could not be started: its shim ended with {code} each time"
-            )
+            how = "was killed" if code is None else f"ended with {code}"
+            raise StageFailedError(f"the script could not be started: its shim {how} each time")
         self._starts += 1
         try:
-            await self._shim.start(self._script, floor=self._floor)
+            await self._shim.prepare(self._script, floor=self._floor)
         except OSError as error:
             raise StageFailedError(f"the script could not be started: {error}") from error
+        if self._mark is not None:
+            try:
+                await self._mark()
+            except BaseException:
+                self._shim.leave()  # it ends: what is not marked is not started
+                raise
+            self._mark = None
+        chaos.hit("plugin.marked")
+        self._shim.release()
         chaos.hit("plugin.shim-started")
 
     async def _pass_on(self, started: StartRecord) -> None:
         if not self._is_headed:
             self._is_headed = True
             SHIMS.prepare()  # the next script of the pipeline may follow soon
-            self._ctx.log.set_next_index(started.index)
+            self._ctx.log.set_next_index(started.first_index)
             for line in self._heading:
                 self._ctx.log.info("%s", line)
         while (blocks := self._output.read()) is not None:

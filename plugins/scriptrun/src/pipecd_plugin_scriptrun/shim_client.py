@@ -3,15 +3,16 @@
 
 import asyncio
 import os
+import select
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from pipecd_plugin_scriptrun.prefork import SHIMS
 from pipecd_plugin_scriptrun.records import ScriptRecord
+from pipecd_plugin_scriptrun.shim.runner import NEWS, PID_BYTES, RELEASE
 
 FIRST_PAUSE_SECONDS: Final = 0.02
 """Seconds until the next look at a record whose shim another process started; then longer."""
@@ -22,8 +23,7 @@ PIPE_ROOM: Final = 32 * 1024
 """Bytes that an empty pipe takes at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
+class Script(NamedTuple):
     """What to run."""
 
     text: str
@@ -39,23 +39,29 @@ class Shim:
     def __init__(self, record: ScriptRecord) -> None:
         self._record = record
         self._pid: int | None = None
+        self._heard = b""
         self._wake_end: int | None = None
+        self._release_end: int | None = None
         self._woken = asyncio.Event()
         self._pause = FIRST_PAUSE_SECONDS
         self.exit_code: int | None = None
-        """Of our own one, after its end."""
+        """Of our own one, after its end; None also when it was killed."""
 
     @property
     def is_own(self) -> bool:
         """Returns whether this process started the shim and it has not ended yet."""
-        return self._pid is not None
+        return self._wake_end is not None
 
-    async def start(self, script: Script, *, floor: int) -> None:
-        """Starts the script, which has begun when its start record is there. Raises OSError."""
-        self.exit_code = None
+    async def prepare(self, script: Script, *, floor: int) -> None:
+        """Hands the script to a shim, which makes everything ready but its start. Raises OSError.
+
+        After that, `release` has it started; `leave` has the shim end without having done anything.
+        """
+        self.exit_code, self._pid, self._heard = None, None, b""
         idle = SHIMS.take()
         job = _job(self._record, script, floor)
-        self._pid, self._wake_end = idle.pid, idle.wake
+        self._wake_end = idle.wake
+        self._release_end = os.dup(idle.job)  # the job's own end is closed by who writes the job
         os.set_blocking(self._wake_end, False)
         asyncio.get_running_loop().add_reader(self._wake_end, self._hear)
         try:
@@ -66,17 +72,34 @@ class Shim:
         except BrokenPipeError:
             self._woken.set()  # it has ended while it was idle: its end is noticed like any other
 
+    def release(self) -> None:
+        """Has the shim start the script, which has begun when its start record is there."""
+        if self._release_end is not None:
+            with suppress(BrokenPipeError):  # it has ended: that is noticed like any other end
+                os.write(self._release_end, RELEASE)
+            self._hold_back()
+
+    def _hold_back(self) -> None:
+        if self._release_end is not None:
+            os.close(self._release_end)
+            self._release_end = None
+
     def _hear(self) -> None:
         assert self._wake_end is not None  # noqa: S101 - for the checker
         self._woken.set()
-        if not os.read(self._wake_end, 4096):
+        news = os.read(self._wake_end, 4096)
+        if not news:
+            self._hold_back()
             self._close()
-            self._reap()
-
-    def _reap(self) -> None:
-        if self._pid is not None:
-            _, status = os.waitpid(self._pid, 0)  # its end of the pipe is closed: it is ending
-            self._pid, self.exit_code = None, os.waitstatus_to_exitcode(status)
+            return
+        if self._pid is None:
+            self._heard += news
+            if len(self._heard) < PID_BYTES:
+                return
+            self._pid = int.from_bytes(self._heard[:PID_BYTES], "big")
+            news = self._heard[PID_BYTES:]
+        for code in news.replace(NEWS, b""):
+            self.exit_code = code
 
     async def wait(self) -> None:
         """Waits until the shim wakes us or the pause is over: there may be new output."""
@@ -96,8 +119,9 @@ class Shim:
         started = self._record.read_started()
         if started is not None and self._record.is_locked():
             pid = started.pid
-        elif self._pid is not None:
-            pid = self._pid
+        elif self._pid is not None and self._wake_end is not None:
+            _signal_own(self._pid, self._wake_end, number)
+            return True
         else:
             return False
         with suppress(ProcessLookupError):
@@ -105,17 +129,37 @@ class Shim:
         return True
 
     def leave(self) -> None:
-        """Stops following the shim, which continues until its script has ended."""
+        """Stops following the shim, which continues until its script has ended.
+
+        One that was not released ends at once.
+        """
+        self._hold_back()
         self._close()
-        if self._pid is not None:
-            SHIMS.reap_later(self._pid)
-            self._pid = None
 
     def _close(self) -> None:
         if self._wake_end is not None:
             asyncio.get_running_loop().remove_reader(self._wake_end)
             os.close(self._wake_end)
             self._wake_end = None
+            SHIMS.give_back()
+
+
+def _signal_own(pid: int, wake_end: int, number: signal.Signals) -> None:
+    """Signals the shim that writes to a pipe, and never another process that has got its pid."""
+    with suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(pid)
+        try:
+            if not _has_ended(wake_end):  # it had not when the descriptor was opened either
+                signal.pidfd_send_signal(descriptor, number)
+        finally:
+            os.close(descriptor)
+
+
+def _has_ended(wake_end: int) -> bool:
+    """Returns whether the other end of the pipe is closed; what was written may be unread."""
+    poll = select.poll()
+    poll.register(wake_end, 0)
+    return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
 def _job(record: ScriptRecord, script: Script, floor: int) -> bytes:

@@ -14,7 +14,6 @@ import ctypes
 import fcntl
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -187,7 +186,7 @@ class ReleaseSite:
             # First out of sight: half a release must never look like one.
             self.folder(each).rename(self.releases / f".old-{each}")
             self._record(each).unlink()
-            shutil.rmtree(self.releases / f".old-{each}")
+            _remove_folder(self.releases / f".old-{each}")
         return gone
 
     def _record(self, release_id: str) -> Path:
@@ -201,7 +200,7 @@ class ReleaseSite:
                 continue
             is_folder = path.is_dir() and not path.is_symlink()
             if name.startswith("."):
-                shutil.rmtree(path) if is_folder else path.unlink()
+                _remove_folder(path) if is_folder else path.unlink()
             elif name.endswith(".json") and name.removesuffix(".json") not in names:
                 path.unlink()
 
@@ -242,3 +241,9 @@ def _release(raw: dict[str, Any]) -> SiteRelease:
     files = {path: Entry(*each) for path, each in raw["files"].items()}
     names = SiteRelease.__dataclass_fields__.keys() - {"files"}
     return SiteRelease(**{name: raw[name] for name in names}, files=files)
+
+
+def _remove_folder(path: Path) -> None:
+    import shutil  # noqa: PLC0415 - brings all archive formats, and most processes remove nothing
+
+    shutil.rmtree(path)

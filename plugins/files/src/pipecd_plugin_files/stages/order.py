@@ -2,8 +2,8 @@
 """What a stage is to do in one directory, handed to the thread that does it."""
 
 import threading
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from pipecd_plugin_files.plan import release_id
 from pipecd_plugin_files.provider.site import ReleaseSite, SiteRelease
@@ -12,8 +12,7 @@ from pipecd_plugin_files.source import SourceFolder
 from pipecd_sdk import Deployment
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class Order(NamedTuple):
     """One deployment to one directory."""
 
     site: ReleaseSite

@@ -37,6 +37,7 @@ def take(folder: str, floor: int) -> int | None:
     """Makes the start record; returns the held lock, None when another process made the record.
 
     Also None when the lock cannot be had in time. Raises OSError when the record cannot be kept.
+    The folders above it must be durable already, see `sync_parents`.
     """
     lock = os.open(f"{folder}/{LOCK}", os.O_CREAT | os.O_RDWR, 0o600)
     over = time.monotonic() + LOCK_LIMIT_SECONDS
@@ -61,10 +62,7 @@ def take(folder: str, floor: int) -> int | None:
     index = max(floor, time.time_ns() // 1000)
     try:
         write_synced(started, f"{folder}/{STARTED}", f"{os.getpid()} {index}\n")
-        # The folders above it are as new as the record itself.
-        parent = os.path.dirname(folder)
-        for each in (folder, parent, os.path.dirname(parent)):
-            sync_folder(each)
+        sync_folder(folder)
     except OSError:
         # The disk does not take it: nothing was started, and that is what is left to be read.
         os.unlink(f"{folder}/{STARTED}")
@@ -72,6 +70,13 @@ def take(folder: str, floor: int) -> int | None:
     if not chaos.is_without("sync"):
         chaos.note_synced(f"{folder}/{STARTED}")
     return lock
+
+
+def sync_parents(folder: str) -> None:
+    """Waits until the folder of a record is durable: those above it may be as new as itself."""
+    parent = os.path.dirname(folder)
+    for each in (parent, os.path.dirname(parent)):
+        sync_folder(each)
 
 
 def forbid(folder: str) -> bool:

@@ -2,9 +2,10 @@
 # ruff: noqa: PTH104, PTH108, T201
 """Runs one script, from its start record to its exit record, and keeps its output.
 
-It reads from its standard input what to run; its standard output is a pipe through which it wakes
-the plugin that follows. SIGTERM asks it to end the script and all its descendants, SIGUSR1 to
-shorten the grace period.
+It reads from its standard input what to run, makes everything ready, and starts it when the plugin
+releases it there. Its standard output is a pipe to the plugin that follows: first comes the shim's
+pid, then a point whenever something has changed, at last its exit code. SIGTERM asks it to end the
+script and all its descendants, SIGUSR1 to shorten the grace period.
 """
 
 # Not `signal`, which turns its numbers into enums first: a quarter of the shim's whole start.
@@ -26,7 +27,7 @@ SHELL = ("/bin/sh", "-l")
 TAKEN = 3
 """Exit code: another shim has started the script, or it is forbidden."""
 UNFINISHED = 4
-"""Exit code: the plugin ended before it had sent the whole job."""
+"""Exit code: the plugin ended, or gave up, before it had sent the whole job and its release."""
 NOT_STARTED = 5
 """Exit code: it cannot be started; `errors` says why."""
 
@@ -43,13 +44,27 @@ FULL_DISK_PAUSE_SECONDS = 0.5
 LARGEST_OUTPUT = 1 << 30
 """Bytes of output that are kept: a script that writes for ever must not fill the disk."""
 
+RELEASE = b"!"
+"""What the plugin sends when the script may start: its start is marked at the control plane."""
+
+PID_BYTES = 4
+NEWS = b"."
+
 PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> int:
     """Runs a script; returns the exit code of the shim, not of the script."""
-    os.closerange(3, 1 << 16)  # what the plugin has open is not ours to hold
+    os.closerange(3, 1 << 16)  # what the plugin or the template has open is not ours to hold
     gather_orphans()
+    tell(os.getpid().to_bytes(PID_BYTES, "big"))
+    code = run_job()
+    tell(bytes([code]))
+    return code
+
+
+def run_job() -> int:
+    """Reads the job and runs its script; returns the exit code of the shim."""
     job = read_job()
     if job is None:
         return UNFINISHED
@@ -60,6 +75,10 @@ def main() -> int:
         os.chdir(directory)
         runner = ScriptRunner(folder, dict(each.split("=", 1) for each in variables), float(grace))
         runner.prepare(os.fsencode(text))
+        record.sync_parents(folder)
+        if _read_exactly(1) != RELEASE:
+            runner.forget()
+            return UNFINISHED
         chaos.hit("shim.before-record")
         lock = record.take(folder, int(floor))
         if lock is None:
@@ -70,6 +89,14 @@ def main() -> int:
         return NOT_STARTED
     runner.run()
     return 0
+
+
+def tell(news: bytes) -> None:
+    """Writes to the plugin that follows, if there is one."""
+    try:
+        os.write(1, news)
+    except OSError:
+        return  # no plugin follows, or the pipe is full because it has not read
 
 
 def complain(error: OSError) -> None:
@@ -172,7 +199,7 @@ class ScriptRunner:
 
         Retries on a full disk until the exit record is written, or its folder is removed.
         """
-        self._wake()
+        tell(NEWS)
         chaos.hit("shim.after-record")
         script = f"{self._folder}/{record.SCRIPT}"
         os.rename(self._own_script, script)
@@ -194,7 +221,7 @@ class ScriptRunner:
             except OSError as error:  # a full disk: the plugin that follows waits, too
                 complain(error)
                 time.sleep(FULL_DISK_PAUSE_SECONDS)
-        self._wake()  # the script has ended: the plugin need not wait for the disk
+        tell(NEWS)  # the script has ended: the plugin need not wait for the disk
         chaos.hit("shim.exit-record")
         record.sync_exit(self._folder)
 
@@ -296,7 +323,7 @@ class ScriptRunner:
             count = 0
         if count == len(whole):
             self._written += count
-            self._wake()
+            tell(NEWS)
             return True
         try:
             os.ftruncate(self._output, self._written)
@@ -319,12 +346,6 @@ class ScriptRunner:
                 f"{self._left_out} bytes of output are left out: "
                 f"the log of a script holds {LARGEST_OUTPUT} bytes"
             )
-
-    def _wake(self) -> None:
-        try:
-            os.write(1, b".")
-        except OSError:
-            return  # no plugin follows, or the pipe is full because it has not read
 
     def _reap(self) -> None:
         while True:
