@@ -88,9 +88,15 @@ async def test_the_small_pages_are_on_the_same_address(tmp_path: Path) -> None:
 async def test_a_taken_address_is_refused_with_a_sentence(tmp_path: Path) -> None:
     async with control_plane(ServerSettings(data_dir=tmp_path / "one")) as running:
         port = int(running.address.rpartition(":")[2])
-        with pytest.raises(StateError, match="the port is taken"):
-            async with control_plane(ServerSettings(data_dir=tmp_path / "two", port=port)):
-                pass
+        folder = tmp_path / "two"
+        for settings, flag in (
+            (ServerSettings(data_dir=folder, port=port), "--listen"),
+            (ServerSettings(data_dir=folder, admin_port=port), "--admin-port"),
+        ):
+            with pytest.raises(StateError, match="the port is taken") as caught:
+                async with control_plane(settings):
+                    pass
+            assert flag in caught.value.hint
 
 
 async def test_a_stop_does_not_wait_for_those_who_watch(

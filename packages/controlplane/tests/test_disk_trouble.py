@@ -7,9 +7,8 @@ import resource
 import signal
 import sqlite3
 import sys
-import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,29 +20,27 @@ from pipecd_wire.apiservice import service_pb2_grpc as api_grpc
 from pipecd_wire.rpc import CallError, call, connect
 
 LIMIT = 60.0
-NOBODY = 65534
 
 START = """
-import os, resource, sys
-import pipecd_controlplane.app, pipecd_controlplane.cli
-size, user = (int(sys.argv.pop(1)) for _ in range(2))
+import resource, sys
+import pipecd_controlplane.cli
+from pipecd_test_support.bound_by_modes import obey_modes
+size = int(sys.argv.pop(1))
 resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-if user:
-    os.setresuid(user, user, user)
+obey_modes()
 pipecd_controlplane.cli.main()
 """
-"""No file may grow beyond a size: what a full disk is to a program that writes. The user is changed
-late, as it may not be able to read the Python that runs."""
+"""No file may grow beyond a size: what a full disk is to a program that writes. Modes of folders
+count for it, also when it is root's."""
 
 
-async def refused(folder: Path, *, size: int = resource.RLIM_INFINITY, user: int = 0) -> str:
+async def refused(folder: Path, *, size: int = resource.RLIM_INFINITY) -> str:
     """Start a server that must not come up; answers what it said."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
         START,
         str(size),
-        str(user),
         *("server", "--data-dir", str(folder), "--listen", "127.0.0.1:0"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -54,7 +51,8 @@ async def refused(folder: Path, *, size: int = resource.RLIM_INFINITY, user: int
             output, _ = await process.communicate()
     finally:
         if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     said = output.decode()
     assert process.returncode == 1
@@ -126,22 +124,11 @@ async def test_a_disk_that_is_full_at_a_later_start_costs_no_data(
         await call(user.GetPiped, api.GetPipedRequest(piped_id=made.id))
 
 
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that every user can reach; pytest's own are for one."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        yield folder
-
-
-async def test_a_read_only_folder_is_refused_with_a_sentence(open_folder: Path) -> None:
-    folder = open_folder / "data"
+async def test_a_read_only_folder_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
     folder.mkdir(mode=0o500)
-    if os.geteuid() == 0:  # who may write everywhere
-        os.chown(folder, NOBODY, NOBODY)
 
-    said = await refused(folder, user=NOBODY if os.geteuid() == 0 else 0)
+    said = await refused(folder)
 
     assert f"cannot use the data folder {str(folder)!r}: Permission denied" in said
 

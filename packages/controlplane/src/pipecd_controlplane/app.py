@@ -8,18 +8,25 @@ reach the disk, then the folder is given up.
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipecd_controlplane.api.services import endpoints
 from pipecd_controlplane.api.v1.telemetry import forwarding
+from pipecd_controlplane.auth.call_audit import CallAudit
 from pipecd_controlplane.auth.call_authenticator import CallAuthenticator
 from pipecd_controlplane.auth.calls import log_call
 from pipecd_controlplane.auth.open_calls import OpenCalls
 from pipecd_controlplane.auth.password import PasswordSignIn
 from pipecd_controlplane.auth.recheck import CredentialRecheck
+from pipecd_controlplane.auth.sign_in_audit import SignInAudit
 from pipecd_controlplane.auth.sso.journey import Journeys
 from pipecd_controlplane.auth.sso.sign_in import SsoSignIn
 from pipecd_controlplane.http.admin import serve_admin
@@ -30,6 +37,7 @@ from pipecd_controlplane.http.probes import Probes
 from pipecd_controlplane.http.routes import RouteServices, admin_app, public_app
 from pipecd_controlplane.http.scrape import Scrape
 from pipecd_controlplane.http.server import serve_public
+from pipecd_controlplane.ops.audit_heads import HEADS_SECONDS, AuditHeads
 from pipecd_controlplane.ops.jobs import Job
 from pipecd_controlplane.ops.jobs import running as running_jobs
 from pipecd_controlplane.ops.operator import serving_operator
@@ -40,10 +48,13 @@ from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_controlplane.usecases.access import ProjectAccess, build_access
 from pipecd_controlplane.usecases.bootstrap import KEY_FILE, ensure_project
 from pipecd_controlplane.usecases.configured import build_shared_sso, ensure_projects
+from pipecd_controlplane.usecases.gathered_audit import FLUSH_SECONDS, GatheredAudit
+from pipecd_controlplane.usecases.hook_deliveries import HookDeliveries
 from pipecd_controlplane.usecases.in_process import InProcessState
 from pipecd_controlplane.usecases.leases import Leases
 from pipecd_controlplane.usecases.releases import Releases
-from pipecd_controlplane.usecases.shared_state import ChangeBus, SharedState
+from pipecd_controlplane.usecases.repository_hints import RepositoryHints
+from pipecd_controlplane.usecases.shared_state import ChangeBus, Questions, SharedState
 from pipecd_controlplane.usecases.vault import Vault
 from pipecd_model.errors import StateError
 from pipecd_runtime.logfold import FoldRepeats
@@ -63,6 +74,8 @@ class RunningServer:
     admin_key_file: Path
     stores: Stores
     bus: ChangeBus
+    questions: Questions
+    gathered_audit: GatheredAudit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +89,9 @@ class _Core:
     access: ProjectAccess
     encryption_keys: list[bytes]
     authenticator: CallAuthenticator
+    gathered_audit: GatheredAudit
+    call_audit: CallAudit
+    audit_heads: AuditHeads
     metrics: Metrics
     web_base_url: Callable[[], str]
 
@@ -93,14 +109,14 @@ async def control_plane(settings: ServerSettings) -> AsyncIterator[RunningServer
         core = await _open_core(opened, settings, web_base_url)
         served = await _open_endpoints(opened, core)
         services = _make_route_services(core)
+        await core.audit_heads.log_moved()
         await opened.enter_async_context(running_jobs(_list_jobs(core), core.shared.job_leader))
         await opened.enter_async_context(serving_operator(settings.data_dir, _now))
         pages = public_app(services)
-        try:
+        with _refusing_address("--listen"):
             address = await opened.enter_async_context(_serve_public(settings, pages, served))
+        with _refusing_address("--admin-port and --admin-host"):
             admin_address = await _open_admin(opened, settings, services)
-        except AddressError as error:
-            raise StateError(str(error), hint="choose another with --listen") from error
         opened.callback(core.shared.bus.stop)
         opened.callback(services.probes.stop)
         yield RunningServer(
@@ -111,7 +127,18 @@ async def control_plane(settings: ServerSettings) -> AsyncIterator[RunningServer
             admin_key_file=settings.data_dir / KEY_FILE,
             stores=core.stores,
             bus=core.shared.bus,
+            questions=core.shared.questions,
+            gathered_audit=core.gathered_audit,
         )
+
+
+@contextmanager
+def _refusing_address(flags: str) -> Iterator[None]:
+    """Raises StateError for an address that cannot be listened on, with the flags to change it."""
+    try:
+        yield
+    except AddressError as error:
+        raise StateError(str(error), hint=f"choose another with {flags}") from error
 
 
 async def _open_core(
@@ -134,10 +161,14 @@ async def _open_core(
     held = build_access(
         kept,
         Vault(keys),
+        _now,
         configured={each.id for each in settings.projects},
         shared=build_shared_sso(settings.shared_sso),
     )
     await held.sso.close_anew()
+    gathered = GatheredAudit(kept)
+    call_audit = CallAudit(gathered, _now)
+    await held.hooks.close_anew()
     return _Core(
         settings=settings,
         shared=shared,
@@ -145,7 +176,10 @@ async def _open_core(
         leases=leases,
         access=held,
         encryption_keys=keys,
-        authenticator=CallAuthenticator(kept, leases, shared, _now),
+        authenticator=CallAuthenticator(kept, leases, shared, _now, call_audit.note_refusal),
+        gathered_audit=gathered,
+        call_audit=call_audit,
+        audit_heads=AuditHeads(kept.audit),
         metrics=Metrics(),
         web_base_url=web_base_url,
     )
@@ -171,6 +205,7 @@ async def _open_endpoints(opened: AsyncExitStack, core: _Core) -> Endpoints:
         web_base_url=core.web_base_url,
         guard_stream=recheck.guard_stream,
         admit_late=authenticator.admit_again,
+        run_audited=core.call_audit.run,
         observers=(
             open_calls.observe,
             *settings.observers,
@@ -184,16 +219,25 @@ def _make_route_services(core: _Core) -> RouteServices:
     settings = core.settings
     state_keys = [settings.state_key.encode()] if settings.state_key else core.encryption_keys
     journeys = Journeys(Vault(state_keys, purpose="sign-in"), _now)
+    failures = SignInAudit(core.gathered_audit, _now)
     return RouteServices(
         stores=core.stores,
         shared=core.shared,
         authenticator=core.authenticator,
-        password=PasswordSignIn(core.stores, core.shared),
-        sso=SsoSignIn(core.stores, core.access.sso, journeys, core.web_base_url),
+        password=PasswordSignIn(core.stores, core.shared, audit=failures),
+        sso=SsoSignIn(core.stores, core.access.sso, journeys, core.web_base_url, audit=failures),
         cookies=CookieWriter(public_url=settings.public_url, insecure=settings.insecure_cookie),
         probes=Probes(core.stores, settings.data_dir),
         metrics=core.metrics,
         scrape=Scrape(core.metrics, core.stores, _now),
+        hooks=HookDeliveries(
+            core.stores,
+            core.access.hooks,
+            RepositoryHints(core.stores, core.shared.git_hints),
+            core.shared,
+            _now,
+        ),
+        max_hooks_bytes=settings.limits.max_stranger_bytes,
         now=_now,
         static_dir=settings.static_dir,
         over_tls=settings.over_tls,
@@ -245,7 +289,17 @@ def _list_jobs(core: _Core) -> list[Job]:
     async def keep_uses() -> None:
         await core.shared.key_uses.flush(core.stores)
 
+    heads = core.audit_heads
     return [
+        Job(
+            name="audit-refusals",
+            every=FLUSH_SECONDS,
+            rest=FLUSH_SECONDS,
+            run=core.gathered_audit.flush,
+            at_end=True,
+            in_each_process=True,
+        ),
+        Job(name="audit-heads", every=HEADS_SECONDS, run=heads.log_moved, at_end=True),
         Job(name="key-uses", every=60, run=keep_uses, at_end=True, in_each_process=True),
         Job(name="expired-sessions", every=3600, run=forget_sessions),
         *list_retention_jobs(core.stores, core.settings.retention, _now),

@@ -4,19 +4,24 @@
 What a command needs is imported when it runs, so that `--help` and `version` are fast.
 """
 
-from importlib.metadata import version as version_of
-
 import click
 
 from pipecd_controlplane.serve.subcommands import LazyCommands
 from pipecd_model.errors import explain
-from pipecd_runtime.command_line import run_program
+from pipecd_runtime.command_line import run_program, version_option
+
+
+def _format_version() -> str:
+    from importlib.metadata import version as version_of  # noqa: PLC0415 - slow to import
+
+    return f"pipecd {version_of('pipecd-controlplane')}"
 
 
 @click.group(
     cls=LazyCommands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+@version_option(_format_version)
 def cli() -> None:
     """PipeCD: GitOps progressive delivery for any platform.
 
@@ -28,7 +33,7 @@ def cli() -> None:
 @cli.command()
 def version() -> None:
     """Print the version."""
-    click.echo(f"pipecd {version_of('pipecd-controlplane')}")
+    click.echo(_format_version())
 
 
 @cli.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deployment chains over the wire: made whole, moved on at once, never stalled."""
 
+from contextlib import aclosing
+
 import pytest
 
 from pipecd_controlplane.store.chains import ChainFilter
 from pipecd_controlplane.usecases import chains
 from pipecd_test_support.controlplane_server import AgentClient, ServedControlPlane
-from pipecd_wire.model import command_pb2, deployment_pb2
+from pipecd_test_support.waiting import Soon
+from pipecd_wire.model import application_pb2, command_pb2, common_pb2, deployment_pb2
 from pipecd_wire.model import deployment_chain_pb2 as model
+from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.pipedservice import service_pb2 as pb
-from pipecd_wire.rpc import CallError, call
+from pipecd_wire.rpc import CallError, call, stream
 
 Matcher = pb.CreateDeploymentChainRequest.ApplicationMatcher
 
@@ -110,6 +114,44 @@ async def test_labels_of_a_matcher_count(plane: ServedControlPlane) -> None:
     assert names(chain) == [["first"], ["in"]]
 
 
+async def test_the_kind_of_a_plugins_application_is_its_label(plane: ServedControlPlane) -> None:
+    agent = await plane.agent()
+    first = await plane.application(agent, name="first")
+    await plane.application(agent, name="labelled", labels={"kind": "TERRAFORM"})
+    older = await plane.application(agent, name="older")
+    await plane.application(agent, name="out", labels={"kind": "ECS"})
+
+    def become_older(application: application_pb2.Application) -> None:
+        application.kind = common_pb2.TERRAFORM
+        application.platform_provider = "terraform"
+
+    await plane.stores.applications.update("default", older, become_older)
+
+    chain = await chain_of(plane, agent, first, Matcher(kind="TERRAFORM"))
+
+    assert [sorted(block) for block in names(chain)] == [["first"], ["labelled", "older"]]
+
+
+async def test_the_piped_of_the_next_block_is_told_when_its_turn_comes(
+    plane: ServedControlPlane, soon: Soon
+) -> None:
+    agent, other = await plane.agent(), await plane.agent(name="other")
+    first = await plane.application(agent, name="first")
+    second = await plane.application(other, name="second")
+    chain = await chain_of(plane, agent, first, Matcher(name="second"))
+    await plane.deployment(
+        other, second, "d1", deployment_chain_id=chain.id, deployment_chain_block_index=1
+    )
+
+    request = push_pb2.WatchRequest(instance_id="instance", data_folder_id="folder")
+    async with aclosing(stream(other.push.Watch, request)) as messages:
+        await soon(anext(messages))
+        await end(agent, "d0", SUCCESS)
+        told = (await soon(anext(messages))).change
+
+    assert [deployment.id for deployment in told.deployments] == ["d1"]
+
+
 @pytest.mark.parametrize("matcher", [Matcher(), Matcher(kind="NONSENSE")])
 async def test_a_matcher_that_cannot_be_meant_is_refused_and_nothing_is_kept(
     plane: ServedControlPlane, matcher: Matcher
@@ -182,7 +224,8 @@ async def test_what_waits_for_a_failed_block_is_cancelled_with_the_reason(
 
     verdict = await asked(agent, chain, "d1", 1)
     assert (verdict.cancel, verdict.plannable) == (True, False)
-    assert "block 0 of its chain" in verdict.cancel_reason
+    how = "failed" if status == FAILURE else "was cancelled"
+    assert verdict.cancel_reason == f"block 0 of its chain {how} at first"
     await end(agent, "d1", CANCELLED)
     done = await chain_now(plane)
     expected = model.ChainStatus.Value(
@@ -235,12 +278,16 @@ async def test_a_member_whose_command_failed_ends_its_block(plane: ServedControl
     await call(
         agent.service.ReportCommandHandled,
         pb.ReportCommandHandledRequest(
-            command_id=listed.commands[0].id, status=command_pb2.COMMAND_FAILED, handled_at=6
+            command_id=listed.commands[0].id,
+            status=command_pb2.COMMAND_FAILED,
+            handled_at=6,
+            metadata={"reason": "the application follows no chains"},
         ),
     )
-    await chains.update_unfinished(plane.stores, lambda: 7)
 
     done = await chain_now(plane)
+    told = done.blocks[1].nodes[0].deployment_ref
+    assert (told.deployment_id, told.status_reason) == ("", "the application follows no chains")
     assert states(done) == ["SUCCESS", "CANCELLED"]
     assert done.status == model.DEPLOYMENT_CHAIN_CANCELLED
     assert await plane.stores.chains.list_unfinished() == []

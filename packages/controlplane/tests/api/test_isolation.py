@@ -221,6 +221,8 @@ async def test_another_projects_things_are_not_found(
         ),
         (theirs.deployments.SkipStage, own.SkipStageRequest(deployment_id="d1", stage_id="s1")),
         (theirs.deployments.CancelDeployment, own.CancelDeploymentRequest(deployment_id="d1")),
+        (theirs.deployments.ExplainWait, own.ExplainWaitRequest(deployment_id="d1")),
+        (theirs.pipeds.DeletePiped, own.DeletePipedRequest(**piped)),
     ]
     for method, request in calls:
         assert await status_of(method, request) == "NOT_FOUND", type(request).__name__

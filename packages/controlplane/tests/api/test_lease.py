@@ -15,6 +15,7 @@ from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_test_support.controlplane_server import AgentClient, Serve, ServedControlPlane
 from pipecd_test_support.waiting import Soon
 from pipecd_wire.headers import LEASE_EPOCH_HEADER
+from pipecd_wire.model.common_pb2 import ApplicationGitRepository
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.pipecd.push import push_pb2 as pb
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
@@ -218,3 +219,33 @@ async def test_people_are_shown_two_agents_that_know_no_leases(plane: ServedCont
 
     [alarm] = await alarms()
     assert alarm.startswith("two agents report under this piped id at once, from 127.0.0.1: stop")
+
+
+async def test_only_the_holder_says_what_the_piped_is(
+    plane: ServedControlPlane, soon: Soon, opened: AsyncExitStack
+) -> None:
+    """An instance that waits has another configuration, perhaps: it works with none of it yet."""
+    agent = await plane.agent()
+
+    async def report(version: str, epoch: int | None) -> str:
+        metadata = () if epoch is None else (("pipecd-lease-epoch", str(epoch)),)
+        meta = pipedservice.ReportPipedMetaRequest(
+            version=version,
+            repositories=[ApplicationGitRepository(id=version, remote="r", branch="main")],
+        )
+        answer = await call(agent.service.ReportPipedMeta, meta, metadata=metadata)
+        assert answer.name == "agent"
+        [item] = (await call(plane.admin.pipeds.ListPipeds, own.ListPipedsRequest())).pipeds
+        [repository] = item.piped.repositories
+        assert repository.id == item.piped.version
+        return str(item.piped.version)
+
+    assert await report("first", 0) == "first", "nobody holds the lease"
+    await watch(opened, agent, soon, request("a"))
+    assert await report("holder", 1) == "holder"
+    assert await report("standby", 0) == "holder"
+    assert await report("go agent", None) == "go agent", "it knows no leases"
+    assert await report("holder", 1) == "holder"
+
+    await call(agent.push.ReleaseLease, pb.ReleaseLeaseRequest(instance_id="a", epoch=1))
+    assert await report("next", 0) == "next"

@@ -5,11 +5,12 @@ import pytest
 from google.protobuf.message import Message
 
 from pipecd_test_support.controlplane_messages import MessageBuilder
-from pipecd_test_support.controlplane_server import ServedControlPlane
+from pipecd_test_support.controlplane_server import AgentClient, ServedControlPlane
 from pipecd_test_support.rpc import UnaryMethod, call_refused
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import application_pb2, command_pb2, common_pb2, piped_pb2
 from pipecd_wire.model import deployment_pb2 as model
+from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import call
 
@@ -377,6 +378,76 @@ async def test_an_unknown_stage_is_refused(
 
     assert error.status == "INVALID_ARGUMENT"
     assert "has no stage 's9'" in error.message
+
+
+async def progress_of(agent: AgentClient, *reports: push.ProgressReport) -> None:
+    await call(
+        agent.push.ReportProgress,
+        push.ReportProgressRequest(deployment_id="d1", reports=reports),
+    )
+
+
+async def test_reports_that_come_together_are_applied_in_their_order(
+    plane: ServedControlPlane, build: MessageBuilder
+) -> None:
+    agent = await plane.agent()
+    application_id = await plane.application(agent)
+    await plane.deployment(agent, application_id, "d1", build.stage("s1"), build.stage("s2"))
+    rolling_back = pb.ReportDeploymentStatusChangedRequest(
+        deployment_id="d1", status=model.DEPLOYMENT_ROLLING_BACK, status_reason="s1 failed"
+    )
+
+    await progress_of(
+        agent,
+        push.ProgressReport(stage_status=build.stage_report("d1", "s1", model.STAGE_RUNNING)),
+        push.ProgressReport(stage_status=build.stage_report("d1", "s1", model.STAGE_FAILURE)),
+        push.ProgressReport(deployment_status=rolling_back),
+        push.ProgressReport(stage_status=build.stage_report("d1", "s2", model.STAGE_RUNNING)),
+    )
+
+    found = await call(agent.service.GetDeployment, pb.GetDeploymentRequest(id="d1"))
+    assert found.deployment.status == model.DEPLOYMENT_ROLLING_BACK
+    assert found.deployment.status_reason == "s1 failed"
+    statuses = [stage.status for stage in found.deployment.stages]
+    assert statuses == [model.STAGE_FAILURE, model.STAGE_RUNNING]
+
+
+@pytest.mark.parametrize(
+    ("deployment_id", "stage_id", "count", "sentence"),
+    [
+        ("d1", "s9", 1, "has no stage 's9'"),
+        ("d2", "s1", 1, "one of them is about the deployment 'd2'"),
+        ("", "", 1, "one of them is of an unknown kind"),
+        ("d1", "s1", 101, "101 reports, at most 100"),
+    ],
+)
+async def test_of_reports_that_come_together_all_are_taken_or_none(
+    plane: ServedControlPlane,
+    build: MessageBuilder,
+    deployment_id: str,
+    stage_id: str,
+    count: int,
+    sentence: str,
+) -> None:
+    agent = await plane.agent()
+    application_id = await plane.application(agent)
+    await plane.deployment(agent, application_id, "d1", build.stage("s1"))
+    good = push.ProgressReport(stage_status=build.stage_report("d1", "s1", model.STAGE_RUNNING))
+    bad = push.ProgressReport()
+    if stage_id:
+        stage = build.stage_report(deployment_id, stage_id, model.STAGE_RUNNING)
+        bad = push.ProgressReport(stage_status=stage)
+    reports = [good, *[bad] * count] if count == 1 else [good] * count
+
+    error = await call_refused(
+        agent.push.ReportProgress,
+        push.ReportProgressRequest(deployment_id="d1", reports=reports),
+    )
+
+    assert error.status == "INVALID_ARGUMENT"
+    assert sentence in error.message
+    found = await call(agent.service.GetDeployment, pb.GetDeploymentRequest(id="d1"))
+    assert found.deployment.stages[0].status == model.STAGE_NOT_STARTED_YET
 
 
 async def test_unfinished_deployments_come_in_pages_with_an_end(plane: ServedControlPlane) -> None:

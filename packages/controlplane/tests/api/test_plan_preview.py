@@ -181,16 +181,44 @@ async def test_the_answer_in_gos_json_comes_back_as_a_message(plane: ServedContr
     ]
 
 
-async def test_an_answer_that_was_never_given_or_is_no_json_is_an_error(
-    plane: ServedControlPlane,
+@pytest.mark.parametrize(
+    ("output", "error"), [(b"", "gave no output"), (b"not json", "cannot be read")]
+)
+async def test_an_answer_that_was_never_given_or_is_no_json_is_said_of_its_piped(
+    plane: ServedControlPlane, output: bytes, error: str
 ) -> None:
     agent = await plane.agent()
     await alive(agent)
+    (command_id,) = await ask(plane)
+    await handle(agent, command_id, output, int(plane.build.NOON * 2))
+
+    (result,) = await results(plane, [command_id])
+
+    assert error in result.error
+    assert result.piped_name == "agent"
+
+
+async def test_a_dead_piped_is_named_and_the_rest_is_shown(plane: ServedControlPlane) -> None:
+    """One of three says nothing, one says nonsense: what the third says is shown."""
+    agents = {name: await plane.agent(name=name) for name in ("dead", "odd", "well")}
+    await alive(agents["odd"])
+    await alive(agents["well"])
+    commands = await ask(plane)
+    by_piped = {
+        (await plane.stores.commands.get("default", command_id)).piped_id: command_id
+        for command_id in commands
+    }
     now = int(plane.build.NOON * 2)
-    for output in (b"", b"not json"):
-        (command_id,) = await ask(plane)
-        await handle(agent, command_id, output, now)
-        assert await refused(plane, [command_id]) == "INTERNAL"
+    await handle(agents["odd"], by_piped[agents["odd"].id], b"[", now)
+    answer = json.dumps({"results": [{"applicationName": "web"}]}).encode()
+    await handle(agents["well"], by_piped[agents["well"].id], answer, now)
+
+    found = {result.piped_name: result for result in await results(plane, commands)}
+
+    assert found["dead"].error == "Maybe Piped is offline currently."
+    assert "cannot be read" in found["odd"].error
+    assert not found["well"].error
+    assert [each.application_name for each in found["well"].results] == ["web"]
 
 
 async def test_an_old_answer_is_not_kept(plane: ServedControlPlane) -> None:

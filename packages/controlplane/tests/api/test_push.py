@@ -9,6 +9,7 @@ import pytest
 from google.protobuf.message import Message
 
 from pipecd_controlplane.usecases.agent_watch import AgentWatch
+from pipecd_controlplane.usecases.git_hints import InProcessGitHints
 from pipecd_controlplane.usecases.in_process import InProcessPresence
 from pipecd_controlplane.usecases.leases import Instance, Leases
 from pipecd_controlplane.usecases.ownership import Agent
@@ -185,7 +186,13 @@ async def test_silence_is_broken_by_a_heartbeat(plane: ServedControlPlane, soon:
     agent = await plane.agent()
     bus = plane.running.bus
     watch = AgentWatch(
-        plane.stores, bus, InProcessPresence(bus), Leases(plane.stores.leases), heartbeat=0.01
+        plane.stores,
+        bus,
+        InProcessPresence(bus),
+        Leases(plane.stores.leases),
+        plane.running.questions,
+        InProcessGitHints(bus),
+        heartbeat=0.01,
     )
     caller = Agent(project_id="default", piped_id=agent.id)
     instance = Instance(agent=caller, instance_id="instance", data_folder_id="folder")

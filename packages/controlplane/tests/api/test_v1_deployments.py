@@ -14,6 +14,7 @@ from pipecd_test_support.waiting import Soon
 from pipecd_wire.model import command_pb2
 from pipecd_wire.model import deployment_pb2 as model
 from pipecd_wire.pipecd.api import api_pb2 as pb
+from pipecd_wire.pipecd.control.control_pb2 import DeploymentRecord, StageAction
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
 from pipecd_wire.rpc import CallError, call, stream
 
@@ -456,3 +457,63 @@ class TestFollow:
         with pytest.raises(CallError) as caught:
             await soon(anext(self.follow(plane)))
         assert caught.value.status == "NOT_FOUND"
+
+
+class TestWhoDidWhat:
+    async def record(self, plane: ServedControlPlane) -> DeploymentRecord:
+        request = pb.GetDeploymentRecordRequest(deployment_id="d1")
+        return (await call(plane.admin.deployments.GetDeploymentRecord, request)).record
+
+    async def test_every_action_is_on_record_with_its_comment(
+        self, plane: ServedControlPlane, build: MessageBuilder
+    ) -> None:
+        skippable = build.stage(
+            "skip", status=model.STAGE_RUNNING, available_operation=model.MANUAL_OPERATION_SKIP
+        )
+        await running(plane, approval(build), skippable)
+        service = plane.admin.deployments
+        assert not (await self.record(plane)).actions
+
+        approved = await call(
+            service.ApproveStage, pb.ApproveStageRequest(deployment_id="d1", comment="looks good")
+        )
+        skipped = await call(
+            service.SkipStage,
+            pb.SkipStageRequest(deployment_id="d1", stage_id="skip", comment="long enough"),
+        )
+        cancelled = await call(
+            service.CancelDeployment,
+            pb.CancelDeploymentRequest(deployment_id="d1", comment="wrong one"),
+        )
+
+        actions = (await self.record(plane)).actions
+        assert [
+            (each.kind, each.stage_id, each.by, each.comment, each.command_id) for each in actions
+        ] == [
+            (StageAction.APPROVED, "wait", "admin", "looks good", approved.command_id),
+            (StageAction.SKIPPED, "skip", "admin", "long enough", skipped.command_id),
+            (StageAction.CANCELLED, "", "admin", "wrong one", cancelled.command_id),
+        ]
+        assert all(each.at.seconds for each in actions)
+
+    async def test_a_repeated_call_is_one_action(
+        self, plane: ServedControlPlane, build: MessageBuilder
+    ) -> None:
+        await running(plane, approval(build))
+        user = await plane.user(plane.admin.key, extra=[("pipecd-idempotency-key", "k")])
+        for _ in range(2):
+            await call(user.deployments.ApproveStage, pb.ApproveStageRequest(deployment_id="d1"))
+
+        assert len((await self.record(plane)).actions) == 1
+
+    async def test_a_refused_action_leaves_nothing(
+        self, plane: ServedControlPlane, build: MessageBuilder
+    ) -> None:
+        await running(plane, build.stage("s1"))
+        request = pb.ApproveStageRequest(deployment_id="d1", stage_id="s1", comment="please")
+        await call_refused(plane.admin.deployments.ApproveStage, request)
+        too_long = pb.CancelDeploymentRequest(deployment_id="d1", comment="x" * 10_000)
+        error = await call_refused(plane.admin.deployments.CancelDeployment, too_long)
+
+        assert "comment" in error.message
+        assert not (await self.record(plane)).actions

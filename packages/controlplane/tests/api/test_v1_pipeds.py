@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Restart a plugin of a piped, over the real wire."""
+"""Restart a plugin of a piped, delete a piped: over the real wire."""
 
+import time
 from contextlib import aclosing
 
 import pytest
 
 from pipecd_test_support.controlplane_server import AgentClient, ServedControlPlane
+from pipecd_test_support.rpc import call_refused
 from pipecd_test_support.waiting import Soon
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model.piped_pb2 import Piped
@@ -89,3 +91,62 @@ async def test_a_piped_that_nobody_knows_is_refused(plane: ServedControlPlane) -
         )
 
     assert caught.value.status == "NOT_FOUND"
+
+
+async def test_when_a_piped_was_last_seen_is_told(plane: ServedControlPlane, soon: Soon) -> None:
+    agent = await plane.agent()
+
+    async def read_last_seen() -> int:
+        answer = await call(plane.admin.pipeds.ListPipeds, pb.ListPipedsRequest())
+        return answer.pipeds[0].last_seen_at
+
+    begun = int(time.time())
+    assert await read_last_seen() == 0
+    async with aclosing(stream(agent.push.Watch, WATCH)) as messages:
+        await soon(anext(messages))
+        assert begun <= await read_last_seen() <= time.time() + 1
+    await call(agent.service.ReportStat, pipedservice.ReportStatRequest(piped_stats=b"x 1\n"))
+    assert begun <= await read_last_seen() <= time.time() + 1
+
+
+class TestDelete:
+    """A piped that is no more needed can be deleted; one that is needed cannot."""
+
+    async def test_it_is_gone_and_its_key_counts_no_more(self, plane: ServedControlPlane) -> None:
+        agent, other = await plane.agent(), await plane.agent(name="other")
+
+        await call(plane.admin.pipeds.DeletePiped, pb.DeletePipedRequest(piped_id=agent.id))
+
+        answer = await call(plane.admin.pipeds.ListPipeds, pb.ListPipedsRequest())
+        assert [item.piped.id for item in answer.pipeds] == [other.id]
+        refused = await call_refused(agent.service.ReportStat, pipedservice.ReportStatRequest())
+        assert refused.status == "UNAUTHENTICATED"
+        again = pb.DeletePipedRequest(piped_id=agent.id)
+        assert (await call_refused(plane.admin.pipeds.DeletePiped, again)).status == "NOT_FOUND"
+
+    async def test_not_while_it_is_online(self, plane: ServedControlPlane, soon: Soon) -> None:
+        agent = await plane.agent()
+        async with aclosing(stream(agent.push.Watch, WATCH)) as messages:
+            await soon(anext(messages))
+            request = pb.DeletePipedRequest(piped_id=agent.id)
+            refused = await call_refused(plane.admin.pipeds.DeletePiped, request)
+
+        assert refused.status == "FAILED_PRECONDITION"
+        assert "the piped 'agent' is online (stop it first" in refused.message
+
+    async def test_not_while_applications_belong_to_it(self, plane: ServedControlPlane) -> None:
+        agent = await plane.agent()
+        ids = [await plane.application(agent, name=name) for name in "abcd"]
+        request = pb.DeletePipedRequest(piped_id=agent.id)
+
+        refused = await call_refused(plane.admin.pipeds.DeletePiped, request)
+
+        assert refused.status == "FAILED_PRECONDITION"
+        assert "applications belong to the piped 'agent': a, b, c and more" in refused.message
+
+        for application_id in ids:
+            await call(
+                plane.admin.api.DeleteApplication,
+                api.DeleteApplicationRequest(application_id=application_id),
+            )
+        await call(plane.admin.pipeds.DeletePiped, request)

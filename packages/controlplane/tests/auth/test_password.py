@@ -4,10 +4,11 @@
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import bcrypt
 import pytest
 
 from pipecd_controlplane.auth.addresses import network
-from pipecd_controlplane.auth.password import AttemptPace, PasswordSignIn, SignInPaces
+from pipecd_controlplane.auth.password import NOBODY, AttemptPace, PasswordSignIn, SignInPaces
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.attempts import TooManyAttemptsError
@@ -17,9 +18,11 @@ from pipecd_controlplane.usecases.familiar import (
     InProcessFamiliarNetworks,
 )
 from pipecd_controlplane.usecases.in_process import InProcessState
-from pipecd_controlplane.usecases.keys import quick_hash
+from pipecd_controlplane.usecases.keys import hash_of, quick_hash
+from pipecd_controlplane.usecases.sessions import UserIdentity
 from pipecd_model.errors import UnauthenticatedError
 from pipecd_wire.model import project_pb2
+from pipecd_wire.pipecd.api import access_pb2
 
 RIGHT, WRONG = "correct horse", "wrong"
 NO_LIMIT = AttemptPace(burst=10**6, seconds=1)
@@ -284,3 +287,96 @@ async def test_the_narrowest_limit_says_how_long_to_wait(
         await sign_in.sign_in("shop", "boss", WRONG, address="10.0.0.1")
 
     assert caught.value.hint == "try again in 30 seconds"
+
+
+@pytest.mark.parametrize(
+    ("attempts", "burst", "seconds"),
+    [
+        ([("10.0.0.1", f"user {number}") for number in range(200)], 100, 1),
+        ([("10.0.0.1", "boss")] * 200, 10, 30),
+        ([(f"10.0.{number}.1", "boss") for number in range(200)], 100, 5),
+    ],
+    ids=["one address, many accounts", "one address, one account", "many addresses, one account"],
+)
+async def test_how_often_it_may_be_tried_unless_somebody_says_otherwise(
+    sign_in_with: Callable[..., Try],
+    clock: Clock,
+    attempts: list[tuple[str, str]],
+    burst: int,
+    seconds: int,
+) -> None:
+    paces = SignInPaces()
+    attempt = sign_in_with(
+        address=paces.address, account_here=paces.account_here, account=paces.account
+    )
+    waiting = iter(attempts)
+
+    async def count_until_refused() -> int:
+        for number, (address, username) in enumerate(waiting):
+            if await attempt(address, username=username) == "too many":
+                return number
+        pytest.fail("none was refused")
+
+    assert await count_until_refused() == burst
+    clock.now = seconds - 0.5
+    assert await count_until_refused() == 0
+    clock.now = seconds
+    assert await count_until_refused() == 1
+
+
+async def test_who_signed_in_is_the_static_admin(
+    sign_in_with: Callable[..., Try], kept: Stores, tmp_path: Path
+) -> None:
+    sign_in_with()
+    sign_in = PasswordSignIn(kept, InProcessState(tmp_path))
+
+    identity = await sign_in.sign_in("shop", "boss", RIGHT, address="10.0.0.1")
+
+    assert identity == UserIdentity(
+        subject="boss", via=access_pb2.Session.STATIC_ADMIN, roles=("Admin",)
+    )
+
+
+async def test_every_refusal_costs_one_comparison_with_a_hash_of_the_same_cost(
+    kept: Stores, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody learns from the time that passes which of them it was."""
+    hashed = await hash_of(RIGHT)
+    admins = {
+        "shop": project_pb2.ProjectStaticUser(username="boss", password_hash=hashed),
+        "off": project_pb2.ProjectStaticUser(username="boss", password_hash=hashed),
+        "without": project_pb2.ProjectStaticUser(),
+    }
+    for project_id, admin in admins.items():
+        project = project_pb2.Project(id=project_id, static_admin=admin, created_at=1, updated_at=1)
+        project.static_admin_disabled = project_id == "off"
+
+        async def work(transaction: Transaction, project: project_pb2.Project = project) -> None:
+            await kept.projects.add_in(transaction, project)
+
+        await kept.database.write(work)
+    costs: list[str] = []
+    compare = bcrypt.checkpw
+
+    def noted(password: bytes, kept_hash: bytes) -> bool:
+        costs.append(kept_hash[:7].decode())
+        return compare(password, kept_hash)
+
+    monkeypatch.setattr(bcrypt, "checkpw", noted)
+    sign_in = PasswordSignIn(kept, InProcessState(tmp_path, clock))
+
+    refused = [
+        ("shop", "boss", WRONG),
+        ("shop", "somebody", RIGHT),
+        ("off", "boss", RIGHT),
+        ("without", "boss", RIGHT),
+        ("without", "", ""),
+        ("unknown", "boss", RIGHT),
+        ("unknown", "", "nobody"),
+    ]
+    for project_id, username, password in refused:
+        with pytest.raises(UnauthenticatedError, match=r"^wrong project, user name or password$"):
+            await sign_in.sign_in(project_id, username, password, address="10.0.0.1")
+
+    assert costs == [NOBODY[:7]] * len(refused)
+    assert (await sign_in.sign_in("shop", "boss", RIGHT, address="10.0.0.1")).subject == "boss"

@@ -70,6 +70,25 @@ async def test_the_session_of_a_static_admin_who_is_switched_off_counts_no_more(
         await signed_in.call()
 
 
+async def test_the_session_that_switched_the_static_admin_off_goes_on(
+    signed_in: SignedIn, kept: Stores
+) -> None:
+    """So that it can undo that."""
+    await signed_in.sign_in(access_pb2.Session.STATIC_ADMIN)
+    session_id = (await signed_in.call()).session_id
+
+    def outlive(session: access_pb2.Session) -> None:
+        session.outlives_static_admin = True
+
+    async def work(transaction: Transaction) -> None:
+        await kept.sessions.update_in(transaction, "shop", session_id, outlive)
+
+    await kept.database.write(work)
+    await signed_in.switch_static_admin(disabled=True)
+
+    assert (await signed_in.call()).name == "boss"
+
+
 async def test_it_counts_again_once_the_static_admin_is_switched_on(signed_in: SignedIn) -> None:
     await signed_in.sign_in(access_pb2.Session.STATIC_ADMIN)
     await signed_in.switch_static_admin(disabled=True)

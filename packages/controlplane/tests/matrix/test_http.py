@@ -20,6 +20,19 @@ OPEN = {
     ("GET", "/auth/login/static"): 405,
     ("POST", "/auth/login"): 303,
     ("POST", "/auth/login/static"): 303,
+    ("GET", "/auth/terminal"): 200,
+    # From no page of ours: what is answered there gives rights away.
+    ("POST", "/auth/terminal"): 403,
+    ("POST", "/auth/terminal/answer"): 403,
+    ("POST", "/auth/terminal/start"): 200,
+    ("POST", "/auth/terminal/poll"): 404,
+    ("GET", "/auth/terminal/answer"): 405,
+    ("GET", "/auth/terminal/start"): 405,
+    ("GET", "/auth/terminal/poll"): 405,
+    ("GET", "/auth/terminal/password"): 405,
+    # Whoever they are: a hook is let in by its signature alone.
+    ("POST", "/hooks/v1/{project}/{hook}"): 401,
+    ("GET", "/hooks/v1/{project}/{hook}"): 405,
 }
 KEYS = {"read-only key", "read-write key"}
 
@@ -44,6 +57,9 @@ async def test_pages_are_the_same_for_everybody_and_metrics_are_for_keys(
                         wrong.append(f"{method} {path} by {caller.name}: {got.status_code}")
                     if got.cookies.get("token"):
                         wrong.append(f"{method} {path} by {caller.name} gave a session")
+                got = await client.post("/auth/terminal/password", headers=headers(caller))
+                if got.status_code not in {401, 429} or "token" in got.text:
+                    wrong.append(f"a session without a password for {caller.name}")
                 got = await client.get("/metrics", headers=headers(caller))
                 expected = 200 if caller.name in KEYS else 401
                 if got.status_code != expected:

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every RPC that pipeds call, as everybody: upstream's service, the push, and traces."""
 
+import asyncio
+
 import pytest
 from google.protobuf.message import Message
 
 from pipecd_controlplane.api.v1.telemetry import SERVICE as TRACES
 from pipecd_controlplane.api.v1.telemetry import ExportRequest
+from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_test_support.project_side import ProjectSide
 from pipecd_test_support.rights_matrix import RightsMatrix, naming, plain
 from pipecd_wire.model import (
@@ -87,6 +90,12 @@ async def live_state_events(side: ProjectSide) -> Message:
 async def latest_event(side: ProjectSide) -> Message:
     await side.event()
     return pb.GetLatestEventRequest(name="image")
+
+
+async def register_event(side: ProjectSide) -> Message:
+    return push_pb2.RegisterEventRequest(
+        deployment_id=await side.deployment(), name="deployed", data="1"
+    )
 
 
 async def event_statuses(side: ProjectSide) -> Message:
@@ -259,12 +268,34 @@ async def own_command(side: ProjectSide) -> Message:
     return push_pb2.ReportCommandHandledRequest(command_id=command.id, succeeded=True)
 
 
+async def answer_question(side: ProjectSide) -> Message:
+    agent = Agent(project_id=side.project_id, piped_id=side.piped_id)
+    questions = side.plane.running.questions
+    question = push_pb2.Question(id=side.id())
+    await side.plane.opened.enter_async_context(questions.channel(agent))
+    asked = asyncio.ensure_future(questions.ask(agent, question, seconds=600))
+    side.plane.opened.callback(asked.cancel)
+    await asyncio.sleep(0)
+    return push_pb2.AnswerQuestionRequest(question_id=question.id)
+
+
+async def found_application(side: ProjectSide) -> Message:
+    name = side.id()
+    found = push_pb2.FoundApplication(name=name, repository_id="repo", path=f"apps/{name}")
+    return push_pb2.RegisterApplicationsRequest(applications=[found])
+
+
 PUSH_ENTRIES = {
     "Watch": plain(push_pb2.WatchRequest(instance_id="i", data_folder_id="f")),
     "RenewLease": plain(push_pb2.RenewLeaseRequest(instance_id="i", epoch=1)),
     "ReleaseLease": release_lease,
     "ReportCommandHandled": own_command,
     "ReportPlugins": plain(push_pb2.ReportPluginsRequest()),
+    "RegisterEvent": register_event,
+    "ReportQueue": plain(push_pb2.ReportQueueRequest()),
+    "ReportProgress": naming("deployment", push_pb2.ReportProgressRequest, "deployment_id"),
+    "AnswerQuestion": answer_question,
+    "RegisterApplications": found_application,
 }
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,8 @@ async def pipecd(*arguments: str) -> tuple[int, str]:
             said, _ = await process.communicate()
     finally:
         if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     return process.returncode or 0, said.decode()
 

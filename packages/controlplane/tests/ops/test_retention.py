@@ -17,17 +17,23 @@ from pipecd_controlplane.ops.retention import (
 from pipecd_controlplane.serve import config
 from pipecd_controlplane.store import purge as steps
 from pipecd_controlplane.store import schema
+from pipecd_controlplane.store.audit import AuditFilter
+from pipecd_controlplane.store.auditing import auditing
+from pipecd_controlplane.store.deployments import DeploymentFilter
 from pipecd_controlplane.store.events import EventFilter
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import events
+from pipecd_controlplane.usecases.audit_actors import SERVER, describe_act
 from pipecd_controlplane.usecases.traces import NewTrace
+from pipecd_model.audit import ChainVerifier
 from pipecd_model.errors import ConfigError
 from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_wire.model import application_pb2, command_pb2, deployment_chain_pb2
 from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.pipecd.api.api_pb2 import AuditRecord
 
-FOREVER = Retention(deployments=0, events=0, commands=0, insights=0)
+FOREVER = Retention(deployments=0, events=0, commands=0, insights=0, audit=0)
 
 
 async def ended(
@@ -72,7 +78,7 @@ async def test_an_old_deployment_goes_with_its_logs_and_leaves_its_figures(
     figures = await kept.outcomes.tally("ours", build.NOON, now, labels={"env": "dev"})
     assert sum(tally.count for tally in figures) == 2
 
-    await purge(kept, Retention(insights=1), lambda: now + 2 * DAY)
+    await purge(kept, Retention(deployments=1, insights=1), lambda: now + 2 * DAY)
 
     assert await rows(kept, "deployment_outcome") == 0
     assert await rows(kept, "deployment_label") == 0
@@ -103,6 +109,32 @@ async def test_the_last_success_of_an_application_stays(
 
     assert await kept.deployments.find("ours", "before") is None
     assert await kept.deployments.find("ours", "last") is not None
+
+
+async def test_a_deployment_that_is_kept_longer_than_its_figures_is_found_by_its_labels(
+    kept: Stores, build: MessageBuilder
+) -> None:
+    """The last one of an application. Who may only see what has a label must go on seeing it."""
+    last = application_pb2.ApplicationDeploymentReference(deployment_id="last")
+    await kept.applications.add(build.application(most_recently_successful_deployment=last))
+    await ended(kept, build, "last", build.NOON)
+    now = build.NOON + 4000 * DAY
+
+    await purge(kept, Retention(), lambda: now)
+
+    assert await rows(kept, "deployment_outcome") == 0
+    labelled = DeploymentFilter(labels={"env": "dev"})
+    page = await kept.deployments.page("ours", labelled, limit=0, cursor="")
+    assert [each.id for each in page.items] == ["last"]
+
+    def delete(application: application_pb2.Application) -> None:
+        application.deleted = True
+
+    await kept.applications.update("ours", "app", delete)
+    await purge(kept, Retention(), lambda: now)
+
+    assert await kept.deployments.find("ours", "last") is None
+    assert await rows(kept, "deployment_label") == 0
 
 
 async def test_what_was_told_of_a_deleted_application_goes(
@@ -229,3 +261,49 @@ def test_the_configuration_file_says_how_long(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("insights: 20", "insights: 5"))
     with pytest.raises(ConfigError, match="less than those of deployments"):
         config.read(file)
+
+
+async def act(kept: Stores, build: MessageBuilder, number: int, at: int) -> None:
+    with auditing(describe_act("ours", SERVER, "Act", at)):
+        await kept.applications.add(build.application(id=f"a{number}", project_id="ours"))
+
+
+async def read_audit(kept: Stores) -> list[AuditRecord]:
+    """The chain, which must be whole."""
+    page = await kept.audit.page("ours", AuditFilter(oldest_first=True), limit=1000, cursor="")
+    verifier = ChainVerifier()
+    for record in page.items:
+        verifier.add(record)
+    verifier.finish(page.head)
+    assert verifier.broken is None
+    return page.items
+
+
+async def test_old_audit_records_are_cut_and_a_record_tells_of_it(
+    kept: Stores, build: MessageBuilder
+) -> None:
+    for number in range(5):
+        await act(kept, build, number, number * 10 * DAY)
+
+    await purge(kept, Retention(audit=25), lambda: 41 * DAY)
+
+    records = await read_audit(kept)
+    assert [each.sequence for each in records] == [3, 4, 5, 6]
+    assert records[-1].action == "CutAudit"
+    assert records[-1].reason == "records are kept for 25 days"
+
+    # Once a day is enough: each cut is a record itself.
+    await purge(kept, Retention(audit=25), lambda: 45 * DAY + 1)
+    assert len(await read_audit(kept)) == 4
+    await purge(kept, Retention(audit=25), lambda: 46 * DAY + 1)
+    assert [each.sequence for each in await read_audit(kept)] == [4, 5, 6, 7]
+
+
+async def test_the_audit_is_kept_for_ever_when_the_configuration_says_so(
+    kept: Stores, build: MessageBuilder
+) -> None:
+    await act(kept, build, 1, 1)
+
+    await purge(kept, FOREVER, lambda: 10_000 * DAY)
+
+    assert [each.action for each in await read_audit(kept)] == ["Act"]

@@ -2,6 +2,7 @@
 """The command line: upstream's flags start our server, and projects are made offline."""
 
 import asyncio
+import getpass
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,13 @@ from click.testing import CliRunner
 
 from pipecd_controlplane.cli import cli
 from pipecd_controlplane.serve import config, flags
+from pipecd_controlplane.store.audit import Audit, AuditFilter
+from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.config.values import Duration
 from pipecd_model.errors import ConfigError
 from pipecd_test_support.controlplane_process import RunServer
+from pipecd_wire.pipecd.api.api_pb2 import AuditRecord
 
 UPSTREAM = [
     "--piped-api-port=9080",
@@ -126,7 +130,7 @@ def test_projects_are_made_and_their_passwords_reset_while_the_server_is_stopped
 ) -> None:
     made = run("project", "add", "shop", "--data-dir", str(tmp_path), "--shared-sso", "ours")
     assert made.exit_code == 0, made.output
-    lines = dict(line.split(" ", 1) for line in made.output.splitlines())
+    lines = dict(line.split(" ", 1) for line in made.stdout.splitlines())
     assert lines["project"] == "shop"
     assert len(lines["password"]) == 30
 
@@ -136,6 +140,58 @@ def test_projects_are_made_and_their_passwords_reset_while_the_server_is_stopped
     assert lines["password"] not in reset.output
     listed = run("project", "list", "--data-dir", str(tmp_path))
     assert listed.output.split("\t")[:3] == ["shop", "admin", "ours"]
+
+    records = asyncio.run(read_audit(tmp_path, "shop"))
+    assert {(each.actor_kind, each.actor) for each in records} == {
+        (AuditRecord.OPERATOR, getpass.getuser())
+    }
+    assert list(dict.fromkeys(each.action for each in records)) == ["AddProject", "ResetPassword"]
+    assert lines["password"] not in str(records)
+
+
+async def read_audit(folder: Path, project_id: str) -> list[AuditRecord]:
+    async with open_database(
+        SqliteFolder(folder=folder), on_commit=lambda _changes: None
+    ) as database:
+        found = await Audit(database).page(
+            project_id, AuditFilter(oldest_first=True), limit=100, cursor=""
+        )
+        return found.items
+
+
+def test_a_new_project_comes_with_what_to_do_next(tmp_path: Path) -> None:
+    where = ("--data-dir", str(tmp_path))
+    address = "https://pipecd.example.com"
+    made = run("project", "add", "shop", *where, "--address", address)
+
+    assert f"pipectl login {address} --project shop --username admin" in made.stderr
+    for step in ("pipecd server", "pipectl piped register", "projectID: shop", "pipectl api-key"):
+        assert step in made.stderr
+
+
+def test_the_password_of_a_new_project_can_go_to_a_file_of_its_user(tmp_path: Path) -> None:
+    where = ("--data-dir", str(tmp_path))
+    file = tmp_path / "shop.password"
+    made = run("project", "add", "shop", *where, "--password-file", str(file))
+    assert made.exit_code == 0, made.output
+    password = file.read_text()
+    assert password.strip() not in made.output
+    assert file.stat().st_mode & 0o777 == 0o600
+
+    kept = run("project", "add", "other", *where, "--password-file", str(file))
+    assert kept.exit_code != 0
+    assert file.read_text() == password
+    new = tmp_path / "new.password"
+    twice = run("project", "add", "shop", *where, "--password-file", str(new))
+    assert twice.exit_code != 0
+    assert not new.exists()
+
+
+@pytest.mark.parametrize("name", ["a,b", "../x", "a b", "x" * 200, "-x", "a\x1b[2J"])
+def test_a_name_that_no_token_could_carry_is_no_project(tmp_path: Path, name: str) -> None:
+    made = run("project", "add", "--data-dir", str(tmp_path), "--", name)
+
+    assert isinstance(made.exception, ConfigError)
 
 
 @pytest.mark.parametrize(

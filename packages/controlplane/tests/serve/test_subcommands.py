@@ -7,8 +7,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from pipecd_controlplane.cli import cli
 from pipecd_controlplane.serve.subcommands import GROUP, LazyCommands
 from pipecd_model.errors import StateError
+from pipecd_runtime.lazy_commands import LazyGroup
+from pipecd_test_support.command_lines import HEAVY, find_differing_help, find_imports
 
 
 @click.command
@@ -56,3 +59,24 @@ def test_an_unknown_command_is_refused() -> None:
     ran = CliRunner().invoke(LazyCommands("pipecd"), ["dance"])
 
     assert ran.exit_code == 2
+
+
+def test_the_list_says_of_each_command_what_the_command_says() -> None:
+    assert isinstance(cli, LazyGroup)
+    assert find_differing_help(cli) == {}
+
+
+def test_the_list_imports_no_command_and_nothing_heavy() -> None:
+    imported = find_imports("pipecd_controlplane.cli", "--help")
+
+    assert not HEAVY & imported
+    assert not imported & {"pipecd_quickstart", "pipecd_controlplane.serve.server_command"}
+
+
+def test_the_server_is_found_without_looking_for_other_distributions() -> None:
+    def find() -> list[EntryPoint]:
+        raise AssertionError("asked for the installed distributions")
+
+    ran = CliRunner().invoke(LazyCommands("pipecd", find=find), ["server", "--help"])
+
+    assert ran.exit_code == 0

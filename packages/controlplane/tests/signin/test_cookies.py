@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import trustme
 
-from pipecd_controlplane.auth.session_authenticator import find_cookie
 from pipecd_controlplane.http.server import CertificateFiles
 from pipecd_test_support.sign_in_site import SignInSite, SiteWith
 from pipecd_wire.rpc import CallError, call, connect
@@ -65,23 +64,6 @@ async def test_a_cookie_that_is_none_is_no_session_and_no_crash(
             with pytest.raises(CallError) as caught:
                 await call(stub.GetMe, web.GetMeRequest(), metadata=[("cookie", header)])
             assert caught.value.status == "UNAUTHENTICATED"
-
-
-@pytest.mark.parametrize(
-    ("header", "value"),
-    [
-        ("token=a", "a"),
-        ("x=1; token=a", "a"),
-        ("token=a; token=b", "a"),
-        ('token="a"', "a"),
-        ("token=a=b", "a=b"),
-        ("xtoken=a", ""),
-        ("token", ""),
-        ("", ""),
-    ],
-)
-def test_a_cookie_is_found_in_whatever_comes(header: str, value: str) -> None:
-    assert find_cookie(header, "token") == value
 
 
 async def test_every_page_has_headers_that_keep_a_browser_safe(site: SignInSite) -> None:

@@ -6,12 +6,13 @@ from functools import partial
 
 import pytest
 
+from pipecd_controlplane.store.applications import ApplicationFilter
 from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.stores import Stores
 from pipecd_model.errors import ConflictError, NotFoundError, StateError
 from pipecd_test_support.controlplane_messages import MessageBuilder
-from pipecd_wire.model import application_pb2, deployment_pb2
+from pipecd_wire.model import application_pb2, deployment_pb2, piped_pb2
 
 
 async def test_what_was_added_is_found(kept: Stores, build: MessageBuilder) -> None:
@@ -56,10 +57,11 @@ async def test_a_change_is_kept_and_dated(kept: Stores, build: MessageBuilder) -
     def rename(application: application_pb2.Application) -> None:
         application.name = "renamed"
 
-    await kept.applications.update("ours", "app", rename)
+    changed = await kept.applications.update("ours", "app", rename)
 
     application = await kept.applications.get("ours", "app")
     assert (application.name, application.updated_at) == ("renamed", build.NOON + 60)
+    assert changed == application
 
 
 async def test_a_change_without_a_difference_is_not_written(
@@ -72,7 +74,7 @@ async def test_a_change_without_a_difference_is_not_written(
     def same(application: application_pb2.Application) -> None:
         application.name = "hello"
 
-    await kept.applications.update("ours", "app", same)
+    assert await kept.applications.update("ours", "app", same) == build.application()
 
     assert told == []
     assert (await kept.applications.get("ours", "app")).updated_at == build.NOON
@@ -131,6 +133,58 @@ async def test_a_moved_application_is_told_to_both_pipeds(
     await kept.applications.update("ours", "app", move)
 
     assert {change.piped_id for change in told} == {"piped", "another"}
+
+
+async def ids_of(kept: Stores, wanted: ApplicationFilter) -> list[str]:
+    page = await kept.applications.page("ours", wanted, limit=0, cursor="")
+    return [each.id for each in page.items]
+
+
+async def test_it_is_found_by_what_it_is_now(kept: Stores, build: MessageBuilder) -> None:
+    await kept.applications.add(build.application(labels={"team": "a"}))
+    await kept.applications.add(build.application(id="other", labels={"team": "b"}))
+
+    def edit(application: application_pb2.Application) -> None:
+        application.disabled = True
+        application.labels["team"] = "c"
+
+    await kept.applications.update("ours", "app", edit)
+
+    assert await ids_of(kept, ApplicationFilter(disabled=True)) == ["app"]
+    assert await ids_of(kept, ApplicationFilter(disabled=False)) == ["other"]
+    assert await ids_of(kept, ApplicationFilter(labels={"team": "a"})) == []
+    assert await ids_of(kept, ApplicationFilter(labels={"team": "b"})) == ["other"]
+    assert await ids_of(kept, ApplicationFilter(labels={"team": "c"})) == ["app"]
+
+
+async def test_new_labels_are_told_by_a_kind_of_their_own(
+    kept: Stores, build: MessageBuilder, told: list[Change]
+) -> None:
+    """Who listens because labels decide about rights is not woken by anything else."""
+    await kept.applications.add(build.application(labels={"team": "a"}))
+    told.clear()
+
+    def rename(application: application_pb2.Application) -> None:
+        application.name = "renamed"
+
+    await kept.applications.update("ours", "app", rename)
+    assert {change.kind for change in told} == {ChangeKind.APPLICATION}
+
+    def relabel(application: application_pb2.Application) -> None:
+        application.labels["team"] = "b"
+
+    await kept.applications.update("ours", "app", relabel)
+    labels = Change(kind=ChangeKind.LABELS, id="app", project_id="ours")
+    assert told.count(labels) == 1
+
+
+async def test_what_has_no_labels_can_be_changed(kept: Stores, build: MessageBuilder) -> None:
+    await kept.pipeds.add(build.piped())
+
+    def rename(piped: piped_pb2.Piped) -> None:
+        piped.name = "renamed"
+
+    assert (await kept.pipeds.update("ours", "piped", rename)).name == "renamed"
 
 
 async def test_several_writes_of_one_transaction_are_kept_or_not_together(

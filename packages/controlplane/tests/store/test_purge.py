@@ -5,12 +5,55 @@ import pytest
 
 from pipecd_controlplane.store.purge import PurgePosition
 from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases import events
 from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_wire.model import application_pb2, deployment_pb2
 
 
 def reference(deployment_id: str) -> application_pb2.ApplicationDeploymentReference:
     return application_pb2.ApplicationDeploymentReference(deployment_id=deployment_id)
+
+
+async def add_ended(kept: Stores, build: MessageBuilder, deployment_id: str, at: int) -> None:
+    await kept.deployments.add(
+        build.deployment(
+            id=deployment_id, status=deployment_pb2.DEPLOYMENT_SUCCESS, completed_at=at
+        )
+    )
+
+
+async def test_a_step_says_where_the_next_one_begins(kept: Stores, build: MessageBuilder) -> None:
+    """After what stays, too: else the purge would find it again and again."""
+    await kept.applications.add(
+        build.application(most_recently_triggered_deployment=reference("a"))
+    )
+    for deployment_id in ("a", "b", "c"):
+        await add_ended(kept, build, deployment_id, build.NOON)
+
+    place = await kept.purge.deployments(before=build.NOON + 1, place=PurgePosition())
+
+    assert place == PurgePosition(completed_at=build.NOON, id="c")
+    assert await kept.purge.deployments(before=build.NOON + 1, place=place) is None
+    left = [await kept.deployments.find("ours", each) is not None for each in ("a", "b", "c")]
+    assert left == [True, False, False]
+
+
+async def test_what_is_as_old_as_the_limit_stays(kept: Stores, build: MessageBuilder) -> None:
+    await add_ended(kept, build, "d1", build.NOON)
+    await events.register(
+        kept,
+        "ours",
+        name="image",
+        data="v1",
+        labels={},
+        contexts={},
+        trace=None,
+        now=lambda: build.NOON,
+    )
+
+    assert await kept.purge.deployments(before=build.NOON, place=PurgePosition()) is None
+    assert await kept.purge.events(before=build.NOON) == 0
+    assert await kept.purge.events(before=build.NOON + 1) == 1
 
 
 async def purge_all(kept: Stores, before: int) -> None:

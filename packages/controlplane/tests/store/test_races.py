@@ -13,6 +13,8 @@ from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.records import ReportedMessage
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores, stores
+from pipecd_controlplane.usecases import push_commands
+from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_test_support.racing_database import RacingDatabase
 from pipecd_wire.model import analysis_result_pb2, application_pb2, command_pb2, project_pb2
@@ -176,8 +178,10 @@ async def test_the_first_outcome_of_a_push_command_stays(
     await kept.push_commands.add("ours", "piped", push_pb2.Command(id="c1"))
 
     async def finish(target: Stores, reason: str) -> None:
-        await target.push_commands.record_outcome(
-            "ours", "piped", "c1", succeeded=True, reason=reason
+        await push_commands.record_outcome(
+            target,
+            Agent(project_id="ours", piped_id="piped"),
+            push_pb2.ReportCommandHandledRequest(command_id="c1", succeeded=True, reason=reason),
         )
 
     racing.rival = lambda theirs: finish(theirs, "first")

@@ -7,6 +7,8 @@ import pytest
 
 from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases import push_commands
+from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_model.errors import NotFoundError
 from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_wire.model import command_pb2
@@ -74,19 +76,36 @@ async def test_our_own_command_is_there_until_it_is_handled(
     assert await kept.push_commands.find_unhandled("ours", "piped", "o1") == command
     assert await kept.push_commands.find_unhandled("ours", "another", "o1") is None
 
-    await kept.push_commands.record_outcome("ours", "piped", "o1", succeeded=True, reason="")
-    await kept.push_commands.record_outcome("ours", "piped", "o1", succeeded=False, reason="late")
+    ours = Agent(project_id="ours", piped_id="piped")
+    for late in (False, True):
+        outcome = push_pb2.ReportCommandHandledRequest(
+            command_id="o1", succeeded=not late, reason="late" if late else ""
+        )
+        await push_commands.record_outcome(kept, ours, outcome)
 
     assert await kept.push_commands.find_unhandled("ours", "piped", "o1") is None
     change = Change(kind=ChangeKind.PUSH_COMMAND, id="o1", project_id="ours", piped_id="piped")
     assert told == [change, change]
+    state = await kept.push_commands.find("ours", "o1")
+    assert state is not None
+    assert (state.command, state.handled, state.succeeded, state.reason) == (
+        command,
+        True,
+        True,
+        "",
+    )
+    assert await kept.push_commands.find("theirs", "o1") is None
 
 
 async def test_our_own_command_of_another_piped_cannot_be_handled(kept: Stores) -> None:
     await kept.push_commands.add("ours", "piped", push_pb2.Command(id="o1"))
 
     with pytest.raises(NotFoundError):
-        await kept.push_commands.record_outcome("ours", "another", "o1", succeeded=True, reason="")
+        await push_commands.record_outcome(
+            kept,
+            Agent(project_id="ours", piped_id="another"),
+            push_pb2.ReportCommandHandledRequest(command_id="o1", succeeded=True),
+        )
 
 
 async def test_what_a_piped_reports_replaces_what_it_reported_before(kept: Stores) -> None:

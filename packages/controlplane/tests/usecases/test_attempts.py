@@ -97,6 +97,28 @@ async def test_when_all_counters_have_run_out_a_newcomer_waits_and_nobody_is_for
 
     clock.now = 10
     assert await attempts.take("newcomer") == 0.0
+    assert len(attempts._full_at) == 3  # it has got the room of the first
+
+
+async def test_what_is_noted_of_one_key_is_bounded_too() -> None:
+    attempts = InProcessAttemptLimiter(burst=10, seconds=10, clock=Clock(), most=3)
+    for _ in range(100):
+        await attempts.take("a")
+        await attempts.give_back("a")
+        assert len(attempts._by_time) <= 4 * 3
+
+    assert [await attempts.take("a") > 0 for _ in range(11)] == [False] * 10 + [True]
+
+
+async def test_the_least_used_one_goes_first_also_after_the_notes_were_tidied_up() -> None:
+    attempts = InProcessAttemptLimiter(burst=9, seconds=10, clock=Clock(), most=2)
+    for _ in range(8):
+        await attempts.take("often")
+    await attempts.take("once")  # the ninth note is one more than four for each of two keys
+
+    assert await attempts.take("newcomer") == 0.0
+
+    assert [await attempts.take("often") > 0 for _ in range(2)] == [False, True]
 
 
 async def test_names_of_any_length_cost_the_same_room() -> None:

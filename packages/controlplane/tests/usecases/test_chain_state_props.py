@@ -42,11 +42,11 @@ def test_no_end_is_taken_back_and_no_block_goes_early(sizes: list[int], data: An
     nodes = [
         (index, n) for index, block in enumerate(chain.blocks) for n in range(len(block.nodes))
     ]
-    lost: set[tuple[int, str]] = set()
+    lost: dict[tuple[int, str], str] = {}
     for now in range(1, data.draw(st.integers(1, 12)) + 1):
         index, number = data.draw(st.sampled_from(nodes))
         if data.draw(st.integers(0, 5)) == 0:
-            lost.add((index, f"app-{index}-{number}"))
+            lost[index, f"app-{index}-{number}"] = "refused"
         else:
             status = data.draw(st.sampled_from(model.DeploymentStatus.values()))
             known[index, number] = deployment(index, number, status)
@@ -82,7 +82,7 @@ def test_a_chain_whose_deployments_all_succeed_succeeds(sizes: list[int]) -> Non
         for number in range(len(block.nodes))
     ]
 
-    chain_state.follow(chain, deployments, (), 5)
+    chain_state.follow(chain, deployments, {}, 5)
 
     assert chain.status == pb.DEPLOYMENT_CHAIN_SUCCESS
     assert chain.completed_at == 5

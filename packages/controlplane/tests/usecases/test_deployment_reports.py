@@ -56,6 +56,16 @@ def test_a_plan_is_taken_whole(build: MessageBuilder) -> None:
     assert [version.version for version in deployment.versions] == ["1"]
 
 
+def test_versions_are_those_of_the_last_plan(build: MessageBuilder) -> None:
+    """A plan whose answer was lost comes twice."""
+    deployment = build.deployment()
+    for version in ("1", "2", "2"):
+        plan = build.planned("d1", versions=[common_pb2.ArtifactVersion(version=version)])
+        reports.apply_plan(deployment, plan)
+
+    assert [each.version for each in deployment.versions] == ["2"]
+
+
 def test_a_plan_before_the_start_replaces_the_one_before(build: MessageBuilder) -> None:
     deployment = build.deployment(stages=[build.stage("old")])
 
@@ -219,6 +229,18 @@ def test_a_stage_moves_and_is_dated(build: MessageBuilder) -> None:
     assert (list(stage.requires), stage.visible, stage.retried_count) == (["s0"], True, 2)
 
 
+def test_what_a_stage_requires_is_what_the_last_report_says(build: MessageBuilder) -> None:
+    deployment = build.deployment(
+        status=pb.DEPLOYMENT_RUNNING, stages=[build.stage("s1", requires=["before"])]
+    )
+    report = build.stage_report("d1", "s1", pb.STAGE_RUNNING, requires=["s0"])
+
+    for _ in range(2):
+        reports.apply_stage_status(deployment, report, 7)
+
+    assert list(deployment.stages[0].requires) == ["s0"]
+
+
 def test_a_stage_that_has_only_begun_is_not_completed(build: MessageBuilder) -> None:
     """Every report carries a time of completion, because its rule demands one."""
     deployment = build.deployment(stages=[build.stage("s1", requires=["s0"])])
@@ -312,3 +334,13 @@ def test_what_an_older_piped_leaves_out_is_filled_in(build: MessageBuilder) -> N
         pb.MANUAL_OPERATION_NONE,
     ]
     assert list(deployment.stages[0].authorized_operators) == ["ann", "bob"]
+
+
+def test_a_deployment_that_comes_with_its_stages_has_their_operations(
+    build: MessageBuilder,
+) -> None:
+    deployment = build.deployment(stages=[build.stage("s1", name="WAIT_APPROVAL")])
+
+    reports.apply_created(deployment, 42)
+
+    assert deployment.stages[0].available_operation == pb.MANUAL_OPERATION_APPROVE

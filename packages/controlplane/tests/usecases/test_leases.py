@@ -280,3 +280,86 @@ async def test_only_older_epochs_are_fenced_off(
     else:
         with pytest.raises(StateError, match=r"gone to another instance \(epoch 2, yours is 1\)"):
             await leases.check_epoch(caller)
+
+
+def test_a_lease_that_nobody_has_asked_for_is_asked_for_again_after_its_time(
+    leases: Leases,
+) -> None:
+    assert leases.retry_after_seconds(AGENT) == 60
+
+
+async def test_only_the_holder_is_told_to_leave_begun_work_alone(
+    leases: Leases, clock: Clock
+) -> None:
+    await leases.acquire(instance("a"))
+    clock.now += 100
+    assert begun_after(await leases.acquire(instance("b"))) == 500
+
+    lease = await leases.acquire(instance("c"))
+
+    assert (lease.held, begun_after(lease)) == (False, 0)
+
+
+async def test_looking_at_the_lease_neither_takes_nor_renews_it(
+    leases: Leases, clock: Clock
+) -> None:
+    assert not (await leases.current(instance("a"))).held
+    await leases.acquire(instance("a"))
+    clock.now += 60
+
+    seen = [await leases.current(instance(name)) for name in ("a", "b")]
+
+    assert [(each.held, each.epoch) for each in seen] == [(True, 1), (False, 1)]
+    assert (await leases.acquire(instance("b"))).held, "it has run out all the same"
+
+
+async def test_who_gives_it_up_is_told_whether_it_is_free(leases: Leases) -> None:
+    assert await leases.release(AGENT, "nobody", 1)
+    await leases.acquire(instance("a"))
+
+    assert not await leases.release(AGENT, "b", 1)
+    assert not await leases.release(AGENT, "a", 2)
+    assert await leases.release(AGENT, "a", 1)
+    assert await leases.release(AGENT, "a", 1), "again, because the answer was lost"
+
+
+def restarted(database: Database, clock: Clock) -> Leases:
+    """The leases of a control plane that has just started: it knows the records alone."""
+    return Leases(LeaseRecords(database), TIMES, clock)
+
+
+async def test_what_is_settled_stays_settled_after_a_restart(
+    leases: Leases, database: Database, clock: Clock
+) -> None:
+    await leases.acquire(instance("a"))
+    clock.now += 100
+    assert begun_after(await leases.acquire(instance("b", "folder"))) == 500
+    clock.now += 500
+    await leases.acquire(instance("b after a crash", "folder"))
+
+    lease = await restarted(database, clock).renew(AGENT, "b after a crash", 3)
+
+    assert begun_after(lease) == 0
+
+
+async def test_who_follows_one_that_said_goodbye_waits_for_nobody_after_a_restart(
+    leases: Leases, database: Database, clock: Clock
+) -> None:
+    await leases.acquire(instance("a"))
+    await leases.release(AGENT, "a", 1)
+    await leases.acquire(instance("b"))
+
+    lease = await restarted(database, clock).renew(AGENT, "b", 2)
+
+    assert (lease.held, begun_after(lease)) == (True, 0)
+
+
+async def test_who_comes_back_to_its_folder_waits_for_nobody_after_a_restart(
+    leases: Leases, database: Database, clock: Clock
+) -> None:
+    await leases.acquire(instance("a", "folder"))
+    await leases.acquire(instance("a after a crash", "folder"))
+
+    lease = await restarted(database, clock).renew(AGENT, "a after a crash", 2)
+
+    assert (lease.held, begun_after(lease)) == (True, 0)

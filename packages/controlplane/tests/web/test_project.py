@@ -9,7 +9,7 @@ from pipecd_test_support.rpc import UnaryMethod, call_refused
 from pipecd_test_support.waiting import Soon
 from pipecd_test_support.web_person import SignIn, WebPerson
 from pipecd_wire.apiservice import service_pb2 as api
-from pipecd_wire.model import project_pb2
+from pipecd_wire.model import common_pb2, deployment_pb2, project_pb2
 from pipecd_wire.pipecd.api import access_pb2, api_pb2
 from pipecd_wire.rpc import CallError, call, stream
 from pipecd_wire.webservice import service_pb2 as pb
@@ -198,6 +198,76 @@ async def test_a_right_with_labels_reaches_only_what_has_them(
         member.web.ListUnregisteredApplications, pb.ListUnregisteredApplicationsRequest()
     )
     assert error.status == "PERMISSION_DENIED"
+
+
+async def test_a_right_with_labels_reaches_no_further_through_the_api_of_programs(
+    plane: ServedControlPlane, admin: WebPerson, person: SignIn
+) -> None:
+    """A person who is signed in with pipectl calls that one."""
+    agent = await plane.agent()
+    ours = await plane.application(agent, name="ours", labels={"team": "a"})
+    other = await plane.application(agent, name="other", labels={"team": "b"})
+    await plane.deployment(agent, ours, "d-ours", labels={"team": "a"})
+    await plane.deployment(agent, other, "d-other", labels={"team": "b"})
+    policies = [
+        policy_for(Resource.APPLICATION, Action.ALL, team="a"),
+        policy_for(Resource.DEPLOYMENT, Action.ALL, team="a"),
+    ]
+    await call(
+        admin.web.AddProjectRBACRole, pb.AddProjectRBACRoleRequest(name="A", policies=policies)
+    )
+    reach = (await person("A")).api
+
+    listed = await call(reach.ListApplications, api.ListApplicationsRequest())
+    assert [each.id for each in listed.applications] == [ours]
+    deployments = await call(reach.ListDeployments, api.ListDeploymentsRequest())
+    assert [each.id for each in deployments.deployments] == ["d-ours"]
+    await call(reach.ListStageLogs, api.ListStageLogsRequest(deployment_id="d-ours"))
+    targets = api.UpdateApplicationDeployTargetsRequest(
+        application_id=other,
+        deploy_targets_by_plugin={"wait": deployment_pb2.DeployTargets(deploy_targets=["x"])},
+    )
+    move = api.UpdateApplicationRequest(
+        application_id=other,
+        piped_id=agent.id,
+        platform_provider="p",
+        git_path=common_pb2.ApplicationGitPath(
+            repo=common_pb2.ApplicationGitRepository(id="repo"), path="apps/a"
+        ),
+    )
+    others: list[tuple[UnaryMethod, Message]] = [
+        (reach.GetApplication, api.GetApplicationRequest(application_id=other)),
+        (reach.UpdateApplication, move),
+        (reach.EnableApplication, api.EnableApplicationRequest(application_id=other)),
+        (reach.DisableApplication, api.DisableApplicationRequest(application_id=other)),
+        (reach.DeleteApplication, api.DeleteApplicationRequest(application_id=other)),
+        (reach.SyncApplication, api.SyncApplicationRequest(application_id=other)),
+        (reach.UpdateApplicationDeployTargets, targets),
+        (reach.GetDeployment, api.GetDeploymentRequest(deployment_id="d-other")),
+        (reach.ListStageLogs, api.ListStageLogsRequest(deployment_id="d-other")),
+    ]
+    for method, request in others:
+        assert (await call_refused(method, request)).status == "NOT_FOUND"
+    rename = api.RenameApplicationConfigFileRequest(
+        application_ids=[ours], new_filename="other.pipecd.yaml"
+    )
+    assert (
+        await call_refused(reach.RenameApplicationConfigFile, rename)
+    ).status == "PERMISSION_DENIED"
+
+
+async def test_a_deployment_that_a_person_asks_for_has_their_name(
+    plane: ServedControlPlane, person: SignIn
+) -> None:
+    agent = await plane.agent()
+    application_id = await plane.application(agent, name="web")
+    member = await person("Editor", name="ada")
+
+    request = api.SyncApplicationRequest(application_id=application_id)
+    asked = await call(member.api.SyncApplication, request)
+
+    told = await call(member.api.GetCommand, api.GetCommandRequest(command_id=asked.command_id))
+    assert told.command.commander == "ada"
 
 
 async def test_keys_are_shown_without_their_hash_and_with_their_last_use(

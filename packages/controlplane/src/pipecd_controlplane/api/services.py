@@ -21,7 +21,9 @@ from pipecd_controlplane.api.v1.deployments import V1DeploymentsApi
 from pipecd_controlplane.api.v1.pipeds import V1PipedsApi
 from pipecd_controlplane.api.v1.project import V1ProjectApi
 from pipecd_controlplane.api.v1.push import PushApi
+from pipecd_controlplane.api.v1.repositories import V1RepositoriesApi
 from pipecd_controlplane.api.v1.telemetry import SERVICE, TelemetryApi
+from pipecd_controlplane.api.v1.windows import V1WindowsApi
 from pipecd_controlplane.api.web.account import WebAccountApi
 from pipecd_controlplane.api.web.application_lists import WebApplicationListsApi
 from pipecd_controlplane.api.web.applications import WebApplicationsApi
@@ -35,15 +37,19 @@ from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.access import ProjectAccess
 from pipecd_controlplane.usecases.agent_watch import AgentWatch
+from pipecd_controlplane.usecases.asking import AgentQuestions
 from pipecd_controlplane.usecases.duplicate_agents import DuplicateAgents
 from pipecd_controlplane.usecases.leases import Leases
 from pipecd_controlplane.usecases.releases import Releases
+from pipecd_controlplane.usecases.repository_hints import RepositoryHints
+from pipecd_controlplane.usecases.resources import ResourceQuestions
+from pipecd_controlplane.usecases.rollbacks import RollBacks
 from pipecd_controlplane.usecases.shared_state import SharedState
 from pipecd_wire.apiservice import service_pb2 as apiservice
-from pipecd_wire.pipecd.api import access_pb2, api_pb2
+from pipecd_wire.pipecd.api import access_pb2, api_pb2, repositories_pb2, windows_pb2
 from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
-from pipecd_wire.rpc import Admit, Endpoints, GuardStream, Observe
+from pipecd_wire.rpc import Admit, Endpoints, GuardStream, Observe, RunAudited
 from pipecd_wire.webservice import service_pb2 as webservice
 
 
@@ -61,10 +67,15 @@ def endpoints(
     observers: Iterable[Observe] = (),
     guard_stream: GuardStream | None = None,
     admit_late: Admit | None = None,
+    run_audited: RunAudited | None = None,
 ) -> Endpoints:
     """Returns the endpoints of every RPC of every service, behind one authenticator."""
     served = Endpoints(
-        admit=admit, observers=observers, guard_stream=guard_stream, admit_late=admit_late
+        admit=admit,
+        observers=observers,
+        guard_stream=guard_stream,
+        admit_late=admit_late,
+        run_audited=run_audited,
     )
     bus, presence = shared.bus, shared.presence
     served.add(
@@ -73,7 +84,7 @@ def endpoints(
         AgentApplicationsApi(stores),
         AgentDeploymentsApi(stores, now),
         AgentStagesApi(stores, now),
-        AgentCommandsApi(stores),
+        AgentCommandsApi(stores, now),
         AgentEventsApi(stores, now),
         AgentLiveStateApi(stores, now),
     )
@@ -98,23 +109,38 @@ def endpoints(
     )
     served.add(
         push_pb2.DESCRIPTOR.services_by_name["PushService"],
-        PushApi(stores, AgentWatch(stores, bus, presence, leases), leases),
+        PushApi(
+            stores,
+            AgentWatch(stores, bus, presence, leases, shared.questions, shared.git_hints),
+            leases,
+            shared.questions,
+            now,
+        ),
     )
     v1 = api_pb2.DESCRIPTOR.services_by_name
+    questions = AgentQuestions(
+        stores=stores, presence=presence, questions=shared.questions, now=now
+    )
+    roll_backs = RollBacks(stores, questions)
     served.add(
         v1["DeploymentService"],
-        V1DeploymentsApi(stores, bus),
+        V1DeploymentsApi(stores, bus, presence, roll_backs, now),
         unimplemented=unimplemented.DEPLOYMENT_SERVICE,
     )
     served.add(
         v1["ApplicationService"],
-        V1ApplicationsApi(stores, now),
+        V1ApplicationsApi(stores, presence, ResourceQuestions(stores, questions), roll_backs, now),
         unimplemented=unimplemented.APPLICATION_SERVICE,
     )
     served.add(v1["PipedService"], V1PipedsApi(stores, presence, now))
-    served.add(v1["ProjectService"], V1ProjectApi(bus), unimplemented=unimplemented.PROJECT_SERVICE)
+    served.add(v1["ProjectService"], V1ProjectApi(bus, stores.audit))
     served.add(SERVICE, telemetry)
     v1 = access_pb2.DESCRIPTOR.services_by_name
     served.add(v1["AccessService"], SessionsApi(stores, now))
     served.add(v1["ApiKeyService"], ApiKeysApi(stores, shared.key_uses, now))
+    served.add(windows_pb2.DESCRIPTOR.services_by_name["WindowService"], V1WindowsApi(stores, now))
+    served.add(
+        repositories_pb2.DESCRIPTOR.services_by_name["RepositoryService"],
+        V1RepositoriesApi(access.hooks, RepositoryHints(stores, shared.git_hints), web_base_url),
+    )
     return served

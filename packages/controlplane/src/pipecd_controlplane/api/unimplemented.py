@@ -6,6 +6,5 @@ The server does not start when an RPC has neither a handler nor a place here, or
 
 from typing import Final
 
-DEPLOYMENT_SERVICE: Final = ("RetryStage", "RollBackDeployment")
-APPLICATION_SERVICE: Final = ("ReleaseHold", "SetFreeze")
-PROJECT_SERVICE: Final = ("ListAudit",)
+DEPLOYMENT_SERVICE: Final[tuple[str, ...]] = ()
+APPLICATION_SERVICE: Final[tuple[str, ...]] = ()

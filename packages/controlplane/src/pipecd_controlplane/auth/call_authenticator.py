@@ -5,11 +5,12 @@ Nothing about a credential is ever logged or repeated. An unknown piped and a wr
 error: only a caller that holds the key learns more.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from pipecd_controlplane.auth import calls
 from pipecd_controlplane.auth.addresses import network
-from pipecd_controlplane.auth.caller import Agent, ApiKeyCaller, Person
+from pipecd_controlplane.auth.caller import Agent, ApiKeyCaller, Person, RefusedCallerError
 from pipecd_controlplane.auth.session_authenticator import SessionAuthenticator
 from pipecd_controlplane.auth.verify import Verifier
 from pipecd_controlplane.store.entities import Now
@@ -17,7 +18,7 @@ from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.attempts import TooManyAttemptsError
 from pipecd_controlplane.usecases.leases import Leases
 from pipecd_controlplane.usecases.shared_state import SharedState
-from pipecd_model.errors import ConfigError, DeniedError, UnauthenticatedError
+from pipecd_model.errors import ConfigError, UnauthenticatedError
 from pipecd_runtime.logs import logger
 from pipecd_wire.headers import (
     API_KEY_SCHEME,
@@ -38,10 +39,22 @@ TRACES: Final = "opentelemetry.proto.collector.trace.v1.TraceService"
 LONGEST_IDEMPOTENCY_KEY: Final = 200
 
 
+NoteRefusal = Callable[[Method, ApiKeyCaller | Person], None]
+
+
 class CallAuthenticator:
     """Authenticates callers; its `admit` runs before every handler."""
 
-    def __init__(self, stores: Stores, leases: Leases, shared: SharedState, now: Now) -> None:
+    def __init__(
+        self,
+        stores: Stores,
+        leases: Leases,
+        shared: SharedState,
+        now: Now,
+        note_refusal: NoteRefusal | None = None,
+    ) -> None:
+        """`note_refusal` is called for each known caller that has no right to what it asks for."""
+        self._note_refusal = note_refusal
         self._stores = stores
         self._leases = leases
         self._uses = shared.key_uses
@@ -57,7 +70,12 @@ class CallAuthenticator:
         Raises UnauthenticatedError or DeniedError; StateError for a lease that is over.
         """
         call = calls.begin(metadata)
-        caller = await self._admit(method, metadata)
+        try:
+            caller = await self._admit(method, metadata, again=False)
+        except RefusedCallerError as error:
+            if self._note_refusal is not None:
+                self._note_refusal(method, error.caller)
+            raise
         call.project_id, call.caller = caller.project_id, calls.name(caller)
         return caller
 
@@ -71,7 +89,7 @@ class CallAuthenticator:
         return await self._admit(method, metadata, again=True)
 
     async def _admit(
-        self, method: Method, metadata: Metadata, *, again: bool = False
+        self, method: Method, metadata: Metadata, *, again: bool
     ) -> Agent | ApiKeyCaller | Person:
         kind, _, credential = metadata.get(AUTHORIZATION, "").partition(" ")
         if kind == BEARER_SCHEME and method.service == TRACES:
@@ -84,7 +102,7 @@ class CallAuthenticator:
         if kind == API_KEY_SCHEME and rights_pb2.API_KEY in method.callers:
             program = await self._program(credential, metadata, again=again)
             if method.role == rights_pb2.READ_WRITE and not program.may_write:
-                raise DeniedError(f"the API key {program.name!r} may only read")
+                raise RefusedCallerError(f"the API key {program.name!r} may only read", program)
             return program
         is_session = kind not in {PIPED_TOKEN_SCHEME, API_KEY_SCHEME}
         if is_session and rights_pb2.SESSION in method.callers:
@@ -98,9 +116,9 @@ class CallAuthenticator:
         kind, _, credential = authorization.partition(" ")
         if kind not in {API_KEY_SCHEME, BEARER_SCHEME}:
             raise UnauthenticatedError("an API key is needed", hint="Authorization: Bearer KEY")
-        return (await self._program(credential, {PEER: peer})).project_id
+        return (await self._program(credential, {PEER: peer}, again=False)).project_id
 
-    async def _piped(self, credential: str, metadata: Metadata, *, again: bool = False) -> Agent:
+    async def _piped(self, credential: str, metadata: Metadata, *, again: bool) -> Agent:
         project_id, piped_id, key = _parts(credential, ",", 3)
         piped = await self._stores.pipeds.find(project_id, piped_id)
         peer = metadata.get(PEER, "")
@@ -123,9 +141,7 @@ class CallAuthenticator:
             lease_epoch=_epoch(metadata.get(LEASE_EPOCH_HEADER)),
         )
 
-    async def _program(
-        self, credential: str, metadata: Metadata, *, again: bool = False
-    ) -> ApiKeyCaller:
+    async def _program(self, credential: str, metadata: Metadata, *, again: bool) -> ApiKeyCaller:
         key_id, _secret = _parts(credential, ".", 2)
         key = await self._stores.api_keys.find_by_id(key_id)
         peer = metadata.get(PEER, "")

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pipecd_controlplane.usecases.commands import id_of_request
 from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_controlplane.usecases.roles import Grant
-from pipecd_model.errors import NotFoundError
+from pipecd_model.errors import DeniedError, NotFoundError
 
-__all__ = ["Agent", "ApiKeyCaller", "Person", "User"]
+__all__ = ["Agent", "ApiKeyCaller", "Person", "RefusedCallerError", "User"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKeyCaller:
-    """A program, or a person with pipectl, that has shown an API key."""
+    """A program that has shown an API key, or a person with it."""
 
     project_id: str
     key_id: str
@@ -29,13 +29,22 @@ class ApiKeyCaller:
         """Returns the id for what a call makes: the same when the call is repeated."""
         return id_of_request(self.project_id, self.key_id, method, self.idempotency_key)
 
+    @property
+    def commander(self) -> str:
+        """The name in sync commands: upstream's control plane writes the key's id there."""
+        return self.key_id
+
+    def covers(self, labels: Mapping[str, str]) -> bool:
+        """Returns True: no right of a key is limited to labels. For people see `Person.covers`."""
+        return True
+
     def check(self, noun: str, thing_id: str, labels: Mapping[str, str]) -> None:
         """Allows everything: a key reaches all of its project. For people see `Person.check`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """A person with a browser, signed in to one project."""
+    """A person with a browser or with pipectl, signed in to one project."""
 
     project_id: str
     session_id: str
@@ -53,6 +62,11 @@ class Person:
     def request_id(self, method: str) -> str | None:
         return id_of_request(self.project_id, f"user:{self.name}", method, self.idempotency_key)
 
+    @property
+    def commander(self) -> str:
+        """The name in sync commands."""
+        return self.name
+
     def covers(self, labels: Mapping[str, str]) -> bool:
         """Returns whether the right of this call reaches a thing with these labels."""
         return self.grant.covers(labels)
@@ -61,6 +75,14 @@ class Person:
         """Raises NotFoundError for a thing that their roles do not reach."""
         if not self.covers(labels):
             raise NotFoundError(f"there is no {noun} {thing_id!r}")
+
+
+class RefusedCallerError(DeniedError):
+    """A caller that is known asks for what it has no right to."""
+
+    def __init__(self, message: str, caller: ApiKeyCaller | Person) -> None:
+        super().__init__(message)
+        self.caller = caller
 
 
 User = ApiKeyCaller | Person

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipecd_controlplane.auth.addresses import network
+from pipecd_controlplane.auth.sign_in_audit import SignInAudit
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import keys, roles
 from pipecd_controlplane.usecases.attempts import TooManyAttemptsError
@@ -56,8 +57,15 @@ class PasswordSignIn:
     """Checks names and passwords, with limits on the number of attempts."""
 
     def __init__(
-        self, stores: Stores, shared: SharedState, paces: SignInPaces = DEFAULT_PACES
+        self,
+        stores: Stores,
+        shared: SharedState,
+        paces: SignInPaces = DEFAULT_PACES,
+        *,
+        audit: SignInAudit | None = None,
     ) -> None:
+        self._audit = audit
+
         def attempts(name: str, pace: AttemptPace) -> AttemptLimiter:
             return shared.limit_attempts(name, burst=pace.burst, seconds=pace.seconds)
 
@@ -90,6 +98,13 @@ class PasswordSignIn:
         right = await keys.matches(password, hashed)
         if not (right and known and enabled and hashed != NOBODY):
             log.info("sign_in.refused", project_id=project_id[:64], address=address)
+            if project is not None and self._audit is not None:
+                self._audit.note_failure(
+                    project_id,
+                    name=username if known else "",
+                    via=access_pb2.Session.STATIC_ADMIN,
+                    address=address,
+                )
             raise UnauthenticatedError("wrong project, user name or password")
         await self._record_success(account, source)
         return UserIdentity(

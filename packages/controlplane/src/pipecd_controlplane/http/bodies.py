@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits the bodies of requests to pages: they are small, because only forms have one."""
+"""Limits the bodies of requests to pages: they are small, but for those of git hosts."""
 
 from typing import Any
 
@@ -11,15 +11,17 @@ from pipecd_wire.rpc.web import Receive, Scope, Send
 class BoundedBodies:
     """ASGI middleware that responds with 413 to a body over the limit."""
 
-    def __init__(self, app: Any, limit: int) -> None:
+    def __init__(self, app: Any, limit: int, *, refusal: str = "Content Too Large") -> None:
+        """`refusal` is what the client is told."""
         self._app = app
         self._limit = limit
+        self._refusal = f"{refusal}\n".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        body = _Body(receive, send, self._limit)
+        body = _Body(receive, send, self._limit, self._refusal)
         if _read_content_length(scope) > self._limit:
             await body.refuse()
             return
@@ -32,10 +34,11 @@ class BoundedBodies:
 class _Body:
     """One request, whose body the wrapped application reads within the limit."""
 
-    def __init__(self, receive: Receive, send: Send, limit: int) -> None:
+    def __init__(self, receive: Receive, send: Send, limit: int, refusal: bytes) -> None:
         self._receive = receive
         self._send = send
         self._left = limit
+        self._refusal = refusal
         self._is_answered = False
         self.is_refused = False
 
@@ -57,7 +60,7 @@ class _Body:
     async def refuse(self) -> None:
         self.is_refused = not self._is_answered
         if self.is_refused:
-            text = b"Content Too Large\n"
+            text = self._refusal
             headers = [
                 (b"content-type", b"text/plain; charset=utf-8"),
                 (b"content-length", str(len(text)).encode()),

@@ -3,17 +3,18 @@
 
 from dataclasses import dataclass
 from typing import Final, Literal
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
-from pipecd_controlplane.auth.session_authenticator import TOKEN
+from pipecd_controlplane.auth.session_authenticator import TOKEN, find_cookie
 from pipecd_controlplane.auth.sso.journey import SECONDS as STATE_SECONDS
 
 STATE: Final = "state"
 ERROR: Final = "error"
 ERROR_SECONDS: Final = 600
+LONGEST_ERROR: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +30,8 @@ class CookieWriter:
     def set_state(self, request: Request, response: Response, value: str) -> None:
         self._set(request, response, STATE, value, seconds=STATE_SECONDS, same_site="lax")
 
-    def redirect_with_error(self, request: Request, message: str) -> Response:
-        """Redirects to the page, which shows the message: errors have no page of their own."""
-        response = RedirectResponse("/", status_code=303)
+    def set_error(self, request: Request, response: Response, message: str) -> None:
+        """Lets the page that the response leads to show a message."""
         # The page's own script reads it. Only sentences of ours go in, never what a client sent.
         response.set_cookie(
             ERROR,
@@ -41,7 +41,10 @@ class CookieWriter:
             secure=self._secure(request),
             samesite="strict",
         )
-        return response
+
+    def read_error(self, request: Request) -> str:
+        """Returns the message that `set_error` has sent; empty without one."""
+        return unquote(find_cookie(request.headers.get("cookie", ""), ERROR))[:LONGEST_ERROR]
 
     def forget(self, request: Request, response: Response, *names: str) -> None:
         for name in names:

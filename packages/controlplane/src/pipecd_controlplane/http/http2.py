@@ -36,6 +36,10 @@ MOST_CONTINUATIONS: Final = 32
 STRANGERS_SHARE: Final = 10
 """Strangers have this part of the allowed control frames."""
 
+UNLIMITED_IF_KNOWN: Final = frozenset({WINDOW_UPDATE, PING})
+"""Known callers send both as often as they read, and measure bandwidth with PING; gRPC has a limit
+of its own for it. A client that was sent nothing has no reason for either."""
+
 NO_ERROR: Final = 0x0
 ENHANCE_YOUR_CALM: Final = 0xB
 
@@ -97,6 +101,7 @@ class ClientFrames:
         if self._partial:
             data = self._partial + data
             self._partial = b""
+        is_known = self.is_known
         size = len(data)
         at = self._skip
         while at + HEAD <= size:
@@ -105,7 +110,10 @@ class ClientFrames:
             if kind == DATA:
                 if length == 0 and not data[at + 4] & END_STREAM:
                     self._count_control()
-            elif kind == HEADERS and not self.is_known and not self._is_head_whole(data, at):
+            elif is_known:
+                if kind not in UNLIMITED_IF_KNOWN:
+                    self._check_known(kind, data[at + 4], length)
+            elif kind == HEADERS and not self._is_head_whole(data, at):
                 break
             elif not self._check(kind, data[at + 4], length, data[at + 5 : at + HEAD]):
                 self._skip = 0
@@ -140,28 +148,24 @@ class ClientFrames:
         """Returns whether this connection has as many calls as a stranger's may have."""
         return len(self._open) >= self._limits.max_stranger_calls_per_connection
 
-    def _check(self, kind: int, flags: int, length: int, stream: bytes) -> bool:
-        """Returns whether a frame may pass now."""
+    def _check_known(self, kind: int, flags: int, length: int) -> None:
+        """Counts a frame that is no DATA. Raises FrameLimitError for one too many."""
         if kind == HEADERS:
-            number = int.from_bytes(stream, "big") & 0x7FFFFFFF
-            if not self.is_known and not self._may_open(number):
-                return False
             self._head_bytes, self._continuations = 0, 0
             self._count_head(length)
         elif kind == CONTINUATION:
             self._continuations += 1
             self._count_head(length)
-        elif kind == WINDOW_UPDATE:
-            if not self.is_known:  # a client that was sent nothing has no reason for it
-                self._count_control()
-        elif kind == PING:
-            # Known callers measure bandwidth with it as fast as ACKs come; gRPC has its own limit.
-            if not self.is_known and not flags & ACK:
-                self._count_control()
-        elif not (kind == SETTINGS and flags & ACK):
+        elif not (kind in {SETTINGS, PING} and flags & ACK):
             self._count_control()
-            if kind == RST_STREAM and not self.is_known:
-                self._count_reset(int.from_bytes(stream, "big") & 0x7FFFFFFF)
+
+    def _check(self, kind: int, flags: int, length: int, stream: bytes) -> bool:
+        """Returns whether a stranger's frame may pass now."""
+        if kind == HEADERS and not self._may_open(int.from_bytes(stream, "big") & 0x7FFFFFFF):
+            return False
+        self._check_known(kind, flags, length)
+        if kind == RST_STREAM:
+            self._count_reset(int.from_bytes(stream, "big") & 0x7FFFFFFF)
         return True
 
     def _is_head_whole(self, data: bytes, at: int) -> bool:

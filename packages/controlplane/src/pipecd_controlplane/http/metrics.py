@@ -66,6 +66,12 @@ class Metrics:
             ("pipecd_component", "project"),
             registry=registry,
         )
+        self._hooks = Counter(
+            "pipecd_hooks",
+            "Deliveries of git hosts, by what became of them.",
+            ("pipecd_component", "project", "outcome"),
+            registry=registry,
+        )
         self._applications = Gauge(
             "insight_application_total",
             "Applications, enabled and disabled.",
@@ -105,6 +111,10 @@ class Metrics:
         labels = (COMPONENT, str(status), method if method in HTTP_METHODS else "other", path)
         self._requests.labels(*labels).inc()
         self._request_time.labels(*labels).observe(seconds * 1000)
+
+    def count_hook(self, project_id: str, outcome: str) -> None:
+        """Counts a delivery. The project is empty for one without a good signature."""
+        self._hooks.labels(COMPONENT, project_id, outcome).inc()
 
     def set_applications(self, counts: Iterable[tuple[str, str, int]]) -> None:
         """Sets the numbers of applications by project and kind."""

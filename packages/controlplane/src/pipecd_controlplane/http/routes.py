@@ -12,16 +12,20 @@ from starlette.routing import BaseRoute, Route
 from pipecd_controlplane.auth.call_authenticator import CallAuthenticator
 from pipecd_controlplane.auth.password import PasswordSignIn
 from pipecd_controlplane.auth.sso.sign_in import SsoSignIn
+from pipecd_controlplane.auth.terminal_login import TerminalLogin
 from pipecd_controlplane.http.console import console_routes
 from pipecd_controlplane.http.cookies import CookieWriter
 from pipecd_controlplane.http.health import health_routes
+from pipecd_controlplane.http.hooks import HookRoutes
 from pipecd_controlplane.http.metrics import Metrics
 from pipecd_controlplane.http.middleware import PageMiddleware
 from pipecd_controlplane.http.probes import Probes
 from pipecd_controlplane.http.scrape import Scrape
 from pipecd_controlplane.http.sign_in import SignInRoutes
+from pipecd_controlplane.http.terminal_login import TerminalLoginRoutes
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases.hook_deliveries import HookDeliveries
 from pipecd_controlplane.usecases.shared_state import SharedState
 from pipecd_model.errors import PipecdError
 
@@ -39,6 +43,9 @@ class RouteServices:
     probes: Probes
     metrics: Metrics
     scrape: Scrape
+    hooks: HookDeliveries
+    max_hooks_bytes: int
+    """Bytes of the bodies of all hooks that are held at the same time."""
     now: Now
     static_dir: Path | None = None
     over_tls: bool = False
@@ -69,8 +76,18 @@ def public_app(services: RouteServices) -> PageMiddleware:
         services.cookies,
         services.now,
     )
+    terminal = TerminalLoginRoutes(
+        services.stores,
+        TerminalLogin(services.stores, services.shared, services.now),
+        services.password,
+        services.cookies,
+        services.now,
+    )
+    hooks = HookRoutes(services.hooks, services.metrics.count_hook, services.max_hooks_bytes)
     routes: list[BaseRoute] = [
         *sign_in.routes(),
+        *terminal.routes(),
+        *hooks.routes(),
         *health_routes(services.probes),
         Route("/metrics", metrics),
         *console_routes(services.static_dir),

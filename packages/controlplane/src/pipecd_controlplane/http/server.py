@@ -27,6 +27,7 @@ from pipecd_controlplane.http.bodies import BoundedBodies
 from pipecd_controlplane.http.connections import ClientConnection, Connections
 from pipecd_controlplane.http.descriptors import highest_descriptor, room_for_connections
 from pipecd_controlplane.http.grpc_proxy import GrpcProxy
+from pipecd_controlplane.http.hooks import HOOKS_PATH
 from pipecd_controlplane.http.http1 import CONNECTION, BoundedHttp
 from pipecd_controlplane.http.listen import address_of, listening
 from pipecd_controlplane.http.origin import screen_cookies
@@ -161,9 +162,20 @@ def _dispatch(app: Any, endpoints: Endpoints, limits: FrontLimitsConfig, public_
         identified=identify,
     )
     pages = BoundedBodies(app, limits.max_form_bytes)
+    hooks = BoundedBodies(
+        app,
+        limits.max_hook_bytes,
+        refusal=f"refused: the body has more than {limits.max_hook_bytes} bytes (maxHookBytes)."
+        " The agents look by themselves at their next poll",
+    )
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
-        await (web if is_grpc_web(scope) else pages)(scope, receive, send)
+        if is_grpc_web(scope):
+            await web(scope, receive, send)
+        elif scope["type"] == "http" and scope["path"].startswith(HOOKS_PATH):
+            await hooks(scope, receive, send)
+        else:
+            await pages(scope, receive, send)
 
     return dispatch
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signing in and out: the routes of upstream's web client.
 
-An error has no page: it is put into a cookie, and the browser is redirected to the start page.
+An error has no page: it is put into a cookie, and the browser is redirected to the page from which
+the sign-in began. A form names that page in its field `next`; without it, it is the start page.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,6 +18,7 @@ from pipecd_controlplane.auth.session_authenticator import TOKEN, find_cookie
 from pipecd_controlplane.auth.sso.sign_in import SsoSignIn
 from pipecd_controlplane.http.cookies import STATE, CookieWriter
 from pipecd_controlplane.http.forms import form
+from pipecd_controlplane.http.plain_pages import NEXT_PATHS, show_onward
 from pipecd_controlplane.http.senders import Sender, check_sender, sender_of
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
@@ -71,7 +73,8 @@ class SignInRoutes:
         check_sender(request, self._cookies.public_url)
         await _check_pace(self._begun, request)
         fields = await form(request)
-        url, state = await self._sso.begin(fields.get("project", ""))
+        next_path = _keep_next(request, fields.get("next", ""))
+        url, state = await self._sso.begin(fields.get("project", ""), next_path)
         response = RedirectResponse(url, status_code=302)
         self._cookies.set_state(request, response, state)
         return response
@@ -80,6 +83,7 @@ class SignInRoutes:
         """Signs in with a name and a password."""
         check_sender(request, self._cookies.public_url)
         fields = await form(request)
+        next_path = _keep_next(request, fields.get("next", ""))
         project_id = fields.get("project", "")
         identity = await self._password.sign_in(
             project_id,
@@ -87,19 +91,24 @@ class SignInRoutes:
             fields.get("password", ""),
             address=_address(request),
         )
-        return await self._let_in(request, project_id, identity, DEFAULT_HOURS)
+        response = _lead_on(request, next_path, status=302)
+        return await self._let_in(request, response, project_id, identity, DEFAULT_HOURS)
 
     async def callback(self, request: Request) -> Response:
         """Finishes a sign-in that `login` began in this browser."""
         # A client that has begun one can repeat this, and each time we call the provider.
         await _check_pace(self._finished, request)
         query = request.query_params
-        arrival = await self._sso.finish(
+        cookie, state = (
             find_cookie(request.headers.get("cookie", ""), STATE),
             query.get("state", ""),
-            query.get("code", ""),
         )
-        response = await self._let_in(request, arrival.project_id, arrival.identity, arrival.hours)
+        next_path = _keep_next(request, self._sso.find_next_path(cookie, state))
+        arrival = await self._sso.finish(
+            cookie, state, query.get("code", ""), address=_address(request)
+        )
+        response = _lead_on(request, next_path, status=302)
+        await self._let_in(request, response, arrival.project_id, arrival.identity, arrival.hours)
         self._cookies.forget(request, response, STATE)
         return response
 
@@ -117,14 +126,20 @@ class SignInRoutes:
         token = find_cookie(request.headers.get("cookie", ""), TOKEN)
         session = await sessions.find(self._stores, token, now=self._now)
         if session is not None:
-            await self._stores.sessions.end(session.project_id, session.id)
+            await sessions.sign_out(self._stores, session, now=self._now, address=_address(request))
         response = RedirectResponse("/", status_code=302)
         self._cookies.forget(request, response, TOKEN, STATE)
         return response
 
     async def _let_in(
-        self, request: Request, project_id: str, identity: UserIdentity, hours: int
+        self,
+        request: Request,
+        response: Response,
+        project_id: str,
+        identity: UserIdentity,
+        hours: int,
     ) -> Response:
+        """Opens a session and sets its cookie in the response."""
         token = await sessions.start(
             self._stores,
             project_id,
@@ -135,7 +150,6 @@ class SignInRoutes:
             user_agent=request.headers.get("user-agent", ""),
         )
         log.info("sign_in.done", project_id=project_id, subject=identity.subject)
-        response = RedirectResponse("/", status_code=302)
         self._cookies.set_token(request, response, token, hours=hours)
         return response
 
@@ -148,9 +162,25 @@ class SignInRoutes:
             except PipecdError as error:
                 message = add_hint(error, error.hint)
                 log.info("sign_in.failed", path=request.url.path, error=str(error))
-                return self._cookies.redirect_with_error(request, message)
+                path = getattr(request.state, "next_path", "/")
+                response = _lead_on(request, path, status=303)
+                self._cookies.set_error(request, response, message)
+                return response
 
         return run_page
+
+
+def _keep_next(request: Request, wanted: str) -> str:
+    """Returns where the sign-in leads to, and keeps it for an error: a page of ours, or `/`."""
+    request.state.next_path = wanted if wanted in NEXT_PATHS else "/"
+    return str(request.state.next_path)
+
+
+def _lead_on(request: Request, path: str, *, status: int) -> Response:
+    """Returns a redirect; to a plain page of ours, after another site's page, one that leads on."""
+    if request.method == "POST" or path == "/":
+        return RedirectResponse(path, status_code=status)
+    return show_onward(path)
 
 
 async def _check_pace(attempts: AttemptLimiter, request: Request) -> None:

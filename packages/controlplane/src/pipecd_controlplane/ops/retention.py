@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipecd_controlplane.ops.jobs import Job
+from pipecd_controlplane.store.audit import OK
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.purge import PurgePosition
 from pipecd_controlplane.store.stage_logs import MAX_BYTES
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import chains
+from pipecd_controlplane.usecases.audit_actors import SERVER, describe_act
+from pipecd_model.audit import CUT
 from pipecd_wire.model import command_pb2
 
 DAY: Final = 86_400
@@ -31,6 +34,7 @@ class Retention:
     events: int = 90
     commands: int = 30
     insights: int = 1100
+    audit: int = 1100
     stage_log_bytes: int = MAX_BYTES
 
 
@@ -87,6 +91,21 @@ async def purge(stores: Stores, retention: Retention, now: Now) -> None:
         await _repeat(lambda: stores.purge.chains(before=before))
     if retention.insights:
         await _repeat(lambda: _forget_outcomes(stores, at - retention.insights * DAY))
+
+    if retention.audit:
+        for project_id in await stores.audit.list_heads():
+            await _cut_audit(stores, project_id, at, days=retention.audit)
+
+
+async def _cut_audit(stores: Stores, project_id: str, at: int, *, days: int) -> None:
+    """Removes records that are too old, once they are so for a day: each cut is a record too."""
+    before = at - days * DAY
+    if not await stores.audit.has_older(project_id, before=before - DAY):
+        return
+    act = describe_act(project_id, SERVER, CUT, at)
+    act.reason = f"records are kept for {days} days"
+    while await stores.audit.cut(act.make_record(OK), before=before):
+        pass
 
 
 async def _forget_outcomes(stores: Stores, before: int) -> int:

@@ -11,7 +11,6 @@ from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
 from pipecd_model.config import load_control_plane
 from pipecd_model.config.controlplane import (
     ControlPlaneConfig,
-    FolderConfig,
     ProjectConfig,
     RetentionConfig,
     SharedSsoConfig,
@@ -80,6 +79,7 @@ def _retention(told: RetentionConfig) -> Retention:
         events=max(told.events, 0),
         commands=max(told.commands, 0),
         insights=max(told.insights, 0),
+        audit=max(told.audit, 0),
         stage_log_bytes=told.stage_log_mebibytes * 1024 * 1024,
     )
 
@@ -103,10 +103,4 @@ def _data_dir(config: ControlPlaneConfig, path: Path) -> Path | None:
                 hint="its folder is the data folder, which one process owns",
             )
         folder = file.parent
-    if isinstance(config.filestore.config, FolderConfig) and config.filestore.config.path:
-        click.echo(
-            "warning: spec.filestore.config.path has no meaning yet: logs and live states are in"
-            " the database",
-            err=True,
-        )
     return folder

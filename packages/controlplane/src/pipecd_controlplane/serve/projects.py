@@ -5,6 +5,7 @@ The server must not run meanwhile: one process owns the folder. Nothing of this 
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -12,11 +13,20 @@ from typing import TypeVar
 
 import click
 
+from pipecd_controlplane.store.auditing import auditing
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.stores import Stores, stores
+from pipecd_controlplane.usecases.audit_actors import (
+    ADD_PROJECT,
+    RESET_PASSWORD,
+    describe_act,
+    describe_operator,
+)
 from pipecd_controlplane.usecases.keys import hash_of, new_password
 from pipecd_controlplane.usecases.project import ProjectSettings
+from pipecd_model.errors import ConfigError, StateError
+from pipecd_runtime.files import write_atomically
 from pipecd_runtime.terminal import make_printable_line
 from pipecd_wire.model import project_pb2
 
@@ -24,7 +34,14 @@ T = TypeVar("T")
 
 FOLDER = click.Path(file_okay=False, exists=True, path_type=Path)
 DATA_DIR = click.option("--data-dir", type=FOLDER, required=True, help="The server's data folder.")
+PASSWORD_FILE = click.option(
+    "--password-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the password to this new file, for its user alone, rather than print it.",
+)
 ADMIN = "admin"
+# A piped's token has the project between commas, and a URL of the sign-in page after a `=`.
+PROJECT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @click.group()
@@ -52,6 +69,8 @@ def list_projects(*, data_dir: Path) -> None:
 @click.option("--description", default="")
 @click.option("--shared-sso", default="", help="A name of sharedSSOConfigs in the config file.")
 @click.option("--allow-stray-as-viewer", is_flag=True, help="Who has no role may look.")
+@PASSWORD_FILE
+@click.option("--address", default="ADDRESS", help="Of the server, for the steps that are printed.")
 def add(
     project_id: str,
     *,
@@ -59,9 +78,18 @@ def add(
     description: str,
     shared_sso: str,
     allow_stray_as_viewer: bool,
+    password_file: Path | None,
+    address: str,
 ) -> None:
-    """Make a project, and print its static admin's password, once."""
+    """Make a project, and print its static admin's password, once, and what to do next."""
+    if not PROJECT_ID.fullmatch(project_id):
+        raise ConfigError(
+            f"{project_id[:100]!r} is no name for a project",
+            hint="letters, digits, and . _ - after the first one; at most 100",
+        )
     password = new_password()
+    if password_file is not None:
+        _write_password(password_file, password)
 
     async def work(kept: Stores) -> None:
         at = int(time.time())
@@ -80,10 +108,17 @@ def add(
         async def insert(transaction: Transaction) -> None:
             await kept.projects.add_in(transaction, made)
 
-        await kept.database.write(insert)
+        with auditing(describe_act(project_id, describe_operator(), ADD_PROJECT, at)):
+            await kept.database.write(insert)
 
-    _run_with_stores(data_dir, work)
-    _tell(project_id, password)
+    try:
+        _run_with_stores(data_dir, work)
+    except BaseException:
+        if password_file is not None:
+            password_file.unlink(missing_ok=True)  # it would open nothing
+        raise
+    _tell(project_id, password, password_file)
+    _tell_next_steps(project_id, data_dir, address)
 
 
 @project.command("reset-password")
@@ -98,8 +133,10 @@ def reset_password(project_id: str, *, data_dir: Path) -> None:
 
     async def work(kept: Stores) -> None:
         settings = ProjectSettings(kept)
-        await settings.set_static_admin(project_id, ADMIN, password)
-        await settings.switch_static_admin(project_id, disabled=False)
+        at = int(time.time())
+        with auditing(describe_act(project_id, describe_operator(), RESET_PASSWORD, at)):
+            await settings.set_static_admin(project_id, ADMIN, password)
+            await settings.switch_static_admin(project_id, disabled=False)
 
     _run_with_stores(data_dir, work)
     _tell(project_id, password)
@@ -117,5 +154,30 @@ def _run_with_stores(folder: Path, work: Callable[[Stores], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
-def _tell(project_id: str, password: str) -> None:
-    click.echo(f"project {project_id}\nusername {ADMIN}\npassword {password}")
+def _write_password(path: Path, password: str) -> None:
+    try:
+        write_atomically(path, f"{password}\n".encode(), mode=0o600, replace=False)
+    except FileExistsError:
+        raise StateError(f"the file {str(path)!r} exists already", hint="name a new one") from None
+    except OSError as error:
+        raise StateError(f"cannot write {str(path)!r}: {error.strerror}") from None
+
+
+def _tell(project_id: str, password: str, password_file: Path | None = None) -> None:
+    secret = f"password {password}" if password_file is None else f"password file {password_file}"
+    click.echo(f"project {project_id}\nusername {ADMIN}\n{secret}")
+
+
+def _tell_next_steps(project_id: str, data_dir: Path, address: str) -> None:
+    # Apart from what a script reads.
+    click.echo(
+        f"""
+Next:
+  1. Start the server again:   pipecd server --data-dir {data_dir} …
+  2. Sign in as its admin:     pipectl login {address} --project {project_id} --username {ADMIN}
+  3. Register an agent:        pipectl piped register --name NAME
+     and in its piped.yaml:    projectID: {project_id}
+  4. A key for programs:       pipectl api-key create NAME --role read-write
+docs/guides/signing-in.md says more: contexts, single sign-on, who may do what.""",
+        err=True,
+    )

@@ -5,37 +5,69 @@ Those of this distribution are listed here; others come from distributions besid
 their commands in the entry-point group `pipecd.commands`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from pipecd_model.errors import StateError
+from pipecd_runtime.lazy_commands import CommandEntry, LazyGroup
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP: Final = "pipecd.commands"
 
-BUILT_IN: Final = tuple(
-    EntryPoint(name=name, value=value, group=GROUP)
-    for name, value in {
-        "backup": "pipecd_controlplane.ops.commands:backup",
-        "project": "pipecd_controlplane.serve.projects:project",
-        "restore": "pipecd_controlplane.ops.commands:restore",
-        "server": "pipecd_controlplane.serve.server_command:server",
-    }.items()
+BUILT_IN: Final = (
+    CommandEntry(
+        "backup",
+        "pipecd_controlplane.ops.commands:backup",
+        "Copy everything the server keeps into one file.",
+    ),
+    CommandEntry(
+        "project",
+        "pipecd_controlplane.serve.projects:project",
+        "Projects of a server that is stopped.",
+    ),
+    CommandEntry(
+        "restore",
+        "pipecd_controlplane.ops.commands:restore",
+        "Make a data folder from a backup, for a server to be started in.",
+    ),
+    CommandEntry(
+        "server",
+        "pipecd_controlplane.serve.server_command:server",
+        "Run the control plane until it is told to stop (SIGTERM, Ctrl-C).",
+    ),
 )
 
-OPTIONAL: Final = {"quickstart": "pipecd-quickstart"}
-"""Commands that are always listed, and the distribution that has each of them."""
+
+class OptionalCommand(NamedTuple):
+    """A command of another distribution of ours, which is always listed."""
+
+    distribution: str
+    short_help: str
+
+
+OPTIONAL: Final = {
+    "quickstart": OptionalCommand(
+        "pipecd-quickstart",
+        "Start control plane, piped and plugins here, and make a first deployment.",
+    )
+}
 
 
 def find_installed() -> Iterable[EntryPoint]:
     """Returns the commands that the installed distributions offer."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow; commands of ours need none
+
     return entry_points(group=GROUP)
 
 
-class LazyCommands(click.Group):
-    """A group of commands, some of which are found only when they are asked for."""
+class LazyCommands(LazyGroup):
+    """The commands of this distribution, and those that are installed beside it."""
 
     def __init__(
         self,
@@ -43,24 +75,30 @@ class LazyCommands(click.Group):
         find: Callable[[], Iterable[EntryPoint]] = find_installed,
         **options: Any,
     ) -> None:
-        super().__init__(*arguments, **options)
+        super().__init__(*arguments, entries=BUILT_IN, **options)
         self._find = find
+        self._entries: dict[str, CommandEntry] | None = None
+
+    def find_entries(self) -> dict[str, CommandEntry]:
+        if self._entries is None:
+            found = {each.name: each for each in map(_make_entry, self._find())}
+            self._entries = {**found, **super().find_entries()}
+        return self._entries
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*super().list_commands(ctx), *self._entries(), *OPTIONAL})
+        return sorted({*super().list_commands(ctx), *OPTIONAL})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if (command := super().get_command(ctx, cmd_name)) is not None:
-            return command
-        if (entry := self._entries().get(cmd_name)) is not None:
-            loaded: click.Command = entry.load()
-            return loaded
-        if cmd_name in OPTIONAL:
-            return _make_placeholder(cmd_name, OPTIONAL[cmd_name])
-        return None
+        if (command := super().get_command(ctx, cmd_name)) is None and cmd_name in OPTIONAL:
+            return _make_placeholder(cmd_name, OPTIONAL[cmd_name].distribution)
+        return command
 
-    def _entries(self) -> dict[str, EntryPoint]:
-        return {entry.name: entry for entry in (*self._find(), *BUILT_IN)}
+
+def _make_entry(found: EntryPoint) -> CommandEntry:
+    known = OPTIONAL.get(found.name)
+    return CommandEntry(
+        found.name, f"{found.module}:{found.attr}", known.short_help if known else ""
+    )
 
 
 def _make_placeholder(name: str, distribution: str) -> click.Command:

@@ -25,6 +25,11 @@ ENABLED_OF_PIPED: Final = (
     )
     .order_by(T.c.created_at, T.c.id)
 )
+OF_PROJECT: Final = (
+    select(T.c.data)
+    .where(T.c.project_id == bindparam("project_id"))
+    .order_by(T.c.created_at, T.c.id)
+)
 L: Final = schema.application_label
 
 COUNTS: Final = (
@@ -110,6 +115,11 @@ class Applications(Entities[application_pb2.Application]):
         self, view: View, project_id: str, piped_id: str
     ) -> list[application_pb2.Application]:
         rows = await view.all(ENABLED_OF_PIPED, project_id=project_id, piped_id=piped_id)
+        return [self._parse(row[0]) for row in rows]
+
+    async def list_all_in(self, view: View, project_id: str) -> list[application_pb2.Application]:
+        """Returns all applications of a project, the deleted ones included."""
+        rows = await view.all(OF_PROJECT, project_id=project_id)
         return [self._parse(row[0]) for row in rows]
 
     async def counts(self, project_id: str) -> list[ApplicationCount]:

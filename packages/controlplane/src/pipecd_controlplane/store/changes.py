@@ -30,6 +30,18 @@ class ChangeKind(Enum):
     SESSION = "session"
     LABELS = "labels"
     """The labels of an application, deployment or event; published beside the change itself."""
+    CONTROL = "control"
+    """Hold, pin or freeze of an application."""
+    RECORD = "record"
+    """What is known of a deployment beside upstream's entity."""
+    RULES = "rules"
+    """Windows and emergency stop of a project, whose id it has."""
+    QUEUE = "queue"
+    """What the deployments wait for that a piped has queued."""
+    QUESTION = "question"
+    """Somebody asks a piped; nothing of it is stored."""
+    GIT_HINT = "git-hint"
+    """A branch that a piped watches may have moved; nothing of it is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,4 +87,5 @@ class Database(Protocol):
         """Runs `work` in a worker thread, retries it on StaleReadError, and commits.
 
         When this returns, the writes are durable. Raises ContentionError after MAX_RUNS runs.
+        Within an audited call what is written is committed with its record, see `auditing`.
         """

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from google.protobuf.message import Message
 from sqlalchemy import Table, bindparam, select, update
 
+from pipecd_controlplane.store.auditing import note_change
 from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.database import Database, StaleReadError, Transaction, Value, View
 from pipecd_controlplane.store.labels import Labels, to_labelled
@@ -159,6 +160,7 @@ class Entities(ABC, Generic[M]):
         )
         if not added:
             raise ConflictError(f"the {self.noun} {fields.id!r} exists already")
+        note_change(transaction, self.noun, fields.id, None, entity)
         await self.write_related(transaction, None, entity)
         transaction.publish(self._change(entity, self.piped_of(entity)))
 
@@ -178,6 +180,7 @@ class Entities(ABC, Generic[M]):
         if after == before:
             return before
         _fields(after).updated_at = self._now()
+        note_change(transaction, self.noun, entity_id, before, after)
         await self._replace(transaction, before, after, version)
         await self.write_related(transaction, before, after)
         for piped_id in {self.piped_of(before), self.piped_of(after)}:

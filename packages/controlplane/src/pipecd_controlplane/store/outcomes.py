@@ -23,6 +23,9 @@ DAY: Final = 86_400
 
 OLDEST: Final = select(T.c.deployment_id).where(T.c.completed_at < bindparam("before")).limit(500)
 DELETE: Final = delete(T).where(T.c.deployment_id == bindparam("this_deployment"))
+DEPLOYMENT: Final = select(schema.deployment.c.id).where(
+    schema.deployment.c.id == bindparam("this_deployment")
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +119,15 @@ class Outcomes:
         return await self._database.read(work)
 
     async def purge_in(self, transaction: Transaction, *, before: int) -> int:
-        """Deletes a batch of outcomes from before a time. Returns how many."""
+        """Deletes a batch of outcomes from before a time. Returns how many.
+
+        The labels of a deployment that is kept longer stay: it is listed by them.
+        """
         rows = await transaction.all(OLDEST, before=before)
         for (deployment_id,) in rows:
             await transaction.run(DELETE, this_deployment=deployment_id)
-            await LABELS.remove(transaction, deployment_id)
+            if await transaction.one(DEPLOYMENT, this_deployment=deployment_id) is None:
+                await LABELS.remove(transaction, deployment_id)
         return len(rows)
 
 

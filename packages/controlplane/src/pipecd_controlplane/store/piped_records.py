@@ -3,7 +3,7 @@
 
 from typing import ClassVar
 
-from sqlalchemy import Select, bindparam, select
+from sqlalchemy import Delete, Select, bindparam, delete, select
 
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import ChangeKind
@@ -18,8 +18,13 @@ class PipedRecords(Records[M]):
 
     _of_project: ClassVar["Select[tuple[str, bytes, int]]"]
 
+    _removal: ClassVar["Delete"]
+
     def __init_subclass__(cls) -> None:
         c = cls.table.c
+        cls._removal = delete(cls.table).where(
+            c.piped_id == bindparam("this_piped"), c.project_id == bindparam("this_project")
+        )
         cls._of_project = select(c.piped_id, c.data, c.updated_at).where(
             c.project_id == bindparam("project_id")
         )
@@ -40,6 +45,18 @@ class PipedRecords(Records[M]):
 
         await self._database.write(work)
 
+    async def remove(self, project_id: str, piped_id: str) -> None:
+        """Removes the report of a piped, if there is one."""
+
+        async def work(transaction: Transaction) -> None:
+            await self.remove_in(transaction, project_id, piped_id)
+
+        await self._database.write(work)
+
+    async def remove_in(self, transaction: Transaction, project_id: str, piped_id: str) -> None:
+        await transaction.run(self._removal, this_project=project_id, this_piped=piped_id)
+        self._publish(transaction, project_id, piped_id)
+
     async def list_by_project(self, project_id: str) -> dict[str, ReportedMessage[M]]:
         """Returns the last report of each piped of the project, by the piped's id."""
 
@@ -56,6 +73,14 @@ class PluginStateRecords(PipedRecords[push_pb2.ReportPluginsRequest]):
     table = schema.plugin_state
     message = push_pb2.ReportPluginsRequest
     kind = ChangeKind.PLUGINS
+
+
+class QueueRecords(PipedRecords[push_pb2.ReportQueueRequest]):
+    """What the deployments wait for that each piped has queued."""
+
+    table = schema.piped_queue
+    message = push_pb2.ReportQueueRequest
+    kind = ChangeKind.QUEUE
 
 
 class PipedStats(PipedRecords[pipedservice.ReportStatRequest]):

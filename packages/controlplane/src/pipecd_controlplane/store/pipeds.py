@@ -3,11 +3,12 @@
 
 from typing import Final
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, delete, select
 
 from pipecd_controlplane.store import schema
+from pipecd_controlplane.store.auditing import note_change
 from pipecd_controlplane.store.changes import ChangeKind
-from pipecd_controlplane.store.database import Value, View
+from pipecd_controlplane.store.database import Transaction, Value, View
 from pipecd_controlplane.store.entities import Entities
 from pipecd_wire.model import piped_pb2
 
@@ -16,6 +17,21 @@ OF_PROJECT: Final = (
     .where(schema.piped.c.project_id == bindparam("project_id"))
     .order_by(schema.piped.c.created_at, schema.piped.c.id)
 )
+
+REMOVALS: Final = tuple(
+    delete(table).where(
+        key == bindparam("this_piped"), table.c.project_id == bindparam("this_project")
+    )
+    for table, key in (
+        (schema.piped, schema.piped.c.id),
+        (schema.plugin_state, schema.plugin_state.c.piped_id),
+        (schema.piped_stat, schema.piped_stat.c.piped_id),
+        (schema.unregistered_application, schema.unregistered_application.c.piped_id),
+        (schema.lease, schema.lease.c.piped_id),
+        (schema.piped_alarm, schema.piped_alarm.c.piped_id),
+    )
+)
+"""What is stored of a piped itself. Its deployments and commands are history, and stay."""
 
 
 class Pipeds(Entities[piped_pb2.Piped]):
@@ -38,3 +54,10 @@ class Pipeds(Entities[piped_pb2.Piped]):
             return [self._parse(row[0]) for row in rows]
 
         return await self._database.read(work)
+
+    async def remove_in(self, transaction: Transaction, piped: piped_pb2.Piped) -> None:
+        """Removes a piped and all that it has reported of itself."""
+        for statement in REMOVALS:
+            await transaction.run(statement, this_piped=piped.id, this_project=piped.project_id)
+        note_change(transaction, self.noun, piped.id, piped, None)
+        transaction.publish(self._change(piped, piped.id))

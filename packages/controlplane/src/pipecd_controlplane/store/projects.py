@@ -7,6 +7,7 @@ from typing import Final
 from sqlalchemy import bindparam, select, update
 
 from pipecd_controlplane.store import schema
+from pipecd_controlplane.store.auditing import PROJECT, note_change
 from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.database import Database, StaleReadError, Transaction, View
 from pipecd_controlplane.store.entities import Now
@@ -67,9 +68,12 @@ class Projects:
         self, transaction: Transaction, project: project_pb2.Project
     ) -> bool:
         """Adds a project. Returns False when the id is taken."""
-        return await transaction.insert_if_absent(
+        added = await transaction.insert_if_absent(
             schema.project, id=project.id, version=1, data=project.SerializeToString()
         )
+        if added:
+            note_change(transaction, PROJECT, project.id, None, project)
+        return added
 
     async def add_in(self, transaction: Transaction, project: project_pb2.Project) -> None:
         """Adds a project. Raises ConflictError when the id is taken."""
@@ -93,8 +97,10 @@ class Projects:
         row = await transaction.one(GET, id=project_id)
         if row is None:
             raise _missing_error(project_id)
-        project, version = project_pb2.Project.FromString(row[0]), row[1]
+        before, version = project_pb2.Project.FromString(row[0]), row[1]
+        project = project_pb2.Project.FromString(row[0])
         change(project)
+        note_change(transaction, PROJECT, project_id, before, project)
         project.updated_at = self._now()
         written = await transaction.run(
             UPDATE,

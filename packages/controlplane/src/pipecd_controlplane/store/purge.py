@@ -50,6 +50,9 @@ OF_DEPLOYMENT: Final = (
     delete(schema.stage_log).where(
         schema.stage_log.c.deployment_id == bindparam("this_deployment")
     ),
+    delete(schema.deployment_record).where(
+        schema.deployment_record.c.deployment_id == bindparam("this_deployment")
+    ),
 )
 OUTCOME: Final = select(schema.deployment_outcome.c.deployment_id).where(
     schema.deployment_outcome.c.deployment_id == bindparam("this_deployment")
@@ -79,9 +82,12 @@ WAITING: Final = (
 OVER: Final = (schema.deployment_chain.c.completed == 1,)
 
 
+def _is_old(table: Table) -> "ColumnElement[bool]":
+    return table.c.updated_at < bindparam("before")
+
+
 def _older(table: Table, *conditions: "ColumnElement[bool]") -> Any:
-    old = table.c.updated_at < bindparam("before")
-    return select(table.c.id).where(*conditions, old).limit(STEP)
+    return select(table.c.id).where(*conditions, _is_old(table)).limit(STEP)
 
 
 def _delete(table: Table, *conditions: "ColumnElement[bool]") -> Any:
@@ -89,8 +95,7 @@ def _delete(table: Table, *conditions: "ColumnElement[bool]") -> Any:
 
     The row may have been changed since it was found.
     """
-    old = table.c.updated_at < bindparam("before")
-    return delete(table).where(table.c.id == bindparam("this_row"), *conditions, old)
+    return delete(table).where(table.c.id == bindparam("this_row"), *conditions, _is_old(table))
 
 
 EVENTS: Final = _older(schema.event)

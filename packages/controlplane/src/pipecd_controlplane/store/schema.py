@@ -6,7 +6,7 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table
 from sqlalchemy.dialects import postgresql
 
-SCHEMA_VERSION: Final = 7
+SCHEMA_VERSION: Final = 8
 """Grows when the schema changes; a file of an older version is migrated when it is opened."""
 
 metadata: Final = MetaData()
@@ -347,3 +347,53 @@ shared_object: Final = Table(
 
 live_state: Final = _record("live_state", "application_id", _version())
 analysis_result: Final = _record("analysis_result", "application_id", _version())
+
+# What people and rules decide, where upstream's entities have no field for it.
+application_control: Final = _record("application_control", "application_id", _version())
+deployment_record: Final = _record("deployment_record", "deployment_id", _version())
+project_rules: Final = Table(
+    "project_rules",
+    metadata,
+    Column("project_id", TEXT, primary_key=True),
+    _number("updated_at"),
+    Column("data", LargeBinary, nullable=False),
+    _version(),
+)
+
+# What the deployments that a piped has queued wait for.
+piped_queue: Final = _record("piped_queue", "piped_id")
+
+# Who did what: one chain of records for each project, never changed. Only retention removes the
+# oldest ones, and appends a record about that.
+audit_record: Final = Table(
+    "audit_record",
+    metadata,
+    Column("project_id", TEXT, primary_key=True),
+    Column("sequence", BigInteger, primary_key=True),
+    _number("at"),
+    _text("actor"),
+    _text("actor_id"),
+    _text("action"),
+    _text("subject"),
+    _text("subject_name"),
+    Column("data", LargeBinary, nullable=False),
+)
+Index("audit_record_by_time", audit_record.c.project_id, audit_record.c.at)
+
+# Where git hosts say that something was pushed. The secrets are encrypted.
+hook: Final = Table(
+    "hook",
+    metadata,
+    Column("id", TEXT, primary_key=True),
+    _text("project_id"),
+    _text("name"),
+    _text("secret"),
+    _text("older_secret"),
+    _text("secret_id"),
+    _number("last_accepted_at"),
+    _number("last_refused_at"),
+    _number("older_secret_used_at"),
+    _version(),
+    Column("data", LargeBinary, nullable=False),
+)
+Index("hook_by_name", hook.c.project_id, hook.c.name, unique=True)

@@ -7,6 +7,7 @@ from typing import Final
 from sqlalchemy import bindparam, delete, insert, select, update
 
 from pipecd_controlplane.store import schema
+from pipecd_controlplane.store.auditing import SESSION, is_audited, note_change
 from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.database import Database, StaleReadError, Transaction, View
 from pipecd_wire.pipecd.api import access_pb2
@@ -56,6 +57,7 @@ class Sessions:
                 version=1,
                 data=session.SerializeToString(),
             )
+            note_change(transaction, SESSION, session.id, None, session)
             transaction.publish(_change(session.project_id, session.id))
 
         await self._database.write(work)
@@ -79,6 +81,9 @@ class Sessions:
         """Ends a session. Idempotent: does nothing when it does not exist."""
 
         async def work(transaction: Transaction) -> None:
+            if is_audited(transaction) and (row := await transaction.one(BY_ID, id=session_id)):
+                session = access_pb2.Session.FromString(row[0])
+                note_change(transaction, SESSION, session_id, session, None)
             if await transaction.run(END, id=session_id, project_id=project_id):
                 transaction.publish(_change(project_id, session_id))
 

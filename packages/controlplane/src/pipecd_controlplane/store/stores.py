@@ -8,17 +8,25 @@ from pipecd_controlplane.store.api_key_facts import ApiKeyFacts
 from pipecd_controlplane.store.api_keys import ApiKeys
 from pipecd_controlplane.store.application_records import AnalysisResults, LiveStateRecords
 from pipecd_controlplane.store.applications import Applications
+from pipecd_controlplane.store.audit import Audit
 from pipecd_controlplane.store.chains import Chains
 from pipecd_controlplane.store.commands import Commands
+from pipecd_controlplane.store.control_records import (
+    ApplicationControls,
+    DeploymentRecords,
+    ProjectRulesRecords,
+)
 from pipecd_controlplane.store.database import Database
 from pipecd_controlplane.store.deployments import Deployments
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.events import Events
+from pipecd_controlplane.store.hooks import Hooks
 from pipecd_controlplane.store.leases import LeaseRecords
 from pipecd_controlplane.store.outcomes import Outcomes
 from pipecd_controlplane.store.piped_records import (
     PipedStats,
     PluginStateRecords,
+    QueueRecords,
     UnregisteredApplications,
 )
 from pipecd_controlplane.store.pipeds import Pipeds
@@ -58,7 +66,13 @@ class Stores:
     chains: Chains
     live_states: LiveStateRecords
     analysis_results: AnalysisResults
+    controls: ApplicationControls
+    records: DeploymentRecords
+    rules: ProjectRulesRecords
+    queues: QueueRecords
+    hooks: Hooks
     purge: Purge
+    audit: Audit
 
 
 def stores(database: Database, now: Now, *, max_stage_log_bytes: int = MAX_BYTES) -> Stores:
@@ -86,5 +100,11 @@ def stores(database: Database, now: Now, *, max_stage_log_bytes: int = MAX_BYTES
         chains=Chains(database, now),
         live_states=LiveStateRecords(database, now),
         analysis_results=AnalysisResults(database, now),
+        controls=ApplicationControls(database, now),
+        records=DeploymentRecords(database, now),
+        rules=ProjectRulesRecords(database, now),
+        queues=QueueRecords(database, now),
+        hooks=Hooks(database),
         purge=Purge(database),
+        audit=Audit(database),
     )

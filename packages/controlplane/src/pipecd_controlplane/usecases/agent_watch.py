@@ -9,12 +9,18 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import AsyncExitStack
 from typing import Final
 
-from pipecd_controlplane.store.changes import Change, ChangeKind, piped_topic
+from pipecd_controlplane.store.changes import Change, ChangeKind, piped_topic, topic
 from pipecd_controlplane.store.database import View
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.leases import Instance, Leases
 from pipecd_controlplane.usecases.ownership import Agent
-from pipecd_controlplane.usecases.shared_state import ChangeBus, Presence
+from pipecd_controlplane.usecases.shared_state import (
+    ChangeBus,
+    GitHints,
+    Presence,
+    Questions,
+    TakeQuestions,
+)
 from pipecd_wire.pipecd.push import push_pb2
 
 HEARTBEAT_SECONDS: Final = 15.0
@@ -22,6 +28,16 @@ HEARTBEAT_SECONDS: Final = 15.0
 
 MESSAGE_BYTES: Final = 8 * 1024 * 1024
 """What is sent at once; an agent accepts 10 MiB. What does not fit follows in the next message."""
+
+ENTITIES: Final = (
+    "controls",
+    "records",
+    "commands",
+    "own_commands",
+    "applications",
+    "deployments",
+)
+"""The fields of a change that may be divided, what decides about the later ones first."""
 
 
 class AgentWatch:
@@ -33,6 +49,8 @@ class AgentWatch:
         bus: ChangeBus,
         presence: Presence,
         leases: Leases,
+        questions: Questions,
+        git_hints: GitHints,
         *,
         heartbeat: float = HEARTBEAT_SECONDS,
         max_bytes: int = MESSAGE_BYTES,
@@ -42,16 +60,28 @@ class AgentWatch:
         self._bus = bus
         self._presence = presence
         self._leases = leases
+        self._questions = questions
+        self._git_hints = git_hints
         self._heartbeat = heartbeat
 
-    async def watch(self, instance: Instance) -> AsyncGenerator[push_pb2.WatchResponse, None]:
+    async def watch(
+        self, instance: Instance, *, answers_questions: bool = False
+    ) -> AsyncGenerator[push_pb2.WatchResponse, None]:
         """Yields a snapshot of everything, then each change, until the caller closes the stream."""
         agent = instance.agent
         async with AsyncExitStack() as opened:
-            listener = opened.enter_context(self._bus.listen(piped_topic(agent.piped_id)))
+            listener = opened.enter_context(
+                self._bus.listen(
+                    piped_topic(agent.piped_id), topic(ChangeKind.RULES, agent.project_id)
+                )
+            )
             await opened.enter_async_context(self._presence.connection(agent))
             # Before the snapshot: the holder must know everything reported before its lease began.
             lease = await self._leases.acquire(instance)
+            take: TakeQuestions = _take_nothing
+            if answers_questions and lease.held:
+                take = await opened.enter_async_context(self._questions.channel(agent))
+            take_hints = await opened.enter_async_context(self._git_hints.channel(agent))
             first, *rest = split_into_messages(await self._read_all(agent), self._max_bytes)
             yield push_pb2.WatchResponse(
                 snapshot=push_pb2.Snapshot(
@@ -60,11 +90,18 @@ class AgentWatch:
                     commands=first.commands,
                     own_commands=first.own_commands,
                     lease=lease,
+                    controls=first.controls,
+                    records=first.records,
+                    rules=first.rules,
                 )
             )
             for change in rest:
                 yield push_pb2.WatchResponse(change=change)
             while True:
+                for question in await take() if lease.held else ():
+                    yield push_pb2.WatchResponse(question=question)
+                for hint in await take_hints():
+                    yield push_pb2.WatchResponse(git_hint=hint)
                 changes = await listener.wait_changes(seconds=self._limit(agent, lease))
                 now = await self._lease_now(instance, lease, changes)
                 if (now.epoch, now.held) != (lease.epoch, lease.held):
@@ -106,6 +143,9 @@ class AgentWatch:
                 deployments=await self._stores.deployments.all_not_completed_in(view, *who),
                 commands=await self._stores.commands.list_unhandled_in(view, *who),
                 own_commands=await self._stores.push_commands.list_unhandled_in(view, *who),
+                controls=await self._stores.controls.list_of_piped_in(view, *who),
+                records=await self._stores.records.list_of_piped_in(view, *who),
+                rules=await self._stores.rules.find_in(view, agent.project_id, agent.project_id),
             )
 
         return await self._stores.database.read(work)
@@ -131,6 +171,18 @@ class AgentWatch:
                     )
                     if own is not None:
                         answer.own_commands.append(own)
+                case ChangeKind.CONTROL:
+                    control = await self._stores.controls.find(agent.project_id, change.id)
+                    if control is not None:
+                        answer.controls.append(control.message)
+                case ChangeKind.RECORD:
+                    record = await self._stores.records.find(agent.project_id, change.id)
+                    if record is not None:
+                        answer.records.append(record.message)
+                case ChangeKind.RULES:
+                    rules = await self._stores.rules.find(agent.project_id, change.id)
+                    if rules is not None:
+                        answer.rules.CopyFrom(rules.message)
                 case _:
                     pass  # nothing an agent needs to know
         return answer
@@ -145,6 +197,10 @@ class AgentWatch:
             answer.applications.append(application)
 
 
+async def _take_nothing() -> list[push_pb2.Question]:
+    return []
+
+
 def split_into_messages(change: push_pb2.Change, max_bytes: int) -> Iterator[push_pb2.Change]:
     """Yields the change in messages that are small enough for an agent; at least one."""
     if change.ByteSize() <= max_bytes:
@@ -152,7 +208,10 @@ def split_into_messages(change: push_pb2.Change, max_bytes: int) -> Iterator[pus
         return
     part, size = push_pb2.Change(), 0
     part.removed_application_ids.extend(change.removed_application_ids)
-    for name in ("commands", "own_commands", "applications", "deployments"):
+    if change.HasField("rules"):
+        part.rules.CopyFrom(change.rules)
+        size = change.rules.ByteSize()
+    for name in ENTITIES:
         for entity in getattr(change, name):
             if size and size + entity.ByteSize() > max_bytes:
                 yield part

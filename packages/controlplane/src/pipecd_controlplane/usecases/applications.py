@@ -13,6 +13,7 @@ from pipecd_controlplane.usecases import commands, limits, request_names
 from pipecd_controlplane.usecases.requester import Requester
 from pipecd_model import command
 from pipecd_model.errors import ConfigError, ConflictError, NotFoundError
+from pipecd_model.holds import check_sync
 from pipecd_model.ids import new_id
 from pipecd_wire.model import (
     application_pb2,
@@ -52,19 +53,45 @@ async def add(stores: Stores, requester: Requester, new: NewApplication, now: No
 
     A call that is repeated with its idempotency key returns the id that it made before.
     """
+    check_new(new)
+    piped = await stores.pipeds.get(requester.project_id, new.piped_id)
+    wanted_id = requester.request_id("AddApplication")
+    application = build_application(
+        piped,
+        new,
+        project_id=requester.project_id,
+        application_id=wanted_id or new_id(),
+        at=now(),
+    )
+    try:
+        await stores.applications.add(application)
+    except ConflictError:
+        if wanted_id is None:
+            raise
+        await stores.applications.get(
+            requester.project_id, wanted_id
+        )  # made by this call's first attempt
+    return application.id
+
+
+def check_new(new: NewApplication) -> None:
+    """Raises ConfigError for an application that cannot be registered with any piped."""
     limits.text("name", new.name, limits.NAME)
     limits.text("description", new.description, limits.DESCRIPTION)
     limits.labels("labels", new.labels)
     request_names.application_path(new.git_path.path, new.git_path.config_filename)
-    piped = await stores.pipeds.get(requester.project_id, new.piped_id)
+
+
+def build_application(
+    piped: piped_pb2.Piped, new: NewApplication, *, project_id: str, application_id: str, at: int
+) -> application_pb2.Application:
+    """Returns the application of a piped that has its repository. Raises NotFoundError."""
     repository = _repository(piped, new.git_path.repo.id)
-    at = now()
-    wanted_id = requester.request_id("AddApplication")
     application = application_pb2.Application(
-        id=wanted_id or new_id(),
+        id=application_id,
         name=new.name,
         piped_id=piped.id,
-        project_id=requester.project_id,
+        project_id=project_id,
         kind=new.kind,
         git_path=common_pb2.ApplicationGitPath(
             repo=repository,
@@ -80,15 +107,7 @@ async def add(stores: Stores, requester: Requester, new: NewApplication, now: No
         updated_at=at,
     )
     _set_targets(application, new.deploy_targets)
-    try:
-        await stores.applications.add(application)
-    except ConflictError:
-        if wanted_id is None:
-            raise
-        await stores.applications.get(
-            requester.project_id, wanted_id
-        )  # made by this call's first attempt
-    return application.id
+    return application
 
 
 def _repository(piped: piped_pb2.Piped, repo_id: str) -> common_pb2.ApplicationGitRepository:
@@ -129,13 +148,21 @@ async def sync(
     *,
     by: str,
     strategy: common_pb2.SyncStrategy.ValueType = common_pb2.AUTO,
+    method: str = "SyncApplication",
 ) -> command_pb2.Command:
-    """Ask the piped to deploy the application's latest commit."""
+    """Ask the piped to deploy the application's latest commit.
+
+    `method` tells RPCs apart that do this: an idempotency key is good for one of them.
+    Raises StateError while it is pinned: that would undo somebody's roll-back.
+    """
     application = await get(stores, requester, application_id)
+    control = await stores.controls.find(requester.project_id, application_id)
+    if control is not None:
+        check_sync(control.message, application.name)
     return await commands.issue(
         stores,
         requester,
-        "SyncApplication",
+        method,
         lambda at: command.sync(application, by=by, at=at, strategy=strategy),
     )
 

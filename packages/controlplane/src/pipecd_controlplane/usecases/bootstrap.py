@@ -4,9 +4,11 @@
 from pathlib import Path
 from typing import Final
 
+from pipecd_controlplane.store.auditing import auditing
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases.audit_actors import ADD_PROJECT, SERVER, describe_act
 from pipecd_controlplane.usecases.keys import hash_of, new_api_key, new_password, quick_hash
 from pipecd_model.errors import ConfigError, StateError
 from pipecd_model.ids import new_id
@@ -70,7 +72,9 @@ async def ensure_project(stores: Stores, folder: Path, project_id: str | None, n
         await stores.api_keys.add_in(transaction, record)
         return True
 
-    if not await stores.database.write(work):
+    with auditing(describe_act(project_id, SERVER, ADD_PROJECT, at)):
+        is_made = await stores.database.write(work)
+    if not is_made:
         for name in (KEY_FILE, PASSWORD_FILE):  # what was written here opens nothing
             (folder / name).unlink(missing_ok=True)
         _check_project(await stores.projects.ids(), folder, wanted_id)

@@ -5,7 +5,7 @@ A block waits for all blocks before it. A block without applications does not st
 over when those before it are.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,20 +52,47 @@ def plannable(chain: pb.DeploymentChain, index: int) -> PlannableVerdict:
     before = [block.status for block in chain.blocks[:index]]
     for number, status in enumerate(before):
         if status in ENDED - {pb.DEPLOYMENT_BLOCK_SUCCESS}:
-            how = "failed" if status == pb.DEPLOYMENT_BLOCK_FAILURE else "was cancelled"
-            return PlannableVerdict(cancel_reason=f"block {number} of its chain {how}")
+            return PlannableVerdict(cancel_reason=_describe_end(chain.blocks[number], number))
     return PlannableVerdict(
         plannable=all(status == pb.DEPLOYMENT_BLOCK_SUCCESS for status in before)
     )
 
 
+def _describe_end(block: pb.ChainBlock, number: int) -> str:
+    """Returns why a block has not succeeded, with the first of its applications that did not."""
+    failed = block.status == pb.DEPLOYMENT_BLOCK_FAILURE
+    sentence = f"block {number} of its chain {'failed' if failed else 'was cancelled'}"
+    wanted = deployment_pb2.DEPLOYMENT_FAILURE if failed else deployment_pb2.DEPLOYMENT_CANCELLED
+    for node in block.nodes:
+        if node.HasField("deployment_ref") and node.deployment_ref.status == wanted:
+            reason = node.deployment_ref.status_reason
+            return f"{sentence} at {node.application_ref.application_name}" + (
+                f": {reason}" if reason else ""
+            )
+    return sentence
+
+
+def find_waiting(chain: pb.DeploymentChain) -> list[str]:
+    """Returns the deployments of blocks that are not over and have not begun."""
+    return [
+        node.deployment_ref.deployment_id
+        for block in chain.blocks
+        if block.status == pb.DEPLOYMENT_BLOCK_PENDING
+        for node in block.nodes
+        if node.deployment_ref.deployment_id
+    ]
+
+
 def follow(
     chain: pb.DeploymentChain,
     deployments: Iterable[deployment_pb2.Deployment],
-    lost: Collection[Node],
+    lost: Mapping[Node, str],
     now: int,
 ) -> None:
-    """Updates the chain from its deployments. The nodes in `lost` will never have a deployment."""
+    """Updates the chain from its deployments.
+
+    The nodes in `lost` will never have a deployment, each for the reason given.
+    """
     by_node = {
         (each.deployment_chain_block_index, each.application_id): each for each in deployments
     }
@@ -77,8 +104,11 @@ def follow(
                 node.deployment_ref.deployment_id = deployment.id
                 node.deployment_ref.status = deployment.status
                 node.deployment_ref.status_reason = deployment.status_reason
+            elif (reason := lost.get((index, node.application_ref.application_id))) is not None:
+                node.deployment_ref.status = deployment_pb2.DEPLOYMENT_CANCELLED
+                node.deployment_ref.status_reason = reason
         if block.status not in ENDED:
-            _move(block, _block_status(block, index, lost, before), now)
+            _move(block, _block_status(block, before), now)
         before = block.status
     if chain.completed_at:
         return
@@ -110,19 +140,13 @@ def combine_statuses(
 
 
 def _block_status(
-    block: pb.ChainBlock,
-    index: int,
-    lost: Collection[Node],
-    before: pb.ChainBlockStatus.ValueType,
+    block: pb.ChainBlock, before: pb.ChainBlockStatus.ValueType
 ) -> pb.ChainBlockStatus.ValueType | None:
     if not block.nodes:
         return before if before in ENDED else None
     return combine_statuses(
         [
-            pb.DEPLOYMENT_BLOCK_CANCELLED
-            if (index, node.application_ref.application_id) in lost
-            and not node.HasField("deployment_ref")
-            else BLOCK_OF_DEPLOYMENT.get(node.deployment_ref.status, pb.DEPLOYMENT_BLOCK_PENDING)
+            BLOCK_OF_DEPLOYMENT.get(node.deployment_ref.status, pb.DEPLOYMENT_BLOCK_PENDING)
             for node in block.nodes
         ]
     )

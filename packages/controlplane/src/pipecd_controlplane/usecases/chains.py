@@ -6,13 +6,17 @@ failed or timed out.
 """
 
 import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
-from pipecd_controlplane.store.applications import ApplicationFilter
+from pipecd_controlplane.store.applications import ApplicationFilter, is_plugin_based
+from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases import chain_state, limits
+from pipecd_controlplane.usecases import chain_state, holds, limits
 from pipecd_controlplane.usecases import deployment_reports as reports
 from pipecd_controlplane.usecases.chain_state import Node, PlannableVerdict
 from pipecd_controlplane.usecases.ownership import Agent, own_deployment
@@ -28,7 +32,8 @@ MOST_BLOCKS: Final = 50
 MOST_APPLICATIONS: Final = 500
 """Of one block."""
 
-CAME_TO_NOTHING: Final = frozenset({command_pb2.COMMAND_FAILED, command_pb2.COMMAND_TIMEOUT})
+REASON: Final = "reason"
+"""Key in the metadata of a failed command."""
 
 Matcher = pipedservice.CreateDeploymentChainRequest.ApplicationMatcher
 
@@ -68,6 +73,7 @@ async def create(
 
     async def work(transaction: Transaction) -> None:
         await stores.deployments.add_in(transaction, deployment)
+        await holds.follow_created_in(stores, transaction, deployment)
         await stores.chains.add_in(transaction, chain)
         for command in commands:
             await stores.commands.add_in(transaction, command)
@@ -91,6 +97,21 @@ async def _find_matching(
         disabled=False,
         labels=dict(matcher.labels),
     )
+    found = await _list_applications(stores, project_id, index, wanted)
+    if not matcher.kind:
+        return found
+    # The kind of a plugin's application is a label; its field has no meaning.
+    of_kind = [each for each in found if not is_plugin_based(each)]
+    labelled = replace(wanted, kinds=(), labels={**wanted.labels, "kind": matcher.kind})
+    if wanted.labels.get("kind", matcher.kind) == matcher.kind:
+        others = await _list_applications(stores, project_id, index, labelled)
+        of_kind += [each for each in others if is_plugin_based(each)]
+    return of_kind
+
+
+async def _list_applications(
+    stores: Stores, project_id: str, index: int, wanted: ApplicationFilter
+) -> list[application_pb2.Application]:
     page = await stores.applications.page(project_id, wanted, limit=MOST_APPLICATIONS, cursor="")
     if page.cursor:
         raise ConfigError(
@@ -155,19 +176,37 @@ async def follow_in(
     project_id: str,
     chain_id: str,
     now: Now,
-    lost: frozenset[Node] = frozenset(),
+    lost: Mapping[Node, str] = MappingProxyType({}),
 ) -> None:
-    """Updates a chain from the state of its deployments. Ignores a chain that does not exist."""
+    """Updates a chain from the state of its deployments. Ignores a chain that does not exist.
+
+    The pipeds of those that wait for their block are told when a block is over.
+    """
     deployments = await stores.deployments.list_by_chain_in(transaction, project_id, chain_id)
+    before: list[pb.ChainBlockStatus.ValueType] = []
+
+    def edit(chain: pb.DeploymentChain) -> None:
+        before[:] = [block.status for block in chain.blocks]
+        chain_state.follow(chain, deployments, lost, now())
+
     try:
-        await stores.chains.update_in(
-            transaction,
-            project_id,
-            chain_id,
-            lambda chain: chain_state.follow(chain, deployments, lost, now()),
-        )
+        chain = await stores.chains.update_in(transaction, project_id, chain_id, edit)
     except NotFoundError:
         return
+    if before == [block.status for block in chain.blocks]:
+        return
+    pipeds = {each.id: each.piped_id for each in deployments}
+    for deployment_id in chain_state.find_waiting(chain):
+        if deployment_id not in pipeds:
+            continue
+        transaction.publish(
+            Change(
+                kind=ChangeKind.DEPLOYMENT,
+                id=deployment_id,
+                project_id=project_id,
+                piped_id=pipeds[deployment_id],
+            )
+        )
 
 
 async def update_unfinished(stores: Stores, now: Now) -> None:
@@ -185,15 +224,32 @@ async def _update(stores: Stores, project_id: str, chain_id: str, now: Now) -> N
     await stores.database.write(work)
 
 
-async def _find_lost(stores: Stores, chain: pb.DeploymentChain) -> frozenset[Node]:
-    """Returns the members without a deployment whose command failed, timed out or is gone."""
-    found = set()
+async def _find_lost(stores: Stores, chain: pb.DeploymentChain) -> dict[Node, str]:
+    """Returns the members whose command came to nothing, each with the reason."""
+    found = {}
     for index, block in enumerate(chain.blocks):
         for node in block.nodes:
             member = (index, node.application_ref.application_id)
-            if node.HasField("deployment_ref"):
+            if node.deployment_ref.deployment_id:
                 continue
             command = await stores.commands.find(chain.project_id, _command_id(chain.id, member))
-            if command is None or command.status in CAME_TO_NOTHING:
-                found.add(member)
-    return frozenset(found)
+            if command is None:
+                found[member] = "nothing is left of the command for it"
+            elif command.status == command_pb2.COMMAND_TIMEOUT:
+                found[member] = "its piped did not take the command in time"
+            elif command.status == command_pb2.COMMAND_FAILED:
+                found[member] = command.metadata.get(REASON, "its piped refused it")
+    return found
+
+
+async def take_outcome(stores: Stores, project_id: str, command_id: str, now: Now) -> None:
+    """Updates the chain of a command that came to nothing; other commands are ignored."""
+    command = await stores.commands.find(project_id, command_id)
+    if (
+        command is not None
+        and command.type == command_pb2.Command.CHAIN_SYNC_APPLICATION
+        and command.status == command_pb2.COMMAND_FAILED
+    ):
+        chain_id = command.chain_sync_application.deployment_chain_id
+        if await stores.chains.find(project_id, chain_id) is not None:
+            await _update(stores, project_id, chain_id, now)

@@ -3,9 +3,11 @@
 
 from collections.abc import Sequence
 
+from pipecd_controlplane.store.auditing import auditing
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases.audit_actors import CONFIGURE_PROJECT, SERVER, describe_act
 from pipecd_model.config.controlplane import ProjectConfig, SharedSsoConfig
 from pipecd_wire.model import project_pb2 as pb
 from pipecd_wire.pipecd.api import access_pb2
@@ -37,7 +39,8 @@ async def ensure_projects(stores: Stores, projects: Sequence[ProjectConfig], now
                     transaction, config.id, access_pb2.Session.STATIC_ADMIN
                 )
 
-        await stores.database.write(work)
+        with auditing(describe_act(config.id, SERVER, CONFIGURE_PROJECT, at)):
+            await stores.database.write(work)
 
 
 def _take(project: pb.Project, config: ProjectConfig) -> None:

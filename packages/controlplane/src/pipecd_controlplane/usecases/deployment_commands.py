@@ -4,12 +4,13 @@
 from datetime import datetime
 
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases import commands, deployments
+from pipecd_controlplane.usecases import commands, deployments, stage_actions
 from pipecd_controlplane.usecases.requester import Requester
 from pipecd_model import command
 from pipecd_model.errors import ConfigError, StateError
 from pipecd_wire.model import command_pb2
 from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.pipecd.control.control_pb2 import StageAction
 
 
 async def cancel(
@@ -19,6 +20,7 @@ async def cancel(
     *,
     force_rollback: bool,
     force_no_rollback: bool,
+    comment: str = "",
 ) -> command_pb2.Command:
     """Ask the piped to cancel the deployment. Raises ConfigError when both ways are forced."""
     if force_rollback and force_no_rollback:
@@ -35,11 +37,12 @@ async def cancel(
             force_rollback=force_rollback,
             force_no_rollback=force_no_rollback,
         ),
+        stage_actions.recorder(stores, deployment, StageAction.CANCELLED, comment),
     )
 
 
 async def skip_stage(
-    stores: Stores, requester: Requester, deployment_id: str, stage_id: str
+    stores: Stores, requester: Requester, deployment_id: str, stage_id: str, comment: str = ""
 ) -> command_pb2.Command:
     """Ask the piped to skip a stage that can be skipped."""
     deployment = await deployments.get(stores, requester, deployment_id)
@@ -48,11 +51,12 @@ async def skip_stage(
         requester,
         "SkipStage",
         lambda at: command.skip(deployment, stage_id, by=requester.name, at=at),
+        stage_actions.recorder(stores, deployment, StageAction.SKIPPED, comment),
     )
 
 
 async def approve_stage(
-    stores: Stores, requester: Requester, deployment_id: str, stage_id: str
+    stores: Stores, requester: Requester, deployment_id: str, stage_id: str, comment: str = ""
 ) -> command_pb2.Command:
     """Approve a stage; an empty `stage_id` is the one stage that waits for approval now."""
     deployment = await deployments.get(stores, requester, deployment_id)
@@ -61,7 +65,8 @@ async def approve_stage(
         found = stage_id or find_stage_to_approve(deployment)
         return command.approve(deployment, found, by=requester.name, at=at)
 
-    return await commands.issue(stores, requester, "ApproveStage", make)
+    record_in = stage_actions.recorder(stores, deployment, StageAction.APPROVED, comment)
+    return await commands.issue(stores, requester, "ApproveStage", make, record_in)
 
 
 def find_stage_to_approve(deployment: pb.Deployment) -> str:

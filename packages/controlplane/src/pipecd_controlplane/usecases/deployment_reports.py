@@ -14,6 +14,7 @@ from pipecd_model import stage as stages
 from pipecd_model.command import APPROVERS
 from pipecd_model.errors import ConfigError
 from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
 
 BEGUN: Final = frozenset({pb.DEPLOYMENT_RUNNING, pb.DEPLOYMENT_ROLLING_BACK})
@@ -85,11 +86,14 @@ def apply_stage_status(
 ) -> None:
     """Raises ConfigError when the deployment has no such stage."""
     stage = _stage(deployment, report.stage_id)
-    reopens = deployments.is_completed(deployment.status) and not stages.is_completed(report.status)
-    if reopens or not stages.can_become(stage.status, report.status):
+    if deployments.is_completed(deployment.status) and not stages.is_completed(report.status):
+        return
+    if not stages.can_follow(stage, report.status, report.retried_count):
         return
     before = pb.PipelineStage()
     before.CopyFrom(stage)
+    if report.retried_count > stage.retried_count and stages.is_completed(stage.status):
+        stage.status = report.status  # a new attempt of a stage that failed
     _move(stage, report.status, report.completed_at)
     stage.status_reason = report.status_reason
     stage.visible = report.visible
@@ -99,6 +103,30 @@ def apply_stage_status(
         stage.requires.extend(report.requires)
     if stage != before:
         stage.updated_at = now
+
+
+def apply_progress(
+    deployment: pb.Deployment, all_reports: Iterable[push.ProgressReport], now: int
+) -> None:
+    """Apply reports in their order. Raises ConfigError when one of them cannot be applied."""
+    for report in all_reports:
+        match report.WhichOneof("body"):
+            case "deployment_status":
+                status = report.deployment_status
+                _check_same(deployment, status.deployment_id)
+                apply_status(deployment, status.status, status.status_reason)
+            case "stage_status":
+                _check_same(deployment, report.stage_status.deployment_id)
+                apply_stage_status(deployment, report.stage_status, now)
+            case _:
+                raise ConfigError("invalid request: reports: one of them is of an unknown kind")
+
+
+def _check_same(deployment: pb.Deployment, deployment_id: str) -> None:
+    if deployment_id != deployment.id:
+        raise ConfigError(
+            f"invalid request: reports: one of them is about the deployment {deployment_id!r}"
+        )
 
 
 def merge_metadata(deployment: pb.Deployment, metadata: Mapping[str, str]) -> None:

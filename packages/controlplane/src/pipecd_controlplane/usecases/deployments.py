@@ -7,7 +7,7 @@ from pipecd_controlplane.store.changes import ChangeKind, topic
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases import chains, limits
+from pipecd_controlplane.usecases import chains, holds, limits, new_deployments, queue
 from pipecd_controlplane.usecases import deployment_reports as reports
 from pipecd_controlplane.usecases.ownership import Agent, own_application
 from pipecd_controlplane.usecases.requester import Requester
@@ -29,6 +29,7 @@ async def get(stores: Stores, requester: Requester, deployment_id: str) -> pb.De
 async def create(stores: Stores, agent: Agent, deployment: pb.Deployment, now: Now) -> None:
     """Add a new deployment under the id its piped gave it. Raises ConflictError on a repeat."""
     await _get_application(stores, agent, deployment)
+    await new_deployments.check_allowed(stores, agent, deployment, now)
     kept = pb.Deployment()
     kept.CopyFrom(deployment)
     reports.apply_created(kept, now())
@@ -36,6 +37,10 @@ async def create(stores: Stores, agent: Agent, deployment: pb.Deployment, now: N
 
     async def work(transaction: Transaction) -> None:
         await stores.deployments.add_in(transaction, kept)
+        await holds.follow_created_in(stores, transaction, kept)
+        await stores.records.announce_in(
+            transaction, agent.project_id, kept.id, piped_id=agent.piped_id
+        )
         if kept.deployment_chain_id:
             await chains.follow_in(
                 stores, transaction, agent.project_id, kept.deployment_chain_id, now
@@ -49,6 +54,7 @@ async def create_chain(
 ) -> None:
     """Add a chain and its first deployment. Raises ConflictError on a repeat."""
     application = await _get_application(stores, agent, request.first_deployment)
+    await new_deployments.check_allowed(stores, agent, request.first_deployment, now)
     await chains.create(stores, agent, application, request, now)
 
 
@@ -74,8 +80,12 @@ async def report(
 ) -> None:
     """Apply a report of the owning piped to the deployment, and to its chain."""
 
+    was_completed = False
+
     def edit_owned(deployment: pb.Deployment) -> None:
+        nonlocal was_completed
         agent.owns(deployment)
+        was_completed = is_completed(deployment.status)
         before = deployment.ByteSize()
         change(deployment)
         if deployment.ByteSize() > before:
@@ -85,6 +95,9 @@ async def report(
         deployment = await stores.deployments.update_in(
             transaction, agent.project_id, deployment_id, edit_owned
         )
+        await queue.note_superseded_in(stores, transaction, deployment)
+        if is_completed(deployment.status) and not was_completed:
+            await holds.follow_completed_in(stores, transaction, deployment)
         if deployment.deployment_chain_id:
             await chains.follow_in(
                 stores, transaction, agent.project_id, deployment.deployment_chain_id, now

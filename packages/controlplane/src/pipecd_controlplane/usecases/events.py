@@ -2,6 +2,7 @@
 """Events: registered by programs, handled by pipeds, which write them into git."""
 
 import hashlib
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -9,11 +10,16 @@ from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import limits, traces
+from pipecd_controlplane.usecases.ownership import Agent, own_deployment
 from pipecd_controlplane.usecases.traces import NewTrace
 from pipecd_model.errors import ConflictError, NotFoundError
 from pipecd_model.ids import new_id
 from pipecd_wire.model import event_pb2 as pb
+from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
+
+OF_DEPLOYMENT: Final = uuid.UUID("c3a8b0a4-1b52-5d7e-8c53-0f8a52a1d9be")
+"""The namespace of the ids of events that deployments register."""
 
 WAITING: Final = "It is going to be replaced by {}"
 SHOWN_DATA: Final = 500
@@ -81,6 +87,28 @@ async def register(
             raise
         await stores.events.get(project_id, wanted_id)  # made by this call's first attempt
     return event.id
+
+
+async def register_of_deployment(
+    stores: Stores, agent: Agent, request: push_pb2.RegisterEventRequest, now: Now
+) -> str:
+    """Add an event because a deployment of this agent has succeeded; a repeat adds none."""
+    deployment = await own_deployment(stores.deployments, agent, request.deployment_id)
+    return await register(
+        stores,
+        agent.project_id,
+        name=request.name,
+        data=request.data,
+        labels=request.labels,
+        contexts={
+            "application": deployment.application_name,
+            "commit": deployment.trigger.commit.hash,
+            "deployment": deployment.id,
+        },
+        trace=None,
+        now=now,
+        wanted_id=str(uuid.uuid5(OF_DEPLOYMENT, f"{deployment.id}/{request.number}")),
+    )
 
 
 async def find_latest(

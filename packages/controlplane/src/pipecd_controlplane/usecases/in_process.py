@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The shared state of a control plane that is one process: in its memory, lost when it ends.
 
-No method but `flush` suspends, so no other task runs in the middle of a call.
+No method but `flush` and `ask` suspends, so no other task runs in the middle of a call.
 """
 
 import time
@@ -15,7 +15,10 @@ from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.attempts import Clock, InProcessAttemptLimiter
 from pipecd_controlplane.usecases.bus import Bus
 from pipecd_controlplane.usecases.familiar import InProcessFamiliarNetworks
+from pipecd_controlplane.usecases.git_hints import InProcessGitHints
+from pipecd_controlplane.usecases.login_requests import InProcessLoginRequests
 from pipecd_controlplane.usecases.ownership import Agent
+from pipecd_controlplane.usecases.questions import InProcessQuestions
 from pipecd_controlplane.usecases.shared_state import AttemptLimiter, ChangeBus, Sighting
 from pipecd_controlplane.usecases.vault import read_keys
 
@@ -23,9 +26,11 @@ from pipecd_controlplane.usecases.vault import read_keys
 class InProcessPresence:
     """Which pipeds are connected to this process right now."""
 
-    def __init__(self, bus: ChangeBus) -> None:
+    def __init__(self, bus: ChangeBus, clock: Clock = time.monotonic) -> None:
         self._bus = bus
+        self._clock = clock
         self._connections: Counter[str] = Counter()
+        self._ended: dict[str, float] = {}
 
     @asynccontextmanager
     async def connection(self, agent: Agent) -> AsyncIterator[None]:
@@ -39,10 +44,19 @@ class InProcessPresence:
             self._connections[agent.piped_id] -= 1
             if not self._connections[agent.piped_id]:
                 del self._connections[agent.piped_id]
+                self._ended[agent.piped_id] = self._clock()
             self._bus.publish([change])
 
     async def find_connected(self, piped_ids: Iterable[str]) -> set[str]:
         return {piped_id for piped_id in piped_ids if self._connections[piped_id] > 0}
+
+    async def find_seconds_since_connected(self, piped_ids: Iterable[str]) -> dict[str, float]:
+        now = self._clock()
+        return {
+            piped_id: now - self._ended[piped_id]
+            for piped_id in piped_ids
+            if piped_id in self._ended and not self._connections[piped_id]
+        }
 
 
 class InProcessSightings:
@@ -110,9 +124,12 @@ class InProcessState:
         self._clock = clock
         self._limiters: dict[str, AttemptLimiter] = {}
         self.bus = Bus()
-        self.presence = InProcessPresence(self.bus)
+        self.presence = InProcessPresence(self.bus, clock)
         self.sightings = InProcessSightings(clock)
         self.familiar_networks = InProcessFamiliarNetworks()
+        self.login_requests = InProcessLoginRequests(clock)
+        self.questions = InProcessQuestions(self.bus)
+        self.git_hints = InProcessGitHints(self.bus)
         self.key_uses = InProcessKeyUses()
         self.job_leader = InProcessJobLeader()
 

@@ -52,8 +52,8 @@ class _Seen:
     record: LeaseRecord
     at: float
     """When the record was first seen with this epoch and these renewals."""
-    settled_at: float = 0.0
-    """From when on the previous holder, which fell silent, cannot be at work any more."""
+    settled_at: float
+    """From when on the previous holder, if it fell silent, cannot be at work any more."""
 
     def is_same(self, record: LeaseRecord) -> bool:
         return (self.record.epoch, self.record.renewals) == (record.epoch, record.renewals)
@@ -149,10 +149,10 @@ class Leases:
         record = await self._records.change(agent.project_id, agent.piped_id, edit)
         return self._lease(instance_id, record, self._observe(agent, record))
 
-    async def release(self, agent: Agent, instance_id: str, epoch: int) -> None:
+    async def release(self, agent: Agent, instance_id: str, epoch: int) -> bool:
         """Releases the lease, so that a waiting instance can acquire it.
 
-        Does nothing when another instance holds it.
+        Does nothing when another instance holds it. Returns whether nobody holds it now.
         """
 
         def edit(record: LeaseRecord) -> LeaseRecord:
@@ -160,7 +160,9 @@ class Leases:
                 return record
             return replace(record, instance_id="", data_folder_id="")
 
-        self._observe(agent, await self._records.change(agent.project_id, agent.piped_id, edit))
+        record = await self._records.change(agent.project_id, agent.piped_id, edit)
+        self._observe(agent, record)
+        return not record.instance_id
 
     async def check_epoch(self, agent: Agent) -> None:
         """Raises StateError for a caller whose lease has since gone to another instance.
@@ -192,8 +194,7 @@ class Leases:
         seen = self._seen.get(agent.piped_id)
         if seen is None:
             # How long the previous holder has been silent is unknown: as if it renewed just now.
-            settled_at = now + self._times.take_over if record.contested else 0.0
-            seen = _Seen(record, now, settled_at)
+            seen = _Seen(record, now, now + self._times.take_over)
             self._seen[agent.piped_id] = seen
         elif not seen.is_same(record):
             # By the first call that sees it: the one that acquired it may have ended meanwhile.

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pipeds: registered by people, described by themselves when they start."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
+from pipecd_controlplane.store.applications import ApplicationFilter
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
+from pipecd_controlplane.store.records import ReportedMessage
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import commands, limits
 from pipecd_controlplane.usecases.keys import new_piped_key, quick_hash
+from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_controlplane.usecases.requester import Requester
 from pipecd_controlplane.usecases.shared_state import Presence
 from pipecd_model.errors import ConfigError, ConflictError, StateError
@@ -23,6 +26,9 @@ from pipecd_wire.pipedservice import service_pb2 as pipedservice
 ONLINE_SECONDS: Final = 120
 """A piped that does not watch reports every minute; one missed report is forgiven."""
 
+RECONNECT_SECONDS: Final = 15
+"""A piped that watches is connected again by then; one that is not, and is silent, was killed."""
+
 ALARM_SECONDS: Final = 600
 """How long an alarm is shown after it was last raised; a lasting one is raised every minute."""
 
@@ -31,6 +37,9 @@ MOST_KEYS: Final = 5
 
 KEYS_AT_ONCE: Final = 2
 """Of a piped, as upstream has it: the one in use, and the one to change over to."""
+
+NAMED_APPLICATIONS: Final = 3
+"""Applications that a refusal to delete their piped names."""
 
 REDACTED: Final = "redacted"
 
@@ -102,6 +111,36 @@ async def set_disabled(stores: Stores, project_id: str, piped_id: str, *, disabl
     await stores.pipeds.update(project_id, piped_id, edit)
 
 
+async def delete(
+    stores: Stores, presence: Presence, project_id: str, piped_id: str, now: Now
+) -> None:
+    """Delete a piped that is offline and has no applications. Raises StateError otherwise."""
+    piped = await stores.pipeds.get(project_id, piped_id)
+    if piped_id in await find_online(stores, presence, project_id, now):
+        raise StateError(
+            f"the piped {piped.name!r} is online",
+            hint="stop it first; one that was killed counts as offline after 15 seconds,"
+            " or two minutes if it only polls",
+        )
+
+    async def work(transaction: Transaction) -> None:
+        wanted = ApplicationFilter(piped_id=piped_id, deleted=False)
+        page = await stores.applications.page_in(
+            transaction, project_id, wanted, limit=NAMED_APPLICATIONS + 1, cursor=""
+        )
+        if page.items:
+            names = sorted(each.name for each in page.items)
+            more = " and more" if len(names) > NAMED_APPLICATIONS else ""
+            raise StateError(
+                f"applications belong to the piped {piped.name!r}:"
+                f" {', '.join(names[:NAMED_APPLICATIONS])}{more}",
+                hint="delete them, or move them to another piped first",
+            )
+        await stores.pipeds.remove_in(transaction, piped)
+
+    await stores.database.write(work)
+
+
 async def get(stores: Stores, project_id: str, piped_id: str) -> piped_pb2.Piped:
     """Returns a piped as it may be shown. Raises NotFoundError."""
     return redact(await stores.pipeds.get(project_id, piped_id))
@@ -132,6 +171,23 @@ async def restart(stores: Stores, requester: Requester, piped_id: str) -> comman
         )
 
     return await commands.issue(stores, requester, "RestartPiped", make)
+
+
+async def report_meta(
+    stores: Stores, agent: Agent, report: pipedservice.ReportPipedMetaRequest, now: Now
+) -> piped_pb2.Piped:
+    """Applies what an agent says of itself, and returns the piped.
+
+    One that waits while another instance holds the lease is only known to be allowed: what it would
+    work with must not replace what the other one works with. It reports again with the lease.
+    """
+    if agent.lease_epoch == 0:
+        lease = await stores.leases.get(agent.project_id, agent.piped_id)
+        if lease.instance_id:
+            return await stores.pipeds.get(agent.project_id, agent.piped_id)
+    return await stores.pipeds.update(
+        agent.project_id, agent.piped_id, lambda piped: describe(piped, report, now())
+    )
 
 
 def describe(piped: piped_pb2.Piped, report: pipedservice.ReportPipedMetaRequest, now: int) -> None:
@@ -222,22 +278,19 @@ async def list_pipeds(
     """Returns the pipeds with their connection status, and their keys without the hashes."""
     stats = await stores.piped_stats.list_by_project(project_id)
     pipeds = await stores.pipeds.list_by_project(project_id)
-    connected = await presence.find_connected(piped.id for piped in pipeds)
+    online = await _choose_online(presence, stats, [piped.id for piped in pipeds], now())
     shown = []
     for piped in pipeds:
         if enabled is not None and piped.disabled is enabled:
             continue
         one = redact(piped)
-        stat = stats.get(piped.id)
-        one.status = _status(piped, connected, stat.updated_at if stat else 0, now)
+        one.status = _status(piped, online)
         shown.append(one)
     return shown
 
 
-def _status(
-    piped: piped_pb2.Piped, connected: set[str], stat_at: int, now: Now
-) -> piped_pb2.Piped.ConnectionStatus.ValueType:
-    if piped.id in connected or now() - stat_at < ONLINE_SECONDS:
+def _status(piped: piped_pb2.Piped, online: set[str]) -> piped_pb2.Piped.ConnectionStatus.ValueType:
+    if piped.id in online:
         return piped_pb2.Piped.ONLINE
     return piped_pb2.Piped.OFFLINE if piped.started_at else piped_pb2.Piped.UNKNOWN
 
@@ -249,6 +302,8 @@ class PipedReport:
     piped: piped_pb2.Piped
     plugins: list[push_pb2.PluginState]
     alarms: list[str]
+    last_seen_at: int
+    """Unix seconds: when it reported last, or now while it is connected; 0 is never."""
 
 
 async def list_reports(
@@ -260,19 +315,25 @@ async def list_reports(
     alarms = await stores.alarms.list_by_project(project_id, since=now() - ALARM_SECONDS)
     pipeds = await stores.pipeds.list_by_project(project_id)
     connected = await presence.find_connected(piped.id for piped in pipeds)
+    online = await _choose_online(presence, stats, [piped.id for piped in pipeds], now())
     listed = []
     for piped in pipeds:
         shown = piped_pb2.Piped()
         shown.CopyFrom(piped)
         del shown.keys[:]
         stat = stats.get(piped.id)
-        shown.status = _status(piped, connected, stat.updated_at if stat else 0, now)
+        shown.status = _status(piped, online)
         state = states.get(piped.id)
         listed.append(
             PipedReport(
                 piped=shown,
                 plugins=list(state.message.plugins) if state else [],
                 alarms=alarms.get(piped.id, []),
+                last_seen_at=int(now())
+                if piped.id in connected
+                else stat.updated_at
+                if stat
+                else 0,
             )
         )
     return listed
@@ -281,12 +342,29 @@ async def list_reports(
 async def find_online(stores: Stores, presence: Presence, project_id: str, now: Now) -> set[str]:
     """Returns the ids of the pipeds that watch, or have reported lately."""
     stats = await stores.piped_stats.list_by_project(project_id)
-    at = now()
     pipeds = await stores.pipeds.list_by_project(project_id)
-    connected = await presence.find_connected(piped.id for piped in pipeds)
-    return {
-        piped.id
-        for piped in pipeds
-        if piped.id in connected
-        or (piped.id in stats and at - stats[piped.id].updated_at < ONLINE_SECONDS)
+    return await _choose_online(presence, stats, [piped.id for piped in pipeds], now())
+
+
+async def _choose_online(
+    presence: Presence, stats: Mapping[str, ReportedMessage[Any]], ids: Sequence[str], now: float
+) -> set[str]:
+    connected = await presence.find_connected(ids)
+    since = await presence.find_seconds_since_connected(ids)
+    reported = {each: now - stats[each].updated_at for each in ids if each in stats}
+    return connected | {
+        each for each in reported if counts_as_online(reported[each], since.get(each))
     }
+
+
+def counts_as_online(report_seconds: float, connection_seconds: float | None) -> bool:
+    """Returns whether a piped that is not connected lives, by its last report.
+
+    Both are seconds ago: its last report, and the end of its last connection, if it had one. One
+    that watches and was killed reports nothing after that.
+    """
+    if report_seconds >= ONLINE_SECONDS:
+        return False
+    if connection_seconds is None or connection_seconds < RECONNECT_SECONDS:
+        return True
+    return report_seconds < connection_seconds

@@ -17,7 +17,7 @@ from pipecd_controlplane.usecases import commands, pipeds, request_names
 from pipecd_controlplane.usecases.requester import Requester
 from pipecd_controlplane.usecases.shared_state import Presence
 from pipecd_model.command import is_handled
-from pipecd_model.errors import ConfigError, DeniedError, NotFoundError, PipecdError, StateError
+from pipecd_model.errors import ConfigError, DeniedError, NotFoundError, StateError
 from pipecd_model.ids import new_id
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import command_pb2, piped_pb2
@@ -32,6 +32,8 @@ KEPT_SECONDS: Final = 24 * 3600
 COMMANDER: Final = "pipectl"
 MOST_COMMANDS: Final = 100
 OFFLINE: Final = "Maybe Piped is offline currently."
+LONGEST_ERROR: Final = 500
+"""Characters of an error that quotes what a piped said."""
 
 
 async def ask(
@@ -172,12 +174,13 @@ class PlanPreviewResults:
         if output is None:
             if command.status == command_pb2.COMMAND_TIMEOUT:
                 return pb.PlanPreviewCommandResult(error="Timed out, no piped took the command")
-            raise PipecdError(f"the piped gave no output for the command {command.id!r}")
+            return pb.PlanPreviewCommandResult(error="the piped gave no output; its log says why")
         result = pb.PlanPreviewCommandResult()
         try:
             json_format.Parse(output, result, ignore_unknown_fields=True)
         except json_format.ParseError as error:
-            raise PipecdError(
-                f"the output of the command {command.id!r} cannot be read: {error}"
-            ) from error
+            # What one piped says wrongly must not hide what the others say.
+            return pb.PlanPreviewCommandResult(
+                error=f"what the piped answered cannot be read: {str(error)[:LONGEST_ERROR]}"
+            )
         return result

@@ -5,7 +5,7 @@ A project of the configuration file is as the file says; it cannot be changed he
 would leave no way for an admin to sign in and undo it is refused.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Sequence
 
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.stores import Stores
@@ -98,8 +98,10 @@ class ProjectSettings:
         await self.change(project_id, edit)
 
     async def add_role(
-        self, project_id: str, name: str, policies: Iterable[pb.ProjectRBACPolicy]
+        self, project_id: str, name: str, policies: Sequence[pb.ProjectRBACPolicy]
     ) -> None:
+        roles.check_rights(policies)
+
         def edit(project: pb.Project) -> None:
             if name in roles.all_roles(project):
                 raise ConflictError(f"the role {name!r} exists already")
@@ -108,8 +110,10 @@ class ProjectSettings:
         await self.change(project_id, edit)
 
     async def update_role(
-        self, project_id: str, name: str, policies: Iterable[pb.ProjectRBACPolicy]
+        self, project_id: str, name: str, policies: Sequence[pb.ProjectRBACPolicy]
     ) -> None:
+        roles.check_rights(policies)
+
         def edit(project: pb.Project) -> None:
             role = _own_role(project, name)
             del role.policies[:]

@@ -3,13 +3,19 @@
 
 What no policy grants is denied. A policy whose resource carries labels covers only entities that
 have all of these labels.
+
+A right that upstream's actions have no word for (`pipecd.options.OwnRight`) is part of all actions
+of its resource. A policy grants it alone by the label `RIGHT_LABEL` on its resource: so roles keep
+upstream's form, and programs of upstream's show and store them as they are.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from pipecd_model.errors import ConfigError
 from pipecd_wire.model import project_pb2 as pb
+from pipecd_wire.options import rights_pb2
 
 Resource = pb.ProjectRBACResource
 Policy = pb.ProjectRBACPolicy
@@ -17,6 +23,9 @@ Policy = pb.ProjectRBACPolicy
 ADMIN: Final = "Admin"
 EDITOR: Final = "Editor"
 VIEWER: Final = "Viewer"
+
+RIGHT_LABEL: Final = "pipecd.dev/right"
+"""The label of a policy's resource that names one of our own rights: the policy grants no other."""
 
 
 def _policy(
@@ -80,6 +89,7 @@ def grant(
     roles: Iterable[pb.ProjectRBACRole],
     resource: Resource.ResourceType.ValueType,
     action: Policy.Action.ValueType,
+    own_right: int = rights_pb2.OWN_RIGHT_UNSPECIFIED,
 ) -> Grant | None:
     """Returns the permission that these roles give together; None when they do not allow it."""
     limited = []
@@ -87,11 +97,43 @@ def grant(
         if action not in policy.actions and Policy.ALL not in policy.actions:
             continue
         for each in policy.resources:
-            if each.type in {resource, Resource.ALL}:
-                if not each.labels:
-                    return Grant()
-                limited.append(dict(each.labels))
+            labels = dict(each.labels)
+            named = labels.pop(RIGHT_LABEL, None)
+            if each.type not in {resource, Resource.ALL} or not _has_right(
+                policy, named, own_right
+            ):
+                continue
+            if not labels:
+                return Grant()
+            limited.append(labels)
     return Grant(label_sets=tuple(limited)) if limited else None
+
+
+def _has_right(policy: Policy, named: str | None, own_right: int) -> bool:
+    """Returns whether a policy that grants an action also grants a right of ours, if one is needed.
+
+    `named` is the right that the policy's resource is for, None when it is for upstream's.
+    """
+    if named is not None:
+        return bool(own_right) and named == format_right(own_right)
+    return not own_right or Policy.ALL in policy.actions
+
+
+def check_rights(policies: Iterable[Policy]) -> None:
+    """Raises ConfigError for a policy that names a right of ours that there is not."""
+    known = [format_right(each) for each in rights_pb2.OwnRight.values() if each]
+    for labels in (resource.labels for policy in policies for resource in policy.resources):
+        if RIGHT_LABEL in labels and labels[RIGHT_LABEL] not in known:
+            raise ConfigError(
+                f"invalid request: policies: there is no right {labels[RIGHT_LABEL][:40]!r}",
+                hint=f"{RIGHT_LABEL} may name {', '.join(known)}",
+            )
+
+
+def format_right(own_right: int) -> str:
+    """Returns the name of a right as `RIGHT_LABEL` has it, e.g. `open-resources`."""
+    name = rights_pb2.OwnRight.Name(rights_pb2.OwnRight.ValueType(own_right))
+    return name.lower().replace("_", "-")
 
 
 def all_roles(project: pb.Project) -> dict[str, pb.ProjectRBACRole]:

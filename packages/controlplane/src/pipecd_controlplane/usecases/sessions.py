@@ -12,8 +12,15 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
+from pipecd_controlplane.store.auditing import SESSION, AuditSubject, auditing
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases.audit_actors import (
+    SIGN_IN,
+    SIGN_OUT,
+    describe_act,
+    describe_person,
+)
 from pipecd_model.errors import NotFoundError
 from pipecd_model.ids import new_id
 from pipecd_wire.pipecd.api import access_pb2
@@ -43,10 +50,14 @@ async def start(
     *,
     now: Now,
     hours: int = DEFAULT_HOURS,
+    expires_at: int = 0,
     address: str = "",
     user_agent: str = "",
 ) -> str:
-    """Start a session; returns the value of its cookie, of which only the hash is stored."""
+    """Start a session; returns the value of its cookie, of which only the hash is stored.
+
+    It ends after `hours`, or at `expires_at`.
+    """
     secret = secrets.token_urlsafe(32)
     at = now()
     session = access_pb2.Session(
@@ -60,9 +71,12 @@ async def start(
         address=address,
         user_agent=user_agent[:LONGEST_AGENT],
         created_at=at,
-        expires_at=at + hours * 3600,
+        expires_at=expires_at or at + hours * 3600,
     )
-    await stores.sessions.add(session, _hash(secret))
+    actor = describe_person(identity.subject, identity.via, address)
+    subject = AuditSubject(kind=SESSION, id=session.id)
+    with auditing(describe_act(project_id, actor, SIGN_IN, at, subject=subject)):
+        await stores.sessions.add(session, _hash(secret))
     return f"{session.id}.{secret}"
 
 
@@ -76,6 +90,16 @@ async def find(stores: Stores, cookie: str, *, now: Now) -> access_pb2.Session |
     if not hmac.compare_digest(_hash(secret), kept) or session.expires_at <= now():
         return None
     return session
+
+
+async def sign_out(
+    stores: Stores, session: access_pb2.Session, *, now: Now, address: str = ""
+) -> None:
+    """Ends the session of a person who signs out."""
+    actor = describe_person(session.subject, session.via, address)
+    subject = AuditSubject(kind=SESSION, id=session.id)
+    with auditing(describe_act(session.project_id, actor, SIGN_OUT, now(), subject=subject)):
+        await stores.sessions.end(session.project_id, session.id)
 
 
 Owner = tuple[str, int]

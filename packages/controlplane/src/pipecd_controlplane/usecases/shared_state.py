@@ -6,7 +6,7 @@ replicas over one database need another `SharedState`, and nothing else: callers
 rely only on the contracts in this module.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,8 @@ from pipecd_controlplane.store.changes import Change, Topic
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.bus import Listener, Subscriber
 from pipecd_controlplane.usecases.ownership import Agent
+from pipecd_model.errors import UnavailableError
+from pipecd_wire.pipecd.push import push_pb2
 
 
 class ChangeBus(Protocol):
@@ -50,6 +52,12 @@ class Presence(Protocol):
 
     async def find_connected(self, piped_ids: Iterable[str]) -> set[str]:
         """Returns the ids of those pipeds that are connected now."""
+
+    async def find_seconds_since_connected(self, piped_ids: Iterable[str]) -> dict[str, float]:
+        """Returns how many seconds ago the last connection of each piped ended.
+
+        Without those that are connected, and those whose last connection is not known any more.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +107,106 @@ class FamiliarNetworks(Protocol):
         """Records a successful sign-in."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginRequest:
+    """A program in a terminal that asks for a session, until a person with one has answered."""
+
+    user_code: str
+    """What the person types: short, and good for nothing without a session."""
+    device_hash: str
+    """The hash of the secret that the program polls with."""
+    client: str
+    """What the program calls itself: a claim, and no more."""
+    address: str
+    """Where it asks from."""
+    session_id: str = ""
+    """The session of the person who has confirmed it."""
+    is_refused: bool = False
+
+    @property
+    def is_answered(self) -> bool:
+        return bool(self.session_id) or self.is_refused
+
+
+class LoginRequests(Protocol):
+    """The programs in terminals that wait for a person to confirm their sign-in.
+
+    An implementation forgets a request after its time, and when there are very many of them the
+    ones of the network that has most.
+    """
+
+    async def add(self, request: LoginRequest, *, network: str, seconds: float) -> None:
+        """Keeps a request for some time. Raises ConflictError when its code is taken."""
+
+    async def find_open(self, user_code: str) -> LoginRequest | None:
+        """Returns the request with a code that nobody has answered yet."""
+
+    async def answer(self, user_code: str, *, session_id: str, is_refused: bool) -> bool:
+        """Answers a request. Returns False when it is gone, or somebody has answered it before."""
+
+    async def take(self, device_hash: str) -> LoginRequest | None:
+        """Returns a request; one that is answered is returned once and never again."""
+
+
+class NobodyAnswersError(UnavailableError):
+    """No connection of the piped, to any replica, answers questions."""
+
+
+TakeQuestions = Callable[[], Awaitable[list[push_pb2.Question]]]
+"""Returns the questions that were not taken before; the caller sends them to the agent."""
+
+
+class Questions(Protocol):
+    """Questions to agents whose answers somebody waits for.
+
+    Neither questions nor answers are written to a disk or a database, by no implementation: they
+    go from the replica that was asked to the one that has the agent's watch, and back.
+    """
+
+    def channel(self, agent: Agent) -> AbstractAsyncContextManager[TakeQuestions]:
+        """Sends the questions for the agent through this connection while the block runs.
+
+        A change of kind QUESTION is published to the piped when there are some to take. Those that
+        were taken and not answered when the block ends raise UnavailableError for their askers.
+        """
+
+    async def ask(
+        self, agent: Agent, question: push_pb2.Question, *, seconds: float
+    ) -> push_pb2.AnswerQuestionRequest:
+        """Returns the answer of the agent.
+
+        Raises NobodyAnswersError at once when there is no connection to ask through;
+        UnavailableError when it is lost, or too many wait; TimedOutError after `seconds`.
+        """
+
+    async def answer(self, agent: Agent, answer: push_pb2.AnswerQuestionRequest) -> None:
+        """Hands an answer to the one who waits for it.
+
+        Raises NotFoundError when nobody does, or the question was for another agent.
+        """
+
+
+TakeGitHints = Callable[[], Awaitable[list[push_pb2.GitHint]]]
+"""Returns the hints that were not taken before; the caller sends them to the agent."""
+
+
+class GitHints(Protocol):
+    """Hints to agents that a branch may have moved. They are stored nowhere.
+
+    Hints for one branch that were not sent yet become one. An agent that is not connected needs
+    none: it asks git when it connects, and at each interval.
+    """
+
+    def channel(self, agent: Agent) -> AbstractAsyncContextManager[TakeGitHints]:
+        """Sends the hints for the agent through this connection while the block runs.
+
+        A change of kind GIT_HINT is published to the piped when there are some to take.
+        """
+
+    async def send(self, agent: Agent, hint: push_pb2.GitHint) -> bool:
+        """Sends a hint through every connection of the agent. Returns whether there is one."""
+
+
 class KeyUses(Protocol):
     """When API keys were used last; a call must not wait for the disk to note it.
 
@@ -138,6 +246,15 @@ class SharedState(Protocol):
 
     @property
     def familiar_networks(self) -> FamiliarNetworks: ...
+
+    @property
+    def login_requests(self) -> LoginRequests: ...
+
+    @property
+    def questions(self) -> Questions: ...
+
+    @property
+    def git_hints(self) -> GitHints: ...
 
     @property
     def key_uses(self) -> KeyUses: ...

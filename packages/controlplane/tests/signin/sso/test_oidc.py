@@ -52,6 +52,32 @@ async def test_a_member_of_a_group_gets_its_role(
     await shop.call(browser.cookies["token"], "ListAPIKeys", web.ListAPIKeysRequest())
 
 
+async def test_a_sign_in_for_a_terminal_leads_back_to_the_page_for_its_code(
+    shop: SignInSite, issuer: OidcIssuer, through: WalkThrough
+) -> None:
+    """By a page of ours: the browser sends a strict cookie on no redirect from another site."""
+    issuer.claims = {"groups": ["ops"]}
+    browser = await shop.browser()
+
+    answer = await through(browser, next="/auth/terminal")
+
+    assert answer.status_code == 200
+    assert 'http-equiv="refresh" content="0; url=/auth/terminal"' in answer.text
+    assert "ada" in (await browser.get("/auth/terminal")).text
+
+
+async def test_a_sign_in_for_a_terminal_that_fails_says_why_there(
+    shop: SignInSite, issuer: OidcIssuer, through: WalkThrough
+) -> None:
+    issuer.claims = {"groups": ["strangers"]}
+    browser = await shop.browser()
+
+    answer = await through(browser, next="/auth/terminal")
+
+    assert "url=/auth/terminal" in answer.text
+    assert "you have no role in this project" in (await browser.get("/auth/terminal")).text
+
+
 async def test_the_session_lasts_as_long_as_the_project_says(
     shop: SignInSite, issuer: OidcIssuer, through: WalkThrough
 ) -> None:

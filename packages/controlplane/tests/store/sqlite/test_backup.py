@@ -79,12 +79,15 @@ async def test_a_restored_folder_serves_what_was_there(
     async with serve(tmp_path / "data") as plane:
         agent = await plane.agent()
         application_id = await plane.application(agent)
+        audited = await plane.stores.audit.list_heads()
         await asyncio.to_thread(backup, tmp_path / "data", tmp_path / "copy.tar", now=5)
         later = await plane.application(agent, name="later")
 
     restore(tmp_path / "copy.tar", tmp_path / "restored")
 
     async with serve(tmp_path / "restored") as plane:
+        assert audited["default"].sequence
+        assert await plane.stores.audit.list_heads() == audited
         listed = await call(plane.admin.api.ListApplications, apiservice.ListApplicationsRequest())
         assert [each.id for each in listed.applications] == [application_id]
         assert application_id != later

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Applications, by API key."""
+"""Applications, by API key or session."""
 
-from pipecd_controlplane.auth.caller import ApiKeyCaller
+from pipecd_controlplane.auth.caller import User
 from pipecd_controlplane.store.applications import ApplicationFilter
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
@@ -21,7 +21,7 @@ class ProgramApplicationsApi:
 
     @rpc("AddApplication")
     async def add_application(
-        self, caller: ApiKeyCaller, request: pb.AddApplicationRequest
+        self, caller: User, request: pb.AddApplicationRequest
     ) -> pb.AddApplicationResponse:
         new = applications.NewApplication(
             name=request.name,
@@ -37,23 +37,23 @@ class ProgramApplicationsApi:
 
     @rpc("SyncApplication")
     async def sync_application(
-        self, caller: ApiKeyCaller, request: pb.SyncApplicationRequest
+        self, caller: User, request: pb.SyncApplicationRequest
     ) -> pb.SyncApplicationResponse:
         issued = await applications.sync(
-            self._stores, caller, request.application_id, by=caller.key_id
+            self._stores, caller, request.application_id, by=caller.commander
         )
         return pb.SyncApplicationResponse(command_id=issued.id)
 
     @rpc("GetApplication")
     async def get_application(
-        self, caller: ApiKeyCaller, request: pb.GetApplicationRequest
+        self, caller: User, request: pb.GetApplicationRequest
     ) -> pb.GetApplicationResponse:
         application = await applications.get(self._stores, caller, request.application_id)
         return pb.GetApplicationResponse(application=application)
 
     @rpc("ListApplications")
     async def list_applications(
-        self, caller: ApiKeyCaller, request: pb.ListApplicationsRequest
+        self, caller: User, request: pb.ListApplicationsRequest
     ) -> pb.ListApplicationsResponse:
         wanted = ApplicationFilter(
             name=request.name,
@@ -65,11 +65,14 @@ class ProgramApplicationsApi:
         page = await self._stores.applications.page(
             caller.project_id, wanted, limit=request.limit, cursor=request.cursor
         )
-        return pb.ListApplicationsResponse(applications=page.items, cursor=page.cursor)
+        return pb.ListApplicationsResponse(
+            applications=[each for each in page.items if caller.covers(each.labels)],
+            cursor=page.cursor,
+        )
 
     @rpc("UpdateApplication")
     async def update_application(
-        self, caller: ApiKeyCaller, request: pb.UpdateApplicationRequest
+        self, caller: User, request: pb.UpdateApplicationRequest
     ) -> pb.UpdateApplicationResponse:
         await applications.move(
             self._stores,
@@ -84,14 +87,14 @@ class ProgramApplicationsApi:
 
     @rpc("DeleteApplication")
     async def delete_application(
-        self, caller: ApiKeyCaller, request: pb.DeleteApplicationRequest
+        self, caller: User, request: pb.DeleteApplicationRequest
     ) -> pb.DeleteApplicationResponse:
         await applications.delete(self._stores, caller, request.application_id, self._now)
         return pb.DeleteApplicationResponse(application_id=request.application_id)
 
     @rpc("EnableApplication")
     async def enable_application(
-        self, caller: ApiKeyCaller, request: pb.EnableApplicationRequest
+        self, caller: User, request: pb.EnableApplicationRequest
     ) -> pb.EnableApplicationResponse:
         await applications.set_disabled(
             self._stores, caller, request.application_id, disabled=False
@@ -100,14 +103,14 @@ class ProgramApplicationsApi:
 
     @rpc("DisableApplication")
     async def disable_application(
-        self, caller: ApiKeyCaller, request: pb.DisableApplicationRequest
+        self, caller: User, request: pb.DisableApplicationRequest
     ) -> pb.DisableApplicationResponse:
         await applications.set_disabled(self._stores, caller, request.application_id, disabled=True)
         return pb.DisableApplicationResponse(application_id=request.application_id)
 
     @rpc("RenameApplicationConfigFile")
     async def rename_config_file(
-        self, caller: ApiKeyCaller, request: pb.RenameApplicationConfigFileRequest
+        self, caller: User, request: pb.RenameApplicationConfigFileRequest
     ) -> pb.RenameApplicationConfigFileResponse:
         await applications.rename_config_file(
             self._stores, caller.project_id, request.application_ids, request.new_filename
@@ -116,7 +119,7 @@ class ProgramApplicationsApi:
 
     @rpc("UpdateApplicationDeployTargets")
     async def update_deploy_targets(
-        self, caller: ApiKeyCaller, request: pb.UpdateApplicationDeployTargetsRequest
+        self, caller: User, request: pb.UpdateApplicationDeployTargetsRequest
     ) -> pb.UpdateApplicationDeployTargetsResponse:
         await applications.set_targets(
             self._stores,

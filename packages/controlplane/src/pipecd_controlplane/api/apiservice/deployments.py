@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deployments, their logs and commands, by API key."""
+"""Deployments, their logs and commands, by API key or session."""
 
 from pipecd_controlplane.api.apiservice.applications import kind_of
-from pipecd_controlplane.auth.caller import ApiKeyCaller
+from pipecd_controlplane.auth.caller import User
 from pipecd_controlplane.store.deployments import DeploymentFilter
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases import stage_logs
+from pipecd_controlplane.usecases import deployments, stage_logs
 from pipecd_model.errors import ConfigError
 from pipecd_model.stage import ROLLBACK
 from pipecd_wire.apiservice import service_pb2 as pb
@@ -21,14 +21,14 @@ class ProgramDeploymentsApi:
 
     @rpc("GetDeployment")
     async def get_deployment(
-        self, caller: ApiKeyCaller, request: pb.GetDeploymentRequest
+        self, caller: User, request: pb.GetDeploymentRequest
     ) -> pb.GetDeploymentResponse:
-        deployment = await self._stores.deployments.get(caller.project_id, request.deployment_id)
+        deployment = await deployments.get(self._stores, caller, request.deployment_id)
         return pb.GetDeploymentResponse(deployment=deployment)
 
     @rpc("ListDeployments")
     async def list_deployments(
-        self, caller: ApiKeyCaller, request: pb.ListDeploymentsRequest
+        self, caller: User, request: pb.ListDeploymentsRequest
     ) -> pb.ListDeploymentsResponse:
         wanted = DeploymentFilter(
             statuses=tuple(status_of(name) for name in request.statuses),
@@ -40,13 +40,16 @@ class ProgramDeploymentsApi:
         page = await self._stores.deployments.page(
             caller.project_id, wanted, limit=request.limit, cursor=request.cursor
         )
-        return pb.ListDeploymentsResponse(deployments=page.items, cursor=page.cursor)
+        return pb.ListDeploymentsResponse(
+            deployments=[each for each in page.items if caller.covers(each.labels)],
+            cursor=page.cursor,
+        )
 
     @rpc("ListStageLogs")
     async def list_stage_logs(
-        self, caller: ApiKeyCaller, request: pb.ListStageLogsRequest
+        self, caller: User, request: pb.ListStageLogsRequest
     ) -> pb.ListStageLogsResponse:
-        deployment = await self._stores.deployments.get(caller.project_id, request.deployment_id)
+        deployment = await deployments.get(self._stores, caller, request.deployment_id)
         logs = await stage_logs.read_whole(self._stores, deployment)
         names = {stage.id: stage.name for stage in deployment.stages}
         return pb.ListStageLogsResponse(
@@ -59,7 +62,7 @@ class ProgramDeploymentsApi:
 
     @rpc("GetCommand")
     async def get_command(
-        self, caller: ApiKeyCaller, request: pb.GetCommandRequest
+        self, caller: User, request: pb.GetCommandRequest
     ) -> pb.GetCommandResponse:
         command = await self._stores.commands.get(caller.project_id, request.command_id)
         return pb.GetCommandResponse(command=command)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events and plan previews, by API key: the calls of build pipelines."""
+"""Events and plan previews, by API key or session: the calls of build pipelines."""
 
 from collections.abc import Callable
 
-from pipecd_controlplane.auth.caller import ApiKeyCaller
+from pipecd_controlplane.auth.caller import User
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import events, plan_preview
@@ -26,7 +26,7 @@ class ProgramEventsApi:
 
     @rpc("RegisterEvent")
     async def register_event(
-        self, caller: ApiKeyCaller, request: pb.RegisterEventRequest
+        self, caller: User, request: pb.RegisterEventRequest
     ) -> pb.RegisterEventResponse:
         trace = None
         if request.commit_hash and request.commit_url:
@@ -53,14 +53,14 @@ class ProgramEventsApi:
 
     @rpc("RequestPlanPreview")
     async def request_plan_preview(
-        self, caller: ApiKeyCaller, request: pb.RequestPlanPreviewRequest
+        self, caller: User, request: pb.RequestPlanPreviewRequest
     ) -> pb.RequestPlanPreviewResponse:
         asked = await plan_preview.ask(self._stores, caller, request)
         return pb.RequestPlanPreviewResponse(commands=asked)
 
     @rpc("GetPlanPreviewResults")
     async def get_plan_preview_results(
-        self, caller: ApiKeyCaller, request: pb.GetPlanPreviewResultsRequest
+        self, caller: User, request: pb.GetPlanPreviewResultsRequest
     ) -> pb.GetPlanPreviewResultsResponse:
         results = await self._previews.results(
             caller.project_id, request.commands, handle_seconds=request.command_handle_timeout

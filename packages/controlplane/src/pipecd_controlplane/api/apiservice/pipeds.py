@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pipeds, by API key."""
+"""Pipeds, by API key or session."""
 
-from pipecd_controlplane.auth.caller import ApiKeyCaller
+from pipecd_controlplane.auth.caller import User
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import pipeds
@@ -17,15 +17,13 @@ class ProgramPipedsApi:
         self._now = now
 
     @rpc("GetPiped")
-    async def get_piped(
-        self, caller: ApiKeyCaller, request: pb.GetPipedRequest
-    ) -> pb.GetPipedResponse:
+    async def get_piped(self, caller: User, request: pb.GetPipedRequest) -> pb.GetPipedResponse:
         piped = await pipeds.get(self._stores, caller.project_id, request.piped_id)
         return pb.GetPipedResponse(piped=piped)
 
     @rpc("RegisterPiped")
     async def register_piped(
-        self, caller: ApiKeyCaller, request: pb.RegisterPipedRequest
+        self, caller: User, request: pb.RegisterPipedRequest
     ) -> pb.RegisterPipedResponse:
         piped_id, key = await pipeds.register(
             self._stores, caller, name=request.name, description=request.desc, now=self._now
@@ -34,7 +32,7 @@ class ProgramPipedsApi:
 
     @rpc("UpdatePiped")
     async def update_piped(
-        self, caller: ApiKeyCaller, request: pb.UpdatePipedRequest
+        self, caller: User, request: pb.UpdatePipedRequest
     ) -> pb.UpdatePipedResponse:
         await pipeds.update(
             self._stores,
@@ -47,20 +45,20 @@ class ProgramPipedsApi:
 
     @rpc("EnablePiped")
     async def enable_piped(
-        self, caller: ApiKeyCaller, request: pb.EnablePipedRequest
+        self, caller: User, request: pb.EnablePipedRequest
     ) -> pb.EnablePipedResponse:
         await pipeds.set_disabled(self._stores, caller.project_id, request.piped_id, disabled=False)
         return pb.EnablePipedResponse()
 
     @rpc("DisablePiped")
     async def disable_piped(
-        self, caller: ApiKeyCaller, request: pb.DisablePipedRequest
+        self, caller: User, request: pb.DisablePipedRequest
     ) -> pb.DisablePipedResponse:
         await pipeds.set_disabled(self._stores, caller.project_id, request.piped_id, disabled=True)
         return pb.DisablePipedResponse()
 
     @rpc("Encrypt")
-    async def encrypt(self, caller: ApiKeyCaller, request: pb.EncryptRequest) -> pb.EncryptResponse:
+    async def encrypt(self, caller: User, request: pb.EncryptRequest) -> pb.EncryptResponse:
         ciphertext = await pipeds.encrypt(
             self._stores,
             caller.project_id,

@@ -48,11 +48,7 @@ class AgentPipedsApi:
         self, caller: Agent, request: pb.ReportPipedMetaRequest
     ) -> pb.ReportPipedMetaResponse:
         await self._duplicates.note(caller, "ReportPipedMeta")
-        piped = await self._stores.pipeds.update(
-            caller.project_id,
-            caller.piped_id,
-            lambda piped: pipeds.describe(piped, request, self._now()),
-        )
+        piped = await pipeds.report_meta(self._stores, caller, request, self._now)
         return pb.ReportPipedMetaResponse(name=piped.name, web_base_url=self._web_base_url())
 
     @rpc("GetDesiredVersion")

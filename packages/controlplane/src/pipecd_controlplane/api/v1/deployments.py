@@ -5,26 +5,42 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 from pipecd_controlplane.auth.caller import User
+from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases import deployment_commands, deployments, stage_logs
-from pipecd_controlplane.usecases.shared_state import ChangeBus
+from pipecd_controlplane.usecases import (
+    decisions,
+    deployment_commands,
+    deployments,
+    queue,
+    stage_actions,
+    stage_logs,
+    waits,
+)
+from pipecd_controlplane.usecases.rollbacks import RollBacks
+from pipecd_controlplane.usecases.shared_state import ChangeBus, Presence
 from pipecd_wire.pipecd.api import api_pb2 as pb
 from pipecd_wire.rpc import rpc
 
 
 class V1DeploymentsApi:
-    """Approve, skip, cancel, watch, follow."""
+    """Approve, skip, cancel, watch, follow, explain."""
 
     def __init__(
         self,
         stores: Stores,
         bus: ChangeBus,
+        presence: Presence,
+        roll_backs: RollBacks,
+        now: Now,
         *,
         seal_wait_seconds: float = stage_logs.SEAL_WAIT_SECONDS,
     ) -> None:
         self._stores = stores
         self._bus = bus
+        self._presence = presence
+        self._roll_backs = roll_backs
+        self._now = now
         self._seal_wait_seconds = seal_wait_seconds
 
     @rpc("ApproveStage")
@@ -32,14 +48,14 @@ class V1DeploymentsApi:
         self, caller: User, request: pb.ApproveStageRequest
     ) -> pb.ApproveStageResponse:
         issued = await deployment_commands.approve_stage(
-            self._stores, caller, request.deployment_id, request.stage_id
+            self._stores, caller, request.deployment_id, request.stage_id, request.comment
         )
         return pb.ApproveStageResponse(command_id=issued.id, stage_id=issued.stage_id)
 
     @rpc("SkipStage")
     async def skip_stage(self, caller: User, request: pb.SkipStageRequest) -> pb.SkipStageResponse:
         issued = await deployment_commands.skip_stage(
-            self._stores, caller, request.deployment_id, request.stage_id
+            self._stores, caller, request.deployment_id, request.stage_id, request.comment
         )
         return pb.SkipStageResponse(command_id=issued.id)
 
@@ -53,8 +69,29 @@ class V1DeploymentsApi:
             request.deployment_id,
             force_rollback=request.force_rollback,
             force_no_rollback=request.force_no_rollback,
+            comment=request.comment,
         )
         return pb.CancelDeploymentResponse(command_id=issued.id)
+
+    @rpc("RetryStage")
+    async def retry_stage(
+        self, caller: User, request: pb.RetryStageRequest
+    ) -> pb.RetryStageResponse:
+        return await decisions.retry_stage(self._stores, self._presence, caller, request, self._now)
+
+    @rpc("RollBackDeployment")
+    async def roll_back_deployment(
+        self, caller: User, request: pb.RollBackDeploymentRequest
+    ) -> pb.RollBackDeploymentResponse:
+        deployment = await deployments.get(self._stores, caller, request.deployment_id)
+        return await self._roll_backs.roll_back_deployment(caller, deployment, request.reason)
+
+    @rpc("GetDeploymentRecord")
+    async def get_deployment_record(
+        self, caller: User, request: pb.GetDeploymentRecordRequest
+    ) -> pb.GetDeploymentRecordResponse:
+        record = await stage_actions.get_record(self._stores, caller, request.deployment_id)
+        return pb.GetDeploymentRecordResponse(record=record)
 
     @rpc("WatchDeployment")
     async def watch_deployment(
@@ -67,6 +104,20 @@ class V1DeploymentsApi:
         async with aclosing(watching) as seen:
             async for deployment in seen:
                 yield pb.WatchDeploymentResponse(deployment=deployment)
+
+    @rpc("ExplainWait")
+    async def explain_wait(
+        self, caller: User, request: pb.ExplainWaitRequest
+    ) -> pb.ExplainWaitResponse:
+        found = await waits.explain(
+            self._stores, self._presence, caller, request.deployment_id, self._now
+        )
+        return pb.ExplainWaitResponse(waits_for=found)
+
+    @rpc("ListQueue")
+    async def list_queue(self, caller: User, request: pb.ListQueueRequest) -> pb.ListQueueResponse:
+        items = await queue.list_queue(self._stores, caller, request.piped_id)
+        return pb.ListQueueResponse(items=items)
 
     @rpc("FollowStageLog")
     async def follow_stage_log(

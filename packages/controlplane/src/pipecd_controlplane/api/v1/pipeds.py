@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""List the pipeds of a project with their current state, and restart their plugins."""
+"""List the pipeds of a project with their current state, restart their plugins, delete one."""
 
 from pipecd_controlplane.auth.caller import User
 from pipecd_controlplane.store.entities import Now
@@ -28,11 +28,23 @@ class V1PipedsApi:
         return pb.ListPipedsResponse(
             pipeds=[
                 pb.ListPipedsResponse.Item(
-                    piped=report.piped, plugins=report.plugins, alarms=report.alarms
+                    piped=report.piped,
+                    plugins=report.plugins,
+                    alarms=report.alarms,
+                    last_seen_at=report.last_seen_at,
                 )
                 for report in reports
             ]
         )
+
+    @rpc("DeletePiped")
+    async def delete_piped(
+        self, caller: User, request: pb.DeletePipedRequest
+    ) -> pb.DeletePipedResponse:
+        await pipeds.delete(
+            self._stores, self._presence, caller.project_id, request.piped_id, self._now
+        )
+        return pb.DeletePipedResponse()
 
     @rpc("RestartPlugin")
     async def restart_plugin(

@@ -29,6 +29,8 @@ class Journey(msgspec.Struct, frozen=True, kw_only=True):
     nonce: str
     verifier: str
     expires_at: int
+    next_path: str = "/"
+    """The page that the sign-in leads to."""
 
     @property
     def challenge(self) -> str:
@@ -44,13 +46,14 @@ class Journeys:
         self._vault = vault
         self._now = now
 
-    def begin(self, project_id: str) -> Journey:
+    def begin(self, project_id: str, next_path: str = "/") -> Journey:
         return Journey(
             project_id=project_id,
             state=secrets.token_hex(32),
             nonce=secrets.token_urlsafe(32),
             verifier=secrets.token_urlsafe(48),
             expires_at=self._now() + SECONDS,
+            next_path=next_path,
         )
 
     def cookie(self, journey: Journey) -> str:

@@ -2,11 +2,12 @@
 """Single sign-on: begun in a browser, finished in the same one."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
+from pipecd_controlplane.auth.sign_in_audit import SignInAudit
 from pipecd_controlplane.auth.sso.github import GitHub
 from pipecd_controlplane.auth.sso.journey import Journey, Journeys
 from pipecd_controlplane.auth.sso.oidc import Oidc
@@ -17,10 +18,17 @@ from pipecd_controlplane.usecases.sso_settings import SsoSettings
 from pipecd_model.errors import StateError, UnauthenticatedError, UnavailableError
 from pipecd_runtime.logs import logger
 from pipecd_wire.model import project_pb2
+from pipecd_wire.pipecd.api import access_pb2
 
 log = logger(__name__)
 
 PROVIDER_TIMEOUT_SECONDS: Final = 10.0
+
+VIAS: Final[Mapping[int, int]] = {
+    project_pb2.ProjectSSOConfig.GITHUB: access_pb2.Session.GITHUB,
+    project_pb2.ProjectSSOConfig.OIDC: access_pb2.Session.OIDC,
+}
+"""How a person signs in, by the provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +49,16 @@ class SsoSignIn:
         settings: SsoSettings,
         journeys: Journeys,
         public_url: Callable[[], str],
+        *,
+        audit: SignInAudit | None = None,
     ) -> None:
+        self._audit = audit
         self._stores = stores
         self._settings = settings
         self._journeys = journeys
         self._public_url = public_url
 
-    async def begin(self, project_id: str) -> tuple[str, str]:
+    async def begin(self, project_id: str, next_path: str = "/") -> tuple[str, str]:
         """Returns the URL that the browser is sent to, and the cookie that it keeps meanwhile.
 
         Raises StateError when single sign-on is not set up.
@@ -61,12 +72,19 @@ class SsoSignIn:
         except StateError as error:
             log.info("sso.not_set_up", project_id=project_id, error=str(error))
             raise StateError("single sign-on is not set up for this project") from None
-        journey = self._journeys.begin(project_id)
+        journey = self._journeys.begin(project_id, next_path)
         async with _provider_timeout():
             url = await self._make_provider(sso).start(journey)
         return url, self._journeys.cookie(journey)
 
-    async def finish(self, cookie: str, state: str, code: str) -> Arrival:
+    def find_next_path(self, cookie: str, state: str) -> str:
+        """Returns the page that a sign-in leads to; `/` when we did not begin it."""
+        try:
+            return self._journeys.resume(cookie, state).next_path
+        except UnauthenticatedError:
+            return "/"
+
+    async def finish(self, cookie: str, state: str, code: str, *, address: str = "") -> Arrival:
         """Returns who has signed in.
 
         Raises UnauthenticatedError when we did not begin this sign-in, or the person has no role.
@@ -76,11 +94,21 @@ class SsoSignIn:
             raise UnauthenticatedError("the provider did not accept the sign-in")
         project = await self._stores.projects.get(journey.project_id)
         sso = self._settings.read_config(project)
-        async with _provider_timeout():
-            identity = await self._make_provider(sso).finish(journey, code)
+        name = ""
+        try:
+            async with _provider_timeout():
+                identity = await self._make_provider(sso).finish(journey, code)
+            name = identity.subject
+            identity = _require_role(project, identity)
+        except UnauthenticatedError:
+            if self._audit is not None:
+                self._audit.note_failure(
+                    project.id, name=name, via=VIAS.get(sso.provider, 0), address=address
+                )
+            raise
         return Arrival(
             project_id=project.id,
-            identity=_require_role(project, identity),
+            identity=identity,
             hours=sso.session_ttl or DEFAULT_HOURS,
         )
 

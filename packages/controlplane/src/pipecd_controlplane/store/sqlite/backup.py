@@ -37,7 +37,7 @@ COMPANIONS: Final = tuple(f"{DATABASE_FILE}-{kind}" for kind in ("wal", "shm", "
 """Files of SQLite beside a database that was not closed: it would apply them to any other."""
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
     """The description of an archive that is stored in it."""
 
     format: int
@@ -144,7 +144,7 @@ def _check(path: Path) -> int:
 def _pack(folder: Path, copy: Path, archive: Path, made: Backup) -> None:
     parts = {name: folder / name for name in KEYS if (folder / name).is_file()}
     sums = {name: _sum(path) for name, path in {**parts, DATABASE_FILE: copy}.items()}
-    manifest = Manifest(
+    manifest = BackupManifest(
         format=FORMAT,
         created_at=made.created_at,
         schema=made.schema,
@@ -192,7 +192,7 @@ def _unpack(archive: Path, packed: tarfile.TarFile, scratch: Path) -> Backup:
         raise _foreign(archive)
     try:
         content = _content(packed, held[MANIFEST]).read(LARGEST_KEY)
-        manifest = msgspec.json.decode(content, type=Manifest)
+        manifest = msgspec.json.decode(content, type=BackupManifest)
     except (msgspec.DecodeError, RecursionError):
         raise _foreign(archive) from None
     if manifest.format != FORMAT:

@@ -19,6 +19,7 @@ from sqlalchemy import Executable
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
+from pipecd_controlplane.store.auditing import find_audited_call, write_audited
 from pipecd_controlplane.store.changes import OnCommit
 from pipecd_controlplane.store.database import Row, Transaction, Value, View
 from pipecd_controlplane.store.sqlite.file import DATABASE_FILE, connect, open_file
@@ -66,7 +67,10 @@ class SqliteDatabase:
             raise _unreadable(error) from error
 
     async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        return await self._writer.write(work)
+        call = find_audited_call()
+        if call is None:
+            return await self._writer.write(work)
+        return await write_audited(self._writer.write, call, work)
 
     def _read(self, work: Callable[[View], Awaitable[T]]) -> T:
         connection = self._idle.get_nowait()  # as many as there are threads

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The SQLite file: created at the first start; refused when it is another program's or damaged."""
 
+import os
 import sqlite3
 from pathlib import Path
 from typing import Final
@@ -66,8 +67,9 @@ def open_file(path: Path, dialect: Dialect) -> sqlite3.Connection:
     """
     _check_whole(path)
     try:
-        # SQLite would make it readable for everybody; its companions take its mode.
-        path.touch(mode=0o600, exist_ok=True)
+        # SQLite would make it readable for everybody, and its companions take its mode; and it
+        # would open one that may not be written, so that every later write fails.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         connection = connect(path)
     except (sqlite3.Error, OSError) as error:
         raise _refusal_for(path, error) from error
@@ -180,7 +182,7 @@ def _refusal_for(path: Path, error: sqlite3.Error | OSError) -> StateError:
         )
     if isinstance(error, OSError) or code in DISK_TROUBLE:
         return StateError(
-            f"cannot use the database {str(path)!r}: {error}",
+            f"cannot use the database {str(path)!r}: {getattr(error, 'strerror', None) or error}",
             hint="see that its disk has free space and that this user may write there",
         )
     return _refusal(path, str(error))
